@@ -1,7 +1,7 @@
 """Settings from a hive-site.xml or metastore-site.xml, as a Java metastore reads it.
 
-Such files hold hundreds of keys, most of which say nothing to this server: those are passed over. A few must not be
-passed over: what asks for authentication that interbed does not offer is refused, for it would be open otherwise.
+Such files hold hundreds of keys, most of which mean nothing to this server: those are ignored. A few must not be
+ignored: a key that asks for authentication that interbed does not offer is refused, because the server would be open.
 Names are from Hive's MetastoreConf; each has an old form `hive.metastore.…` and a new one `metastore.…`.
 """
 
@@ -24,7 +24,7 @@ _DIRECT = {
     "event.db.listener.timetolive": "events_ttl_seconds",
     "limit.partition.request": "limit_partition_request",
 }
-"""Keys, without their prefix, whose value is ours."""
+"""Keys, without their prefix, whose value is used unchanged."""
 
 HIVE_KEYS: Mapping[str, str] = {
     "host": "thrift.bind.host",
@@ -42,7 +42,7 @@ HIVE_KEYS: Mapping[str, str] = {
     "trash_seconds": "fs.trash.interval (minutes)",
     "events_ttl_seconds": "event.db.listener.timetolive",
 }
-"""For the documentation: the keys that a setting is taken from, without `metastore.` or `hive.metastore.`"""
+"""For the documentation: the keys from which a setting is read, without `metastore.` or `hive.metastore.`"""
 
 _URL_KEYS = ("javax.jdo.option.ConnectionURL", "metastore.connect.url.key")
 _USER_KEYS = ("javax.jdo.option.ConnectionUserName", "metastore.connection.user.name")
@@ -57,12 +57,14 @@ _JDBC_PARAMETERS = {"ssl": None, "sslmode": "sslmode", "sslrootcert": "sslrootce
 
 
 class HiveSiteError(Exception):
-    """The file cannot be read, or asks for something that this server does not do."""
+    """The file cannot be read, or asks for a feature that this server does not have."""
 
 
 def read(path: Path, wanted: frozenset[str]) -> dict[str, tuple[str, str]]:
-    """The settings named in `wanted` that the file holds: name -> (where it stood, text). HiveSiteError."""
-    site = _Site(path)
+    """Return the settings named in `wanted` that the file holds: name -> (its place in the file, text).
+    HiveSiteError.
+    """
+    site = _SiteFile(path)
     found: dict[str, tuple[str, str]] = {}
     for key, name in _DIRECT.items():
         site.put(found, name, key)
@@ -84,7 +86,7 @@ def read(path: Path, wanted: frozenset[str]) -> dict[str, tuple[str, str]]:
     return {name: found[name] for name in found if name in wanted}
 
 
-class _Site:
+class _SiteFile:
     """The properties of a file."""
 
     def __init__(self, path: Path) -> None:
@@ -92,30 +94,30 @@ class _Site:
         self.properties = _properties(path)
 
     def key(self, suffix: str, prefixes: tuple[str, ...] = _PREFIXES) -> str | None:
-        """The full name under which a key stands in the file."""
+        """Return the full name of a key in the file, None if it is missing."""
         return next((prefix + suffix for prefix in prefixes if prefix + suffix in self.properties), None)
 
     def get(self, suffix: str) -> str | None:
-        """The value of a key."""
+        """Return the value of a key, None if it is missing."""
         key = self.key(suffix)
         return None if key is None else self.properties[key]
 
     def is_true(self, suffix: str) -> bool:
-        """Whether a key says true."""
+        """Return whether a key has the value true."""
         return (self.get(suffix) or "").lower() == "true"
 
     def source(self, suffix: str) -> str:
-        """Where a key stands, for messages."""
+        """Return the place of a key, for messages."""
         return self.place(self.key(suffix) or suffix)
 
     def place(self, key: str) -> str:
-        """Where a full key stands, for messages."""
+        """Return the place of a full key, for messages."""
         return f"{self._path} {key}"
 
     def put(
         self, found: dict[str, tuple[str, str]], name: str, suffix: str, prefixes: tuple[str, ...] = _PREFIXES
     ) -> None:
-        """Take over a value as it is, unless the setting has one."""
+        """Use a value unchanged, unless the setting has one."""
         key = self.key(suffix, prefixes)
         if key is not None and self.properties[key] and name not in found:
             found[name] = (self.place(key), self.properties[key])
@@ -137,7 +139,7 @@ def _properties(path: Path) -> Mapping[str, str]:
 
 
 def _resolved(value: str, raw: Mapping[str, str]) -> str:
-    """The value with `${another.key}` replaced. What stands for something else (system properties) is left."""
+    """Return the value with `${another.key}` replaced. Other references (system properties) are left."""
     for _ in range(_REFERENCES_MAX):
         replaced = _REFERENCE.sub(lambda match: raw.get(match[1], match[0]), value)
         if replaced == value:
@@ -146,8 +148,8 @@ def _resolved(value: str, raw: Mapping[str, str]) -> str:
     return value
 
 
-def _port_of_uris(site: _Site, found: dict[str, tuple[str, str]]) -> None:
-    """The port that the site's clients call, where the server's own is not named."""
+def _port_of_uris(site: _SiteFile, found: dict[str, tuple[str, str]]) -> None:
+    """Use the port that the site's clients call, if the server's own is not named."""
     key = site.key("uris") or site.key("thrift.uris")
     if key is None or not site.properties[key]:
         return
@@ -160,24 +162,24 @@ def _port_of_uris(site: _Site, found: dict[str, tuple[str, str]]) -> None:
         found["port"] = (site.place(key), str(port))
 
 
-def _trash(site: _Site, found: dict[str, tuple[str, str]]) -> None:
-    """Hadoop's setting, which has no prefix and counts minutes."""
+def _trash(site: _SiteFile, found: dict[str, tuple[str, str]]) -> None:
+    """Use Hadoop's setting, which has no prefix and counts minutes."""
     minutes = site.properties.get(_TRASH_KEY)
     if minutes:
         found["trash_seconds"] = (site.place(_TRASH_KEY), f"{minutes}min")
 
 
-def _http(site: _Site, found: dict[str, tuple[str, str]]) -> None:
+def _http(site: _SiteFile, found: dict[str, tuple[str, str]]) -> None:
     if (site.get("server.thrift.transport.mode") or "").lower() != "http":
         return
-    # In this mode Hive speaks HTTP on its one port; here that is a port of its own.
+    # In this mode Hive speaks HTTP on its one port; interbed uses a separate port.
     found["http_port"] = found.pop("port", (site.source("server.thrift.transport.mode"), "9083"))
     path = site.get("server.thrift.http.path")
     if path:
         found["http_path"] = (site.source("server.thrift.http.path"), f"/{path.strip('/')}")
 
 
-def _database(site: _Site, found: dict[str, tuple[str, str]]) -> None:
+def _database(site: _SiteFile, found: dict[str, tuple[str, str]]) -> None:
     key = next((key for key in _URL_KEYS if key in site.properties), None)
     if key is None:
         return
@@ -217,7 +219,7 @@ def _first(properties: Mapping[str, str], keys: tuple[str, ...]) -> str | None:
     return next((properties[key] for key in keys if properties.get(key)), None)
 
 
-def _refuse_authentication(site: _Site, *, tls_is_set: bool) -> None:
+def _refuse_authentication(site: _SiteFile, *, tls_is_set: bool) -> None:
     if site.is_true("sasl.enabled"):
         raise HiveSiteError(
             f"{site.source('sasl.enabled')}: the site asks for Kerberos, which interbed does not offer. Remove the key "

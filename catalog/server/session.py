@@ -1,5 +1,5 @@
-"""What the calls know of the connection that they serve: what its client has set (`setMetaConf`), whether it is open,
-and whether its client may be answered later.
+"""State of the connection that a call serves: the settings of its client (`setMetaConf`), whether it is open, and
+whether its client may be answered later.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ session_settings: ContextVar[dict[str, str] | None] = ContextVar("session_settin
 class ClientLink:
     """An open connection of a client.
 
-    `speaks_for_client` is False where a client may have a connection for each request (HTTP): its end says nothing of
-    the client. `waits_until` is the time on the monotonic clock until when the request that is served may wait.
+    `speaks_for_client` is False where a client may have a connection for each request (HTTP): its end does not mean
+    that the client has ended. `waits_until` is the time on the monotonic clock until when the served request may wait.
     """
 
     __slots__ = ("is_closed", "speaks_for_client", "waits_until")
@@ -25,10 +25,10 @@ class ClientLink:
 
 
 class AnswerLaterError(Exception):
-    """The request is to be served again later: `start` is called with a function that asks for that, from any thread.
+    """The request is to be served again later: `start` is called with a function that does so, from any thread.
 
-    A call may raise it where `may_answer_later` is set, before it has changed anything that serving it again would
-    change twice. No thread is held meanwhile.
+    A call may raise it where `may_answer_later` is set, before it has made a change that must not be made twice. No
+    thread is occupied meanwhile.
     """
 
     def __init__(self, start: Callable[[Callable[[], None]], None]) -> None:

@@ -1,7 +1,7 @@
-"""What a setting may be: ports, durations, sizes, choices, each with its way from text and back.
+"""Kinds of settings: ports, durations, sizes, choices, each with its conversion from text and back.
 
-Every source of settings (a file, the environment, the command line, a Hive site) gives text, so that all of them
-accept and refuse the same.
+Every source of settings (a file, the environment, the command line, a Hive site) gives text, so that all of them accept
+and refuse the same.
 """
 
 import dataclasses
@@ -40,8 +40,8 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingKind(Generic[T]):
-    """How a setting is read. `parse` raises ValueError for text that is none of the `allowed`; `choices` are the
-    allowed words where there are few, `bare` what the option means on the command line without a value.
+    """Parser of a setting. `parse` raises ValueError for text that is none of the `allowed`; `choices` are the allowed
+    words where there are few, `bare` is the value of the option without an argument on the command line.
     """
 
     allowed: str
@@ -51,12 +51,12 @@ class SettingKind(Generic[T]):
 
 
 def optional(kind: SettingKind[T]) -> SettingKind[T | None]:
-    """The same, or nothing: an empty text turns the feature off."""
+    """Return the same kind, or nothing: an empty text turns the feature off."""
     return SettingKind(allowed=f"{kind.allowed}, or nothing", parse=lambda text: kind.parse(text) if text else None)
 
 
 def choice(*words: str) -> SettingKind[Any]:
-    """One of a few words, in any case."""
+    """Return the kind of a few words, in any case."""
 
     def parse(text: str) -> str:
         for word in words:
@@ -68,12 +68,12 @@ def choice(*words: str) -> SettingKind[Any]:
 
 
 def switch() -> SettingKind[Any]:
-    """On or off; the option alone is on."""
+    """Return the kind of a switch: on or off; the option alone is on."""
     return dataclasses.replace(choice("off", "on"), bare="on")
 
 
 def integer(least: int, most: int, what: str) -> SettingKind[int]:
-    """A whole number within bounds."""
+    """Return the kind of a whole number within bounds."""
 
     def parse(text: str) -> int:
         number = int(text)
@@ -85,7 +85,7 @@ def integer(least: int, most: int, what: str) -> SettingKind[int]:
 
 
 def parse_seconds(text: str) -> float:
-    """Seconds from `300`, `0.5`, `300s`, `5min`, `1d`."""
+    """Return seconds from `300`, `0.5`, `300s`, `5min`, `1d`."""
     number, unit = _quantity(text)
     if unit not in _SECONDS:
         unit = unit.removesuffix("s")

@@ -1,9 +1,9 @@
-"""The settings of a catalog server: which there are, where they may be given, and which were given.
+"""The settings of a catalog server, and their sources.
 
-The sources, weakest first: the defaults below; a Hive site (`--hive-site`, see hive_site.py); a TOML file
-(`--config`) with the names below as its keys; environment variables, `INTERBED_SERVER_` and the name in capitals; the
-command line, `--` and the name with dashes. Whatever is unknown or cannot be read stops the server with a message that
-names the key, where it stood, and what is allowed.
+The sources, weakest first: the defaults below; a Hive site (`--hive-site`, see hive_site.py); a TOML file (`--config`)
+with the names below as its keys; environment variables, `INTERBED_SERVER_` and the name in capitals; the command line,
+`--` and the name with dashes. An unknown name or an invalid value stops the server with a message that names the key,
+its place, and the allowed values.
 """
 
 import dataclasses
@@ -37,13 +37,13 @@ from interbed.storage.base.errors import InvalidOptionError
 ENVIRONMENT_PREFIX = "INTERBED_SERVER_"
 
 _ENVIRONMENT_OF_THE_COMMAND = frozenset({"INTERBED_SERVER_CONFIG", "INTERBED_SERVER_HIVE_SITE"})
-"""Variables that say where settings are, and are none themselves."""
+"""Variables that name sources of settings, and are no settings themselves."""
 
 _JAVA_KEYSTORES = (".jks", ".jceks", ".p12", ".pfx", ".keystore", ".truststore")
 
 
 class ServerSettingsError(InvalidOptionError):
-    """A setting is unknown or has a value that it does not take; nothing was started."""
+    """A setting is unknown or has an invalid value; nothing was started."""
 
 
 def _about(text: str, kind: SettingKind[Any]) -> Mapping[str, Any]:
@@ -52,7 +52,7 @@ def _about(text: str, kind: SettingKind[Any]) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """The settings of a catalog server. Times are seconds, sizes bytes; paths are as given, relative to the working
+    """The settings of a catalog server. Times are seconds, sizes bytes; paths are unchanged, relative to the working
     directory.
     """
 
@@ -264,12 +264,12 @@ class Setting:
 
     @property
     def option(self) -> str:
-        """Its option on the command line."""
+        """The name of its command-line option."""
         return f"--{self.name.replace('_', '-')}"
 
     @property
     def variable(self) -> str:
-        """Its environment variable."""
+        """The name of its environment variable."""
         return f"{ENVIRONMENT_PREFIX}{self.name.upper()}"
 
 
@@ -287,9 +287,9 @@ def load(
     *,
     site: Path | None = None,
 ) -> tuple[ServerSettings, dict[str, str]]:
-    """The effective settings, and for each name the source that its value came from.
+    """Return the effective settings, and for each name the source of its value.
 
-    `arguments` are the command line's values by name, None for what was not given. ServerSettingsError.
+    `arguments` are the command line's values by name, None for absent ones. ServerSettingsError.
     """
     values: dict[str, Any] = {}
     sources = dict.fromkeys(SETTINGS, "default")
@@ -302,8 +302,8 @@ def load(
         sources[name] = source
     if site is not None:
         try:
-            # Only what nobody else has said is asked of the site: it is written for another server, and a Derby
-            # database in it is no mistake where `db` is set.
+            # The site is asked only for settings that no other source has set: it is written for another server, and a
+            # Derby database in it is no error where `db` is set.
             given = hive_site.read(site, wanted=frozenset(SETTINGS) - values.keys())
         except hive_site.HiveSiteError as error:
             raise ServerSettingsError(str(error)) from error
@@ -365,7 +365,7 @@ def _toml_type(value: object) -> str:
 
 
 def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
-    """What has to fit together."""
+    """Check the settings that depend on each other."""
     _check_trash(settings, sources)
     _check_locations(settings, sources)
     _check_optimizer(settings, sources)
@@ -439,7 +439,7 @@ def _check_locations(settings: ServerSettings, sources: Mapping[str, str]) -> No
 
 
 def listed(text: str | None) -> list[str]:
-    """The entries of a setting that is a list, separated by commas."""
+    """Return the entries of a setting that is a list, separated by commas."""
     return [each.strip() for each in (text or "").split(",") if each.strip()]
 
 

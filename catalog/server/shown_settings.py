@@ -1,4 +1,4 @@
-"""Settings as others see them: an operator, a client that asks for Hive's keys. Nothing secret is in them."""
+"""Settings as operators and clients that ask for Hive's keys may see them. Nothing secret is in them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ _LOOPBACK = ("127.", "localhost", "::1")
 
 
 def shown(settings: ServerSettings) -> dict[str, Any]:
-    """The values as people may see them: passwords hidden, paths as text."""
+    """Return the values as operators may see them: passwords hidden, paths as text."""
     values: dict[str, Any] = {}
     for name in SETTINGS:
         value = getattr(settings, name)
@@ -20,7 +20,7 @@ def shown(settings: ServerSettings) -> dict[str, Any]:
 
 
 def without_password(db: str) -> str:
-    """A database url with its password hidden."""
+    """Return a database url with its password hidden."""
     # SQLAlchemy is slow to import, and the command's help needs only the settings' names.
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
@@ -28,14 +28,14 @@ def without_password(db: str) -> str:
     try:
         url = make_url(db)
     except ArgumentError:
-        # What is no url may be a password in the wrong place.
+        # A text that is no url may be a password in the wrong place.
         return "***"
     hidden = {key: "***" if "password" in key.lower() else value for key, value in url.query.items()}
     return url.set(query=hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
 
 
 def client_values(settings: ServerSettings) -> dict[str, str]:
-    """These settings as answers to clients that ask for Hive's keys. No addresses and nothing secret."""
+    """Return these settings as answers to clients that ask for Hive's keys. No addresses and nothing secret."""
     values = {
         "txn.timeout": f"{settings.lock_lease_seconds:g}s",
         "lock.disconnect.timeout": f"{round(settings.lock_disconnect_seconds * 1000)}ms",
@@ -56,7 +56,7 @@ def client_values(settings: ServerSettings) -> dict[str, str]:
 
 
 def warnings_for(settings: ServerSettings, sources: Mapping[str, str] | None = None) -> list[str]:
-    """What an operator should know about these settings, and about where they came from, before the server starts."""
+    """Return warnings for the operator about these settings and their sources, logged before the server starts."""
     warnings = []
     if (sources or {}).get("db") == SETTINGS["db"].option and "***" in without_password(settings.db):
         warnings.append(
@@ -65,13 +65,13 @@ def warnings_for(settings: ServerSettings, sources: Mapping[str, str] | None = N
         )
     if not is_loopback(settings.host) and settings.tls_client_ca is None:
         warnings.append(
-            f"listening on {settings.host} without authentication: whoever reaches the port may read and change all "
-            "metadata, and have the server make and delete directories. Set tls_client_ca to ask clients for "
-            "certificates, or let only trusted machines reach the port"
+            f"listening on {settings.host} without authentication: every client that reaches the port may read and "
+            "change all metadata, and have the server make and delete directories. Set tls_client_ca to ask clients "
+            "for certificates, or let only trusted machines reach the port"
         )
     return warnings
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches the address."""
+    """Return whether the address is reachable from this machine alone."""
     return host.startswith(_LOOPBACK)

@@ -1,8 +1,8 @@
 """Threads in the background of the server, none of which ends unnoticed.
 
 A thread that an error has ended leaves its work undone for as long as the process lives: nothing expires any more, or
-nothing comes from the cache. So every thread of the server is a SupervisedThread; one that dies is named in the log
-and, as long as its process lives, in what /health/ready answers (503).
+nothing is answered from the cache. So every thread of the server is a SupervisedThread; one that dies is named in the
+log and, as long as its process lives, in the answer of /health/ready (503).
 """
 
 import logging
@@ -24,7 +24,7 @@ class ThreadDeaths:
         self._errors: dict[str, str] = {}
 
     def add(self, name: str, error: BaseException) -> None:
-        """A thread of this name has ended by this error."""
+        """Record that a thread of this name was ended by this error."""
         with self._guard:
             self._errors[name] = type(error).__name__
         problem = self.problem()
@@ -32,14 +32,14 @@ class ThreadDeaths:
             self._on_death(problem)
 
     def problem(self) -> str | None:
-        """Which threads have died, None if none has."""
+        """Return the threads that have died, None if none has."""
         with self._guard:
             died = [f"{name} ({error})" for name, error in self._errors.items()]
         return f"ended by an error: {', '.join(died)}; the log says more, restart the server" if died else None
 
 
 class SupervisedThread(threading.Thread):
-    """A daemon thread that runs `work`; an error that ends it is logged and noted in `deaths`."""
+    """A daemon thread that runs `work`; an error that ends it is logged and recorded in `deaths`."""
 
     def __init__(self, work: Callable[[], None], *, name: str, deaths: ThreadDeaths) -> None:
         super().__init__(name=name, daemon=True)

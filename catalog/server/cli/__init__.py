@@ -1,1 +1,1 @@
-"""Commands for the people who operate a metastore; `interbed server` itself is in process."""
+"""Commands for operators of a metastore; `interbed server` itself is in process."""

@@ -1,7 +1,7 @@
-"""Locks as people look at them: who holds what, for how long still, and who waits for whom.
+"""Locks as operators see them: the holder and lease of each, and the lock that it waits for.
 
-They come from a metastore by its own interface (`show_locks`), so that a Java metastore can be looked at as well, or
-from the database of an interbed server directly.
+They come from a metastore by its own interface (`show_locks`), so that a Java metastore works as well, or from the
+database of an interbed server directly.
 """
 
 import dataclasses
@@ -21,16 +21,16 @@ from interbed.catalog.server.service.lock_model import Lock, LockComponent, Lock
 from interbed.catalog.server.service.locks import DISCONNECT_SECONDS, LEASE_SECONDS, LockService
 
 CHAIN_MAX = 1000
-"""Locks in a chain of waiting: no two wait for each other, but what a foreign metastore reports can be wrong."""
+"""Locks in a chain of waiting: no two wait for each other, but the report of a foreign metastore can be wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockView:
-    """One lock. Times are milliseconds since the epoch, None where the metastore does not say; `waits_for` is the id
-    of the first lock in its way.
+    """One lock. Times are milliseconds since the epoch, None where the metastore does not report them; `waits_for` is
+    the id of the first lock in its way.
 
-    `orphaned_ms` is when the last connection of its client broke, None while there is one or where that is unknown. The
-    metastore drops such a lock after `disconnect_seconds`; 0: only its lease counts.
+    `orphaned_ms` is when the last connection of its client broke, None while one is open or where that is unknown. The
+    metastore drops such a lock after `disconnect_seconds`; with 0 only its lease counts.
     """
 
     id: int
@@ -47,21 +47,21 @@ class LockView:
     disconnect_seconds: float = 0.0
 
     def age_seconds(self, now: float) -> float | None:
-        """Since when it is held; for one that waits, since it was asked for."""
+        """Return the time since it was granted; for a waiting lock, since it was requested."""
         return None if self.since_ms is None else max(0.0, now - self.since_ms / 1000)
 
     def lease_left_seconds(self, now: float) -> float | None:
-        """How long its lease lasts without a heartbeat."""
+        """Return how long its lease lasts without a heartbeat."""
         if self.heartbeat_ms is None:
             return None
         return max(0.0, self.heartbeat_ms / 1000 + self.lease_seconds - now)
 
     def orphaned_seconds(self, now: float) -> float | None:
-        """For how long its client has had no connection; None for a lock that is no orphan."""
+        """Return how long its client has had no connection; None for a lock that is no orphan."""
         return None if self.orphaned_ms is None else max(0.0, now - self.orphaned_ms / 1000)
 
     def dropped_in_seconds(self, now: float) -> float | None:
-        """When the metastore drops it, unless its client sends a heartbeat or connects again."""
+        """Return the time until the metastore drops it, unless its client sends a heartbeat or reconnects."""
         left = self.lease_left_seconds(now)
         orphaned = self.orphaned_seconds(now)
         if orphaned is None or not self.disconnect_seconds:
@@ -70,7 +70,7 @@ class LockView:
         return grace if left is None else min(left, grace)
 
     def to_json(self, now: float) -> dict[str, Any]:
-        """For programs."""
+        """Return the lock as JSON with times relative to now."""
         age, left = self.age_seconds(now), self.lease_left_seconds(now)
         orphaned, dropped_in = self.orphaned_seconds(now), self.dropped_in_seconds(now)
         return {
@@ -97,14 +97,14 @@ class LockView:
 
 
 class LockSource(Protocol):
-    """Where locks are looked at and released."""
+    """A metastore whose locks are listed and released."""
 
     def locks(self) -> list[LockView]:
-        """All locks, oldest first."""
+        """Return all locks, oldest first."""
         ...
 
     def release(self, lock_id: int) -> None:
-        """Take a lock from its holder, or out of the queue."""
+        """Release a lock, or withdraw a waiting request."""
         ...
 
 
@@ -112,11 +112,11 @@ class LockSource(Protocol):
 def open_source(
     uri: str | None, db: str | None, lease_seconds: float | None, disconnect_seconds: float | None = None
 ) -> Iterator[LockSource]:
-    """Locks of a metastore at a uri, or of an interbed server's database. CatalogError, MetastoreError."""
+    """Return the locks of a metastore at a uri, or of an interbed server's database. CatalogError, MetastoreError."""
     if db is not None:
         url = parse_database_url(db)
         if url.get_backend_name() == "sqlite" and not os.path.exists(url.database or ""):
-            # To open it would make it.
+            # Opening it would create it.
             raise MetastoreError(f"there is no database {url.database}")
         store = SqlStore(db)
         try:
@@ -132,7 +132,7 @@ def open_source(
         return
     assert uri is not None
     with HiveMetastoreClient(uri, timeout_seconds=30) as client:
-        yield _Remote(client, lease_seconds, disconnect_seconds)
+        yield _RemoteLocks(client, lease_seconds, disconnect_seconds)
 
 
 class _Database:
@@ -165,7 +165,7 @@ class _Database:
         )
 
 
-class _Remote:
+class _RemoteLocks:
     def __init__(
         self, client: HiveMetastoreClient, lease_seconds: float | None, disconnect_seconds: float | None
     ) -> None:
@@ -224,7 +224,7 @@ def _view(lock_id: int, elements: Sequence[Any], lease_seconds: float, earlier: 
         orphaned_ms=first.orphanedAt or None,
     )
     if state == LockState.WAITING and view.waits_for is None:
-        # Hive finds out only when the client asks again.
+        # Hive notices only when the client asks again.
         in_the_way = (each for each in earlier if any(_conflict(part, each) for part in components))
         return dataclasses.replace(view, waits_for=next((each.id for each in in_the_way), None))
     return view
@@ -246,7 +246,7 @@ def _component(element: Any) -> LockComponent:
 
 
 def chain_of(lock: LockView, locks: Sequence[LockView]) -> list[LockView]:
-    """The lock, the one that it waits for, the one that this waits for, and so on to one that waits for none."""
+    """Return the lock, the one that it waits for, the one that this waits for, and so on to one that does not wait."""
     by_id = {each.id: each for each in locks}
     chain = [lock]
     while chain[-1].waits_for is not None and len(chain) < CHAIN_MAX:
@@ -257,8 +257,8 @@ def chain_of(lock: LockView, locks: Sequence[LockView]) -> list[LockView]:
     return chain
 
 
-def behind(lock: LockView, locks: Sequence[LockView]) -> list[LockView]:
-    """The locks that come after this one and have to wait for it, whether or not for others as well."""
+def waiters_of(lock: LockView, locks: Sequence[LockView]) -> list[LockView]:
+    """Return the later locks that have to wait for this one, whether or not for others as well."""
     return [
         each
         for each in locks
@@ -266,8 +266,8 @@ def behind(lock: LockView, locks: Sequence[LockView]) -> list[LockView]:
     ]
 
 
-def ahead(lock: LockView, locks: Sequence[LockView]) -> list[LockView]:
-    """All locks that this one has to wait for."""
+def blockers_of(lock: LockView, locks: Sequence[LockView]) -> list[LockView]:
+    """Return all locks that this one has to wait for."""
     if lock.state != LockState.WAITING:
         return []
     return [each for each in locks if each.id < lock.id and (each.id == lock.waits_for or _waits(lock, each))]

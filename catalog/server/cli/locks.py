@@ -1,4 +1,4 @@
-"""`interbed locks list | explain | release`: who holds what in a metastore, who waits for whom, and the way out."""
+"""`interbed locks list | explain | release`: the locks of a metastore, which of them wait for which, and a remedy."""
 
 import functools
 import json
@@ -35,7 +35,7 @@ def _seconds(_context: click.Context, _parameter: click.Parameter, text: str | N
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Chosen:
+class _LockSourceOptions:
     """The metastore of a command, by its options of the same names."""
 
     uri: str | None
@@ -45,13 +45,16 @@ class _Chosen:
 
 
 def _source_options(work: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a command's metastore, which it gets as one value."""
+    """Add the options of a command's metastore; the command gets them as one value."""
 
     @functools.wraps(work)
     def command(
         uri: str | None, db: str | None, lease_seconds: float | None, disconnect_seconds: float | None, **given: Any
     ) -> None:
-        work(_Chosen(uri=uri, db=db, lease_seconds=lease_seconds, disconnect_seconds=disconnect_seconds), **given)
+        work(
+            _LockSourceOptions(uri=uri, db=db, lease_seconds=lease_seconds, disconnect_seconds=disconnect_seconds),
+            **given,
+        )
 
     command = click.option(
         "--lease-seconds",
@@ -81,7 +84,7 @@ def locks() -> None:
 
     With --uri through the server's own interface, which works with Hive's metastore, too; with --db in the database.
     """
-    # thrift logs every address that does not answer; our errors name it once.
+    # thrift logs every address that does not answer; the raised error names it once.
     logging.getLogger("thrift").setLevel(logging.CRITICAL)
 
 
@@ -90,10 +93,10 @@ def locks() -> None:
 @click.option("--waiting", is_flag=True, help="Only those that wait, and what they wait for.")
 @click.argument("name", required=False, metavar="[DATABASE[.TABLE]]")
 @_json
-def list_locks(chosen: _Chosen, waiting: bool, name: str | None, as_json: bool) -> None:
-    """All locks, oldest first: what, who, since when, how long still, and what is waited for.
+def list_locks(chosen: _LockSourceOptions, waiting: bool, name: str | None, as_json: bool) -> None:
+    """List all locks, oldest first, with object, holder, age, remaining lease and the lock waited for.
 
-    CLIENT is empty for a client that is connected, and for one of which the metastore does not know that.
+    CLIENT is empty for a client that is connected, and if the metastore does not know whether it is.
     """
     found, now = _read(chosen)
     if name is not None:
@@ -133,14 +136,14 @@ def list_locks(chosen: _Chosen, waiting: bool, name: str | None, as_json: bool) 
 @_source_options
 @click.argument("lock_id", type=int, metavar="ID")
 @_json
-def explain(chosen: _Chosen, lock_id: int, as_json: bool) -> None:
-    """Why a lock waits: the chain to the one that is held, its holder, and the way out."""
-    from interbed.catalog.server.cli.lock_table import ahead, behind, chain_of
+def explain(chosen: _LockSourceOptions, lock_id: int, as_json: bool) -> None:
+    """Explain why a lock waits: the chain to the lock that is held, its holder, and a remedy."""
+    from interbed.catalog.server.cli.lock_table import blockers_of, chain_of, waiters_of
 
     found, now = _read(chosen)
     lock = _chosen(found, lock_id)
     chain = chain_of(lock, found)
-    in_the_way, after = ahead(lock, found), behind(lock, found)
+    in_the_way, after = blockers_of(lock, found), waiters_of(lock, found)
     way_out = _way_out(lock, chain, now, chosen)
     if as_json:
         view = {
@@ -167,18 +170,18 @@ def explain(chosen: _Chosen, lock_id: int, as_json: bool) -> None:
 @_source_options
 @click.argument("lock_id", type=int, metavar="ID")
 @_json
-def release(chosen: _Chosen, lock_id: int, as_json: bool) -> None:
-    """Take a lock from its holder, or a request out of the queue.
+def release(chosen: _LockSourceOptions, lock_id: int, as_json: bool) -> None:
+    """Release a lock that is held, or withdraw a waiting request.
 
     The client is not notified: make sure that it has ended, or it will go on as if it held the lock.
     """
-    from interbed.catalog.server.cli.lock_table import behind
+    from interbed.catalog.server.cli.lock_table import waiters_of
 
     with _source(chosen) as source:
         found, now = source.locks(), time.time()
         lock = _chosen(found, lock_id)
         source.release(lock_id)
-    next_ids = [each.id for each in behind(lock, found) if each.waits_for == lock_id]
+    next_ids = [each.id for each in waiters_of(lock, found) if each.waits_for == lock_id]
     if as_json:
         click.echo(json.dumps({"released": lock.to_json(now), "waited_for_by": next_ids}, indent=2))
         return
@@ -188,8 +191,8 @@ def release(chosen: _Chosen, lock_id: int, as_json: bool) -> None:
 
 
 @contextmanager
-def _source(chosen: _Chosen) -> "Iterator[LockSource]":
-    # Needs Thrift and SQL, which the help of a command does not wait for.
+def _source(chosen: _LockSourceOptions) -> "Iterator[LockSource]":
+    # Needs Thrift and SQL, which are slow to import for the help of a command.
     from interbed.catalog.server.cli.lock_table import open_source
 
     if chosen.uri is not None and chosen.db is not None:
@@ -202,7 +205,7 @@ def _source(chosen: _Chosen) -> "Iterator[LockSource]":
         raise click.ClickException(str(error)) from error
 
 
-def _read(chosen: _Chosen) -> "tuple[list[LockView], float]":
+def _read(chosen: _LockSourceOptions) -> "tuple[list[LockView], float]":
     with _source(chosen) as source:
         return source.locks(), time.time()
 
@@ -215,9 +218,9 @@ def _chosen(found: "Sequence[LockView]", lock_id: int) -> "LockView":
     raise click.ClickException(f"there is no lock {lock_id}: it was released or its lease has run out; {known}")
 
 
-def _way_out(lock: "LockView", chain: "Sequence[LockView]", now: float, chosen: _Chosen) -> str:
+def _way_out(lock: "LockView", chain: "Sequence[LockView]", now: float, chosen: _LockSourceOptions) -> str:
     if lock.state != LockState.WAITING:
-        return f"It waits for nobody: it is held.{_orphan(lock, now)}"
+        return f"It does not wait: it is held.{_orphan(lock, now)}"
     last = chain[-1]
     if last is lock:
         return "Nothing is in its way any more: it is granted when its client asks again."
@@ -232,7 +235,7 @@ def _way_out(lock: "LockView", chain: "Sequence[LockView]", now: float, chosen: 
     if orphan:
         return f"In the way is lock {last.id}.{orphan} To drop it now: interbed locks release {last.id}{where}"
     return (
-        f"In the way is lock {last.id}, held by {last.user or 'somebody'} on {last.host or 'an unknown host'}"
+        f"In the way is lock {last.id}, held by {last.user or 'an unknown user'} on {last.host or 'an unknown host'}"
         f"{f' ({last.agent})' if last.agent else ''}. Let that client end{runs_out}. If it has died: "
         f"interbed locks release {last.id}{where}"
     )
@@ -244,14 +247,16 @@ def _gone(lock: "LockView", now: float) -> str:
 
 
 def _orphan(lock: "LockView", now: float) -> str:
-    """A sentence about a lock whose client has no connection any more, after a blank; nothing for another lock."""
+    """Return a sentence, after a blank, about a lock whose client has no connection any more; nothing for
+    another lock.
+    """
     seconds = lock.orphaned_seconds(now)
     if seconds is None:
         return ""
     return (
-        f" The last connection of its client ({lock.user or 'somebody'} on {lock.host or 'an unknown host'}) broke "
-        f"{_duration(seconds)} ago: the metastore drops it in {_duration(lock.dropped_in_seconds(now))} unless that "
-        "client connects again."
+        f" The last connection of its client ({lock.user or 'an unknown user'} on {lock.host or 'an unknown host'}) "
+        f"broke {_duration(seconds)} ago: the metastore drops it in {_duration(lock.dropped_in_seconds(now))} unless "
+        "that client connects again."
     )
 
 

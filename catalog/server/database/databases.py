@@ -15,7 +15,7 @@ from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, Fun
 from interbed.catalog.server.database.statement import Statement, insert_unless_taken
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase
-from interbed.catalog.server.service.store import Stored
+from interbed.catalog.server.service.store import StoredRow
 
 # Statements are built once: the driver's own work is so short that composing them would be half of a read.
 _NAMED = select(DatabaseRow.id, DatabaseRow.document).where(
@@ -27,7 +27,7 @@ _FIND_FOR_CHILD = Statement(_NAMED.with_for_update(read=True, key_share=True))
 
 
 class SqlCatalogs:
-    """Catalogs by name."""
+    """Repository of catalogs by name."""
 
     __slots__ = ("_connection",)
 
@@ -35,7 +35,7 @@ class SqlCatalogs:
         self._connection = connection
 
     def find(self, name: str, *, for_update: bool = False, for_child: bool = False) -> MetastoreCatalog | None:
-        """The catalog, or None."""
+        """Return the catalog, or None."""
         statement = select(CatalogRow.__table__).where(CatalogRow.name == name)
         if for_update:
             statement = statement.with_for_update()
@@ -53,7 +53,7 @@ class SqlCatalogs:
         )
 
     def names(self) -> list[str]:
-        """All names, in order."""
+        """Return all names, in order."""
         return sorted(self._connection.scalars(select(CatalogRow.name)))
 
     def add(self, catalog: MetastoreCatalog) -> bool:
@@ -94,14 +94,14 @@ class SqlDatabases:
 
     def find(
         self, catalog: str, name: str, *, for_update: bool = False, for_child: bool = False
-    ) -> Stored[MetastoreDatabase] | None:
-        """The database with its row id, or None."""
+    ) -> StoredRow[MetastoreDatabase] | None:
+        """Return the database with its row id, or None."""
         statement = _FIND_FOR_UPDATE if for_update else _FIND_FOR_CHILD if for_child else _FIND
         row = statement.row(self._connection, {"catalog": catalog, "name": name})
-        return None if row is None else Stored(id=row[0], value=database_from(catalog, name, row[1]))
+        return None if row is None else StoredRow(id=row[0], value=database_from(catalog, name, row[1]))
 
     def names(self, catalog: str) -> list[str]:
-        """All names of the catalog, in order."""
+        """Return all names of the catalog, in order."""
         return sorted(self._connection.scalars(select(DatabaseRow.name).where(DatabaseRow.catalog == catalog)))
 
     def add(self, database: MetastoreDatabase) -> int | None:
@@ -135,8 +135,8 @@ class SqlFunctions:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def find(self, catalog: str, database: str, name: str, *, for_update: bool = False) -> Stored[Function] | None:
-        """The function with its row id, or None."""
+    def find(self, catalog: str, database: str, name: str, *, for_update: bool = False) -> StoredRow[Function] | None:
+        """Return the function with its row id, or None."""
         statement = (
             select(FunctionRow.id, FunctionRow.document)
             .join(DatabaseRow, DatabaseRow.id == FunctionRow.database_id)
@@ -145,10 +145,10 @@ class SqlFunctions:
         if for_update:
             statement = statement.with_for_update(of=FunctionRow)
         row = self._connection.execute(statement).one_or_none()
-        return None if row is None else Stored(id=row.id, value=function_from(catalog, database, name, row.document))
+        return None if row is None else StoredRow(id=row.id, value=function_from(catalog, database, name, row.document))
 
     def select(self, catalog: str, database: str | None = None) -> list[Function]:
-        """The functions of a database (of all databases if None), ordered by database and name."""
+        """Return the functions of a database (of all databases if None), ordered by database and name."""
         statement = (
             select(DatabaseRow.name.label("database"), FunctionRow.name, FunctionRow.document)
             .join(FunctionRow, FunctionRow.database_id == DatabaseRow.id)
@@ -183,7 +183,7 @@ class SqlFunctions:
         return True
 
     def remove(self, function_id: int) -> None:
-        """Remove the function."""
+        """Remove the function of a row."""
         self._connection.execute(delete(FunctionRow).where(FunctionRow.id == function_id))
 
 
@@ -196,7 +196,7 @@ class SqlProperties:
         self._connection = connection
 
     def get(self, name: str) -> str | None:
-        """The value, or None."""
+        """Return the value of the name, or None."""
         return self._connection.execute(select(PropertyRow.value).where(PropertyRow.name == name)).scalar_one_or_none()
 
     def keep(self, name: str, value: str) -> str:
@@ -204,6 +204,6 @@ class SqlProperties:
         statement = insert_unless_taken(self._connection, PropertyRow, PropertyRow.value).values(name=name, value=value)
         stored: str | None = self._connection.execute(statement).scalar_one_or_none()
         if stored is None:
-            # Another server was first; its value is committed, for the insert has waited for it.
+            # Another server was first; its value is committed, since the insert has waited for it.
             stored = self.get(name)
         return value if stored is None else stored

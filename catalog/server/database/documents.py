@@ -1,7 +1,7 @@
-"""The JSON documents in the database's text columns: what is stored, without its keys.
+"""JSON documents in the database's text columns, without the keys that have columns of their own.
 
-Absent fields are left out and read back as the default, so that a field added to a value later needs no migration.
-The text is compact JSON in ASCII: PostgreSQL's text holds no NUL character, and JSON escapes it.
+Absent fields are left out and read back as the default, so that a field added to a value later needs no migration. The
+text is compact JSON in ASCII: PostgreSQL's text holds no NUL character, and JSON escapes it.
 """
 
 import json
@@ -25,13 +25,13 @@ from interbed.catalog.server.service.model import (
 )
 
 _latest = threading.local()
-"""The table whose document the thread has made last, and that document."""
+"""The table whose document the thread wrote last, with that document."""
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 
 
 def database_document(database: MetastoreDatabase) -> str:
-    """Everything but catalog and name."""
+    """Return the document of a database: all of it but catalog and name."""
     return _encode(
         _present(
             description=database.description,
@@ -48,14 +48,16 @@ def database_document(database: MetastoreDatabase) -> str:
 
 @lru_cache(maxsize=256)
 def database_from(catalog: str, name: str, document: str) -> MetastoreDatabase:
-    """The database of a row, which each call about one of its tables reads."""
+    """Return the database of a row, which each call about one of its tables reads."""
     fields = json.loads(document)
     fields["made"] = tuple(fields.get("made", ()))
     return MetastoreDatabase(catalog=catalog, name=name, **fields)
 
 
 def table_document(table: MetastoreTable) -> str:
-    """Everything but catalog, database, name and type. It is made once for a table and its event."""
+    """Return the document of a table: all of it but catalog, database, name and type. It is written once for a table
+    and its event.
+    """
     if getattr(_latest, "table", None) is not table:
         _latest.document = _table_document(table)
         _latest.table = table
@@ -84,17 +86,17 @@ def _table_document(table: MetastoreTable) -> str:
 def table_from(
     catalog: str, database: str, name: str, table_type: str, document: str, number: int | None = None
 ) -> MetastoreTable:
-    """The table of a row."""
+    """Return the table of a row."""
     fields = json.loads(document)
     fields["storage"] = _storage_from(fields.get("storage"))
     fields["partition_keys"] = _columns_from(fields.get("partition_keys", ()))
-    # Tables that were made before numbers were stored have that of their row.
+    # Tables that were created before numbers were stored use the id of their row.
     number = fields.pop("number", number)
     return MetastoreTable(catalog=catalog, database=database, name=name, table_type=table_type, number=number, **fields)
 
 
 def partition_document(partition: MetastorePartition) -> str:
-    """The whole partition."""
+    """Return the document of a whole partition."""
     return _encode(
         _present(
             values=list(partition.values),
@@ -107,7 +109,7 @@ def partition_document(partition: MetastorePartition) -> str:
 
 
 def partition_from(document: str) -> MetastorePartition:
-    """The partition of a row."""
+    """Return the partition of a row."""
     fields = json.loads(document)
     fields["values"] = tuple(fields.get("values", ()))
     fields["storage"] = _storage_from(fields.get("storage"))
@@ -115,7 +117,7 @@ def partition_from(document: str) -> MetastorePartition:
 
 
 def function_document(function: Function) -> str:
-    """Everything but catalog, database and name."""
+    """Return the document of a function: all of it but catalog, database and name."""
     return _encode(
         _present(
             class_name=function.class_name,
@@ -129,14 +131,14 @@ def function_document(function: Function) -> str:
 
 
 def function_from(catalog: str, database: str, name: str, document: str) -> Function:
-    """The function of a row."""
+    """Return the function of a row."""
     fields = json.loads(document)
     fields["resources"] = tuple((kind, uri) for kind, uri in fields.get("resources", ()))
     return Function(catalog=catalog, database=database, name=name, **fields)
 
 
 def constraint_document(constraint: Constraint) -> str:
-    """Everything but the table, the name and the kind."""
+    """Return the document of a constraint: all of it but the table, the name and the kind."""
     parent = constraint.parent
     return _encode(
         _present(
@@ -155,7 +157,7 @@ def constraint_document(constraint: Constraint) -> str:
 
 
 def constraint_from(catalog: str, database: str, table: str, name: str, kind: int, document: str) -> Constraint:
-    """The constraint of a row."""
+    """Return the constraint of a row."""
     fields = json.loads(document)
     fields["columns"] = tuple(fields.get("columns", ()))
     fields["parent_columns"] = tuple(fields.get("parent_columns", ()))
@@ -174,7 +176,7 @@ def _storage_json(storage: StorageDescriptor | None) -> dict[str, Any] | None:
         return None
     serde = storage.serde
     skew = storage.skew
-    # An empty storage descriptor is still one: the key stays even if nothing is in it.
+    # An empty storage descriptor differs from none: the key is written even if its value is empty.
     return {"present": True} | _present(
         columns=[[column.name, column.type, column.comment] for column in storage.columns],
         location=storage.location,

@@ -2,7 +2,7 @@
 
 SQLite runs in WAL mode with `synchronous=FULL`: a commit is on the disk before it is acknowledged, and readers never
 wait for the writer. Writers take the write lock at their beginning (`BEGIN IMMEDIATE`): a transaction that read first
-and then failed to upgrade would have to be retried. How threads share the file is in sqlite.py. PostgreSQL runs READ
+and then failed to upgrade would have to be retried. sqlite.py shares the file between threads. PostgreSQL runs READ
 COMMITTED with explicit row locks, named at the calls that take them. All connections to PostgreSQL are made from the
 database's url, by the rules of its driver.
 """
@@ -21,7 +21,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool, QueuePool
 
-from interbed.catalog.server.database.sqlite import FILE, MANAGED, DatabaseFile, LateError, Readers, Writer
+from interbed.catalog.server.database.sqlite import FILE, MANAGED, DatabaseFile, QueueTimeoutError, ReaderPool, Writer
 from interbed.catalog.server.service.errors import MetastoreError, OutcomeUnknownError, UnstorableTextError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.shown_text import without_credentials
@@ -34,11 +34,11 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 BUSY_TIMEOUT_MS = 30_000
-"""How long a writer on SQLite waits for its turn. Longer than any write takes, shorter than clients' 600 s."""
+"""Time that a writer on SQLite waits for the lock. Longer than any write takes, shorter than clients' 600 s."""
 
 ATTEMPTS_MAX = 5
-"""How often a unit of work is run when the database asks for a retry (busy, deadlock, serialization, a connection
-that went away).
+"""Maximum runs of a unit of work when the database asks for a retry (busy, deadlock, serialization, a lost
+connection).
 """
 
 POOL_SIZE = 16
@@ -69,30 +69,28 @@ def postgres_defaults(url: URL, application: str) -> dict[str, Any]:
 
 
 class DatabaseError(MetastoreError):
-    """The metastore's own database could not be reached or refused the work; the request changed nothing that was
-    acknowledged.
-    """
+    """The metastore's own database could not be reached or refused the work; no acknowledged change was made."""
 
 
 class DatabaseCommitError(DatabaseError, OutcomeUnknownError):
-    """The database went away while it was to commit: the change may have been made, or not."""
+    """The database was lost during the commit: the change may have been made, or not."""
 
 
 class SqlUnits(Generic[S]):
-    """Units of work on a database that open_engine has opened, for use by many threads at once.
+    """Units of work on a database that open_engine has opened, for many concurrent threads.
 
-    Each gets what `transaction` makes of its connection. Errors of the database surface as DatabaseError, whose
-    message names it as it is `called`.
+    Each unit gets the result of `transaction` for its connection. Errors of the database are raised as DatabaseError,
+    whose message names it as it is `called`.
     """
 
     def __init__(self, engine: Engine, transaction: Callable[[Connection], S], *, called: str) -> None:
         self._engine = engine
         self._transaction = transaction
         self._called = called
-        self._readers: Readers[S] | None = None
+        self._readers: ReaderPool[S] | None = None
         self._writer: Writer[S] | None = None
         if engine.dialect.name == "sqlite":
-            self._readers = Readers(engine, transaction, POOL_SIZE)
+            self._readers = ReaderPool(engine, transaction, POOL_SIZE)
             self._writer = Writer(engine, transaction)
 
     @property
@@ -110,7 +108,7 @@ class SqlUnits(Generic[S]):
         return pool.checkedout(), pool.checkedin()
 
     def read(self, work: Callable[[S], T]) -> T:
-        """Run the function on one state of the database."""
+        """Run the function on one consistent state of the database."""
         return self._run(self._pooled if self._readers is None else self._readers.run, work)
 
     def write(self, work: Callable[[S], T]) -> T:
@@ -118,7 +116,7 @@ class SqlUnits(Generic[S]):
         return self._run(self._pooled if self._writer is None else self._writer.run, work)
 
     def close(self) -> None:
-        """Close the connections that are kept here; those in the engine's pool are its owner's."""
+        """Close the connections kept here; those in the engine's pool belong to its owner."""
         if self._readers is not None and self._writer is not None:
             self._readers.close()
             self._writer.close()
@@ -142,24 +140,24 @@ class SqlUnits(Generic[S]):
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 return run(work)
-            except (SQLAlchemyError, sqlite3.Error, LateError) as error:
+            except (SQLAlchemyError, sqlite3.Error, QueueTimeoutError) as error:
                 if (field := _field_with_nul(error)) is not None:
                     raise UnstorableTextError(f"{field} cannot contain NUL, which PostgreSQL does not keep") from error
                 if attempt == ATTEMPTS_MAX or not _is_retryable(error):
                     raise DatabaseError(f"{self._called} failed: {_summary(error)}") from error
                 logger.warning("attempt %d of %d failed, trying again: %s", attempt, ATTEMPTS_MAX, _summary(error))
-                # A random pause keeps writers that failed together from meeting again.
+                # A random pause keeps writers that failed together from colliding again.
                 time.sleep(random.uniform(0.01, 0.05) * 2**attempt)
         raise AssertionError("the loop returns or raises")
 
 
 def open_engine(url: str) -> Engine:
-    """A pooled engine for a database url; DatabaseError if the url names no database that interbed can use."""
+    """Return a pooled engine for a database url; DatabaseError for a url of a database that interbed cannot use."""
     parsed = parse_database_url(url)
     if parsed.get_backend_name() == "sqlite":
         engine = create_engine(
             parsed,
-            # Connections are kept by Readers and Writer; what else asks for one does so once.
+            # The reader pool and the writer keep their connections; any other connection is used once.
             poolclass=NullPool,
             connect_args={"check_same_thread": False, "timeout": BUSY_TIMEOUT_MS / 1000},
         )
@@ -167,8 +165,8 @@ def open_engine(url: str) -> Engine:
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
-    # A connection that has died in the pool shows at its first statement, which is then run again on another: asking
-    # each time whether it lives would be one more round trip for every request.
+    # A dead connection in the pool shows at its first statement, which is then run again on another: testing each
+    # connection before use would be one more round trip for every request.
     return create_engine(
         parsed,
         pool_size=POOL_SIZE,
@@ -180,7 +178,7 @@ def open_engine(url: str) -> Engine:
 
 
 def parse_database_url(url: str) -> URL:
-    """The url with the driver that interbed uses; DatabaseError names what is wrong with any other.
+    """Return the url with the driver that interbed uses; DatabaseError says what is wrong with any other.
 
     Raises MissingExtraError when the driver is not installed.
     """
@@ -203,7 +201,7 @@ def parse_database_url(url: str) -> URL:
 
 
 def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    # The driver's own transaction handling begins late and only for some statements; ours is explicit.
+    # The driver's own transaction handling begins late and only for some statements; transactions here are explicit.
     connection.isolation_level = None
     for pragma in (
         f"busy_timeout={BUSY_TIMEOUT_MS}",
@@ -217,15 +215,15 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _watch_file(engine: Engine, url: URL) -> None:
-    """Make the file for its owner alone, and have Readers and Writer see that it stays the one that was opened."""
+    """Create the file with access for its owner alone, and have readers and writer check that it is not replaced."""
     if not url.database or "uri" in url.query:
-        # How it is opened, read-only perhaps, is said by the url.
+        # The url sets how it is opened, perhaps read-only.
         return
     file = DatabaseFile(url.database)
     engine.update_execution_options(**{FILE: file})
 
     def opening(*_arguments: object) -> None:
-        # What is wrong with the path SQLite says itself.
+        # SQLite itself reports an invalid path.
         with suppress(OSError):
             file.open()
 
@@ -248,12 +246,12 @@ def _is_retryable(error: Exception) -> bool:
     state = getattr(original, "sqlstate", None)
     if state is not None:
         return str(state).startswith(_RETRYABLE_SQLSTATES)
-    # SQLite's: another process writes.
+    # SQLite's error when another process writes.
     return isinstance(original, sqlite3.OperationalError) and ("locked" in str(original) or "busy" in str(original))
 
 
 def _field_with_nul(error: Exception) -> str | None:
-    """The column that a text with a NUL was for, if PostgreSQL's driver has refused the statement for it."""
+    """Return the column of a text with a NUL, if PostgreSQL's driver has refused the statement for it."""
     if not isinstance(error, DBAPIError) or "NUL (0x00)" not in str(error.orig):
         return None
     given = error.params if isinstance(error.params, Sequence) else [error.params]

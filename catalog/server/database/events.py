@@ -25,11 +25,11 @@ from interbed.catalog.server.database.documents import (
 )
 from interbed.catalog.server.database.models import EventRow, SequenceRow
 from interbed.catalog.server.database.statement import Statement
-from interbed.catalog.server.service.events import EventBody, NotificationEvent, Touched
+from interbed.catalog.server.service.events import ChangedName, EventBody, NotificationEvent
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
 
 _PACKING = 1
-"""zlib's quickest level: the log is written with every change and mostly never read."""
+"""zlib's fastest level: the log is written with every change and mostly never read."""
 
 EVENT_SEQUENCE = "event"
 
@@ -49,7 +49,7 @@ _TOUCHED = (
 
 
 def packed_body(body: EventBody) -> bytes:
-    """The bytes of an event's row."""
+    """Return the packed bytes of an event's row."""
     fields: dict[str, Any] = {}
     for key, catalog in (("catalog", body.catalog), ("catalog_before", body.catalog_before)):
         if catalog is not None:
@@ -83,7 +83,7 @@ def packed_body(body: EventBody) -> bytes:
 
 
 def unpacked_body(packed: bytes) -> EventBody:
-    """The body that a row holds."""
+    """Return the body that a row holds."""
     fields = json.loads(zlib.decompress(packed))
     return EventBody(
         catalog=_catalog(fields.get("catalog")),
@@ -156,7 +156,7 @@ class SqlEvents:
         return int(last)
 
     def current(self) -> int:
-        """The id of the last event, 0 before the first."""
+        """Return the id of the last event, 0 before the first."""
         [(last,)] = _CURRENT.rows(self._connection, {})
         return int(last)
 
@@ -172,9 +172,7 @@ class SqlEvents:
         skipped_types: Collection[str] = (),
         bytes_max: int | None = None,
     ) -> list[NotificationEvent]:
-        """The events with larger ids, in order; no more than fit into `bytes_max` as they are stored, but one at
-        least.
-        """
+        """Return the events with larger ids, in order, at most `bytes_max` as they are stored, but at least one."""
         conditions = _conditions(last, catalog, database, tables)
         if types:
             conditions.append(EventRow.type.in_(sorted(types)))
@@ -202,21 +200,21 @@ class SqlEvents:
         database: str | None = None,
         tables: Collection[str] = (),
     ) -> int:
-        """How many events `after` would give, with ids of at most `up_to`."""
+        """Return the number of events that `after` would give, with ids of at most `up_to`."""
         conditions = _conditions(last, catalog, database, tables)
         if up_to is not None:
             conditions.append(EventRow.id <= up_to)
         return self._connection.execute(select(func.count()).select_from(EventRow).where(*conditions)).scalar_one()
 
-    def touched(self, last: int, limit: int = 1000) -> list[Touched]:
-        """What the events with larger ids changed, in order, for at most `limit` events."""
-        touched: list[Touched] = []
+    def touched(self, last: int, limit: int = 1000) -> list[ChangedName]:
+        """Return the names that the events with larger ids changed, in order, for at most `limit` events."""
+        touched: list[ChangedName] = []
         for row in self._connection.execute(_TOUCHED.limit(limit), {"after": last}):
             if row.previous is not None:
                 catalog, database, table = row.previous.split(".")
-                touched.append(Touched(id=row.id, type=row.type, catalog=catalog, database=database, table=table))
+                touched.append(ChangedName(id=row.id, type=row.type, catalog=catalog, database=database, table=table))
             touched.append(
-                Touched(id=row.id, type=row.type, catalog=row.catalog, database=row.database, table=row.table)
+                ChangedName(id=row.id, type=row.type, catalog=row.catalog, database=row.database, table=row.table)
             )
         return touched
 
@@ -239,7 +237,7 @@ def _conditions(
 
 
 def _fitting(sizes: Iterable[Any], bytes_max: int) -> int | None:
-    """The last of some (id, size) that fits together with those before it; None if there is none at all."""
+    """Return the last of some (id, size) that fits together with those before it; None if there is none at all."""
     last = None
     total = 0
     for number, size in sizes:

@@ -1,10 +1,10 @@
-"""What has changed since somebody last looked, asked as cheaply as the database allows.
+"""Changes of the metadata since a known generation, queried as cheaply as the database allows.
 
 Every change of metadata appends to the notification log in its own transaction, with ids that become visible in order
 (see events.py), so that the last id is the generation of all metadata. Caches ask for it with every request: here by a
-prepared statement on a connection of its own, around SQLAlchemy, which would cost more than the answer.
+prepared statement on a connection of its own, bypassing SQLAlchemy, which would cost more than the answer.
 
-On SQLite the answer is there at once. On PostgreSQL it takes a round trip, during which the caller may wait for its
+On SQLite the answer is available at once. On PostgreSQL it takes a round trip, during which the caller may wait for its
 other sockets as well: `ask`, then `answer` when `fileno` is readable.
 """
 
@@ -21,7 +21,7 @@ from interbed.catalog.server.database.engine import postgres_conninfo
 logger = logging.getLogger(__name__)
 
 TOUCHED_MAX = 1000
-"""Events that are looked at one by one; after more of them a cache is emptied."""
+"""Events that are applied one by one; after more of them a cache is emptied."""
 
 _STATEMENT = (
     'SELECT s.value, e.id, e.type, e.catalog, e.database, e."table", e.previous FROM sequences s '
@@ -34,12 +34,12 @@ _CURRENT = "SELECT value FROM sequences WHERE name = 'event'"
 
 
 class GenerationError(Exception):
-    """The database did not say. The caller runs the request itself, which reports the error to its client."""
+    """The database did not answer. The caller runs the request itself, which reports the error to its client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Touch:
-    """What one event changed. `previous` is what a renamed table was called before."""
+class ChangedObject:
+    """The object that one event changed. `previous` is the former name of a renamed table."""
 
     type: str
     catalog: str | None
@@ -50,32 +50,36 @@ class Touch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationChanges:
-    """The generation now, and what was touched since the one that was asked about; None for anything at all."""
+    """The present generation, and the objects changed since the one that was asked about; None if any may
+    have changed.
+    """
 
     generation: int
-    touched: Sequence[Touch] | None
+    touched: Sequence[ChangedObject] | None
 
 
-class Generations(Protocol):
-    """Asks one question at a time, for one thread."""
+class GenerationReader(Protocol):
+    """Reads generations for one thread, one question at a time."""
 
     def fileno(self) -> int | None:
-        """What becomes readable with the answer; None if it is always there at once."""
+        """Return the socket that becomes readable with the answer; None if the answer is available at once."""
         ...
 
     def ask(self, last: int) -> None:
-        """Ask for what has happened after a generation. GenerationError."""
+        """Ask for the changes after a generation. GenerationError."""
         ...
 
     def answer(self) -> GenerationChanges | None:
-        """The answer; None if it has not come in whole. GenerationError."""
+        """Return the answer; None if it is incomplete so far. GenerationError."""
         ...
 
     def close(self) -> None: ...
 
 
-class SqliteGenerations:
-    """Generations of a SQLite file. Reading takes a few microseconds: the last pages of the log are in memory."""
+class SqliteGenerationReader:
+    """Reads the generation of a SQLite file, which takes a few microseconds: the last pages of the log are
+    in memory.
+    """
 
     def __init__(self, url: URL) -> None:
         self._connection = sqlite3.connect(
@@ -84,15 +88,15 @@ class SqliteGenerations:
         self._last = 0
 
     def fileno(self) -> int | None:
-        """There is nothing to wait for."""
+        """Return None: the answer is available at once."""
         return None
 
     def ask(self, last: int) -> None:
-        """Remember the question."""
+        """Remember the generation that is asked about."""
         self._last = last
 
     def answer(self) -> GenerationChanges | None:
-        """Look."""
+        """Read the answer from the file."""
         try:
             # Mostly nothing has changed, which a lookup of one row shows.
             if self._connection.execute(_CURRENT).fetchone() == (self._last,):
@@ -103,12 +107,13 @@ class SqliteGenerations:
         return _changes(self._last, rows)
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
 
-class PostgresGenerations:
-    """Generations of a PostgreSQL database, by libpq itself: a statement that is prepared once and a socket."""
+class PostgresGenerationReader:
+    """Reads the generation of a PostgreSQL database by libpq itself, with a statement that is prepared once and a
+    socket.
+    """
 
     def __init__(self, url: URL) -> None:
         # Only servers on PostgreSQL need its driver.
@@ -123,17 +128,17 @@ class PostgresGenerations:
             self._link = self._connection.pgconn
             self._link.prepare(b"generation", _STATEMENT.format("$1::bigint").encode())
             self._link.nonblocking = 1
-            # Asked once: a connection that is lost has no socket any more, and whoever waits for it has to stop.
+            # Read once: a lost connection has no socket any more, and callers that wait for the socket have to stop.
             self._number: int = self._link.socket
         except self._errors as error:
             raise GenerationError(str(error)) from error
 
     def fileno(self) -> int | None:
-        """The connection's socket."""
+        """Return the connection's socket."""
         return self._number
 
     def ask(self, last: int) -> None:
-        """Send the question. It is so short that the socket takes it whole."""
+        """Send the question. It is so short that the socket accepts it whole."""
         self._last = last
         try:
             self._link.send_query_prepared(b"generation", [str(last).encode()])
@@ -142,7 +147,7 @@ class PostgresGenerations:
             raise GenerationError(str(error)) from error
 
     def answer(self) -> GenerationChanges | None:
-        """Take what has come."""
+        """Read what has arrived; return the answer if it is complete."""
         try:
             self._link.consume_input()
             if self._link.is_busy():
@@ -161,15 +166,14 @@ class PostgresGenerations:
         return _changes(self._last, rows)
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
 
-def open_generations(url: URL) -> Generations:
-    """For a database url with the driver's name as in engine.parse_database_url. GenerationError."""
+def open_generation_reader(url: URL) -> GenerationReader:
+    """Open a reader for a database url with the driver's name as in engine.parse_database_url. GenerationError."""
     if url.get_backend_name() == "sqlite":
-        return SqliteGenerations(url)
-    return PostgresGenerations(url)
+        return SqliteGenerationReader(url)
+    return PostgresGenerationReader(url)
 
 
 def _changes(last: int, rows: Sequence[Sequence[Any]]) -> GenerationChanges:
@@ -178,12 +182,12 @@ def _changes(last: int, rows: Sequence[Sequence[Any]]) -> GenerationChanges:
     generation = int(rows[0][0])
     if generation == last:
         return GenerationChanges(generation=generation, touched=())
-    # Events are dense. If some are missing they have expired, or are too many.
+    # Events are dense. If some are missing they have expired, or exceed the limit.
     numbers = [int(row[1]) for row in rows if row[1] is not None]
     if numbers != list(range(last + 1, generation + 1)):
         return GenerationChanges(generation=generation, touched=None)
     touched = [
-        Touch(type=kind, catalog=catalog, database=database, table=table, previous=_previous(previous))
+        ChangedObject(type=kind, catalog=catalog, database=database, table=table, previous=_previous(previous))
         for _, _, kind, catalog, database, table, previous in rows
     ]
     return GenerationChanges(generation=generation, touched=touched)

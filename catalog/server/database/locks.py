@@ -1,9 +1,9 @@
-"""Locks in SQL: a row for each, with what it covers as a JSON document in it.
+"""Locks in SQL: a row for each, with a JSON document of its components.
 
-The document is a list of `[type, level, database, table, partition, operation]`, numbers as in Hive's interface. To
-ask for a lock and to release it are the commonest writes of a metastore, so that each takes as few statements as can
-be: id, conflicts, insert; and one delete. On SQLite these go to the driver directly, in the text that SQLAlchemy made
-of them when the module was loaded: its way to a cursor would take longer than the statement.
+The document is a list of `[type, level, database, table, partition, operation]`, numbers as in Hive's interface.
+Requests and releases of locks are the most frequent writes of a metastore, so that each takes as few statements as
+possible: id, conflicts, insert; and one delete. On SQLite the driver executes these directly, with the text that
+SQLAlchemy compiled when the module was loaded: SQLAlchemy's execution would take longer than the statement.
 """
 
 import json
@@ -43,7 +43,7 @@ _EARLIER = (
     .where(LockRow.id < bindparam("before"))
     .order_by(LockRow.id)
 )
-# Each is one range of the index, or two: a lock without a database or table stands for many.
+# Each is one or two ranges of the index: a lock without a database or table may conflict with any.
 _EARLIER_OF_TABLE = Statement(
     _EARLIER.where(
         or_(
@@ -93,7 +93,7 @@ _REMOVE = Statement(delete(LockRow).where(LockRow.id == bindparam("lock_id")))
 
 
 class SqlLocks:
-    """Locks in order of arrival."""
+    """Repository of locks in order of arrival."""
 
     __slots__ = ("_connection",)
 
@@ -101,14 +101,14 @@ class SqlLocks:
         self._connection = connection
 
     def next_id(self) -> int:
-        """The next lock id; the counter's row stays locked until the end of the transaction, so that ids are the
+        """Return the next lock id; the counter's row stays locked until the end of the transaction, so that ids are the
         order of arrival.
         """
         [(number,)] = _NEXT_ID.rows(self._connection, {})
         return int(number)
 
     def add(self, lock: Lock) -> None:
-        """Store a new lock."""
+        """Store a new lock with its components."""
         request = lock.request
         database, table = _names(request.components)
         _INSERT.change(
@@ -132,7 +132,7 @@ class SqlLocks:
         )
 
     def find(self, lock_id: int) -> Lock | None:
-        """The lock, or None if it was released or has expired."""
+        """Return the lock, or None if it was released or has expired."""
         row = _FIND.row(self._connection, {"lock_id": lock_id})
         return None if row is None else _lock(row)
 
@@ -153,21 +153,21 @@ class SqlLocks:
         ]
 
     def select(self) -> list[Lock]:
-        """All locks, oldest first."""
+        """Return all locks, oldest first."""
         return [_lock(row) for row in self._connection.execute(select(*LockRow.__table__.columns).order_by(LockRow.id))]
 
     def fresh(self, lock_ids: Collection[int], cutoff: LockCutoff) -> set[int]:
-        """Those of these locks that exist and are not stale."""
+        """Return those of these locks that exist and are not stale."""
         statement = select(LockRow.id).where(LockRow.id.in_(sorted(lock_ids)), ~_is_stale(cutoff))
         return set(self._connection.scalars(statement))
 
     def acquire(self, lock_id: int, now_ms: int) -> bool:
-        """Store that the lock is held from now on, and renew its lease; False if it is gone."""
+        """Store that the lock is held from now on, and renew its lease; False if it does not exist."""
         return _ACQUIRE.change(self._connection, {"lock_id": lock_id, "now": now_ms}) == 1
 
     def renew(self, lock_id: int, now_ms: int, heartbeat_after_ms: int, process: str = "") -> bool:
-        """Renew the lease and note the process that has a connection of the client; False if the lock is gone or its
-        last heartbeat is older.
+        """Renew the lease and record the process that has a connection of the client; False if the lock does not exist
+        or its last heartbeat is older.
         """
         values = {"lock_id": lock_id, "now": now_ms, "oldest": heartbeat_after_ms, "process": process}
         return _RENEW.change(self._connection, values) == 1
@@ -177,7 +177,7 @@ class SqlLocks:
         return _DISCONNECT.change(self._connection, {"lock_id": lock_id, "now": now_ms, "process": process}) == 1
 
     def remove(self, lock_id: int) -> bool:
-        """Remove the lock; False if it is gone already."""
+        """Remove the lock; False if it does not exist."""
         return _REMOVE.change(self._connection, {"lock_id": lock_id}) == 1
 
     def expire(self, cutoff: LockCutoff, lock_ids: Collection[int] | None = None) -> list[Lock]:
@@ -195,7 +195,7 @@ class SqlLocks:
         return sorted(removed, key=lambda lock: lock.id)
 
     def count(self, cutoff: LockCutoff) -> LockFigures:
-        """How many locks there are, stale ones apart from the others."""
+        """Return the numbers of locks, stale ones apart from the others."""
         kind = case((_is_stale(cutoff), 0), else_=LockRow.state)
         rows = self._connection.execute(select(kind.label("kind"), func.count().label("number")).group_by(kind))
         numbers: dict[int, int] = {row.kind: row.number for row in rows}
@@ -217,7 +217,7 @@ def _is_stale(cutoff: LockCutoff) -> ColumnElement[bool]:
 
 
 def _names(components: tuple[LockComponent, ...]) -> tuple[str | None, str | None]:
-    """The database that all components are in, and the table that all are about; None where there is no such."""
+    """Return the database that all components are in, and the table that all are on; None where they differ."""
     first = components[0]
     if len(components) == 1:
         return first.database, first.table
@@ -236,7 +236,7 @@ def _document(components: tuple[LockComponent, ...]) -> str:
     )
 
 
-# Those who wait for one table all have the same document.
+# Requests that wait for one table all have the same document.
 @lru_cache(maxsize=1024)
 def _components(document: str) -> tuple[LockComponent, ...]:
     return tuple(

@@ -13,11 +13,11 @@ from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.filters.tree import (
     ANY_CHARACTER,
     ANY_TEXT,
-    Absent,
     AllOf,
-    Compared,
+    KeyComparison,
     LikePattern,
-    Named,
+    MissingValue,
+    NameMatch,
     OneOf,
     PartitionFilter,
     kind_of_type,
@@ -30,10 +30,10 @@ from interbed.catalog.server.service.warehouse import child
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 
 _BELOW = "./"
-"""Begins a stored location that is relative to the set's."""
+"""Prefix of a stored location that is relative to the set's."""
 
 STORED_COLUMNS = "name, storage_id, value_list, location, create_time, last_access_time, parameters"
-"""What a read asks for, in the order that `partition_of` takes it."""
+"""The columns that a read selects, in the order that `partition_of` takes them."""
 
 StoredFields = Sequence[Any]
 
@@ -43,7 +43,7 @@ _LIKE_SPECIAL = str.maketrans({char: f"\\{char}" for char in "%_\\"})
 
 
 class PartitionSequence(Sequence[MetastorePartition]):
-    """Partitions that are made of their rows as they are asked for: a list of a million of them stays small."""
+    """Partitions that are built from their rows on access: a list of a million of them stays small."""
 
     __slots__ = ("_make", "_rows")
 
@@ -70,7 +70,7 @@ class PartitionSequence(Sequence[MetastorePartition]):
 def partition_of(
     fields: StoredFields, root: str | None, storages: Mapping[int, StorageDescriptor]
 ) -> MetastorePartition:
-    """The partition of a row with STORED_COLUMNS in a set with this location."""
+    """Return the partition of a row with STORED_COLUMNS in a set with this location."""
     name, storage_id, value_list, location, create_time, last_access_time, parameters = fields
     storage = None
     if storage_id is not None:
@@ -92,7 +92,7 @@ def row_of(
     partition: MetastorePartition,
     storage_id: int | None,
 ) -> dict[str, Any]:
-    """The columns of a partition's row."""
+    """Return the columns of a partition's row."""
     location = partition.storage.location if partition.storage is not None else None
     stored = stored_location(root, name, location)
     return {
@@ -110,7 +110,7 @@ def row_of(
 
 
 def key_forms(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> dict[str, Any]:
-    """The columns that hold the search forms of a partition's values."""
+    """Return the columns that hold the search forms of a partition's values."""
     forms = [search_form(kind_of_type(key.type), value) for key, value in zip(keys, values, strict=True)]
     return {
         **{f"key_{number}": forms[number] if number < len(forms) else None for number in range(KEY_COLUMNS)},
@@ -119,7 +119,7 @@ def key_forms(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> dict[st
 
 
 def name_values(name: str) -> tuple[str, ...]:
-    """The values in a stored name, in the order of the keys."""
+    """Return the values in a stored name, in the order of the keys."""
     return tuple(value for _, value in parsed_name(name))
 
 
@@ -143,12 +143,12 @@ def read_location(root: str | None, name: str, stored: str | None) -> str | None
 
 
 def is_elsewhere(stored: str | None) -> bool:
-    """Whether a row's location is not below its set's."""
+    """Return whether a row's location is not below its set's."""
     return stored is not None and not stored.startswith(_BELOW)
 
 
 def moved_text(location: str, old_prefix: str, new_prefix: str) -> str:
-    """The location below the new prefix; itself if it was not the old one or below it."""
+    """Return the location below the new prefix; itself if it was not the old one or below it."""
     old, new = old_prefix.rstrip("/"), new_prefix.rstrip("/")
     if location == old or location.startswith(old + "/"):
         return new + location[len(old) :]
@@ -156,7 +156,7 @@ def moved_text(location: str, old_prefix: str, new_prefix: str) -> str:
 
 
 def with_location(storage: StorageDescriptor, location: str | None) -> StorageDescriptor:
-    """The storage at another place. As dataclasses.replace, but several times quicker."""
+    """Return the storage at another location. As dataclasses.replace, but several times faster."""
     return StorageDescriptor(
         columns=storage.columns,
         location=location,
@@ -175,7 +175,7 @@ def with_location(storage: StorageDescriptor, location: str | None) -> StorageDe
 
 
 class FilterSql:
-    """The condition of a filter: `condition` is SQL on the columns of `partitions`, `parameters` are what it binds."""
+    """The SQL of a filter: `condition` is on the columns of `partitions`, `parameters` are its bound values."""
 
     def __init__(self, where: PartitionFilter, dialect: str) -> None:
         self._postgresql = dialect == "postgresql"
@@ -183,15 +183,15 @@ class FilterSql:
         self.condition = self._condition(where)
 
     def _condition(self, part: PartitionFilter) -> str:
-        if isinstance(part, Compared):
+        if isinstance(part, KeyComparison):
             return self._compared(part)
         if isinstance(part, OneOf):
             return self._one_of(self._column(part.position), sorted(part.operands), part.negated)
         if isinstance(part, LikePattern):
             return self._like(self._column(part.position), part.pattern, part.negated)
-        if isinstance(part, Named):
+        if isinstance(part, NameMatch):
             return self._like("name", part.pattern, negated=False)
-        if isinstance(part, Absent):
+        if isinstance(part, MissingValue):
             return f"{self._column(part.position)} {'>' if part.negated else '='} ''"
         if isinstance(part, AllOf):
             return self._all_of(part)
@@ -199,11 +199,13 @@ class FilterSql:
         return _joined("OR", conditions) if conditions else "1 = 0"
 
     def _all_of(self, part: AllOf) -> str:
-        """The conjunction, in which each key has one lower and one upper bound: an index is searched by just these."""
-        ranges: dict[int, list[Compared]] = {}
+        """Return the conjunction, in which each key has one lower and one upper bound, the form that an index can
+        search.
+        """
+        ranges: dict[int, list[KeyComparison]] = {}
         conditions: list[str] = []
         for each in _flat(part):
-            if isinstance(each, Compared) and each.operator in _BOUNDS:
+            if isinstance(each, KeyComparison) and each.operator in _BOUNDS:
                 ranges.setdefault(each.position, []).append(each)
             else:
                 conditions.append(self._condition(each))
@@ -218,7 +220,7 @@ class FilterSql:
             conditions.append(self._range(self._column(position), tightest))
         return _joined("AND", conditions) if conditions else "1 = 1"
 
-    def _range(self, column: str, bounds: Sequence[Compared]) -> str:
+    def _range(self, column: str, bounds: Sequence[KeyComparison]) -> str:
         conditions = [f"{column} {each.operator} {self._bound(each.operand)}" for each in bounds]
         if all(each.operator in ("<", "<=") for each in bounds):
             # The empty text means no value, and sorts before all values.
@@ -238,7 +240,7 @@ class FilterSql:
         self.parameters[name] = value
         return f":{name}"
 
-    def _compared(self, part: Compared) -> str:
+    def _compared(self, part: KeyComparison) -> str:
         column = self._column(part.position)
         if part.operator in _BOUNDS:
             return self._range(column, [part])
@@ -246,7 +248,7 @@ class FilterSql:
         return condition if part.operator == "=" else self._with_value(column, condition)
 
     def _with_value(self, column: str, condition: str) -> str:
-        # Not as a bound: an index would rather be searched by a bound that selects.
+        # Not as a bound: an index should be searched by a bound that selects.
         return f"({condition} AND {column} <> '')"
 
     def _one_of(self, column: str, operands: Sequence[str], negated: bool) -> str:
@@ -268,7 +270,7 @@ class FilterSql:
         end = text_after(prefix)
         if end is not None:
             bounds.append(f"{column} < {self._bound(end)}")
-        # For a plain prefix the bounds say all, and they are what an index understands.
+        # For a plain prefix the bounds suffice, and an index can search them.
         if tuple(pattern[1:]) != (ANY_TEXT,) or end is None:
             bounds.append(matches)
         return _joined("AND", bounds)
@@ -292,7 +294,7 @@ def _flat(part: AllOf) -> Iterator[PartitionFilter]:
 
 
 def text_after(prefix: str) -> str | None:
-    """The first text, by code points, after all that begin with the prefix; None if there is none."""
+    """Return the first text, by code points, after all that begin with the prefix; None if there is none."""
     stripped = prefix.rstrip("\U0010ffff")
     if not stripped:
         return None

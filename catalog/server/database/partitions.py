@@ -1,7 +1,7 @@
 """Partitions in SQL: one statement for each question, whatever the number of partitions.
 
-The partitions of a table hang on a set, not on the table's row: when the table is dropped the database takes the set
-off it, which takes no time, and `purge` removes the rows later, some at a time. Locations are relative to the set's.
+The partitions of a table refer to a set, not to the table's row: when the table is dropped the database detaches the
+set, which takes no time, and `purge` removes the rows later, in batches. Locations are relative to the set's.
 """
 
 import dataclasses
@@ -40,14 +40,14 @@ from interbed.catalog.server.database.statement import insert_unless_taken
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, StorageDescriptor
-from interbed.catalog.server.service.store import Stored
+from interbed.catalog.server.service.store import StoredRow
 from interbed.catalog.server.service.warehouse import child, directories_of
 
 ROWS_FETCHED = 10_000
-"""Rows that are asked of the database at a time: an answer of millions does not pass through memory twice."""
+"""Rows fetched at a time: an answer of millions of rows must not be in memory twice."""
 
 ROWS_TRIED = 2_000
-"""Partitions that are looked through, in their order, for the first few that a filter selects."""
+"""Partitions that are scanned, in their order, for the first few that a filter selects."""
 
 ROWS_PURGED = 2_000
 """Rows of dropped tables that one unit of work removes by default: other writers wait for it."""
@@ -83,7 +83,7 @@ _INSERT_ARRAYS = (
 
 
 class SqlPartitions:
-    """Partitions of a table by name. Whoever writes holds the table's row."""
+    """Partitions of a table by name. A caller that writes holds the table's row."""
 
     __slots__ = ("_connection", "_postgresql")
 
@@ -91,13 +91,13 @@ class SqlPartitions:
         self._connection = connection
         self._postgresql = connection.dialect.name == "postgresql"
 
-    def find(self, table_id: int, name: str, *, for_update: bool = False) -> Stored[MetastorePartition] | None:
-        """The partition with its row id, or None."""
+    def find(self, table_id: int, name: str, *, for_update: bool = False) -> StoredRow[MetastorePartition] | None:
+        """Return the partition with its row id, or None."""
         statement = text(_FIND + (" FOR UPDATE OF p" if for_update and self._postgresql else ""))
         row = self._connection.execute(statement, {"table_id": table_id, "name": name}).one_or_none()
         if row is None:
             return None
-        return Stored(id=row.id, value=partition_of(row[2:], row.root, self._storages([row[2:]])))
+        return StoredRow(id=row.id, value=partition_of(row[2:], row.root, self._storages([row[2:]])))
 
     def select(
         self,
@@ -107,7 +107,9 @@ class SqlPartitions:
         *,
         where: PartitionFilter = EVERYTHING,
     ) -> Sequence[MetastorePartition]:
-        """The partitions of these names (all if None) that a filter selects, ordered by name, at most `limit`."""
+        """Return the partitions of these names (all if None) that a filter selects, ordered by name, at
+        most `limit`.
+        """
         found = self._set(table_id)
         if found is None:
             return []
@@ -117,19 +119,19 @@ class SqlPartitions:
         return PartitionSequence(rows, lambda row: partition_of(row, root, storages))
 
     def names(self, table_id: int, limit: int | None = None, *, where: PartitionFilter = EVERYTHING) -> list[str]:
-        """The names of the partitions that a filter selects, in order, at most `limit`."""
+        """Return the names of the partitions that a filter selects, in order, at most `limit`."""
         found = self._set(table_id)
         if found is None:
             return []
         if where == EVERYTHING and limit is None:
-            # Not by way of rows: the longest of all answers should not take the memory twice.
+            # Selected without other columns: the longest of all answers should not take the memory twice.
             statement = "SELECT name FROM partitions WHERE set_id = :set_id ORDER BY name"
             parts = self._parts(statement, {"set_id": found[0]}, streamed=True)
             return [name for part in parts for (name,) in part]
         return [name for (name,) in self._rows("name", found[0], None, where, limit)]
 
     def names_after(self, table_id: int, last: str, limit: int) -> list[str]:
-        """Up to `limit` names that come after this one, in order: all of them in pieces."""
+        """Return up to `limit` names that come after this one, in order, for paging through all of them."""
         found = self._set(table_id)
         if found is None:
             return []
@@ -138,12 +140,12 @@ class SqlPartitions:
         return [name for (name,) in rows]
 
     def present(self, table_id: int, names: Collection[str]) -> set[str]:
-        """Those of the names that partitions have."""
+        """Return those of the names that partitions have."""
         found = self._set(table_id)
         return set() if found is None else {row[0] for row in self._rows("name", found[0], names, EVERYTHING, None)}
 
     def count(self, table_id: int, where: PartitionFilter = EVERYTHING) -> int:
-        """How many partitions a filter selects."""
+        """Return the number of partitions that a filter selects."""
         found = self._set(table_id)
         if found is None:
             return 0
@@ -158,14 +160,14 @@ class SqlPartitions:
         taken = self.present(table_id, [name for name, _ in wanted])
         rows = self._new_rows(table_id, [each for each in wanted if each[0] not in taken])
         if rows and self._postgresql:
-            # One statement with an array for each column: many times quicker than a statement for each row.
+            # One statement with an array for each column: many times faster than a statement for each row.
             self._connection.execute(text(_INSERT_ARRAYS), {name: [row[name] for row in rows] for name in _TYPES})
         elif rows:
             self._connection.execute(insert(PartitionRow), rows)
         return [name for name, _ in wanted if name in taken]
 
     def replace(self, partition_id: int, name: str, partition: MetastorePartition) -> bool:
-        """Store the partition anew, perhaps under another name; False if that is taken."""
+        """Store the partition, perhaps under another name; False if that name is taken."""
         table_id: Any = self._connection.execute(_TABLE_OF, {"id": partition_id}).scalar_one()
         try:
             with self._connection.begin_nested():
@@ -175,14 +177,14 @@ class SqlPartitions:
         return True
 
     def replace_all(self, table_id: int, changed: Sequence[tuple[int, str, MetastorePartition]]) -> None:
-        """Store partitions of one table anew, each with its row id and its name, which is not taken by another."""
+        """Store partitions of one table, each by its row id, with its name, which no other partition has."""
         rows = self._new_rows(table_id, [(name, partition) for _, name, partition in changed])
         if rows:
             ids = ({"id": partition_id} for partition_id, _, _ in changed)
             self._connection.execute(text(_UPDATE), [row | key for row, key in zip(rows, ids, strict=True)])
 
     def ids(self, table_id: int, names: Collection[str]) -> dict[str, int]:
-        """The row ids of the partitions of these names that exist."""
+        """Return the row ids of the partitions of these names that exist."""
         found = self._set(table_id)
         if found is None:
             return {}
@@ -197,12 +199,12 @@ class SqlPartitions:
         return self._connection.execute(statement, {"set_id": found[0], "names": self._list(names)}).rowcount
 
     def shared(self, table_id: int, places: Sequence[tuple[str, str]]) -> set[str]:
-        """Of places (a name and a location each) the locations in which partitions of other names are, too."""
+        """Return those of the places (a name and a location each) whose location partitions of other names share."""
         found = self._set(table_id)
         if found is None:
             return set()
         set_id, root = found
-        # Nearly all partitions are where their names say, and then none is in another one's directory.
+        # Nearly all partitions are in the directory of their name, and then none is in another one's directory.
         statement = "SELECT name, location FROM partitions WHERE set_id = :set_id AND location IS NOT NULL"
         outer: dict[str, set[str]] = {}
         for name, location in self._connection.execute(text(statement), {"set_id": set_id}):
@@ -216,7 +218,7 @@ class SqlPartitions:
         }
 
     def _is_named_in(self, set_id: int, root: str, name: str, location: str) -> bool:
-        """Whether a partition of another name is, by that name, in the location of this one."""
+        """Return whether another partition in the directory of its name lies in the location of this one."""
         inside = child(root, "")
         if location == child(root, name) or not location.startswith(inside):
             return False
@@ -230,13 +232,13 @@ class SqlPartitions:
         return self._connection.execute(text(statement), parameters).first() is not None
 
     def locations_outside(self, table_id: int, location: str) -> list[str]:
-        """The locations of the partitions that do not lie below the given one."""
+        """Return the locations of the partitions that do not lie below the given one."""
         found = self._set(table_id)
         if found is None:
             return []
         set_id, root = found
         inside = location.rstrip("/") + "/"
-        # Nearly always the set's location is the table's, and only the rows with one of their own can be outside.
+        # Nearly always the set's location is the table's, and only rows with a location of their own can be outside.
         below = root is not None and f"{root.rstrip('/')}/".startswith(inside)
         statement = "SELECT name, location FROM partitions WHERE set_id = :set_id"
         if below:
@@ -267,7 +269,7 @@ class SqlPartitions:
                 self._connection.execute(delete(PartitionStorageRow).where(PartitionStorageRow.id == row.id))
 
     def retype_keys(self, table_id: int, keys: Sequence[MetastoreColumn]) -> None:
-        """Store the search forms of every partition's values anew, after its keys got other types."""
+        """Store new search forms of every partition's values, after its keys got other types."""
         found = self._set(table_id)
         if found is None:
             return
@@ -324,7 +326,7 @@ class SqlPartitions:
             self._connection.execute(text(statement), moved)
 
     def mark(self, table_id: int, name: str, event_type: int) -> None:
-        """Remember that an event happened to the partition of this name, whether it exists or not."""
+        """Record that an event happened to the partition of this name, whether it exists or not."""
         self._connection.execute(
             insert_unless_taken(self._connection, PartitionMarkRow, PartitionMarkRow.name).values(
                 table_id=table_id, name=name, event_type=event_type
@@ -332,7 +334,7 @@ class SqlPartitions:
         )
 
     def is_marked(self, table_id: int, name: str, event_type: int) -> bool:
-        """Whether the event happened to the partition."""
+        """Return whether the event was recorded for the partition."""
         statement = select(PartitionMarkRow.name).where(
             PartitionMarkRow.table_id == table_id,
             PartitionMarkRow.name == name,
@@ -361,7 +363,7 @@ class SqlPartitions:
         if removed < limit:
             self._connection.execute(delete(PartitionStorageRow).where(PartitionStorageRow.set_id == dropped))
             self._connection.execute(delete(PartitionSetRow).where(PartitionSetRow.id == dropped))
-        # A set without partitions is work done, too: there may be another one behind it.
+        # Removing a set without partitions counts as work, too: another set may follow.
         return max(removed, 1)
 
     def _set(self, table_id: int) -> tuple[int, str | None] | None:
@@ -373,13 +375,13 @@ class SqlPartitions:
         set_id: int | None = self._connection.execute(
             statement.values(table_id=table_id, location=location, place=indexed_place(location))
         ).scalar_one_or_none()
-        # Somebody may have been first who does not hold the table's row.
+        # A transaction that does not hold the table's row may have inserted it first.
         return (
             (set_id, location) if set_id is not None else self._connection.execute(_SET, {"table_id": table_id}).one()
         )
 
     def _new_rows(self, table_id: int, partitions: Sequence[tuple[str, MetastorePartition]]) -> list[dict[str, Any]]:
-        """The rows of partitions, whose storage descriptors are stored if they are not yet."""
+        """Return the rows of partitions; storage descriptors that are not stored yet are stored."""
         if not partitions:
             return []
         document = self._connection.execute(select(TableRow.document).where(TableRow.id == table_id)).scalar_one()
@@ -390,7 +392,8 @@ class SqlPartitions:
         rows = []
         for name, partition in partitions:
             storage = None if partition.storage is None else with_location(partition.storage, None)
-            # Nearly always a partition is stored as the one before it; comparing is cheaper than writing it out.
+            # Nearly always a partition's storage equals that of the one before it; comparing is cheaper than
+            # serializing.
             if storage != last[0]:
                 last = (storage, self._storage_id(set_id, storage, known))
             rows.append(row_of(set_id, table.partition_keys, root, name, partition, last[1]))
@@ -399,7 +402,7 @@ class SqlPartitions:
     def _rows(
         self, columns: str, set_id: int, names: Collection[str] | None, where: PartitionFilter, limit: int | None
     ) -> list[StoredFields]:
-        """Columns of the partitions of these names that a filter selects, in the order of names."""
+        """Select columns of the partitions of these names that match a filter, in the order of names."""
         condition = FilterSql(where, self._connection.dialect.name)
         parameters: dict[str, Any] = {"set_id": set_id, **condition.parameters}
         if names is not None:
@@ -411,8 +414,8 @@ class SqlPartitions:
         whole = f"SELECT {columns} FROM partitions WHERE set_id = :set_id AND {chosen} "
         if self._postgresql or where == EVERYTHING:
             return self._fetched(whole + order, parameters, streamed=names is None and limit is None)
-        # SQLite would go through all names for the sake of their order, whatever the filter. A filter that selects
-        # much finds its few in a look at the first; for any other the order is taken from the names' index.
+        # For the order SQLite would scan all names, whatever the filter. A filter that selects many rows finds its few
+        # in the first batch; for any other the order is disabled on the index of names.
         if limit is not None:
             first = f"(SELECT * FROM partitions WHERE set_id = :set_id ORDER BY name LIMIT {ROWS_TRIED})"
             tried = self._fetched(f"SELECT {columns} FROM {first} WHERE {chosen} {order}", parameters)
@@ -434,7 +437,7 @@ class SqlPartitions:
             if self._postgresql or cursor is None:
                 yield from result.partitions(ROWS_FETCHED)
                 return
-            # The driver's tuples as they are: SQLAlchemy's rows take twice the time.
+            # The driver's tuples are used as they are: SQLAlchemy's rows take twice the time.
             while part := cursor.fetchmany(ROWS_FETCHED):
                 yield part
 
@@ -446,7 +449,7 @@ class SqlPartitions:
         return list(values) if self._postgresql else json.dumps(list(values))
 
     def _storages(self, rows: Sequence[StoredFields]) -> dict[int, StorageDescriptor]:
-        """The storage descriptors that rows with STORED_COLUMNS refer to, by id."""
+        """Return the storage descriptors that rows with STORED_COLUMNS refer to, by id."""
         wanted = sorted({row[1] for row in rows if row[1] is not None})
         if not wanted:
             return {}

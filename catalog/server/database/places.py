@@ -19,7 +19,7 @@ from interbed.catalog.server.service.store import DatabasePlaces, DirectoryMove
 _IN = "(p.place = :at OR (p.place >= :first AND p.place < :last))"
 _AMONG = "p.place = ANY(CAST(:keys AS text[]))"
 _AMONG_ON_SQLITE = "p.place IN (SELECT value FROM json_each(:keys))"
-# A number that no table has: no table is left out.
+# A number that no table has: then no table is ignored.
 _NO_TABLE = -1
 
 _DATABASE = Statement(text(f"SELECT p.catalog, p.name FROM databases p WHERE {_IN} LIMIT 1"))
@@ -31,7 +31,7 @@ _LINKED = (
     "SELECT d.catalog, d.name, t.name AS table_name FROM linked_places p JOIN tables t ON t.id = p.table_id "
     "JOIN databases d ON d.id = t.database_id WHERE t.id <> :table_id AND {condition} LIMIT 1"
 )
-# Of one table each, so that every database takes the index, whatever it knows of the numbers of rows.
+# One statement for each table, so that every database uses the index, whatever its estimates of rows.
 _OTHERS = "(SELECT s.id FROM partition_sets s WHERE s.table_id IS NULL OR s.table_id = :table_id)"
 _SET = f"SELECT p.id AS set_id FROM partition_sets p WHERE {{condition}} AND p.id NOT IN {_OTHERS} LIMIT 1"
 _PARTITION = (
@@ -55,12 +55,12 @@ _OUTSIDE = Statement(
 
 
 def _inside(statement: str) -> Statement:
-    """What a place holds."""
+    """Return the statement for the objects inside a place."""
     return Statement(text(statement.format(condition=_IN)))
 
 
 def _at(statement: str) -> Statement:
-    """What is at one of several places."""
+    """Return the statement for the objects at one of several places."""
     on_sqlite = text(statement.format(condition=_AMONG_ON_SQLITE))
     return Statement(text(statement.format(condition=_AMONG)), for_sqlite=on_sqlite)
 
@@ -71,8 +71,8 @@ _TABLES_AT = (_at(_TABLE), _at(_LINKED))
 _PARTITIONS_AT = _at(_PARTITION)
 
 
-class SqlPlaces:
-    """Places of databases, tables and partitions."""
+class SqlLocationIndex:
+    """Locations of databases, tables and partitions."""
 
     __slots__ = ("_connection",)
 
@@ -80,7 +80,9 @@ class SqlPlaces:
         self._connection = connection
 
     def conflict(self, texts: Collection[str], above: Collection[str], *, table_id: int | None = None) -> str | None:
-        """What is registered at or below one of the places, or holds one of them: a description, or None."""
+        """Describe an object registered at or below one of the places, or one that holds one of them; None if there is
+        none.
+        """
         own = _NO_TABLE if table_id is None else table_id
         for place in texts:
             found = self._in(place, own)
@@ -89,7 +91,9 @@ class SqlPlaces:
         return self._around(above, own)
 
     def databases(self, outside: str | None = None) -> list[DatabasePlaces]:
-        """All catalogs, and the databases that do not lie below the place `outside` or have a second location."""
+        """Return all catalogs, and the databases that do not lie below the place `outside` or have a second
+        location.
+        """
         catalogs = [
             DatabasePlaces(what=f"the catalog {name}", locations=(location,))
             for name, location in _CATALOGS.rows(self._connection, {})
@@ -102,7 +106,7 @@ class SqlPlaces:
         return [*catalogs, *(_described(catalog, name, document) for catalog, name, document in rows)]
 
     def link(self, table_id: int, partition_name: str, text: str | None) -> None:
-        """Store where the location of a table (no name) or a partition leads by links; None if there are none."""
+        """Store the target of a table's (no name) or partition's location that contains links; None if it has none."""
         if text is None:
             self._connection.execute(
                 delete(LinkedPlaceRow).where(
@@ -161,8 +165,8 @@ def _described(catalog: str, name: str, document: str) -> DatabasePlaces:
 
 
 def _range(place: str) -> dict[str, str]:
-    """The bounds of what lies in a place. The character after the slash is 0. Of one that is longer than its key all
-    that begins so is taken for it.
+    """Return the bounds of the texts of places in a place. The character after the slash is 0. For a place longer than
+    its key the range holds all places with that key.
     """
     below = place + "/"
     if len(below) > KEY_LENGTH_MAX:
@@ -176,7 +180,7 @@ def _named(*names: str) -> str:
 
 
 class SqlMoves:
-    """Moves by id."""
+    """Repository of directory moves by id."""
 
     __slots__ = ("_connection",)
 
@@ -192,7 +196,7 @@ class SqlMoves:
         ).scalar_one()
 
     def find(self, move_id: int) -> DirectoryMove | None:
-        """The move, or None if it is over."""
+        """Return the move, or None if it was removed."""
         row = self._connection.execute(
             select(MoveRow.table_id, MoveRow.partition_name, MoveRow.old_location, MoveRow.new_location).where(
                 MoveRow.id == move_id
@@ -205,9 +209,9 @@ class SqlMoves:
         )
 
     def finish(self, move_id: int) -> bool:
-        """Remove a move; False if it is over already."""
+        """Remove a move; False if it was removed before."""
         return self._connection.execute(delete(MoveRow).where(MoveRow.id == move_id)).rowcount == 1
 
     def pending(self) -> list[int]:
-        """The ids of all moves, oldest first."""
+        """Return the ids of all moves, oldest first."""
         return list(self._connection.scalars(select(MoveRow.id).order_by(MoveRow.id)))

@@ -18,7 +18,7 @@ class SqlQueries:
         self._connection = connection
 
     def find(self, namespace: str, name: str, *, for_update: bool = False) -> tuple[int, ScheduledQuery] | None:
-        """The query with the id of its row."""
+        """Return the query with the id of its row."""
         statement = select(ScheduledQueryRow.__table__).where(
             ScheduledQueryRow.namespace == namespace, ScheduledQueryRow.name == name
         )
@@ -42,8 +42,8 @@ class SqlQueries:
         self._connection.execute(delete(ScheduledQueryRow).where(ScheduledQueryRow.id == query_id))
 
     def due(self, namespace: str, now: int) -> tuple[int, ScheduledQuery] | None:
-        """The enabled query that has waited longest and does not run. One that another transaction is just starting is
-        passed over: SKIP LOCKED on PostgreSQL; on SQLite there is one writer at a time.
+        """Return the enabled query that is overdue longest and does not run. One that another transaction is just
+        starting is skipped: SKIP LOCKED on PostgreSQL; on SQLite there is one writer at a time.
         """
         statement = (
             select(ScheduledQueryRow.__table__)
@@ -60,7 +60,7 @@ class SqlQueries:
         return _query(self._connection.execute(statement).one_or_none())
 
     def start(self, query_id: int, next_execution: int | None, now: int) -> int:
-        """Store that the query runs from now on and when it runs next; the id of the execution."""
+        """Store that the query runs from now on and when it runs next; return the id of the execution."""
         execution_id = self._connection.execute(
             insert(ScheduledExecutionRow)
             .values(query_id=query_id, state=int(QueryState.INITED), started=now, updated=now)
@@ -74,7 +74,7 @@ class SqlQueries:
         return execution_id
 
     def execution(self, execution_id: int) -> ScheduledExecution | None:
-        """An execution, held for this transaction."""
+        """Return an execution, locked for this transaction."""
         row = self._connection.execute(
             select(ScheduledExecutionRow.__table__).where(ScheduledExecutionRow.id == execution_id).with_for_update()
         ).one_or_none()
@@ -97,7 +97,7 @@ class SqlQueries:
             )
         )
         if execution.ended is not None:
-            # Only of this execution: a later one may run already.
+            # Only if this is the active execution: a later one may run already.
             self._connection.execute(
                 update(ScheduledQueryRow)
                 .where(ScheduledQueryRow.id == execution.query_id, ScheduledQueryRow.active_execution == execution.id)
@@ -105,7 +105,7 @@ class SqlQueries:
             )
 
     def silent(self, updated_before: int) -> list[int]:
-        """The ids of executions that run and were last heard of before a time."""
+        """Return the ids of running executions whose last report came before a time."""
         statement = select(ScheduledExecutionRow.id).where(
             ScheduledExecutionRow.updated < updated_before,
             ScheduledExecutionRow.state.in_((int(QueryState.INITED), int(QueryState.EXECUTING))),
@@ -113,7 +113,7 @@ class SqlQueries:
         return list(self._connection.execute(statement.order_by(ScheduledExecutionRow.id)).scalars())
 
     def expire_executions(self, started_before: int) -> int:
-        """Remove the executions that have ended and began before a time; their number."""
+        """Remove the executions that have ended and began before a time; return their number."""
         statement = delete(ScheduledExecutionRow).where(
             ScheduledExecutionRow.started < started_before, ScheduledExecutionRow.ended.is_not(None)
         )
@@ -155,7 +155,7 @@ class SqlRunStatistics:
         self._connection = connection
 
     def add(self, statistics: RuntimeStatistics) -> None:
-        """Store statistics."""
+        """Store statistics of a run."""
         self._connection.execute(
             insert(RuntimeStatisticsRow).values(
                 create_time=statistics.create_time, weight=statistics.weight, payload=statistics.payload
@@ -163,7 +163,7 @@ class SqlRunStatistics:
         )
 
     def newest(self, created_before: int | None) -> list[RuntimeStatistics]:
-        """Those created before a time (all if None), newest first."""
+        """Return those created before a time (all if None), newest first."""
         statement = select(RuntimeStatisticsRow.__table__).order_by(
             RuntimeStatisticsRow.create_time.desc(), RuntimeStatisticsRow.id.desc()
         )
@@ -175,6 +175,6 @@ class SqlRunStatistics:
         ]
 
     def expire(self, created_before: int) -> int:
-        """Remove those created before a time; their number."""
+        """Remove those created before a time; return their number."""
         statement = delete(RuntimeStatisticsRow).where(RuntimeStatisticsRow.create_time < created_before)
         return int(self._connection.execute(statement).rowcount)

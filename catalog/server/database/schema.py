@@ -1,7 +1,7 @@
-"""The database's schema: bring it up to date when a server starts, or up and down by hand.
+"""The database's schema: migration when a server starts, and by hand to any revision.
 
-The migrations are Alembic's and travel inside the package as interbed/migrations. Several servers may start at once
-on one database: the first takes a lock and migrates, the others find nothing left to do.
+The migrations are Alembic's and are installed with the package as interbed/migrations. Several servers may start at
+once on one database: the first takes a lock and migrates, the others find nothing left to do.
 """
 
 import logging
@@ -15,21 +15,23 @@ from interbed.catalog.server.database.engine import DatabaseError
 logger = logging.getLogger(__name__)
 
 _POSTGRES_LOCK = 0x1E7E_4BED
-"""Number of the advisory lock under which servers migrate: any, as long as it is always this."""
+"""Number of the advisory lock under which servers migrate: arbitrary, but never changed."""
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Bring the database to a revision. DatabaseError if it cannot be reached, or if a newer interbed has been here."""
+    """Bring the database to a revision. DatabaseError if it cannot be reached, or if a newer interbed has
+    migrated it.
+    """
     _migrate(engine, revision, up=True)
 
 
 def downgrade(engine: Engine, revision: str) -> None:
-    """Take the database back to an earlier revision, `base` for an empty one. What newer tables hold is lost."""
+    """Downgrade the database to an earlier revision, `base` for an empty one. The content of newer tables is lost."""
     _migrate(engine, revision, up=False)
 
 
 def current_revision(engine: Engine) -> str | None:
-    """The revision that the database is at; None if it has no tables of ours."""
+    """Return the revision of the database; None if it has no tables of interbed."""
     with engine.connect() as connection:
         if not inspect(connection).has_table("alembic_version"):
             return None
@@ -37,7 +39,9 @@ def current_revision(engine: Engine) -> str | None:
 
 
 def is_current(engine: Engine) -> bool:
-    """Whether the database is at the revision of this version of interbed. DatabaseError if it cannot be reached."""
+    """Return whether the database is at the revision of this version of interbed. DatabaseError if it cannot be
+    reached.
+    """
     try:
         return current_revision(engine) == latest_revision()
     except SQLAlchemyError as error:
@@ -45,19 +49,21 @@ def is_current(engine: Engine) -> bool:
 
 
 def latest_revision() -> str:
-    """The revision that this version of interbed works on: that of the last migration, which its file begins with."""
+    """Return the revision that this version of interbed requires: that of the last migration, the prefix of its file
+    name.
+    """
     return max(path.name for path in (migrations_directory() / "versions").glob("[0-9]*_*.py")).partition("_")[0]
 
 
 def migrations_directory() -> Path:
-    """Where the migrations are: in the installed package, or behind its link in a checkout."""
+    """Return the directory of the migrations: in the installed package, or behind its link in a checkout."""
     return Path(__file__).parents[3] / "migrations"
 
 
 def _migrate(engine: Engine, revision: str, *, up: bool) -> None:
     if up and revision == "head" and is_current(engine):
         return
-    # A server that finds nothing to migrate, which is almost every one, starts without Alembic: it is a tenth of the
+    # A server without a pending migration, which is almost every one, starts without Alembic: that saves a tenth of the
     # time until it listens.
     from alembic import command
     from alembic.config import Config
@@ -85,6 +91,6 @@ def _unusable(engine: Engine, error: SQLAlchemyError) -> DatabaseError:
 
 
 def _exclude_others(connection: Connection) -> None:
-    # SQLite's writers exclude each other anyway. This lock goes with the transaction.
+    # SQLite's writers exclude each other anyway. This lock is released with the transaction.
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_POSTGRES_LOCK})")

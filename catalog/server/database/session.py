@@ -7,7 +7,7 @@ from interbed.catalog.server.database.engine import SqlUnits, open_engine
 from interbed.catalog.server.database.events import SqlEvents
 from interbed.catalog.server.database.locks import SqlLocks
 from interbed.catalog.server.database.partitions import SqlPartitions
-from interbed.catalog.server.database.places import SqlMoves, SqlPlaces
+from interbed.catalog.server.database.places import SqlLocationIndex, SqlMoves
 from interbed.catalog.server.database.queries import SqlQueries, SqlRunStatistics
 from interbed.catalog.server.database.statistics import SqlStatistics
 from interbed.catalog.server.database.tables import SqlConstraints, SqlTables
@@ -45,7 +45,7 @@ class SqlTransaction:
         self.events = SqlEvents(connection)
         self.constraints = SqlConstraints(connection)
         self.moves = SqlMoves(connection)
-        self.places = SqlPlaces(connection)
+        self.places = SqlLocationIndex(connection)
         self.properties = SqlProperties(connection)
         self.queries = SqlQueries(connection)
         self.run_statistics = SqlRunStatistics(connection)
@@ -53,10 +53,10 @@ class SqlTransaction:
 
 
 class SqlStore(SqlUnits[SqlTransaction]):
-    """A store of metadata in a SQL database, for use by many threads at once.
+    """The metastore's repository in a SQL database, for many concurrent threads.
 
-    `url` is `sqlite:///path/to/file.db` or `postgresql://user:password@host:port/database`. The database's tables
-    must exist (see schema.upgrade). Errors of the database surface as DatabaseError.
+    `url` is `sqlite:///path/to/file.db` or `postgresql://user:password@host:port/database`. The database's tables must
+    exist (see schema.upgrade). Errors of the database are raised as DatabaseError.
     """
 
     def __init__(self, url: str) -> None:
@@ -64,11 +64,11 @@ class SqlStore(SqlUnits[SqlTransaction]):
 
     @property
     def files(self) -> list[str]:
-        """The files of SQLite; a server of PostgreSQL keeps its own."""
+        """Return the files of SQLite; for PostgreSQL there are none."""
         path = self.engine.url.database if self.engine.dialect.name == "sqlite" else None
         return [path + suffix for suffix in _SQLITE_FILES] if path else []
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections of the database."""
         super().close()
         self.engine.dispose()

@@ -1,16 +1,16 @@
-"""Units of work on SQLite: how many threads share one file, and the checks of that file.
+"""Units of work on SQLite: sharing of one file between threads, and the checks of that file.
 
-Readers have connections of their own, each with a snapshot of the database. Writers take turns on one connection. A
-writer that comes while another writes joins a queue, and the next turn runs all of them in one transaction, each within
-a savepoint, so that they share the wait for the disk. Success is reported only when the commit is on the disk, and a
-unit that fails rolls back its own changes only.
+Readers have connections of their own, each with a snapshot of the database. Writers share one connection (group
+commit): units that arrive while another one is written join a queue, and the next transaction runs all of them, each
+within a savepoint, so that they share the wait for the disk. Success is reported only when the commit is on the disk,
+and a unit that fails rolls back its own changes only.
 
 Transactions begin and end outside SQLAlchemy, whose own accounting of them would take longer than the statements of
 most requests.
 
-The file is created for its owner alone. A process goes on reading and writing a file that was deleted or replaced, and
-what it acknowledges is lost with its last connection, so that the file is checked before each transaction ends. SQLite
-gives -wal and -shm the mode of the file.
+The file is created with access for its owner alone. A process continues to read and write a file that was deleted or
+replaced, and its commits are lost with its last connection, so that the file is checked before each transaction ends.
+SQLite gives -wal and -shm the mode of the file.
 """
 
 import contextvars
@@ -27,16 +27,16 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 MODE = 0o600
-"""Metadata may name what not everybody is to know, and parameters of tables may hold secrets."""
+"""Access for the owner alone: names in the metadata may be confidential, and parameters of tables may hold secrets."""
 
 MANAGED = "interbed_managed"
-"""The execution option of connections whose transactions are begun and ended here."""
+"""Execution option of connections whose transactions are begun and ended here."""
 
 FILE = "interbed_file"
-"""The execution option of an engine that has the DatabaseFile of its database."""
+"""Execution option of an engine that holds the DatabaseFile of its database."""
 
 UNITS_MAX = 64
-"""Units of work in one transaction: a bound on what a crash in the middle takes away from clients that wait."""
+"""Units of work in one transaction: a bound on the work that waiting clients lose in a crash."""
 
 WAIT_SECONDS = 60.0
 
@@ -45,18 +45,18 @@ S = TypeVar("S")
 
 
 class LostFileError(sqlite3.Error):
-    """The file that was opened is no longer there under its name. Nothing was committed."""
+    """The opened file is no longer at its path. Nothing was committed."""
 
 
 class DatabaseFile:
-    """The file at a path, with its identity since it was first opened by this process. Safe for many threads."""
+    """The file at a path, with its inode when this process first opened it. Safe for many threads."""
 
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)
         self._identity: tuple[int, int] | None = None
 
     def open(self) -> None:
-        """Make the file if there is none, the first time; later it has to be the same. LostFileError, OSError."""
+        """Create the file if it is missing, the first time; later it must be the same. LostFileError, OSError."""
         if self._identity is not None:
             self.check()
             return
@@ -64,7 +64,7 @@ class DatabaseFile:
         self._identity = _identity(self._path)
 
     def check(self) -> None:
-        """LostFileError if the file that was opened was deleted or replaced, or its log was deleted."""
+        """Raise LostFileError if the opened file was deleted or replaced, or its log was deleted."""
         try:
             is_same = _identity(self._path) == self._identity
         except FileNotFoundError as error:
@@ -73,7 +73,7 @@ class DatabaseFile:
             raise self._lost("was replaced by another file")
 
     def check_log(self) -> None:
-        """LostFileError if the log beside the file, which holds the latest commits, was deleted."""
+        """Raise LostFileError if the log next to the file, which holds the latest commits, was deleted."""
         if not os.path.exists(f"{self._path}-wal"):
             raise self._lost("has lost its -wal, which was deleted")
 
@@ -84,9 +84,9 @@ class DatabaseFile:
 
 
 def readable_by_others(path: str) -> str | None:
-    """A warning if users other than the owner may read the database, its log or its index; None if none may.
+    """Return a warning if users other than the owner may read the database, its log or its index; None if none may.
 
-    The files keep the mode that they have: an administrator may mean it.
+    The files keep their mode: an administrator may have set it on purpose.
     """
     for file in (path, f"{path}-wal", f"{path}-shm"):
         with suppress(OSError):
@@ -104,18 +104,18 @@ def _identity(path: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-class LateError(Exception):
-    """A unit of work has waited too long for its turn and was not begun."""
+class QueueTimeoutError(Exception):
+    """A unit of work has waited too long in the queue and was not begun."""
 
 
 class DatabaseSession(Generic[S]):
-    """An open connection with what runs on it."""
+    """An open connection with its transaction object."""
 
     __slots__ = ("_connection", "raw", "transaction")
 
     def __init__(self, engine: Engine, transaction: Callable[[Connection], S]) -> None:
         connection = engine.connect().execution_options(**{MANAGED: True})
-        # To SQLAlchemy this is one transaction without end.
+        # For SQLAlchemy this is one transaction without end.
         connection.begin()
         raw = connection.connection.driver_connection
         assert isinstance(raw, sqlite3.Connection)
@@ -124,12 +124,12 @@ class DatabaseSession(Generic[S]):
         self.transaction = transaction(connection)
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection that writes."""
         self._connection.close()
 
 
-class Readers(Generic[S]):
-    """Connections for reading, for at most `count_max` threads at once; others wait."""
+class ReaderPool(Generic[S]):
+    """Pool of connections for reading, for at most `count_max` concurrent threads; others wait."""
 
     def __init__(self, engine: Engine, transaction: Callable[[Connection], S], count_max: int) -> None:
         self._engine = engine
@@ -142,18 +142,20 @@ class Readers(Generic[S]):
 
     @property
     def idle(self) -> int:
-        """Connections that wait for use."""
+        """Number of idle connections."""
         return len(self._idle)
 
     @property
     def in_use(self) -> int:
-        """Connections in use."""
+        """Number of connections in use."""
         return self._in_use
 
     def run(self, work: Callable[[S], T]) -> T:
-        """Run the function on one state. Errors of the database come as they are; LateError."""
+        """Run the function on one consistent state. Errors of the database are raised unchanged; QueueTimeoutError."""
         if not self._slots.acquire(timeout=WAIT_SECONDS):
-            raise LateError(f"all {self._count_max} connections to the database were in use for {WAIT_SECONDS:.0f} s")
+            raise QueueTimeoutError(
+                f"all {self._count_max} connections to the database were in use for {WAIT_SECONDS:.0f} s"
+            )
         self._in_use += 1
         try:
             try:
@@ -175,19 +177,19 @@ class Readers(Generic[S]):
             self._slots.release()
 
     def close(self) -> None:
-        """Close idle connections."""
+        """Close the idle connections of the pool."""
         while self._idle:
             self._idle.pop().close()
 
 
 class _Unit:
-    """A function that waits for its turn, then what came of it."""
+    """A queued function, then its result."""
 
     __slots__ = ("context", "error", "is_done", "result", "wake", "work")
 
     def __init__(self, work: Callable[[Any], Any]) -> None:
         self.work = work
-        # What it logs belongs to its own request, whichever thread runs it.
+        # Its log lines belong to its own request, whichever thread runs it.
         self.context = contextvars.copy_context()
         self.is_done = False
         self.result: Any = None
@@ -214,9 +216,9 @@ class Writer(Generic[S]):
         self._is_writing = False
 
     def run(self, work: Callable[[S], T]) -> T:
-        """Run the function and commit; what it changed is on the disk on return, or nothing of it is kept.
+        """Run the function and commit; on return its changes are on the disk, on an error none of them is kept.
 
-        Errors of the function and of the database come as they are; LateError.
+        Errors of the function and of the database are raised unchanged; QueueTimeoutError.
         """
         unit = _Unit(work)
         with self._guard:
@@ -235,7 +237,7 @@ class Writer(Generic[S]):
         return led
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection that writes."""
         with self._guard:
             if self._session is not None:
                 self._session.close()
@@ -245,7 +247,7 @@ class Writer(Generic[S]):
         with self._guard:
             if unit in self._queue:
                 self._queue.remove(unit)
-                raise LateError(f"other writers kept the database for more than {WAIT_SECONDS:.0f} s")
+                raise QueueTimeoutError(f"other writers kept the database for more than {WAIT_SECONDS:.0f} s")
 
     def _lead(self, unit: _Unit) -> Any:
         with self._guard:
@@ -282,13 +284,15 @@ class Writer(Generic[S]):
                 self.close()
 
     def _run_together(self, units: list[_Unit]) -> bool:
-        """Whether each unit is in the one commit or has failed by itself; if not, nothing has happened."""
+        """Run the units in one transaction and commit it. Returns True if each unit is in that commit or has failed by
+        itself; False if nothing was committed.
+        """
         try:
             session = self._open()
             raw = session.raw
             raw.execute("BEGIN IMMEDIATE")
         except (sqlite3.Error, SQLAlchemyError) as error:
-            # Another process writes, most likely. Waiting for it once is enough.
+            # Most likely another process writes. Waiting for it once is enough.
             for unit in units:
                 unit.error = error
             return True
@@ -301,7 +305,8 @@ class Writer(Generic[S]):
                     # Not only errors end a unit (service/moves.py has a way of its own). None of them may leave the
                     # transaction open and the others without their commit.
                     unit.error = error
-                    # Some errors, of the disk for instance, have ended the whole transaction: that one shows here.
+                    # Some errors, of the disk for instance, have ended the whole transaction: then this statement
+                    # fails.
                     raw.execute("ROLLBACK TO unit")
                 raw.execute("RELEASE unit")
             self._check_file()
@@ -330,7 +335,7 @@ def _file_of(engine: Engine) -> DatabaseFile | None:
 
 
 def _rolled_back(raw: sqlite3.Connection) -> bool:
-    """Take back what a transaction has done; whether the connection can be used again."""
+    """Roll back a transaction; return whether the connection can be used again."""
     try:
         if raw.in_transaction:
             raw.execute("ROLLBACK")

@@ -1,8 +1,8 @@
 """Statements that are built once: on SQLite run by the driver itself, and inserts that do nothing if a name is taken.
 
-SQLAlchemy's way to a cursor takes several times as long as SQLite takes for a row by its key, and there is nothing in
-these statements (text, whole numbers, bytes) that it would have to convert. On PostgreSQL the round trip outweighs
-both, and SQLAlchemy also notices there when a connection is lost.
+SQLAlchemy's execution takes several times as long as SQLite takes for a row by its key, and these statements have no
+values that it would have to convert (text, whole numbers, bytes). On PostgreSQL the round trip outweighs both, and
+SQLAlchemy also notices there when a connection is lost.
 
 An insert of a taken name is no error: an error would end PostgreSQL's transaction, and a query before the insert would
 leave a gap for another server.
@@ -37,25 +37,25 @@ class Statement:
         self._constants = dict(compiled.params)
 
     def rows(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        """All rows of the result."""
+        """Return all rows of the result."""
         if connection.dialect.name != "sqlite":
             return connection.execute(self._core, values).all()
         return self._on_sqlite(connection, values).fetchall()
 
     def row(self, connection: Connection, values: Mapping[str, Any]) -> Sequence[Any] | None:
-        """The only row of the result, or None."""
+        """Return the only row of the result, or None."""
         rows = self.rows(connection, values)
         assert len(rows) <= 1
         return rows[0] if rows else None
 
     def change(self, connection: Connection, values: Mapping[str, Any]) -> int:
-        """How many rows were changed."""
+        """Execute it and return the number of changed rows."""
         if connection.dialect.name != "sqlite":
             return connection.execute(self._core, values).rowcount
         return self._on_sqlite(connection, values).rowcount
 
     def change_many(self, connection: Connection, values: Sequence[Mapping[str, Any]]) -> None:
-        """Run it once for each of these."""
+        """Execute it once for each of these."""
         if connection.dialect.name != "sqlite":
             connection.execute(self._core, values)
             return
@@ -68,19 +68,19 @@ class Statement:
         try:
             return driver.execute(self._text, {**self._constants, **values})
         except sqlite3.Error as error:
-            # As it would come through SQLAlchemy: the store knows by it what may be tried again.
+            # Wrapped as SQLAlchemy would: the type decides whether the unit of work is retried.
             raise DBAPIError.instance(self._text, None, error, sqlite3.Error) from error
 
 
 def insert_unless_taken(connection: Connection, model: type[DeclarativeBase], *returning: Any) -> Any:
-    """An insert into the model's table that does nothing if a unique key is taken; it returns the given columns of
-    stored rows.
+    """Return an insert into the model's table that does nothing if a unique key is taken; it returns the given columns
+    of stored rows.
     """
     return _statement(connection.dialect.name, model, returning)
 
 
 def insert_statement(model: type[DeclarativeBase], values: Mapping[str, Any], *returning: Any) -> Statement:
-    """The same with the columns that it fills, to be run often."""
+    """Return the same insert with the columns that it fills, for repeated use."""
     return Statement(
         _statement("postgresql", model, returning).values(values),
         for_sqlite=_statement("sqlite", model, returning).values(values),
@@ -89,13 +89,13 @@ def insert_statement(model: type[DeclarativeBase], values: Mapping[str, Any], *r
 
 @lru_cache(maxsize=100)
 def _statement(dialect_name: str, model: type[DeclarativeBase], returning: tuple[Any, ...]) -> Any:
-    # Statements are built once: composing one takes as long as running it.
+    # Statements are built once: compiling one takes as long as running it.
     dialect = postgresql if dialect_name == "postgresql" else sqlite
     return dialect.insert(model).on_conflict_do_nothing().returning(*returning)
 
 
 def insert_or_replace(connection: Connection, model: type[DeclarativeBase]) -> Any:
-    """An insert of whole rows into the model's table that replaces those with the same primary key.
+    """Return an insert of whole rows into the model's table that replaces those with the same primary key.
 
     It returns the keys: so SQLAlchemy stores a list of rows by statements of many rows, and not each by its own. A list
     must have no key twice.

@@ -1,4 +1,4 @@
-"""Column statistics in SQL. The numbers are a JSON document; nothing is searched for by them."""
+"""Column statistics in SQL. The numbers are a JSON document; no query searches by them."""
 
 import base64
 import json
@@ -24,7 +24,7 @@ _PLAIN = ("nulls", "distinct", "length_max", "length_average", "trues", "falses"
 
 
 class SqlStatistics:
-    """Statistics of the columns of tables and of partitions, of each engine its own."""
+    """Statistics of the columns of tables and of partitions, separate for each engine."""
 
     __slots__ = ("_connection", "_postgresql")
 
@@ -33,7 +33,7 @@ class SqlStatistics:
         self._postgresql = connection.dialect.name == "postgresql"
 
     def of_table(self, table_id: int, columns: Sequence[str] | None, engine: str) -> list[ColumnStatistics]:
-        """What is known of these columns, of all if None, in the order of their names."""
+        """Return the statistics of these columns, of all if None, in the order of their names."""
         row = TableStatisticsRow
         statement = (
             select(row.column_name, row.column_type, row.analyzed_at, row.document)
@@ -45,13 +45,13 @@ class SqlStatistics:
         return [_statistics(each) for each in rows if chosen is None or each.column_name in chosen]
 
     def put_of_table(self, table_id: int, engine: str, statistics: Iterable[ColumnStatistics]) -> None:
-        """Store statistics in place of those that are there."""
+        """Store statistics in place of the existing ones."""
         rows = [{"table_id": table_id, "engine": engine, **_row(each)} for each in statistics]
         if rows:
             self._connection.execute(self._upsert(TableStatisticsRow, ("table_id", "engine", "column_name")), rows)
 
     def remove_of_table(self, table_id: int, engine: str, columns: Sequence[str] | None) -> int:
-        """Forget these columns, all if None; returns how many there were."""
+        """Remove the statistics of these columns, all if None; return how many there were."""
         row = TableStatisticsRow
         statement = delete(row).where(row.table_id == table_id, row.engine == engine)
         if columns is not None:
@@ -59,14 +59,14 @@ class SqlStatistics:
         return self._connection.execute(statement).rowcount
 
     def keep_table_columns(self, table_id: int, keep: Collection[str]) -> None:
-        """Forget all columns of the table but these, whatever the engine."""
+        """Remove the statistics of all columns of the table but these, whatever the engine."""
         row = TableStatisticsRow
         self._connection.execute(delete(row).where(row.table_id == table_id, row.column_name.not_in(keep)))
 
     def of_partitions(
         self, table_id: int, names: Sequence[str], columns: Sequence[str] | None, engine: str
     ) -> Iterator[tuple[str, ColumnStatistics]]:
-        """What is known of these columns of these partitions, with the partitions' names, in their order."""
+        """Return the statistics of these columns of these partitions, with the partitions' names, in their order."""
         statement = (
             "SELECT p.name, c.column_name, c.column_type, c.analyzed_at, c.document "
             "FROM partition_sets s JOIN partitions p ON p.set_id = s.id "
@@ -82,7 +82,7 @@ class SqlStatistics:
             yield from ((row.name, _statistics(row)) for row in part)
 
     def put_of_partitions(self, table_id: int, engine: str, statistics: Iterable[tuple[int, ColumnStatistics]]) -> None:
-        """Store statistics, each with the row id of its partition, in place of those that are there."""
+        """Store statistics, each with the row id of its partition, in place of the existing ones."""
         set_id = self._connection.execute(
             select(PartitionSetRow.id).where(PartitionSetRow.table_id == table_id)
         ).scalar_one_or_none()
@@ -95,7 +95,7 @@ class SqlStatistics:
             self._connection.execute(self._upsert(PartitionStatisticsRow, keys), rows)
 
     def remove_of_partitions(self, partition_ids: Sequence[int], engine: str, columns: Sequence[str] | None) -> int:
-        """Forget these columns (all if None) of partitions; returns how many there were."""
+        """Remove the statistics of these columns (all if None) of partitions; return how many there were."""
         statement = f"DELETE FROM partition_statistics WHERE partition_id {self._among('ids')} AND engine = :engine"
         parameters = {"ids": self._list(partition_ids), "engine": engine}
         if columns is not None:
@@ -104,12 +104,12 @@ class SqlStatistics:
         return self._connection.execute(text(statement), parameters).rowcount
 
     def keep_partition_columns(self, partition_id: int, keep: Collection[str]) -> None:
-        """Forget all columns of the partition but these, whatever the engine."""
+        """Remove the statistics of all columns of the partition but these, whatever the engine."""
         row = PartitionStatisticsRow
         self._connection.execute(delete(row).where(row.partition_id == partition_id, row.column_name.not_in(keep)))
 
     def keep_columns_of_partitions(self, table_id: int, keep: Collection[str]) -> None:
-        """Forget all columns of all partitions of the table but these, whatever the engine."""
+        """Remove the statistics of all columns of all partitions of the table but these, whatever the engine."""
         row = PartitionStatisticsRow
         ids = (
             select(PartitionRow.id)

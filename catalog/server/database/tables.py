@@ -23,10 +23,10 @@ from interbed.catalog.server.service.model import (
     QualifiedTableName,
     TableMeta,
 )
-from interbed.catalog.server.service.store import Stored
+from interbed.catalog.server.service.store import StoredRow
 
 NAMES_IN_STATEMENT_MAX = 500
-"""Names bound in one statement; longer lists are asked for in several, for databases limit the number of parameters."""
+"""Names bound in one statement; longer lists take several, for databases limit the number of parameters."""
 
 _IN_DATABASE = (
     select(TableRow.id, TableRow.name, TableRow.table_type, TableRow.document)
@@ -108,25 +108,25 @@ class SqlTables:
 
     def find(
         self, catalog: str, database: str, name: str, *, for_update: bool = False
-    ) -> Stored[MetastoreTable] | None:
-        """The table with its row id, or None."""
+    ) -> StoredRow[MetastoreTable] | None:
+        """Return the table with its row id, or None."""
         statement = _FIND_FOR_UPDATE if for_update else _FIND
         row = statement.row(self._connection, {"catalog": catalog, "database": database, "name": name})
         if row is None:
             return None
         number, found, table_type, document = row
-        return Stored(id=number, value=table_from(catalog, database, found, table_type, document, number))
+        return StoredRow(id=number, value=table_from(catalog, database, found, table_type, document, number))
 
-    def lock(self, table_id: int) -> Stored[MetastoreTable] | None:
-        """The table of a row, kept from change by others until the end of the transaction."""
+    def lock(self, table_id: int) -> StoredRow[MetastoreTable] | None:
+        """Return the table of a row, locked against changes until the end of the transaction."""
         row = self._connection.execute(_LOCK, {"table_id": table_id}).one_or_none()
         if row is None:
             return None
         table = table_from(row.catalog, row.database, row.name, row.table_type, row.document, row.id)
-        return Stored(id=row.id, value=table)
+        return StoredRow(id=row.id, value=table)
 
     def select(self, catalog: str, database: str, names: Sequence[str] | None = None) -> list[MetastoreTable]:
-        """The tables of these names that exist (all if None), ordered by name."""
+        """Return the tables of these names that exist (all if None), ordered by name."""
         keys = {"catalog": catalog, "database": database}
         if names is None:
             rows = list(self._connection.execute(_IN_DATABASE, keys))
@@ -140,7 +140,7 @@ class SqlTables:
         return sorted(tables, key=lambda table: table.name)
 
     def names(self, catalog: str, database: str, table_type: str | None = None) -> list[str]:
-        """The names of the database's tables, in order; of one type only if that is given."""
+        """Return the names of the database's tables, in order; of one type only if that is given."""
         keys = {"catalog": catalog, "database": database}
         if table_type is None:
             rows = _NAMES.rows(self._connection, keys)
@@ -149,7 +149,7 @@ class SqlTables:
         return sorted(name for (name,) in rows)
 
     def metas(self, catalog: str) -> list[TableMeta]:
-        """A line for each table of the catalog, ordered by database and name."""
+        """Return an entry for each table of the catalog, ordered by database and name."""
         rows = self._connection.execute(
             select(DatabaseRow.name.label("database"), TableRow.name, TableRow.table_type, TableRow.comment)
             .join(TableRow, TableRow.database_id == DatabaseRow.id)
@@ -196,7 +196,7 @@ class SqlTables:
         return True
 
     def remove(self, table_id: int) -> None:
-        """Remove the table; its partitions go with it."""
+        """Remove the table and detach its partitions."""
         self._connection.execute(delete(TableRow).where(TableRow.id == table_id))
 
 
@@ -205,19 +205,19 @@ def _place(table: MetastoreTable) -> str | None:
 
 
 class SqlConstraints:
-    """Constraints by table."""
+    """Repository of constraints by table."""
 
     __slots__ = ("_connection",)
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def of_table(self, table_id: int) -> list[Stored[Constraint]]:
-        """The constraints of a table, oldest first."""
+    def of_table(self, table_id: int) -> list[StoredRow[Constraint]]:
+        """Return the constraints of a table, oldest first."""
         return self._read(_ALL.where(ConstraintRow.table_id == table_id))
 
-    def referring_to(self, table_id: int) -> list[Stored[Constraint]]:
-        """The foreign keys of any table that refer to this one, oldest first."""
+    def referring_to(self, table_id: int) -> list[StoredRow[Constraint]]:
+        """Return the foreign keys of any table that refer to this one, oldest first."""
         return self._read(_ALL.where(ConstraintRow.parent_table_id == table_id))
 
     def select(
@@ -230,7 +230,7 @@ class SqlConstraints:
         parent_database: str | None = None,
         parent_table: str | None = None,
     ) -> list[Constraint]:
-        """The constraints of a kind (of all kinds if None) on tables of these names, oldest first."""
+        """Return the constraints of a kind (of all kinds if None) on tables of these names, oldest first."""
         statement = _ALL.where(DatabaseRow.catalog == catalog)
         if kind is not None:
             statement = statement.where(ConstraintRow.kind == int(kind))
@@ -245,7 +245,7 @@ class SqlConstraints:
         return [stored.value for stored in self._read(statement)]
 
     def add(self, table_id: int, parent_table_id: int | None, constraint: Constraint) -> bool:
-        """Store a new constraint; False if the table has one of that name."""
+        """Store a new constraint; False if the table already has one of that name."""
         statement = insert_unless_taken(self._connection, ConstraintRow, ConstraintRow.id).values(
             table_id=table_id,
             parent_table_id=parent_table_id,
@@ -264,11 +264,11 @@ class SqlConstraints:
         )
 
     def remove(self, constraint_id: int) -> None:
-        """Remove the constraint."""
+        """Remove the constraint of a row."""
         self._connection.execute(delete(ConstraintRow).where(ConstraintRow.id == constraint_id))
 
-    def _read(self, statement: Any) -> list[Stored[Constraint]]:
-        found: list[Stored[Constraint]] = []
+    def _read(self, statement: Any) -> list[StoredRow[Constraint]]:
+        found: list[StoredRow[Constraint]] = []
         for row in self._connection.execute(statement):
             constraint = constraint_from(row.catalog, row.database, row.table, row.name, row.kind, row.document)
             if row.parent_table is not None:
@@ -276,10 +276,10 @@ class SqlConstraints:
                     catalog=row.parent_catalog, database=row.parent_database, table=row.parent_table
                 )
                 constraint = _with_parent(constraint, parent)
-            found.append(Stored(id=row.id, value=constraint))
+            found.append(StoredRow(id=row.id, value=constraint))
         return found
 
 
 def _with_parent(constraint: Constraint, parent: QualifiedTableName) -> Constraint:
-    # The document remembers what the table was called when the key was made.
+    # The document holds the table's name at the time of the key's creation.
     return constraint if constraint.parent == parent else dataclasses.replace(constraint, parent=parent)

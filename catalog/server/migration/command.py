@@ -1,4 +1,4 @@
-"""`interbed metastore import | verify | export`: moving in from another metastore, and what is in one as a file."""
+"""`interbed metastore import | verify | export`: copy from another metastore, comparison, and export to a file."""
 
 import json
 import logging
@@ -17,7 +17,7 @@ from interbed.catalog.server.service.errors import MetastoreError
 from interbed.storage.base.terminal import SuggestingGroup, print_line, print_text
 
 if TYPE_CHECKING:
-    from interbed.catalog.server.migration.compare import Difference
+    from interbed.catalog.server.migration.compare import MetadataDifference
     from interbed.catalog.server.migration.record import RecordKind
     from interbed.catalog.server.migration.source import Source
     from interbed.catalog.server.migration.target import Target
@@ -41,7 +41,7 @@ _SOURCE_HELP = (
 @click.group(cls=SuggestingGroup)
 def metastore() -> None:
     """Move metadata between metastores. Directories and files of tables are never touched."""
-    # thrift logs every address that does not answer; our errors name it once.
+    # thrift logs every address that does not answer; the raised error names it once.
     logging.getLogger("thrift").setLevel(logging.CRITICAL)
 
 
@@ -85,11 +85,11 @@ def import_(
 ) -> None:
     """Copy catalogs, databases, tables, views, partitions, statistics, functions and constraints, exactly as they are.
 
-    It may be run again at any time, also after it was killed: what is there already is left alone. Exit code 1 if
-    something could not be copied.
+    It may be run again at any time, also after it was killed: objects that exist already are left alone. Exit code 1 if
+    an object could not be copied.
     """
-    # Needs Thrift and SQL, which the help of a command does not wait for; and so below.
-    from interbed.catalog.server.migration.copy import Copy
+    # Needs Thrift and SQL, which are slow to import for the help of a command; and so below.
+    from interbed.catalog.server.migration.copy import MetadataCopy
     from interbed.catalog.server.migration.errors import MigrationError
     from interbed.catalog.server.migration.selection import ObjectSelection
     from interbed.catalog.server.migration.summary import ProgressDisplay
@@ -109,7 +109,7 @@ def import_(
                     "what has changed since (--changed report only prints it)"
                 )
             with ProgressDisplay("importing") as progress:
-                summary = Copy(
+                summary = MetadataCopy(
                     source,
                     target,
                     selection,
@@ -170,7 +170,7 @@ def verify(*, left: str, right: str | None, include: Sequence[str], exclude: Seq
 @_include
 @_exclude
 def export(*, origin: str | None, include: Sequence[str], exclude: Sequence[str]) -> None:
-    """Write everything to standard output, an object a line, as JSON. `import --from FILE` reads it back."""
+    """Write all objects to standard output as JSON, one a line. `import --from FILE` reads it back."""
     from interbed.catalog.server.migration.jsonl import write_lines
     from interbed.catalog.server.migration.selection import ObjectSelection, objects
     from interbed.catalog.server.migration.summary import ProgressDisplay
@@ -193,7 +193,7 @@ def export(*, origin: str | None, include: Sequence[str], exclude: Sequence[str]
 
 
 def _print_lines(
-    differences: "Iterator[Difference]", _looked_at: "Counter[RecordKind]", left: "Source", right: "Source"
+    differences: "Iterator[MetadataDifference]", _looked_at: "Counter[RecordKind]", left: "Source", right: "Source"
 ) -> int:
     from interbed.catalog.server.migration.compare import PRESENT
 
@@ -217,11 +217,11 @@ def _print_lines(
 
 
 def _print_json(
-    differences: "Iterator[Difference]", looked_at: "Counter[RecordKind]", left: "Source", right: "Source"
+    differences: "Iterator[MetadataDifference]", looked_at: "Counter[RecordKind]", left: "Source", right: "Source"
 ) -> int:
     from interbed.catalog.server.migration.record import RecordKind
 
-    # Written as it is found: there may be more differences than fit into memory.
+    # Written as they are found: there may be more differences than fit into memory.
     click.echo(f'{{"left": {json.dumps(left.name)}, "right": {json.dumps(right.name)}, "differences": [', nl=False)
     found = 0
     for found, each in enumerate(differences, start=1):
@@ -260,7 +260,7 @@ def _opened(text: str) -> "Iterator[Source]":
 
 @contextmanager
 def _target(url: str, dry_run: bool) -> "Iterator[Target | None]":
-    """The database to copy into; None for a dry run into one that is not there, which must not make it."""
+    """Yield the database to copy into; None for a dry run into one that does not exist, which must not create it."""
     from interbed.catalog.server.migration.target import Target, exists
 
     if dry_run and not exists(url):
@@ -274,7 +274,7 @@ def _target(url: str, dry_run: bool) -> "Iterator[Target | None]":
 
 
 def _server_database() -> str:
-    """Where `interbed server` would keep its metadata, started from here."""
+    """Return the database of an `interbed server` started here."""
     from interbed.catalog.server.settings import load
 
     config = os.environ.get("INTERBED_SERVER_CONFIG")
@@ -283,7 +283,7 @@ def _server_database() -> str:
 
 @contextmanager
 def _failing_clearly() -> Iterator[None]:
-    """The errors of the target's database as messages; InterbedError is shown by the command line itself."""
+    """Report errors of the target's database as messages; the command line itself reports InterbedError."""
     try:
         yield
     except MetastoreError as error:

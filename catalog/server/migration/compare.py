@@ -1,7 +1,7 @@
-"""Two metastores side by side: what one has and the other has not, and fields that differ.
+"""Comparison of two metastores: objects that only one has, and fields that differ.
 
-Memory is bounded by the names of one database's tables and a batch of partitions. What changes while it is compared
-shows as a difference.
+Memory is bounded by the names of one database's tables and a batch of partitions. A change during the comparison is
+reported as a difference.
 """
 
 import functools
@@ -15,7 +15,7 @@ from interbed.catalog.server.migration.source import TABLES_AT_ONCE, Source, col
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class MetadataDifference:
     """One difference. `field` is a path such as `sd.cols[2].type`, None where one side lacks the whole object; a side
     that has no such field or object is None.
     """
@@ -26,7 +26,7 @@ class Difference:
     right: Any
 
     def to_json(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the object for `--json`."""
         return {
             "type": self.key.kind.value,
             "object": str(self.key),
@@ -37,10 +37,10 @@ class Difference:
 
 
 PRESENT = "present"
-"""What stands for an object that the other side lacks."""
+"""The value in place of an object that the other side lacks."""
 
 Compared = Callable[[RecordKind, int], None]
-"""Called with how many objects of a kind were compared."""
+"""Called with the number of objects of a kind that were compared."""
 
 
 class SourceComparison:
@@ -54,8 +54,8 @@ class SourceComparison:
         self._selection = selection
         self._compared = compared
 
-    def differences(self) -> Iterator[Difference]:
-        """All differences, in the order of names."""
+    def differences(self) -> Iterator[MetadataDifference]:
+        """Yield all differences, in the order of names."""
         catalogs = [
             [name for name in source.catalogs() if self._selection.catalog(name)]
             for source in (self._left, self._right)
@@ -72,16 +72,17 @@ class SourceComparison:
             for database in sorted(databases):
                 yield from self._database(catalog, database)
 
-    def _catalog(self, catalog: str) -> Iterator[Difference]:
+    def _catalog(self, catalog: str) -> Iterator[MetadataDifference]:
         left, right = self._left.catalog(catalog), self._right.catalog(catalog)
-        # A metastore before Hive 3 has no catalogs: there is nothing to compare the one with that holds everything.
+        # A metastore before Hive 3 has no catalogs: there is no object to compare with the other side's default
+        # catalog.
         if left is not None and right is not None:
             key = Key(kind=RecordKind.CATALOG, catalog=catalog)
             yield from self._objects(
                 {key: fields_of(RecordKind.CATALOG, left)}, {key: fields_of(RecordKind.CATALOG, right)}
             )
 
-    def _database(self, catalog: str, database: str) -> Iterator[Difference]:
+    def _database(self, catalog: str, database: str) -> Iterator[MetadataDifference]:
         key = Key(kind=RecordKind.DATABASE, catalog=catalog, database=database)
         structs = [source.database(catalog, database) for source in (self._left, self._right)]
         sides = [{} if struct is None else {key: fields_of(RecordKind.DATABASE, struct)} for struct in structs]
@@ -100,15 +101,15 @@ class SourceComparison:
         for some in chunks(sorted(names), TABLES_AT_ONCE):
             yield from self._tables(catalog, database, some)
 
-    def _tables(self, catalog: str, database: str, names: Any) -> Iterator[Difference]:
+    def _tables(self, catalog: str, database: str, names: Any) -> Iterator[MetadataDifference]:
         left, left_refused = self._left.table_objects(catalog, database, names)
         right, right_refused = self._right.table_objects(catalog, database, names)
         for name in names:
             key = Key(kind=RecordKind.TABLE, catalog=catalog, database=database, name=name)
             errors = [refused.get(name) for refused in (left_refused, right_refused)]
             if any(errors):
-                # What cannot be read cannot be said to be equal.
-                yield Difference(
+                # An object that cannot be read may differ.
+                yield MetadataDifference(
                     key=key,
                     field=None,
                     left=str(errors[0]) if errors[0] else PRESENT,
@@ -120,7 +121,7 @@ class SourceComparison:
             if name in left and name in right:
                 yield from self._details(catalog, database, name, left[name], right[name])
 
-    def _details(self, catalog: str, database: str, name: str, left: Any, right: Any) -> Iterator[Difference]:
+    def _details(self, catalog: str, database: str, name: str, left: Any, right: Any) -> Iterator[MetadataDifference]:
         def constraints(source: Source) -> dict[Key, dict[str, Any]]:
             return {
                 Key(
@@ -144,7 +145,9 @@ class SourceComparison:
         if left.partitionKeys and right.partitionKeys:
             yield from self._partitions(catalog, database, name, left, right)
 
-    def _partitions(self, catalog: str, database: str, name: str, left: Any, right: Any) -> Iterator[Difference]:
+    def _partitions(
+        self, catalog: str, database: str, name: str, left: Any, right: Any
+    ) -> Iterator[MetadataDifference]:
         with NameSet(self._left.partition_names(catalog, database, name)) as names:
             names.add(self._right.partition_names(catalog, database, name))
             for some in names.batches(min(partitions_at_once(left), partitions_at_once(right))):
@@ -181,10 +184,12 @@ class SourceComparison:
                 if len(statistics) == 2:
                     yield from self._objects(statistics[0], statistics[1])
 
-    def _objects(self, left: Mapping[Key, dict[str, Any]], right: Mapping[Key, dict[str, Any]]) -> Iterator[Difference]:
+    def _objects(
+        self, left: Mapping[Key, dict[str, Any]], right: Mapping[Key, dict[str, Any]]
+    ) -> Iterator[MetadataDifference]:
         for key in sorted({*left, *right}, key=str):
             if key not in left or key not in right:
-                yield Difference(
+                yield MetadataDifference(
                     key=key,
                     field=None,
                     left=PRESENT if key in left else None,
@@ -192,12 +197,14 @@ class SourceComparison:
                 )
             else:
                 for field, one, other in different_fields(left[key], right[key]):
-                    yield Difference(key=key, field=field, left=one, right=other)
+                    yield MetadataDifference(key=key, field=field, left=one, right=other)
             self._compared(key.kind, 1)
 
 
 def differ(kind: RecordKind, left: Any, right: Any | None) -> bool:
-    """Whether two objects of a kind differ; for constraints the lists of their structures. None differs from any."""
+    """Return whether two objects of a kind differ; for constraints the lists of their structures. None differs from
+    any.
+    """
     if right is None:
         return True
     fields = constraint_fields if kind is RecordKind.CONSTRAINT else functools.partial(fields_of, kind)
@@ -205,8 +212,8 @@ def differ(kind: RecordKind, left: Any, right: Any | None) -> bool:
 
 
 def different_fields(left: Any, right: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The paths at which two values differ, and what is there on both sides. Nothing, zero and false are the same: the
-    interface's structures leave out what has its default.
+    """Yield the paths at which two values differ, with both values. Nothing, zero and false are equal: the interface's
+    structures leave out fields with their default.
     """
     if left == right:
         return

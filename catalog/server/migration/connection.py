@@ -1,6 +1,6 @@
-"""How metastores are asked: over Thrift, or inside this process where interbed's own database is at hand.
+"""Connections to metastores: over Thrift, or inside this process to interbed's own database.
 
-Only questions go through here, which may be asked again when a connection breaks.
+Only reads go through here, which may be repeated when a connection breaks.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 CONNECT_SECONDS_MAX = 10.0
 CALL_SECONDS_MAX = 600.0
-"""How long one answer may take: as long as Hive's own clients wait. A Java metastore needs long for many partitions."""
+"""Time for one answer: as long as Hive's own clients wait. A Java metastore needs long for many partitions."""
 
 ATTEMPTS_MAX = 4
-"""How often a question is asked when the connection breaks, with a pause in between that doubles."""
+"""Attempts of a call when the connection breaks, with a pause in between that doubles."""
 
 _READ_BUFFER_BYTES = 256 * 1024
 
@@ -39,22 +39,24 @@ _NAMES_AT_ONCE = 10_000
 
 
 class ObjectGoneError(RefusedError):
-    """The object that was asked about does not exist."""
+    """The requested object does not exist."""
 
 
 class SourceConnection(Protocol):
-    """Asks one metastore."""
+    """Connection to one metastore for reading."""
 
     name: str
     """For messages: the address or the database's url."""
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """The answer. MissingMethodError, ObjectGoneError, RefusedError; MigrationError if there is no answer."""
+        """Return the answer. MissingMethodError, ObjectGoneError, RefusedError; MigrationError if there is
+        no answer.
+        """
         ...
 
     def partition_names(self, database: str, table: str) -> Iterator[str]:
-        """The names of a table's partitions, in any order and without having all of them in memory where that can be
-        avoided. Nothing else may be asked before the last one is read.
+        """Yield the names of a table's partitions, in any order and, where possible, without having all of them in
+        memory. No other call is allowed before the last one is read.
         """
         ...
 
@@ -64,7 +66,7 @@ class SourceConnection(Protocol):
 class RemoteConnection:
     """A connection to a server; `uri` is `thrift://host:port`, of several separated by commas the first that answers.
 
-    MigrationError with the way out if none answers or something else than a metastore does.
+    MigrationError with a remedy if none answers, or if the server is no metastore.
     """
 
     def __init__(self, uri: str, *, call_seconds_max: float = CALL_SECONDS_MAX) -> None:
@@ -76,14 +78,14 @@ class RemoteConnection:
         self._connect()
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """The server's answer."""
+        """Return the server's answer."""
         return self._repeated(method, lambda: getattr(self._client, method)(*arguments))
 
     def partition_names(self, database: str, table: str) -> Iterator[str]:
-        """The names as they arrive. A connection that breaks on the way raises MigrationError."""
+        """Yield the names as they arrive. A connection that breaks on the way raises MigrationError."""
         method = "get_partition_names"
         length = self._repeated(method, lambda: self._begin_names(database, table))
-        # A loop over the elements: the decoder in C would make all of them before it gives the first.
+        # A loop over the elements: the decoder in C would build all of them before it returns the first.
         protocol = self._client._iprot
         try:
             for _ in range(length):
@@ -93,7 +95,7 @@ class RemoteConnection:
         except (TTransportException, OSError, EOFError) as error:
             self._disconnect()
             raise MigrationError(
-                f"{self.name} hung up while it listed the partitions of {database}.{table}: {_told(error)}"
+                f"{self.name} hung up while it listed the partitions of {database}.{table}: {_reason(error)}"
             ) from error
         except GeneratorExit:
             # The rest of the reply is still in the connection.
@@ -101,11 +103,11 @@ class RemoteConnection:
             raise
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection to the server."""
         self._disconnect()
 
     def _begin_names(self, database: str, table: str) -> int:
-        """Send the question and read the answer up to the names; how many will follow."""
+        """Send the call and read the answer up to the names; return how many will follow."""
         self._client.send_get_partition_names(database, table, -1)
         protocol = self._client._iprot
         _, kind, _ = protocol.readMessageBegin()
@@ -118,7 +120,7 @@ class RemoteConnection:
         _, field_type, field = protocol.readFieldBegin()
         if field == 0 and field_type == TType.LIST:
             return int(protocol.readListBegin()[1])
-        # One of the exceptions that the method declares: they are all alike.
+        # One of the exceptions that the method declares: they have the same form.
         refusal: Any = ttypes.NoSuchObjectException() if field == 1 else ttypes.MetaException()
         if field_type == TType.STRUCT:
             refusal.read(protocol)
@@ -136,8 +138,8 @@ class RemoteConnection:
             except (TTransportException, OSError, EOFError) as error:
                 self._disconnect()
                 if attempt == ATTEMPTS_MAX:
-                    raise MigrationError(f"{self.name} hung up on {method}: {_told(error)}") from error
-                logger.warning("%s hung up on %s (%s), asking again", self.name, method, _told(error))
+                    raise MigrationError(f"{self.name} hung up on {method}: {_reason(error)}") from error
+                logger.warning("%s hung up on %s (%s), asking again", self.name, method, _reason(error))
                 time.sleep(0.1 * 2**attempt)
             except TException as error:
                 raise _refusal(self.name, method, error) from error
@@ -158,13 +160,13 @@ class RemoteConnection:
             except TTransportException as error:
                 transport.close()
                 if error.type == TTransportException.NOT_OPEN:
-                    failures.append(f"{host}:{port}: {_told(error)}")
+                    failures.append(f"{host}:{port}: {_reason(error)}")
                 else:
-                    failures.append(f"{host}:{port} hung up on the first call: {_told(error)}")
+                    failures.append(f"{host}:{port} hung up on the first call: {_reason(error)}")
                 continue
             except (TException, OSError, EOFError, UnicodeDecodeError) as error:
                 transport.close()
-                failures.append(f"{host}:{port} does not speak as a metastore does: {_told(error)}")
+                failures.append(f"{host}:{port} does not speak as a metastore does: {_reason(error)}")
                 continue
             socket.setTimeout(self._call_seconds_max * 1000)
             self._transport, self._client = transport, client
@@ -182,12 +184,12 @@ class RemoteConnection:
 
 
 class LocalConnection:
-    """Interbed's own handlers, called without a server in between; closes the store at its end."""
+    """Interbed's own handlers, called without a server in between; closes the database at its end."""
 
     def __init__(self, store: SqlStore, name: str) -> None:
         self.name = name
         self._store = store
-        # Nothing is asked that has to do with the warehouse.
+        # No call needs the warehouse.
         handlers = all_handlers(Metastore(store, "file:/nonexistent"))
         self._methods = {
             name: getattr(handler, name)
@@ -197,7 +199,7 @@ class LocalConnection:
         }
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """The handler's answer."""
+        """Return the handler's answer."""
         handler = self._methods.get(method)
         if handler is None:
             raise MissingMethodError(f"{self.name} does not know {method}")
@@ -209,7 +211,7 @@ class LocalConnection:
             raise RefusedError(f"{self.name} refused {method}: {error}") from error
 
     def partition_names(self, database: str, table: str) -> Iterator[str]:
-        """The names, some at a time."""
+        """Yield the names, in batches from the database."""
         catalog, name = split_catalog(database)
         key = (catalog, normalized(name), normalized(table))
         found = self._store.read(lambda transaction: transaction.tables.find(*key))
@@ -221,7 +223,7 @@ class LocalConnection:
             last = page[-1]
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the database of the connection."""
         self._store.close()
 
     def _names_after(self, table_id: int, last: str) -> list[str]:
@@ -231,14 +233,14 @@ class LocalConnection:
 def _refusal(name: str, method: str, error: TException) -> MigrationError:
     if isinstance(error, TApplicationException) and error.type == TApplicationException.UNKNOWN_METHOD:
         return MissingMethodError(f"{name} does not know {method}")
-    message = f"{name} refused {method}: {_told(error)}"
+    message = f"{name} refused {method}: {_reason(error)}"
     if isinstance(error, ttypes.NoSuchObjectException | ttypes.UnknownDBException | ttypes.UnknownTableException):
         return ObjectGoneError(message)
     return RefusedError(message)
 
 
-def _told(error: BaseException) -> str:
-    # thrift's own words for a socket that cannot be opened hide why.
+def _reason(error: BaseException) -> str:
+    # thrift's own text for a socket that cannot be opened hides the reason.
     inner = getattr(error, "inner", None)
     if isinstance(inner, OSError):
         return inner.strerror or str(inner)

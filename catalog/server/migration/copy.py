@@ -1,8 +1,8 @@
-"""An import: what the source has is put into the target.
+"""An import: copies the objects of the source into the target.
 
-Its state is what the target already has: each object is compared first, and written if it is missing or differs. So
-an import that ended half-way is simply run again, and one that is run again later brings the target up to date.
-What the target has and the source has not is left alone; `compare` reports it.
+Its state is the content of the target: each object is compared first, and written if it is missing or differs. So an
+import that was interrupted is simply run again, and a later run brings the target up to date. Objects that only the
+target has are left alone; `compare` reports them.
 """
 
 import logging
@@ -15,7 +15,7 @@ from interbed.catalog.server.migration.errors import RefusedError
 from interbed.catalog.server.migration.record import FOREIGN_KEYS, Key, RecordKind
 from interbed.catalog.server.migration.selection import NameSet, ObjectSelection, chunks, selected_tables
 from interbed.catalog.server.migration.source import TABLES_AT_ONCE, MetastoreSource, Source, partitions_at_once
-from interbed.catalog.server.migration.summary import CopyOutcome, Summary
+from interbed.catalog.server.migration.summary import CopyOutcome, CopySummary
 from interbed.catalog.server.migration.target import Target
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.model import DEFAULT_DATABASE
@@ -26,18 +26,18 @@ logger = logging.getLogger(__name__)
 N = TypeVar("N")
 P = ParamSpec("P")
 
-FAILURES_TOLD_MAX = 1000
-"""Failures that are named; more are only counted."""
+FAILURES_NAMED_MAX = 1000
+"""Failures that are named; further ones are only counted."""
 
 Progress = Callable[[RecordKind, int, str], None]
 """Called with a kind, how many objects of it were processed, and the current table or database."""
 
 
-class Copy:
+class MetadataCopy:
     """One import. `target` is None for a dry run into a database that does not exist yet.
 
-    `update_changed` says what to do with objects that differ from the source's: replace them, or only report them.
-    Failures of single objects are in the summary; MigrationError if the source, MetastoreError if the target is lost.
+    `update_changed` decides about objects that differ from the source's: replace them, or only report them. Failures of
+    single objects are in the summary; MigrationError if the source, MetastoreError if the target is lost.
     """
 
     def __init__(
@@ -58,10 +58,10 @@ class Copy:
         self._dry_run = dry_run or target is None
         self._progress = progress
         self._foreign_keys: list[tuple[str, str, str, dict[str, Any]]] = []
-        self.summary = Summary(dry_run=self._dry_run)
+        self.summary = CopySummary(dry_run=self._dry_run)
 
-    def run(self) -> Summary:
-        """Copy everything that is selected."""
+    def run(self) -> CopySummary:
+        """Copy all selected objects."""
         started = time.monotonic()
         for catalog in self._source.catalogs():
             if self._selection.catalog(catalog):
@@ -79,7 +79,7 @@ class Copy:
         struct = self._source.catalog(catalog)
         present = None if self._present is None else self._present.catalog(catalog)
         if struct is None:
-            # Before Hive 3 there are none; the one that holds everything lies where its default database does.
+            # Metastores before Hive 3 have no catalogs; the default catalog lies where its default database does.
             if present is None and self._target is not None and not self._dry_run:
                 default = self._source.database(catalog, DEFAULT_DATABASE)
                 self._target.put_catalog(catalog, None, (default.locationUri if default is not None else None) or "")
@@ -92,7 +92,7 @@ class Copy:
         self._settle(RecordKind.CATALOG, {catalog: struct}, _by_name(catalog, present), put, catalog)
 
     def _database(self, catalog: str, database: str) -> None:
-        """Copy a database with all that is in it."""
+        """Copy a database with its content."""
         key = Key(kind=RecordKind.DATABASE, catalog=catalog, database=database)
         struct = self._source.database(catalog, database)
         if struct is None:
@@ -242,7 +242,7 @@ class Copy:
         put: Callable[[Mapping[N, Any]], None],
         where: str,
     ) -> set[N]:
-        """Write what is missing or differs, and count; the names of what could not be written."""
+        """Write missing and differing objects, and count; return the names of those that could not be written."""
         outcomes = {name: self._outcome(kind, struct, present.get(name)) for name, struct in structs.items()}
         chosen = {
             name: structs[name]
@@ -269,7 +269,7 @@ class Copy:
             put(chosen)
         except MetastoreError as error:
             assert self._target is not None
-            # It may be the database itself that is gone: then nothing else can be done either.
+            # The database itself may be lost: then no other object can be written either.
             self._target.check()
             if len(chosen) == 1:
                 self._tell(f"{kind} {where} {_shown(next(iter(chosen)))}", error)
@@ -278,7 +278,7 @@ class Copy:
         return set()
 
     def _guarded(self, key: Key, work: Callable[P, None], *arguments: P.args, **keywords: P.kwargs) -> None:
-        """Do a piece of work; if the source refuses to answer for it, that is a failure of this key alone."""
+        """Run a piece of work; if the source refuses to answer for it, that is a failure of this key alone."""
         try:
             work(*arguments, **keywords)
         except RefusedError as error:
@@ -290,7 +290,7 @@ class Copy:
 
     def _tell(self, name: str, error: Exception) -> None:
         logger.info("%s could not be copied: %s", name, error)
-        if len(self.summary.failures) < FAILURES_TOLD_MAX:
+        if len(self.summary.failures) < FAILURES_NAMED_MAX:
             self.summary.failures.append((name, str(error)))
 
     def _note_gone(self, key: Key) -> None:

@@ -1,14 +1,14 @@
-"""What goes wrong when metadata is moved."""
+"""Errors of a migration of metadata."""
 
 from interbed.storage.base.errors import InterbedError
 
 
 class MigrationError(InterbedError):
-    """The import, export or comparison cannot go on; what was copied so far is in the target and counts."""
+    """The import, export or comparison cannot continue; the objects copied so far are complete in the target."""
 
 
 class RefusedError(MigrationError):
-    """A metastore answered a question about one object with an error; other objects may be read all the same."""
+    """A metastore answered a call about one object with an error; other objects may still be readable."""
 
 
 class MissingMethodError(MigrationError):

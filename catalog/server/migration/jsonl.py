@@ -1,12 +1,12 @@
-"""Export files: an object a line, as JSON, and files as something to read metadata from.
+"""Export files: an object a line, as JSON, and such files as a source of metadata.
 
     {"type": "export", "format": 1}
     {"type": "table", "catalog": "hive", "database": "shop", "name": "orders", "fields": {"sd": {…}, …}}
     {"type": "partition", "catalog": "hive", "database": "shop", "name": "orders", "partition": "dt=1", "fields": {…}}
     {"type": "end", "objects": 2}
 
-The types are those of record.Kind, the fields those of Hive's structures (record.py). The last line shows
-that the file is whole and was not cut off. The order of the lines in between does not matter.
+The types are those of record.RecordKind, the fields those of Hive's structures (record.py). The last line shows that
+the file is whole and was not cut off. The order of the lines in between does not matter.
 """
 
 import json
@@ -19,7 +19,7 @@ from interbed.catalog.server.migration.errors import MigrationError, RefusedErro
 from interbed.catalog.server.migration.record import Key, RecordKind, constraint_structs, struct_of
 
 FORMAT = 1
-"""Raised when a reader of the older one would misunderstand a file."""
+"""Increased when a reader of the older format would misunderstand a file."""
 
 _encode = json.JSONEncoder(separators=(", ", ": "), allow_nan=False).encode
 
@@ -39,7 +39,7 @@ _NAMES_IN_STATEMENT_MAX = 500
 
 
 def write_lines(objects: Iterable[tuple[Key, dict[str, Any]]], output: IO[str]) -> int:
-    """Write a whole file; how many objects it has."""
+    """Write a whole file and return the number of its objects."""
     output.write(_encode({"type": "export", "format": FORMAT}) + "\n")
     count = 0
     for key, fields in objects:
@@ -52,8 +52,8 @@ def write_lines(objects: Iterable[tuple[Key, dict[str, Any]]], output: IO[str]) 
 
 
 class JsonlSource:
-    """An export file to read metadata from: its lines go into a temporary database first, so that neither their order
-    nor their number matters. MigrationError names the line that cannot be understood.
+    """An export file as a source: its lines go into a temporary database first, so that neither their order nor their
+    number matters. MigrationError names a line that is invalid.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,36 +81,36 @@ class JsonlSource:
             raise
 
     def close(self) -> None:
-        """Forget the file."""
+        """Close the temporary database."""
         self._database.close()
 
     def catalogs(self) -> list[str]:
-        """The catalogs that the file names."""
+        """Return the catalogs that the file names."""
         return self._texts("SELECT DISTINCT catalog FROM objects ORDER BY 1")
 
     def catalog(self, name: str) -> Any | None:
-        """A Catalog."""
+        """Return a Catalog, or None."""
         return self._struct(Key(kind=RecordKind.CATALOG, catalog=name))
 
     def databases(self, catalog: str) -> list[str]:
-        """The databases that the file describes."""
+        """Return the databases that the file describes."""
         return self._texts(
             'SELECT "database" FROM objects WHERE kind = ? AND catalog = ? ORDER BY 1', RecordKind.DATABASE, catalog
         )
 
     def database(self, catalog: str, name: str) -> Any | None:
-        """A Database."""
+        """Return a Database, or None."""
         return self._struct(Key(kind=RecordKind.DATABASE, catalog=catalog, database=name))
 
     def functions(self, catalog: str, database: str) -> dict[str, Any]:
-        """The functions of a database."""
+        """Return the functions of a database."""
         return {
             str(key.name): self._made(key, fields)
             for key, fields in self._objects(RecordKind.FUNCTION, catalog=catalog, database=database)
         }
 
     def tables(self, catalog: str, database: str) -> list[str]:
-        """The names of the tables of a database."""
+        """Return the names of the tables of a database."""
         return self._texts(
             'SELECT name FROM objects WHERE kind = ? AND catalog = ? AND "database" = ? ORDER BY 1',
             *(RecordKind.TABLE, catalog, database),
@@ -119,13 +119,13 @@ class JsonlSource:
     def table_objects(
         self, catalog: str, database: str, names: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, RefusedError]]:
-        """The tables of these names."""
+        """Return the tables of these names."""
         keys = [Key(kind=RecordKind.TABLE, catalog=catalog, database=database, name=name) for name in names]
         found = {str(key.name): self._struct(key) for key in keys}
         return {name: struct for name, struct in found.items() if struct is not None}, {}
 
     def constraints(self, catalog: str, database: str, table: str) -> dict[str, list[Any]]:
-        """The constraints of a table."""
+        """Return the constraints of a table."""
         found = {}
         for key, fields in self._objects(RecordKind.CONSTRAINT, catalog=catalog, database=database, name=table):
             try:
@@ -135,12 +135,12 @@ class JsonlSource:
         return found
 
     def table_statistics(self, catalog: str, database: str, table: Any) -> dict[str, Any]:
-        """The statistics of a table's columns."""
+        """Return the statistics of a table's columns."""
         selected = self._objects(RecordKind.TABLE_STATISTICS, catalog=catalog, database=database, name=table.tableName)
         return {str(key.column): self._made(key, fields) for key, fields in selected}
 
     def partition_names(self, catalog: str, database: str, table: str) -> Iterator[str]:
-        """The names of a table's partitions."""
+        """Yield the names of a table's partitions."""
         statement = (
             'SELECT "partition" FROM objects WHERE kind = ? AND catalog = ? AND "database" = ? AND name = ? ORDER BY 1'
         )
@@ -148,7 +148,7 @@ class JsonlSource:
             yield row[0]
 
     def partitions(self, catalog: str, database: str, table: Any, names: Sequence[str]) -> dict[str, Any]:
-        """The partitions of these names."""
+        """Return the partitions of these names."""
         return {
             str(key.partition): self._made(key, fields)
             for key, fields in self._of_partitions(RecordKind.PARTITION, catalog, database, table.tableName, names)
@@ -157,7 +157,7 @@ class JsonlSource:
     def partition_statistics(
         self, catalog: str, database: str, table: Any, names: Sequence[str]
     ) -> dict[str, dict[str, Any]]:
-        """The statistics of these partitions."""
+        """Return the statistics of these partitions."""
         found: dict[str, dict[str, Any]] = {}
         selected = self._of_partitions(RecordKind.PARTITION_STATISTICS, catalog, database, table.tableName, names)
         for key, fields in selected:
@@ -188,7 +188,7 @@ class JsonlSource:
             except (ValueError, sqlite3.IntegrityError) as error:
                 raise MigrationError(f"{self.name}, line {number}: {error}") from error
         if not ended:
-            raise MigrationError(f"{self.name} has no end: the export that wrote it was interrupted; export anew")
+            raise MigrationError(f"{self.name} has no end: the export that wrote it was interrupted; export again")
 
     def _store(self, value: Mapping[str, Any]) -> None:
         try:

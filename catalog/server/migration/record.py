@@ -1,8 +1,8 @@
 """One object of a metastore as it is copied, compared and exported: its kind, its name, and its fields as JSON.
 
 The fields are those of Hive's interface without the ones that name the object, and without the ones that a server
-generates (ids, write ids, privileges). What is absent and what is empty are the same: clients and servers of different
-versions leave out different things.
+generates (ids, write ids, privileges). Absent and empty fields are equal: clients and servers of different versions
+leave out different fields.
 
 A Thrift structure is an object with the field names of Hive's interface. Fields that are not set are left out. A map
 with string keys is an object, any other map a list of pairs. Bytes are base64, a number that JSON lacks (nan, inf) is a
@@ -24,7 +24,7 @@ from interbed.thrift_idl.hive_metastore import ttypes
 _COMPOSED = frozenset((TType.STRUCT, TType.LIST, TType.SET, TType.MAP))
 
 FOREIGN_KEYS = "foreignKeys "
-"""How the name of a foreign key begins, see constraints_by_name."""
+"""The beginning of the name of a foreign key, see constraints_by_name."""
 
 _NAMES = ("catName", "catalogName", "dbName", "tableName", "functionName", "table_db", "table_name", "fktable_db")
 _MADE_BY_SERVERS = (
@@ -37,9 +37,9 @@ _NATIVE = ttypes.DatabaseType.NATIVE
 
 
 def to_json(struct: Any, *, empty: bool = True) -> dict[str, Any]:
-    """The set fields of a structure; without those that hold nothing, at any depth, unless `empty`."""
+    """Return the set fields of a structure; unless `empty` without empty ones, at any depth."""
     fields = {}
-    # A loop over fields, for each of them is of another kind.
+    # A loop over fields, since each of them is of another kind.
     for spec in struct.thrift_spec:
         if spec is None:
             continue
@@ -61,7 +61,9 @@ def to_json(struct: Any, *, empty: bool = True) -> dict[str, Any]:
 
 
 def from_json(structure: Any, fields: Mapping[str, Any]) -> Any:
-    """A structure of this class. ValueError for a field that the class does not have, or a value of another shape."""
+    """Return a structure of this class. ValueError for a field that the class does not have, or a value of another
+    shape.
+    """
     if not isinstance(fields, Mapping):
         raise ValueError(f"{structure.__name__} has to be an object, not {type(fields).__name__}")
     specs = {spec[2]: spec for spec in structure.thrift_spec if spec is not None}
@@ -125,7 +127,7 @@ def _hashable(key: Any) -> Any:
 
 
 class RecordKind(StrEnum):
-    """What an object is; the values are the types in an export file."""
+    """The kind of an object; the values are the types in an export file."""
 
     CATALOG = "catalog"
     DATABASE = "database"
@@ -178,7 +180,7 @@ STRUCTURES: Mapping[RecordKind, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConstraintFields:
-    """How the interface names things about one kind of constraint."""
+    """The interface's names for one kind of constraint."""
 
     structure: Any
     database: str
@@ -206,7 +208,7 @@ CONSTRAINTS: Mapping[str, ConstraintFields] = {
         structure=ttypes.SQLCheckConstraint, database="table_db", table="table_name", name="dc_name"
     ),
 }
-"""By the name of their list in the interface's SQLAllTableConstraints."""
+"""The names by that of the list in the interface's SQLAllTableConstraints."""
 
 
 _LEFT_OUT: Mapping[RecordKind, frozenset[str]] = {
@@ -222,10 +224,10 @@ _LEFT_OUT: Mapping[RecordKind, frozenset[str]] = {
 
 
 def fields_of(kind: RecordKind, struct: Any) -> dict[str, Any]:
-    """The fields that are kept of an object, as JSON."""
+    """Return the fields of an object that are copied, as JSON."""
     left_out = _LEFT_OUT[kind]
     fields = {name: value for name, value in to_json(struct, empty=False).items() if name not in left_out}
-    # What is meant where nothing is said: servers differ in whether they say it.
+    # The meaning of missing fields: only some servers send them.
     if fields.get("ownerType") == _USER:
         del fields["ownerType"]
     if fields.get("type") == _NATIVE and kind is RecordKind.DATABASE:
@@ -234,23 +236,23 @@ def fields_of(kind: RecordKind, struct: Any) -> dict[str, Any]:
 
 
 def constraint_fields(constraints: list[Any]) -> dict[str, Any]:
-    """The fields of a constraint: a structure for each of its columns, in their order."""
+    """Return the fields of a constraint: a structure for each of its columns, in their order."""
     columns = [fields_of(RecordKind.CONSTRAINT, each) for each in constraints]
     return {"columns": sorted(columns, key=lambda column: (column.get("key_seq", 0), str(column.get("column_name"))))}
 
 
 def constraints_by_name(kind: str, found: list[Any]) -> dict[str, list[Any]]:
-    """The structures of one list of the interface, by the constraint that they are columns of."""
+    """Return the structures of one list of the interface, grouped by constraint."""
     result: dict[str, list[Any]] = {}
     for struct in found:
-        # Names are the same in upper and lower case; some metastores leave them as they were given.
+        # Names are case-insensitive; some metastores return them in their original case.
         name = (getattr(struct, CONSTRAINTS[kind].name) or "").lower()
         result.setdefault(f"{kind} {name}", []).append(struct)
     return result
 
 
 def struct_of(key: Key, fields: Mapping[str, Any]) -> Any:
-    """The structure of an object, its names filled in from its key. ValueError for fields that do not fit."""
+    """Return the structure of an object, with the names of its key. ValueError for fields that do not fit."""
     struct = from_json(STRUCTURES[key.kind], fields)
     match key.kind:
         case RecordKind.CATALOG:
@@ -269,7 +271,7 @@ def struct_of(key: Key, fields: Mapping[str, Any]) -> Any:
 
 
 def constraint_structs(key: Key, fields: Mapping[str, Any]) -> list[Any]:
-    """The structures of a constraint, one for each column."""
+    """Return the structures of a constraint, one for each column."""
     kind, _, name = (key.constraint or "").partition(" ")
     about = CONSTRAINTS.get(kind)
     if about is None or not isinstance(fields.get("columns"), list):

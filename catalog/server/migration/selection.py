@@ -1,11 +1,11 @@
-"""Which databases and tables are copied, compared or exported, and the walk over the selected objects.
+"""Selection of databases and tables to copy, compare or export, and the walk over the selected objects.
 
 Patterns are `database`, `database.table` or `catalog.database.table`; each part is a name pattern of Hive's, where `*`
-matches any characters and `|` separates alternatives. Upper and lower case are the same. A foreign key to a table that
-is not selected is not selected either.
+matches any characters and `|` separates alternatives, without regard to case. A foreign key to a table that is not
+selected is not selected either.
 
-`objects` yields what an export writes. `NameSet` holds names of partitions in a temporary database, so that memory does
-not grow with their number.
+`objects` yields the objects of an export. `NameSet` holds names of partitions in a temporary database, so that memory
+does not grow with their number.
 """
 
 import re
@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 
 class NameSet:
-    """A set of names that is read in order. It lies in a file without a name, which SQLite makes when its cache is full
-    and which goes with the process.
+    """A set of names that is read in order. It is in an unnamed temporary file, which SQLite creates when its cache is
+    full and which is deleted with the process.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -54,13 +54,13 @@ class NameSet:
         return count
 
     def add(self, names: Iterable[str]) -> None:
-        """Add names; those that are there already count once."""
+        """Add names; existing ones count once."""
         self._database.execute("BEGIN").close()
         self._database.executemany("INSERT OR IGNORE INTO names VALUES (?)", ((name,) for name in names)).close()
         self._database.execute("COMMIT").close()
 
     def batches(self, size: int) -> Iterator[list[str]]:
-        """All names in the order of their code points, `size` at a time."""
+        """Yield all names in the order of their code points, `size` at a time."""
         last = ""
         while True:
             rows = self._database.execute(
@@ -77,7 +77,7 @@ class _Pattern:
     catalog: re.Pattern[str]
     database: re.Pattern[str]
     table: re.Pattern[str] | None
-    """None for a pattern that names no table: it means the whole database, its functions too."""
+    """None for a pattern that names no table: it selects the whole database, its functions too."""
 
     def has_database(self, catalog: str, database: str) -> bool:
         return bool(self.catalog.fullmatch(catalog) and self.database.fullmatch(database))
@@ -87,7 +87,7 @@ class _Pattern:
 
 
 class ObjectSelection:
-    """What `include` selects (everything if it is empty) but not what `exclude` does. InvalidOptionError for a pattern
+    """The objects that `include` selects (all if it is empty) but `exclude` does not. InvalidOptionError for a pattern
     of more than three parts.
     """
 
@@ -97,31 +97,31 @@ class ObjectSelection:
         self._exclude = [_parsed(text) for text in exclude]
 
     def catalog(self, catalog: str) -> bool:
-        """Whether something in the catalog may be selected."""
+        """Return whether an object in the catalog may be selected."""
         return self._whole or any(pattern.catalog.fullmatch(catalog) for pattern in self._include)
 
     def database(self, catalog: str, database: str) -> bool:
-        """Whether the database is selected, be it for one table."""
+        """Return whether the database is selected, even for one table."""
         if not self._whole and not any(pattern.has_database(catalog, database) for pattern in self._include):
             return False
         return not any(pattern.table is None and pattern.has_database(catalog, database) for pattern in self._exclude)
 
     def functions(self, catalog: str, database: str) -> bool:
-        """Whether the functions of a selected database are: where the whole database is."""
+        """Return whether the functions of a selected database are selected: only with the whole database."""
         return self._whole or any(
             pattern.has_database(catalog, database) and (pattern.table is None or pattern.table.pattern == _ANY)
             for pattern in self._include
         )
 
     def table(self, catalog: str, database: str, table: str) -> bool:
-        """Whether the table is selected."""
+        """Return whether the table is selected."""
         name = table.lower()
         if not self._whole and not any(pattern.has_table(catalog, database, name) for pattern in self._include):
             return False
         return not any(pattern.has_table(catalog, database, name) for pattern in self._exclude)
 
     def constraints(self, catalog: str, constraints: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-        """The selected ones of a selected table's constraints: a foreign key needs the table that it refers to."""
+        """Return the selected constraints of a selected table: a foreign key needs the table that it refers to."""
         return {
             name: columns
             for name, columns in constraints.items()
@@ -145,8 +145,8 @@ def _parsed(text: str) -> _Pattern:
 
 
 def objects(source: Source, selection: ObjectSelection) -> Iterator[tuple[Key, dict[str, Any]]]:
-    """Every selected object with its fields, what contains others before them. RefusedError for one that the source
-    will not give.
+    """Yield every selected object with its fields, containers before their content. RefusedError for one that the
+    source refuses to return.
     """
     for catalog in source.catalogs():
         if not selection.catalog(catalog):
@@ -160,12 +160,12 @@ def objects(source: Source, selection: ObjectSelection) -> Iterator[tuple[Key, d
 
 
 def selected_tables(source: Source, selection: ObjectSelection, catalog: str, database: str) -> list[str]:
-    """The selected tables of a database, in order."""
+    """Return the selected tables of a database, in order."""
     return [name for name in source.tables(catalog, database) if selection.table(catalog, database, name)]
 
 
 def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """The items, `size` at a time."""
+    """Yield the items in chunks of `size`."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
 

@@ -1,7 +1,7 @@
-"""What metadata is read from: a metastore of any version since 2.3, interbed's own database, or an export file.
+"""Sources of metadata: a metastore of any version since 2.3, interbed's own database, or an export file.
 
 Objects are the structures of Hive's interface; databases and tables are named by (catalog, database, table). A method
-that a metastore lacks is left aside with a note: an older one has no catalogs, or no constraints of some kind.
+that a metastore lacks is skipped with a note: an older one has no catalogs, or no constraints of some kind.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,21 +15,21 @@ from interbed.catalog.server.service.names import partition_name
 from interbed.thrift_idl.hive_metastore import ttypes
 
 TABLES_AT_ONCE = 100
-"""Tables asked for by one call."""
+"""Tables that one call asks for."""
 
 PARTITIONS_AT_ONCE = 1000
 PARTITION_COLUMNS_AT_ONCE = 100_000
-"""Partitions asked for by one call, and their columns in all: each partition comes with all of its own."""
+"""Partitions that one call asks for, and the total of their columns: each partition comes with all of its own."""
 
 ENGINE = "hive"
 
 
 class Source(Protocol):
-    """Something to read metadata from. Objects that disappear while they are read are left out."""
+    """A source of metadata. Objects that disappear while they are read are left out."""
 
     name: str
     notes: list[str]
-    """What could not be asked, once each."""
+    """Notes about unsupported calls, once each."""
 
     def catalogs(self) -> list[str]: ...
     def catalog(self, name: str) -> Any | None: ...
@@ -40,29 +40,29 @@ class Source(Protocol):
     def table_objects(
         self, catalog: str, database: str, names: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, RefusedError]]:
-        """The tables of these names, and those that the metastore refused to give."""
+        """Return the tables of these names, and those that the metastore refused to return."""
         ...
 
     def constraints(self, catalog: str, database: str, table: str) -> dict[str, list[Any]]:
-        """The structures of each constraint by its kind and name, `primaryKeys pk1`."""
+        """Return the structures of each constraint by its kind and name, `primaryKeys pk1`."""
         ...
 
     def table_statistics(self, catalog: str, database: str, table: Any) -> dict[str, Any]:
-        """Statistics by column."""
+        """Return the statistics of a table by column."""
         ...
 
     def partition_names(self, catalog: str, database: str, table: str) -> Iterator[str]:
-        """In any order; nothing else may be asked before the last one is read."""
+        """Yield the names in any order; no other call is allowed before the last one is read."""
         ...
 
     def partitions(self, catalog: str, database: str, table: Any, names: Sequence[str]) -> dict[str, Any]:
-        """The partitions of these names."""
+        """Return the partitions of these names."""
         ...
 
     def partition_statistics(
         self, catalog: str, database: str, table: Any, names: Sequence[str]
     ) -> dict[str, dict[str, Any]]:
-        """Statistics by partition and column."""
+        """Return the statistics by partition and column."""
         ...
 
     def close(self) -> None: ...
@@ -78,16 +78,16 @@ class MetastoreSource:
         self._missing: set[str] = set()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection to the metastore."""
         self._connection.close()
 
     def catalogs(self) -> list[str]:
-        """The names of all catalogs; `hive` alone before Hive 3."""
+        """Return the names of all catalogs; `hive` alone before Hive 3."""
         answer = self._first(("get_catalogs",))
         return [DEFAULT_CATALOG] if answer is None else sorted(answer.names)
 
     def catalog(self, name: str) -> Any | None:
-        """A Catalog, or None where there are none."""
+        """Return a Catalog, or None where there are none."""
         try:
             answer = self._first(("get_catalog", ttypes.GetCatalogRequest(name=name)))
         except ObjectGoneError:
@@ -95,13 +95,13 @@ class MetastoreSource:
         return None if answer is None else answer.catalog
 
     def databases(self, catalog: str) -> list[str]:
-        """The names of a catalog's databases."""
+        """Return the names of a catalog's databases."""
         if catalog == DEFAULT_CATALOG:
             return sorted(self._connection.call("get_all_databases"))
         return sorted(self._connection.call("get_databases", _qualified(catalog, "")))
 
     def database(self, catalog: str, name: str) -> Any | None:
-        """A Database."""
+        """Return a Database, or None."""
         request = ttypes.GetDatabaseRequest(name=name, catalogName=catalog)
         try:
             return self._first(("get_database", _qualified(catalog, name)), ("get_database_req", request))
@@ -109,7 +109,7 @@ class MetastoreSource:
             return None
 
     def functions(self, catalog: str, database: str) -> dict[str, Any]:
-        """The functions of a database."""
+        """Return the functions of a database."""
         qualified = _qualified(catalog, database)
         names = self._first(("get_functions", qualified, "*"))
         found = {}
@@ -121,7 +121,7 @@ class MetastoreSource:
         return found
 
     def tables(self, catalog: str, database: str) -> list[str]:
-        """The names of all tables and views of a database."""
+        """Return the names of all tables and views of a database."""
         try:
             return sorted(self._connection.call("get_all_tables", _qualified(catalog, database)))
         except ObjectGoneError:
@@ -130,7 +130,7 @@ class MetastoreSource:
     def table_objects(
         self, catalog: str, database: str, names: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, RefusedError]]:
-        """The tables by name. If the metastore refuses them together, each is asked for alone."""
+        """Return the tables by name. If the metastore refuses them together, each is asked for alone."""
         request = ttypes.GetTablesRequest(
             dbName=database,
             tblNames=list(names),
@@ -150,7 +150,7 @@ class MetastoreSource:
         return {table.tableName.lower(): table for table in tables or ()}, {}
 
     def constraints(self, catalog: str, database: str, table: str) -> dict[str, list[Any]]:
-        """All constraints of a table, by one call where the metastore has it."""
+        """Return all constraints of a table, by one call where the metastore has it."""
         lists = self._all_constraints(catalog, database, table)
         found = {}
         for kind, structs in lists.items():
@@ -158,7 +158,9 @@ class MetastoreSource:
         return found
 
     def table_statistics(self, catalog: str, database: str, table: Any) -> dict[str, Any]:
-        """The statistics of the table's own columns, without the time of their making: no method returns it for all."""
+        """Return the statistics of the table's own columns, without the time of their making: no method returns it for
+        all.
+        """
         columns = column_names(table)
         if not columns:
             return {}
@@ -172,14 +174,14 @@ class MetastoreSource:
         return {} if answer is None else {each.colName.lower(): each for each in answer.tableStats or ()}
 
     def partition_names(self, catalog: str, database: str, table: str) -> Iterator[str]:
-        """The names of all partitions."""
+        """Yield the names of all partitions."""
         try:
             yield from self._connection.partition_names(_qualified(catalog, database), table)
         except ObjectGoneError:
             return
 
     def partitions(self, catalog: str, database: str, table: Any, names: Sequence[str]) -> dict[str, Any]:
-        """The partitions by name."""
+        """Return the partitions by name."""
         qualified = _qualified(catalog, database)
         request = ttypes.GetPartitionsByNamesRequest(
             db_name=qualified, tbl_name=table.tableName, names=list(names), get_col_stats=False
@@ -198,7 +200,7 @@ class MetastoreSource:
     def partition_statistics(
         self, catalog: str, database: str, table: Any, names: Sequence[str]
     ) -> dict[str, dict[str, Any]]:
-        """The statistics of partitions that have some."""
+        """Return the statistics of the partitions that have some."""
         columns = column_names(table)
         if not columns or not names:
             return {}
@@ -258,7 +260,7 @@ class MetastoreSource:
         return [] if answer is None else getattr(answer, kind) or []
 
     def _first(self, *calls: tuple[Any, ...], noted: bool = True) -> Any:
-        """The answer to the first of these calls that the metastore knows, None if it knows none."""
+        """Return the answer to the first of these calls that the metastore knows, None if it knows none."""
         for method, *arguments in calls:
             if method in self._missing:
                 continue
@@ -272,29 +274,29 @@ class MetastoreSource:
 
 
 def column_names(table: Any) -> list[str]:
-    """The columns of a table that may have statistics: its own, not its partition keys."""
+    """Return the columns of a table that may have statistics: its own, not its partition keys."""
     return [column.name for column in (table.sd.cols if table.sd is not None else None) or ()]
 
 
 def key_columns(table: Any) -> list[MetastoreColumn]:
-    """The partition keys of a Table structure."""
+    """Return the partition keys of a Table structure."""
     return [MetastoreColumn(name=key.name, type=key.type) for key in table.partitionKeys or ()]
 
 
 def partitions_at_once(table: Any) -> int:
-    """How many partitions of this table to ask for by one call."""
+    """Return how many partitions of this table one call asks for."""
     return max(10, min(PARTITIONS_AT_ONCE, PARTITION_COLUMNS_AT_ONCE // max(1, len(column_names(table)))))
 
 
 def _qualified(catalog: str, database: str) -> str:
-    """A database's name with its catalog as Hive 3 and later write it; without for the default one, which older ones
-    know by no name.
+    """Return a database's name with its catalog as Hive 3 and later write it; the default catalog is left out, because
+    older versions do not know its name.
     """
     return database if catalog == DEFAULT_CATALOG else f"@{catalog}#{database}"
 
 
 def _capabilities() -> Any:
-    # Without it some metastores refuse tables with rows that are only ever inserted in transactions.
+    # Without it some metastores refuse insert-only transactional tables.
     return ttypes.ClientCapabilities(values=[ttypes.ClientCapability.INSERT_ONLY_TABLES])
 
 

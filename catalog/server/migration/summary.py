@@ -20,15 +20,15 @@ class CopyOutcome(StrEnum):
 
     COPIED = "copied"
     UPDATED = "updated"
-    """It was there already and has changed since."""
+    """It existed already and was updated."""
     UNCHANGED = "unchanged"
     DIFFERENT = "different"
-    """It was there already and differs; it was left alone because that was asked for."""
+    """It existed already and differs; it was left alone as requested."""
     FAILED = "failed"
 
 
 @dataclass(slots=True, kw_only=True)
-class Summary:
+class CopySummary:
     """Counts, and notes for a person, and (object, reason) of failures."""
 
     counts: dict[RecordKind, Counter[CopyOutcome]] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Summary:
 
     @property
     def succeeded(self) -> bool:
-        """Whether everything was copied or was there already."""
+        """Whether every object was copied or existed already."""
         return not any(counts[CopyOutcome.FAILED] for counts in self.counts.values())
 
     def to_json(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _plural(kind: RecordKind) -> str:
 
 
 class ProgressDisplay:
-    """A line for each kind of object with the number of those dealt with, and what is at hand."""
+    """A line for each kind of object with the number of processed ones, and the current table or database."""
 
     def __init__(self, title: str) -> None:
         self._progress = Progress(
@@ -110,8 +110,8 @@ class ProgressDisplay:
         self._progress.stop()
 
     def advance(self, kind: RecordKind, count: int, where: str = "") -> None:
-        """Some objects of a kind were dealt with."""
+        """Count processed objects of a kind, and show them."""
         if kind not in self._tasks:
-            # How many there will be in all is known only at the end: the bar moves, it does not fill.
+            # The total is known only at the end: the bar moves, but does not fill.
             self._tasks[kind] = self._progress.add_task(f"{self._title} {kind}", total=None, where="")
         self._progress.update(self._tasks[kind], advance=count, where=where)

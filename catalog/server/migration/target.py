@@ -1,8 +1,8 @@
-"""What metadata is copied into: interbed's own database, not a server.
+"""The target of an import: interbed's own database, not a server.
 
-A server would make directories, set times and change parameters, as it does for whoever creates a table. Here objects
-are stored as they came. Each call is one transaction with its events, so that servers which run on the database see
-the change at once, and an import that is killed leaves whole objects.
+A server would make directories, set times and change parameters, as it does for a client that creates a table. Here
+objects are stored unchanged. Each call is one transaction with its events, so that servers which run on the database
+see the change at once, and an import that is killed leaves whole objects.
 """
 
 import copy
@@ -28,7 +28,7 @@ from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectE
 from interbed.catalog.server.service.events import NotificationEvent
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
 from interbed.catalog.server.service.names import normalized, partition_name
-from interbed.catalog.server.service.store import Stored, Transaction
+from interbed.catalog.server.service.store import StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import same_keys
 from interbed.catalog.server.thrift.structs import convert
 from interbed.catalog.server.thrift.structs.statistics import statistics_from_objects
@@ -45,9 +45,9 @@ _ADDITIONS = (
 
 
 class Target:
-    """Interbed's database to copy into. `url` is the `--db` of its servers; the database is brought up to date.
+    """Interbed's database to copy into. `url` is the `--db` of its servers; the database is migrated to this version.
 
-    What is there already is read from `source`. MetastoreError for a database that cannot be used.
+    Existing objects are read from `source`. MetastoreError for a database that cannot be used.
     """
 
     def __init__(self, url: str, *, clock: Callable[[], float] = time.time) -> None:
@@ -64,7 +64,7 @@ class Target:
             raise
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the database of the target."""
         self._store.close()
 
     def put_catalog(self, name: str, struct: Any | None, location: str) -> None:
@@ -94,7 +94,7 @@ class Target:
         self._store.write(work)
 
     def put_database(self, catalog: str, struct: Any) -> None:
-        """Store a database, its times and owner as they are."""
+        """Store a database, with its times and owner unchanged."""
         wanted: MetastoreDatabase = dataclasses.replace(convert.database_from_thrift(struct), catalog=catalog)
 
         self._check(wanted.location, wanted.managed_location)
@@ -103,10 +103,10 @@ class Target:
             stored = transaction.databases.find(catalog, wanted.name, for_update=True)
             if stored is None:
                 if transaction.databases.add(wanted) is None:
-                    raise MetastoreError(f"database {wanted.name} was just created by somebody else")
+                    raise MetastoreError(f"database {wanted.name} was just created by another client")
                 transaction.events.append(events.create_database(wanted))
             else:
-                # Which directories a server has made for it no source knows.
+                # The source does not know which directories a server has made for it.
                 transaction.databases.replace(stored.id, dataclasses.replace(wanted, made=stored.value.made))
                 transaction.events.append(events.alter_database(stored.value, wanted))
 
@@ -135,7 +135,7 @@ class Target:
         self._store.write(work)
 
     def put_tables(self, catalog: str, database: str, structs: Sequence[Any]) -> None:
-        """Store tables and views of a database. One that changes keeps its partitions unless its keys change."""
+        """Store tables and views of a database. A changed table keeps its partitions unless its keys change."""
         wanted = [_table(struct, catalog, database) for struct in structs]
         self._check(*(table.location for table in wanted))
 
@@ -214,8 +214,8 @@ class Target:
         self._store.write(work)
 
     def put_constraints(self, catalog: str, database: str, table: str, structs: Mapping[str, list[Any]]) -> None:
-        """Store constraints of a table, `primaryKeys name` and their structures. The calls that clients use are right
-        here: constraints have no times, and their names are given.
+        """Store constraints of a table, `primaryKeys name` and their structures. The calls for clients are used:
+        constraints have no times, and their names are given.
         """
         lists: dict[str, list[Any]] = {kind: [] for kind in CONSTRAINTS}
         for constraint, columns in structs.items():
@@ -237,17 +237,17 @@ class Target:
                 self._call(method, structure(**{field: lists[kind]}))
 
     def check(self) -> None:
-        """DatabaseError if the database no longer answers."""
+        """Raise DatabaseError if the database no longer answers."""
         self._store.read(lambda transaction: transaction.catalogs.names())
 
     def has_tables(self) -> bool:
-        """Whether anything but empty databases is there."""
+        """Return whether the database holds anything but empty databases."""
         return self._store.read(
             lambda transaction: any(transaction.tables.metas(catalog) for catalog in transaction.catalogs.names())
         )
 
     def has_partitions(self, catalog: str, database: str, table: str) -> bool:
-        """Whether the table has a partition."""
+        """Return whether the table has a partition."""
 
         def work(transaction: Transaction) -> bool:
             stored = transaction.tables.find(catalog, database, normalized(table))
@@ -256,7 +256,7 @@ class Target:
         return self._store.read(work)
 
     def _check(self, *locations: str | None) -> None:
-        """InvalidLocationError if a server would not take one of the locations."""
+        """Raise InvalidLocationError if a server would refuse one of the locations."""
         for location in locations:
             if location:
                 self._rules.check(location)
@@ -271,13 +271,13 @@ class Target:
         except MigrationError as error:
             raise MetastoreError(str(error)) from error
 
-    def _home(self, transaction: Transaction, catalog: str, database: str) -> Stored[MetastoreDatabase]:
+    def _home(self, transaction: Transaction, catalog: str, database: str) -> StoredRow[MetastoreDatabase]:
         found = transaction.databases.find(catalog, database, for_child=True)
         if found is None:
             raise NoSuchObjectError(f"database {database} was dropped from {self.name} while it was copied")
         return found
 
-    def _table(self, transaction: Transaction, catalog: str, database: str, table: str) -> Stored[MetastoreTable]:
+    def _table(self, transaction: Transaction, catalog: str, database: str, table: str) -> StoredRow[MetastoreTable]:
         found = transaction.tables.find(catalog, database, normalized(table), for_update=True)
         if found is None:
             raise NoSuchObjectError(f"table {database}.{table} was dropped from {self.name} while it was copied")
@@ -285,7 +285,9 @@ class Target:
 
 
 def open_database(url: str) -> MetastoreSource:
-    """Interbed's database to read from, as it is: MigrationError if it does not exist or is of another version."""
+    """Return interbed's database as a source, unchanged: MigrationError if it does not exist or is of
+    another version.
+    """
     name = shown_url(url)
     parsed = parse_database_url(url)
     if parsed.get_backend_name() == "sqlite" and not _is_file(parsed.database):
@@ -303,7 +305,7 @@ def open_database(url: str) -> MetastoreSource:
 
 
 def exists(url: str) -> bool:
-    """Whether the database is there and of this version. DatabaseError if it cannot be reached."""
+    """Return whether the database exists and is of this version. DatabaseError if it cannot be reached."""
     parsed = parse_database_url(url)
     if parsed.get_backend_name() == "sqlite" and not _is_file(parsed.database):
         return False
@@ -315,7 +317,7 @@ def exists(url: str) -> bool:
 
 
 def shown_url(url: str) -> str:
-    """A database's url for messages: without its password."""
+    """Return a database's url for messages: without its password."""
     parse_database_url(url)
     return make_url(url).render_as_string(hide_password=True)
 

@@ -1,12 +1,12 @@
-"""The audit log: a JSON line for every call that was to change metadata, whether it did or was refused.
+"""The audit log: a JSON line for every call that may change metadata, whether it did or was refused.
 
-A line has `time` (ISO 8601, UTC, when the call ended), `request_id`, `method`, `peer`, `user` (what the client said
-of itself) and `certificate` (what was checked), `outcome` (ok, refused, failed), `error`, `seconds`, and what it was
-about: `catalog`, `database`, `table`, `function`, `partitions` (their names or values, ten at most) with
+A line has `time` (ISO 8601, UTC, when the call ended), `request_id`, `method`, `peer`, `user` (the name that the client
+sent, not authenticated) and `certificate` (verified), `outcome` (ok, refused, failed), `error`, `seconds`, and the
+subject of the call: `catalog`, `database`, `table`, `function`, `partitions` (their names or values, ten at most) with
 `partition_count`, `to` (the other name of a rename or an exchange). Locks change no metadata and are not in it.
 
-Lines are appended by one write each, so that several processes may share a file and it may be rotated: a file that
-was moved away is made anew.
+Each line is appended by one write, so that several processes may share a file and it may be rotated: a file that was
+moved is created again.
 """
 
 import logging
@@ -62,17 +62,17 @@ _KEYS = {
     "schedulename": "scheduled_query",
     "clusternamespace": "namespace",
 }
-"""What a field is called, without case and underscores, and what it stands for."""
+"""Names of fields, without case and underscores, and their meaning."""
 
 _OTHER_SUBJECTS = ("table", "function", "scheduled_query", "namespace")
-"""What a call can be about besides catalogs and databases."""
+"""Subjects of a call besides catalogs and databases."""
 
 _NAME_OF = {"database": "database", "table": "table", "function": "function", "catalog": "catalog"}
-"""What a plain `name` stands for, by what the method is about."""
+"""Meaning of a plain `name`, by the subject of the method."""
 
 
 def is_change(method: str) -> bool:
-    """Whether a method is there to change metadata."""
+    """Return whether a method changes metadata."""
     return method.startswith(_CHANGES)
 
 
@@ -84,11 +84,11 @@ class AuditLog:
         self._descriptor = -1
         self._guard = threading.Lock()
         if file is not None:
-            # At the start, where a wrong path can still be reported to whoever starts the server.
+            # Opened at the start, where a wrong path is reported to the user that starts the server.
             self._open(file)
 
     def observed(self, call: Call) -> None:
-        """Look at a call."""
+        """Log a call that may change metadata."""
         if not is_change(call.method) or call.outcome is CallOutcome.UNKNOWN:
             return
         line: dict[str, Any] = {
@@ -106,11 +106,11 @@ class AuditLog:
         try:
             self._append(self._file, (json_line(line) + "\n").encode())
         except OSError:
-            # The change has happened and is acknowledged; the log at least has to know.
+            # The change has happened and is acknowledged; the server's log at least must have it.
             logger.exception("cannot write to the audit log %s: %s", self._file, json_line(line))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file of the log."""
         with self._guard:
             if self._descriptor >= 0:
                 os.close(self._descriptor)
@@ -130,7 +130,9 @@ class AuditLog:
 
 
 def subject(method: str, arguments: Any) -> dict[str, Any]:
-    """What a call is about, found by the names of its arguments' fields: the interface has dozens of requests."""
+    """Return the subject of a call, found by the names of its arguments' fields: the interface has dozens
+    of requests.
+    """
     found: dict[str, str] = {}
     renamed: dict[str, str] = {}
     partitions: list[str] = []
@@ -148,15 +150,17 @@ def subject(method: str, arguments: Any) -> dict[str, Any]:
         meaning = _KEYS.get(key, plain if key == "name" else None)
         if meaning is None or not isinstance(value, str):
             continue
-        # Fields are collected from the outside inwards: what stands further in under the same meaning is the new state.
+        # Fields are collected from the outside inwards: an inner field of the same meaning is the new state.
         if meaning not in found:
             found[meaning] = value
         elif path and path[-1].startswith(("new", "table", "func", "db", "catalog", "cat")):
             renamed.setdefault(meaning, value)
-    return _told(found, renamed, partitions, count)
+    return _subject_fields(found, renamed, partitions, count)
 
 
-def _told(found: dict[str, str], renamed: dict[str, str], partitions: list[str], count: int) -> dict[str, Any]:
+def _subject_fields(
+    found: dict[str, str], renamed: dict[str, str], partitions: list[str], count: int
+) -> dict[str, Any]:
     target: dict[str, Any] = {}
     if "database" in found:
         catalog, database = split_catalog(found["database"], found.get("catalog"))
@@ -177,7 +181,7 @@ def _told(found: dict[str, str], renamed: dict[str, str], partitions: list[str],
 
 
 def _fields(struct: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str, Any]]:
-    """All fields of a Thrift structure and those within it, a structure's own before those further in."""
+    """Yield all fields of a Thrift structure and of nested ones, a structure's own before the nested ones."""
     inner: list[tuple[str, Any]] = []
     for field in getattr(struct, "thrift_spec", None) or ():
         if not field:

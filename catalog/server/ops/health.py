@@ -1,12 +1,12 @@
 """The second port: GET /health/live, /health/ready, /metrics.
 
-It is the standard library's HTTP server with a thread a connection: three small pages for a probe every few seconds and
-a scraper every few more, for which a framework would be one more dependency to keep safe. It listens on loopback
-by default, answers at most REQUESTS_MAX clients at once, and lets none hold a thread for longer than
+It is the standard library's HTTP server with a thread for each connection: three small pages for a probe every few
+seconds and a scraper every few more, for which a framework would be one more dependency to keep secure. It listens on
+loopback by default, answers at most REQUESTS_MAX clients at once, and no client holds a thread for longer than
 CLIENT_SECONDS_MAX.
 
 Live: the process answers. Ready: the database and the warehouse answer within PROBE_SECONDS_MAX, at least one process
-serves, and the server is not ending; else 503 with the reasons. Both as JSON.
+serves, and the server is not stopping; otherwise 503 with the reasons. Both as JSON.
 """
 
 import json
@@ -33,13 +33,14 @@ CLIENT_SECONDS_MAX = 10.0
 PROBE_SECONDS_MAX = 3.0
 
 Check = Callable[[], str | None]
-"""Looks at something that the server needs: None if it is well, else what is wrong."""
+"""Check of something that the server needs: returns None if it works, otherwise the problem."""
 
 
 class Probe(Generic[T]):
-    """Work that may hang, asked for with a limit: whoever waits gives up, and the next one waits for the same run.
+    """Work that may hang, run with a time limit: a caller stops waiting at the limit, and the next one waits for the
+    same run.
 
-    `work` must raise nothing: an error ends its thread, which is noted in `deaths`.
+    `work` must raise nothing: an error ends its thread, which is recorded in `deaths`.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Probe(Generic[T]):
         self._running: Future[T] | None = None
 
     def __call__(self) -> T:
-        """The work's result. TimeoutError if there is none in time."""
+        """Return the work's result. TimeoutError if it exceeds the limit."""
         with self._guard:
             running = self._running
             if running is None or running.done():
@@ -75,7 +76,9 @@ class Probe(Generic[T]):
 
 
 class HealthServer:
-    """Serves the second port on a thread of its own. OSError if the address cannot be had; port 0 takes a free one."""
+    """Serves the second port on a thread of its own. OSError if the address is not available; port 0 takes
+    a free one.
+    """
 
     def __init__(
         self,
@@ -97,20 +100,20 @@ class HealthServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port."""
+        """Host and port of the health pages."""
         host, port = self._http.server_address[:2]
         return str(host), int(port)
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start the thread that serves."""
         self._thread.start()
 
     def end_soon(self) -> None:
-        """From now on the server is not ready: balancers send nobody any more. Safe in a signal handler."""
+        """Report the server as not ready from now on: balancers send no more clients. Safe in a signal handler."""
         self._ending.set()
 
     def stop(self) -> None:
-        """End serving."""
+        """Stop serving and close the port."""
         self._ending.set()
         if self._thread.is_alive():
             self._http.shutdown()
@@ -118,7 +121,7 @@ class HealthServer:
         self._http.server_close()
 
     def answer(self, path: str) -> tuple[HTTPStatus, str, bytes]:
-        """Status, content type and body for a path."""
+        """Return status, content type and body for a path."""
         if path == "/metrics":
             return HTTPStatus.OK, self._metrics_content_type, self._metrics()
         if path == "/health/live":
@@ -132,7 +135,7 @@ class HealthServer:
         return _json(HTTPStatus.NOT_FOUND, {"error": "no such page", "pages": known})
 
     def reasons(self) -> list[str]:
-        """Why the server is not ready; nothing if it is."""
+        """Return the reasons why the server is not ready; none if it is."""
         reasons = ["the server is ending"] if self._ending.is_set() else []
         for name, check in self._checks.items():
             try:
@@ -161,7 +164,7 @@ class _HttpServer(ThreadingHTTPServer):
             raise
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        # Clients may have taken all files that the process may have; the probe shall hear of it.
+        # Clients may have taken all descriptors of the process; the probe must still get an answer.
         return self._reserve.use(super().get_request)
 
     def shutdown_request(self, request: Any) -> None:
@@ -173,7 +176,7 @@ class _HttpServer(ThreadingHTTPServer):
         self._reserve.close()
 
     def server_bind(self) -> None:
-        # The library's own asks the name service for this host's name, which may take as long as it likes.
+        # The library's method resolves this host's name, which may take arbitrarily long.
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
@@ -200,11 +203,11 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer a page."""
+        """Answer a GET request for a page."""
         self._answer(with_body=True)
 
     def do_HEAD(self) -> None:
-        """Answer a page's head."""
+        """Answer a HEAD request for a page."""
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
@@ -219,7 +222,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is the library's.
-        """Probes come every few seconds: only for those who look for them."""
+        """Log at debug level: probes come every few seconds."""
         logger.debug(format, *args)
 
 

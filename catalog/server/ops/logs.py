@@ -1,7 +1,7 @@
-"""The server's log: lines for people or JSON for machines, each with the request that it belongs to.
+"""The server's log: text lines or JSON, each with the request that it belongs to.
 
-A JSON line has `time` (ISO 8601, UTC), `level`, `logger`, `message`, `process`; where a request is being served also
-`request_id`, `method`, `peer` and, after set_ugi, `user`; whatever a record was given as `extra={"fields": {…}}`; and
+A JSON line has `time` (ISO 8601, UTC), `level`, `logger`, `message`, `process`; while a request is served also
+`request_id`, `method`, `peer` and, after set_ugi, `user`; the fields of a record's `extra={"fields": {…}}`; and
 `exception` with the traceback.
 """
 
@@ -18,14 +18,16 @@ from interbed.storage.base.shown_text import MASK, escaped, is_secret, without_c
 logger = logging.getLogger(__name__)
 
 MESSAGE_CHARACTERS_MAX = 4000
-"""What of a message stands in a line at most."""
+"""Maximum length of a message in a line."""
 
 VALUE_CHARACTERS_MAX = 200
-"""What of a name that came from outside stands in a line at most."""
+"""Maximum length of an external name in a line."""
 
 
 def configure_logging(level: str, form: str, stream: TextIO | None = None) -> None:
-    """Write this process's log to the stream (standard error), as `text` or `json`. Replaces what was configured."""
+    """Write this process's log to the stream (standard error), as `text` or `json`. Replaces an earlier
+    configuration.
+    """
     handler = logging.StreamHandler(stream if stream is not None else sys.stderr)
     handler.addFilter(_add_request)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
@@ -35,15 +37,15 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None) -> No
 
 
 class TextFormatter(logging.Formatter):
-    """A record as a line for people. What came from outside can't begin another one: control characters are shown by
-    their numbers, and a traceback is indented.
+    """Formats a record as a line of text. External text cannot begin another line: control characters are escaped, and
+    a traceback is indented.
     """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(name)s: ")
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end, and an indented traceback if there is one."""
+        """Return the line, without its end, and an indented traceback if there is one."""
         record.asctime = self.formatTime(record)
         shown = cut_message(record.getMessage()) + cut_message(getattr(record, "request_text", ""))
         line = self.formatMessage(record) + shown
@@ -55,10 +57,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """A record as one line of JSON."""
+    """Formats a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line, without its end."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
@@ -74,15 +76,15 @@ class JsonFormatter(logging.Formatter):
 
 
 def json_line(content: Mapping[str, Any], **whole: str) -> str:
-    """An object as one line of JSON, whatever separators of lines its texts hold. They are cut, but for those that are
-    given as `whole`.
+    """Return an object as one line of JSON, whatever line separators its texts hold. They are cut, except those given
+    as `whole`.
     """
-    # JSON leaves those beyond ASCII as they are; escaped by their numbers they are JSON, too.
+    # JSON leaves line separators beyond ASCII unescaped; escaped they are valid JSON, too.
     return escaped(json.dumps({**_shown(content), **whole}, ensure_ascii=False))
 
 
 def _shown(value: Any) -> Any:
-    """A value of a field, with its texts cut and without credentials."""
+    """Return a value of a field, with its texts cut and without credentials."""
     if isinstance(value, str):
         return cut_message(value)
     if isinstance(value, Mapping):
@@ -99,14 +101,14 @@ class SlowCallLog:
         self._seconds = seconds
 
     def observed(self, call: Call) -> None:
-        """Look at a call."""
+        """Log a call that took too long."""
         if call.seconds >= self._seconds:
             fields = {**call_fields(call), "seconds": round(call.seconds, 3), "outcome": str(call.outcome)}
             logger.warning("slow call: %s took %.1f s", shortened(call.method), call.seconds, extra={"fields": fields})
 
 
 def call_fields(call: Call) -> dict[str, Any]:
-    """Who called what, as it stands in JSON lines."""
+    """Return caller and method of a call, as fields of JSON lines."""
     fields = {
         "request_id": call.request_id,
         "method": shortened(call.method),
@@ -118,15 +120,15 @@ def call_fields(call: Call) -> dict[str, Any]:
 
 
 def cut_message(text: str) -> str:
-    """A message without credentials, at a length fit for a line."""
+    """Return a message without credentials, cut to the limit of a line."""
     if len(text) > MESSAGE_CHARACTERS_MAX:
         text = f"{text[:MESSAGE_CHARACTERS_MAX]}… ({len(text)} characters)"
     return without_credentials(text)
 
 
 def shortened(text: str) -> str:
-    """A text from outside without credentials, at a length fit for a line."""
-    # Cut first: a mask has to be looked for in a text of any length.
+    """Return an external text without credentials, cut to the limit of a line."""
+    # Cut first: masking credentials searches the text, which may be of any length.
     if len(text) > MESSAGE_CHARACTERS_MAX:
         text = text[:MESSAGE_CHARACTERS_MAX]
     text = without_credentials(text)
@@ -134,7 +136,7 @@ def shortened(text: str) -> str:
 
 
 def _add_request(record: logging.LogRecord) -> bool:
-    """Give the record the request of its thread: here, where the thread is still the one that logs."""
+    """Add the request of the present thread to the record: only the thread that logs knows it."""
     request_id = current_request.get()
     fields: dict[str, Any] = {}
     if request_id is not None:
@@ -147,7 +149,7 @@ def _add_request(record: logging.LogRecord) -> bool:
             if session.user is not None:
                 fields["user"] = shortened(session.user)
     record.request_fields = fields
-    # What a record says itself comes first: an observer is notified of calls that have ended.
+    # Fields of the record come first: an observer is notified of calls that have ended.
     shown = {**fields, **{name: value for name, value in getattr(record, "fields", {}).items() if name in _SHOWN}}
     record.request_text = f" [{' '.join(f'{name}={value}' for name, value in shown.items())}]" if shown else ""
     return True

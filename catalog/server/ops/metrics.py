@@ -1,10 +1,10 @@
-"""Figures about the server, in Prometheus' format.
+"""Metrics of the server, in Prometheus' format.
 
 With one process they are kept in memory. With several each writes its own into files of a directory
-(prometheus_client's multiprocess mode), and whoever serves /metrics adds them up; counters of a process that has died
-stay in the sum. `ServerMetrics` has to be made before the processes are forked.
+(prometheus_client's multiprocess mode), and the process that serves /metrics adds them up; counters of a process that
+has died stay in the sum. `ServerMetrics` has to be made before the processes are forked.
 
-What the database knows (locks, events) is asked when somebody looks, once for all servers on it.
+Figures of the database (locks, events) are queried on collection, once for all servers on it.
 """
 
 import os
@@ -38,17 +38,17 @@ from interbed.storage.base.shown_text import escaped
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 UNKNOWN_METHODS_MAX = 100
-"""Names of methods come from outside: further ones are counted as `other`."""
+"""Clients choose the names of methods: further ones are counted as `other`."""
 
 SAMPLE_SECONDS = 5.0
-"""How often a process of several writes down its connections, its pool and its cache."""
+"""Interval at which a process of several writes the figures of its connections, its pool and its cache."""
 
 _LATENCY_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolFigures:
-    """Connections to the database of one process."""
+    """Database connections of one process."""
 
     in_use: int
     idle: int
@@ -56,7 +56,7 @@ class PoolFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheFigures:
-    """What a process's cache has done since its start, and what it holds."""
+    """Hits, misses and size of a process's cache since its start."""
 
     hits: int
     misses: int
@@ -65,7 +65,7 @@ class CacheFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFigures:
-    """What the database knows. `locks_stale` have run out and nobody has looked at them yet."""
+    """Figures of the database. `locks_stale` have run out and are not removed yet."""
 
     locks_acquired: int
     locks_waiting: int
@@ -75,17 +75,17 @@ class DatabaseFigures:
 
 
 class ServerMetrics:
-    """What the processes of one server count. An observer of calls; safe for many threads.
+    """The counters of a server's processes. An observer of calls; safe for many threads.
 
-    `directory` is for several processes: an empty directory, gone after the server.
+    `directory` is for several processes: an empty directory, deleted after the server.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
-        # A second series beside each counter, with the time of its creation.
+        # Disables a second series beside each counter, with the time of its creation.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         if directory is not None:
-            # The library chooses at its import how values are kept; nothing has made any yet.
+            # The library chooses at its import how values are kept; no metric has been created before.
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(directory)
             values.ValueClass = values.MultiProcessValue()  # type: ignore[no-untyped-call]
         self._registry = CollectorRegistry()
@@ -133,7 +133,7 @@ class ServerMetrics:
         self._store_refusals = self._counter(
             "interbed_store_refusals", "Operations on remote file systems that were refused, for these did not answer."
         )
-        # A method's own counters: looking them up by label takes longer than counting.
+        # Counters of each method: looking them up by label takes longer than counting.
         self._of_method: dict[str, tuple[Any, Any]] = {}
         self._unknown_names: set[str] = set()
         self._sampling = threading.Lock()
@@ -146,7 +146,7 @@ class ServerMetrics:
         self._edge_before, self._stores_before = (0, 0), (0, 0)
 
     def observed(self, call: Call) -> None:
-        """Count a call."""
+        """Count a call that has ended."""
         if call.outcome is CallOutcome.UNKNOWN:
             self._unknown.labels(self._bounded(call.method)).inc()
             return
@@ -169,8 +169,8 @@ class ServerMetrics:
         stores: Callable[[], RemoteFigures] | None = None,
         deaths: ThreadDeaths | None = None,
     ) -> None:
-        """What this process has, to be looked at now and then; in a forked process to be called there. `deaths` notes
-        the end of the thread that does it.
+        """Sample the figures of this process periodically; in a forked process to be called there. `deaths` records the
+        end of the sampling thread.
         """
         self._count_connections = connections
         self._look_at_pool, self._look_at_cache, self._cache_before = pool, cache, (0, 0)
@@ -180,12 +180,12 @@ class ServerMetrics:
             SupervisedThread(self._sample_for_ever, name="metrics", deaths=deaths or ThreadDeaths()).start()
 
     def process_died(self, process_id: int) -> None:
-        """Forget the gauges of a process that has ended; what it counted stays."""
+        """Remove the gauges of a process that has ended; its counters stay."""
         if self._directory is not None:
             mark_process_dead(process_id, str(self._directory))  # type: ignore[no-untyped-call]
 
     def registry(self) -> CollectorRegistry:
-        """All that the processes have counted, to be collected from."""
+        """Return a registry of the counters of all processes."""
         if self._directory is None:
             self._sample()
             return self._registry
@@ -238,7 +238,7 @@ class ServerMetrics:
             self._stores_before = (stores.timeouts_total, stores.refused_total)
 
     def _bounded(self, method: str) -> str:
-        # A text with a character that UTF-8 has not would fail the whole page.
+        # A text with a character that UTF-8 lacks would fail the whole page.
         name = escaped(shortened(method))
         if name not in self._unknown_names:
             if len(self._unknown_names) >= UNKNOWN_METHODS_MAX:
@@ -254,8 +254,8 @@ class ServerMetrics:
 
 
 class MetricsPage:
-    """The text of /metrics. `figures` may raise nothing and returns None where the database does not answer;
-    `workers` counts the processes that serve.
+    """The text of /metrics. `figures` must raise nothing and returns None where the database does not answer; `workers`
+    counts the processes that serve.
     """
 
     def __init__(
@@ -270,23 +270,23 @@ class MetricsPage:
         ProcessCollector(registry=self._others)
 
     def render(self) -> bytes:
-        """The page."""
+        """Return the text of the page."""
         return generate_latest(self._metrics.registry()) + generate_latest(self._others)
 
 
 class _OtherFigures:
-    """What is asked when somebody looks."""
+    """Figures that are queried on collection."""
 
     def __init__(self, figures: Callable[[], DatabaseFigures | None], workers: Callable[[], int]) -> None:
         self._figures = figures
         self._workers = workers
 
     def describe(self) -> list[Metric]:
-        """Nothing: the library would otherwise ask the database at registration."""
+        """Return nothing: the library would otherwise query the database at registration."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The figures of this moment."""
+        """Yield the present figures."""
         yield InfoMetricFamily("interbed_build", "This server.", value={"version": interbed.__version__})
         yield GaugeMetricFamily("interbed_workers", "Processes that serve.", value=self._workers())
         figures = self._figures()

@@ -1,8 +1,8 @@
-"""Observers of calls, the health port, the reaper and the optimizer, put together from the settings.
+"""Observers of calls, the health port, the reaper and the optimizer, assembled from the settings.
 
-The optimizer is a process of its own on the server's database, which is kept alive. It is started as `interbed
-optimizer run` would be by hand, and ends when its standard input does, that is with this process, however that ends.
-Several servers on one database may each have one: one of them works, the others are standbys.
+The optimizer is a process of its own on the server's database, which is restarted when it ends. It is started as
+`interbed optimizer run` would be by hand, and ends when its standard input does, that is with this process, however
+that ends. Several servers on one database may each have one: one of them is the leader, the others are standbys.
 """
 
 import logging
@@ -34,23 +34,25 @@ from interbed.storage.base.shown_text import without_credentials
 logger = logging.getLogger(__name__)
 
 DATABASE_VARIABLE = "INTERBED_OPTIMIZER_DB"
-"""Where `interbed optimizer` looks for the journal's database. Not an argument: it may hold a password."""
+"""Environment variable of `interbed optimizer` for the journal's database. Not an argument: it may hold a password."""
 
 _STDERR = 2
 
 STOP_SECONDS_MAX = 15.0
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 1.0, 60.0
-"""One that ends is started again after a pause, twice as long each time that it did not live for as long."""
+"""Back-off before an optimizer that has ended is restarted, doubled each time unless it lived longer than
+the maximum.
+"""
 
 DISK_BYTES_MIN = 16 << 20
-"""With less than this on the disk of the warehouse, or of a database in a file, the server is not ready."""
+"""Free bytes on the disk of the warehouse, or of a database in a file, below which the server is not ready."""
 
 HEALTH_LINE = "health and metrics on http://{host}:{port}/health/ready and /metrics"
-"""What is logged when the second port is open."""
+"""Log line when the second port is open."""
 
 
 class OptimizerBeside:
-    """Keeps the process alive from `start` to `stop`. `address` is where the server listens."""
+    """Keeps the optimizer's process alive from `start` to `stop`. `address` is where the server listens."""
 
     def __init__(
         self,
@@ -71,7 +73,7 @@ class OptimizerBeside:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process that runs now."""
+        """The id of the running process."""
         with self._guard:
             return None if self._process is None else self._process.pid
 
@@ -95,7 +97,7 @@ class OptimizerBeside:
         pause = PAUSE_SECONDS_MIN
         while not self._ending.is_set():
             begun = self._clock()
-            code = self._live()
+            code = self._run_process()
             if self._ending.is_set():
                 return
             if self._clock() - begun > PAUSE_SECONDS_MAX:
@@ -104,12 +106,12 @@ class OptimizerBeside:
             self._ending.wait(pause)
             pause = min(2 * pause, PAUSE_SECONDS_MAX)
 
-    def _live(self) -> int:
-        """Start the process and wait for its end; its exit code."""
+    def _run_process(self) -> int:
+        """Start the process and wait for its end; return its exit code."""
         with self._guard:
             if self._ending.is_set():
                 return 0
-            # What it says is for the log: the first line of standard output is the server's.
+            # Its output goes to the log: standard output is reserved for the server's first line.
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=_STDERR, env=self._environment
             )
@@ -139,12 +141,12 @@ def _close(pipe: IO[bytes] | None) -> None:
 
 
 def metrics_for(settings: ServerSettings, directory: Path | None) -> ServerMetrics | None:
-    """The counters, None without a port on which to query them. `directory` is for several processes."""
+    """Return the counters, None without a port on which to query them. `directory` is for several processes."""
     return None if settings.health_port is None else ServerMetrics(directory)
 
 
 def observers_for(settings: ServerSettings, metrics: ServerMetrics | None) -> list[CallObserver]:
-    """The observers of every call. MetastoreError if the audit log cannot be written."""
+    """Return the observers of every call. MetastoreError if the audit log cannot be written."""
     observers: list[CallObserver] = [SlowCallLog(settings.slow_call_seconds)]
     if settings.audit_log is not None:
         try:
@@ -156,12 +158,12 @@ def observers_for(settings: ServerSettings, metrics: ServerMetrics | None) -> li
     return observers
 
 
-class Operating:
-    """The threads of the supervising process: health port and reaper. What dies of them, and of others that are given
-    the same `deaths`, makes the server unready; `workers_problem` says what is wrong in other processes.
+class ServerOperations:
+    """The threads of the supervising process: health port and reaper. The death of one of them, or of another thread
+    with the same `deaths`, makes the server unready; `workers_problem` returns the problem of other processes.
 
     `store` and `locks` are this process's own; `workers` counts the processes that serve. With the `address` where the
-    server listens an optimizer may run beside it. MetastoreError if the health port cannot be had.
+    server listens an optimizer may run beside it. MetastoreError if the health port is not available.
     """
 
     def __init__(
@@ -212,7 +214,7 @@ class Operating:
         return [] if self._health is None else self._health.reasons()
 
     def start(self) -> None:
-        """Start the threads."""
+        """Start the threads and the optimizer."""
         self._reaper.start()
         if self._health is not None:
             self._health.start()
@@ -222,12 +224,12 @@ class Operating:
             self._optimizer.start()
 
     def end_soon(self) -> None:
-        """The server has been asked to stop: it is not ready any more. Safe in a signal handler."""
+        """Report the server as not ready from now on, because it is stopping. Safe in a signal handler."""
         if self._health is not None:
             self._health.end_soon()
 
     def stop(self) -> None:
-        """End the threads, and the optimizer first, which asks this server."""
+        """End the threads, and before them the optimizer, which is a client of this server."""
         if self._optimizer is not None:
             self._optimizer.stop()
         self._reaper.stop()
@@ -308,7 +310,7 @@ class Operating:
 
 
 def _directory_of(db: str) -> str | None:
-    """The directory of a database in a file, None for another one."""
+    """Return the directory of a database in a file, None for another one."""
     path = db.partition("?")[0].removeprefix("sqlite:///")
     return None if path == db.partition("?")[0] else os.path.dirname(os.path.abspath(path))
 
@@ -317,6 +319,6 @@ def _bytes_left(directory: str) -> int:
     try:
         found = os.statvfs(directory)
     except OSError:
-        # That it is missing is said by others.
+        # Other checks report that it is missing.
         return DISK_BYTES_MIN
     return found.f_bavail * found.f_frsize

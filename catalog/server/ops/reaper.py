@@ -1,8 +1,8 @@
-"""The reaper: a thread that removes what has expired, in the metastore's database and in the trash.
+"""The reaper: a thread that removes expired objects, in the metastore's database and in the trash.
 
 Those are locks whose holder is silent, old notification events, the partitions of dropped tables, old checkpoints of
-the trash, executions of scheduled queries without a report, and old statistics of runs. It also settles the moves of
-directories that were not finished, for instance because another server of the same database was killed.
+the trash, executions of scheduled queries without a report, and old statistics of runs. It also settles unfinished
+moves of directories, for instance those of another server of the same database that was killed.
 
 Locks expire also when another request reads them; the reaper removes those that no request reads. Several servers on
 one database may each have a reaper: a removal is a single statement with the condition in it, so that the second finds
@@ -30,7 +30,9 @@ STOP_SECONDS_MAX = 5.0
 
 
 class Reaper:
-    """Looks every `every_seconds`, with a random fifth more or less so that servers do not meet."""
+    """Removes expired objects every `every_seconds`, with a random fifth more or less so that servers do
+    not collide.
+    """
 
     def __init__(
         self,
@@ -57,17 +59,17 @@ class Reaper:
         self._thread = SupervisedThread(self._run, name="reaper", deaths=deaths or ThreadDeaths())
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread of the reaper."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; a look that has begun is waited for."""
+        """End the thread, after a round in progress."""
         self._ending.set()
         if self._thread.is_alive():
             self._thread.join(timeout=STOP_SECONDS_MAX)
 
     def look(self) -> tuple[int, int]:
-        """Remove what has run out now: the numbers of locks and of events. MetastoreError."""
+        """Remove the objects that have expired; return the numbers of locks and of events. MetastoreError."""
         locks = self._locks.expire()
         before = int(self._clock() - self._events_ttl_seconds)
         events = self._store.write(lambda transaction: transaction.events.expire(before))
@@ -80,14 +82,14 @@ class Reaper:
         self._run_statistics.expire()
         if self._trash is not None:
             self._empty(self._trash)
-        # Last, for a directory that can't be moved back now must not keep the rest from being removed.
+        # Last, because a directory that cannot be moved back must not prevent the other removals.
         settled = settle_all(self._store, self._guard)
         if settled:
             logger.info("settled %d moves of directories that were not finished", settled)
         return locks, events
 
     def _empty(self, trash: Trash) -> None:
-        """Delete what was in the trash for long enough. A trash that can't be looked at keeps nothing else waiting."""
+        """Delete expired checkpoints of the trash. An error of the trash is logged, and prevents no other removal."""
         try:
             deleted = trash.expire()
         except MetastoreError as error:
@@ -97,7 +99,7 @@ class Reaper:
             logger.info("deleted %d checkpoints of the trash %s", deleted, trash.root)
 
     def _purge(self) -> None:
-        """Remove what dropped tables left of their partitions: in many short writes, so that nobody waits for long."""
+        """Remove the partitions of dropped tables, in many short writes, so that other writers do not wait for long."""
         removed = 0
         while not self._ending.is_set():
             part = self._store.write(lambda transaction: transaction.partitions.purge())

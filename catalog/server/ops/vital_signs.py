@@ -1,12 +1,12 @@
-"""What a serving process reports of itself every second, the problems that this shows, and the memory of reports.
+"""Vital signs of a serving process, written every second, the problems that they show, and the memory that holds them.
 
-A loop that no longer turns, a request that waits while all threads are busy, few file descriptors left: none of them
-shows in a query of the database or a look at the warehouse. A server whose clients have taken all descriptors cannot
+A hanging loop, a request that waits while all threads are busy, few file descriptors left: none of them shows in a
+query of the database or a check of the warehouse. A server whose clients have taken all descriptors cannot
 accept the connection of a probe, so that some descriptors are kept in reserve for probes.
 
-Processes of one server share a piece of memory (`SharedBoard`). First come the number of workers that serve, and the
-time when the parent last turned its loop. After them each worker has a place for its vital signs, which its loop writes
-every second, and for a text that names its problem. The companion reads them; texts end with a NUL.
+Processes of one server share a piece of memory (`SharedBoard`). It begins with the number of workers that serve, and
+the time of the last turn of the parent's loop. After them each worker has a section for its vital signs, which its loop
+writes every second, and for a text that names its problem. The companion reads them; texts end with a NUL.
 """
 
 import errno
@@ -33,16 +33,16 @@ _NONE_LEFT = (errno.EMFILE, errno.ENFILE)
 _OPEN_FILES = ("/proc/self/fd", "/dev/fd")
 
 SILENT_SECONDS_MAX = 5.0
-"""How long a process may say nothing; it does every second."""
+"""Time without signs after which a process has a problem; it writes them every second."""
 
 WAIT_SECONDS_MAX = 5.0
-"""How long requests may wait without one being begun."""
+"""Time that requests may wait without one being begun."""
 
 NO_LIMIT = -1
-"""Where the system limits no handles."""
+"""Value where the system does not limit descriptors."""
 
 TEXT_BYTES = 512
-"""The place of a worker's text; a longer one is cut."""
+"""The length of a worker's text; a longer one is cut."""
 
 _COUNT_MAX = 255
 _SIGNS = struct.Struct("=ddq")
@@ -53,7 +53,7 @@ _PLACE_BYTES = _SIGNS.size + TEXT_BYTES
 
 
 def handles_left() -> int | None:
-    """How many files this process may open until it comes to its limit; None where the system does not say."""
+    """Return how many files this process may still open; None where the system does not report it."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY:
         return None
@@ -61,14 +61,14 @@ def handles_left() -> int | None:
         try:
             return limit - len(os.listdir(directory))
         except OSError as error:
-            # To list them takes one.
+            # Listing them takes one.
             if error.errno in _NONE_LEFT:
                 return 0
     return None
 
 
 class HandleReserve:
-    """Files that are open for nothing but to be closed when one is needed. Safe for many threads."""
+    """Open files that are closed when a descriptor is needed. Safe for many threads."""
 
     def __init__(self, count: int = RESERVE) -> None:
         self._guard = threading.Lock()
@@ -77,7 +77,7 @@ class HandleReserve:
         self.refill()
 
     def use(self, action: Callable[[], T]) -> T:
-        """Run what opens a file, with one of the reserve where there is no other. OSError."""
+        """Run an action that opens a file, with a descriptor of the reserve if no other is left. OSError."""
         try:
             return action()
         except OSError as error:
@@ -88,13 +88,13 @@ class HandleReserve:
         return action()
 
     def refill(self) -> None:
-        """Open what is missing, as far as there are files to be had."""
+        """Open missing files of the reserve, as far as descriptors are available."""
         with self._guard, suppress(OSError):
             while len(self._kept) < self._count:
                 self._kept.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all files of the reserve."""
         with self._guard:
             while self._kept:
                 os.close(self._kept.pop())
@@ -109,7 +109,7 @@ class VitalSigns:
     handles_left: int
 
     def problem(self, now: float) -> str | None:
-        """What is wrong by these signs, the latest that there are; None if nothing is."""
+        """Return the problem that the latest signs show; None if there is none."""
         if now - self.at > SILENT_SECONDS_MAX:
             return f"has not answered for {now - self.at:.0f} s: it is stopped, or starved of processor time"
         if self.wait_seconds > WAIT_SECONDS_MAX:
@@ -120,7 +120,7 @@ class VitalSigns:
 
 
 def current_signs(wait_seconds: float) -> VitalSigns:
-    """The signs of this process now, with how long requests have waited without one being begun."""
+    """Return the signs of this process now, with how long requests have waited without one being begun."""
     left = handles_left()
     return VitalSigns(
         at=time.monotonic(), wait_seconds=wait_seconds, handles_left=NO_LIMIT if left is None else max(0, left)
@@ -128,17 +128,17 @@ def current_signs(wait_seconds: float) -> VitalSigns:
 
 
 class OwnSigns:
-    """The latest signs of this process, where it serves alone."""
+    """The latest signs of a process that serves alone."""
 
     def __init__(self) -> None:
         self._latest: VitalSigns | None = None
 
     def beat(self, wait_seconds: float) -> None:
-        """Take the signs now."""
+        """Take the signs of this process now."""
         self._latest = current_signs(wait_seconds)
 
     def problem(self) -> str | None:
-        """What is wrong, None if nothing is or nothing is known yet."""
+        """Return the problem, None if there is none or no signs were taken."""
         latest = self._latest
         return None if latest is None else latest.problem(time.monotonic())
 
@@ -151,35 +151,35 @@ class WorkerPlace:
         self._start = start
 
     def __call__(self, text: str) -> None:
-        """What is wrong with the worker; nothing if the text is empty."""
+        """Store a problem of the worker; an empty text means none."""
         start = self._start + _SIGNS.size
         line = text.encode(errors="replace")[: TEXT_BYTES - 1]
         self._memory[start : start + TEXT_BYTES] = line.ljust(TEXT_BYTES, b"\0")
 
     def beat(self, wait_seconds: float) -> None:
-        """The loop of the worker turns; its requests have waited this long without one being begun."""
+        """Store the worker's vital signs; its requests have waited this long without one being begun."""
         signs = current_signs(wait_seconds)
         _SIGNS.pack_into(self._memory, self._start, signs.at, signs.wait_seconds, signs.handles_left)
 
     def clear(self) -> None:
-        """Forget what is known of the worker that had this place."""
+        """Clear the state of the worker that had this section before."""
         self("")
         _SIGNS.pack_into(self._memory, self._start, 0.0, 0.0, 0)
 
     def problem(self, now: float) -> str | None:
-        """What is wrong with the worker, None if nothing is."""
+        """Return the worker's problem, None if there is none."""
         start = self._start + _SIGNS.size
         # A text that is cut, or is being written, may end within a character.
         text = self._memory[start : start + TEXT_BYTES].partition(b"\0")[0].decode(errors="replace")
         if text:
             return text
         at, wait_seconds, left = _SIGNS.unpack_from(self._memory, self._start)
-        # Before its first beat a worker does not serve, and is not counted.
+        # Before its first signs a worker does not serve, and is not counted.
         return VitalSigns(at=at, wait_seconds=wait_seconds, handles_left=left).problem(now) if at else None
 
 
 class SharedBoard:
-    """The memory; made before the processes are forked. `workers` is their number."""
+    """The shared memory; made before the processes are forked. `workers` is their number."""
 
     def __init__(self, workers: int) -> None:
         self._memory = mmap.mmap(-1, _HEAD.size + workers * _PLACE_BYTES)
@@ -187,7 +187,7 @@ class SharedBoard:
 
     @property
     def serving(self) -> int:
-        """How many workers serve, at most 255."""
+        """Number of workers that serve, at most 255."""
         return self._memory[0]
 
     @serving.setter
@@ -195,19 +195,19 @@ class SharedBoard:
         self._memory[0] = min(_COUNT_MAX, count)
 
     def place(self, worker: int) -> WorkerPlace:
-        """The place of a worker, counted from 1."""
+        """Return the section of a worker, counted from 1."""
         return self._places[worker - 1]
 
     def write(self, worker: int, text: str) -> None:
-        """What is wrong with a worker, counted from 1; nothing if the text is empty."""
+        """Store a problem of a worker, counted from 1; an empty text means none."""
         self.place(worker)(text)
 
     def parent_beat(self) -> None:
-        """The loop of the parent turns."""
+        """Store the time of this turn of the parent's loop."""
         _PARENT_AT.pack_into(self._memory, _PARENT_OFFSET, time.monotonic())
 
     def problem(self) -> str | None:
-        """What is wrong with the workers, or with the parent, None if nothing is."""
+        """Return the problem of a worker, or of the parent, None if there is none."""
         now = time.monotonic()
         problems = []
         for worker, place in enumerate(self._places, start=1):

@@ -1,4 +1,4 @@
-"""The command `interbed server`: the settings from wherever they are, and a server that runs with them."""
+"""The command `interbed server`: it reads the settings from all sources and runs a server with them."""
 
 import json
 import logging
@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def _settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """An option for each setting, all absent by default: what is not given comes from elsewhere."""
+    """Add an option for each setting, absent by default: a missing one is set by another source."""
     # Click shows options in the order of its list, which decorators fill from the end.
     for setting in reversed(list(SETTINGS.values())):
         default = "" if setting.default is None else f"  [default: {setting.default}]"
@@ -47,7 +47,7 @@ def _settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--hive-site",
         type=click.Path(path_type=Path),
         envvar="INTERBED_SERVER_HIVE_SITE",
-        help="A hive-site.xml or metastore-site.xml; weaker than all else.",
+        help="A hive-site.xml or metastore-site.xml; weaker than all other sources.",
     )(command)
     return click.option(
         "--config",
@@ -113,7 +113,7 @@ def _serve(settings: ServerSettings, sources: dict[str, str]) -> None:
     for warning in warnings_for(settings, sources):
         logger.warning("%s", warning)
     with suppress(MetastoreError, InterbedError):
-        # What is wrong with the url is said when it is opened.
+        # An invalid url is reported when it is opened.
         url = parse_database_url(settings.db)
         if url.get_backend_name() == "sqlite" and (exposed := readable_by_others(url.database or "")) is not None:
             logger.warning("%s", exposed)

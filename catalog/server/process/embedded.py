@@ -18,7 +18,7 @@ from interbed.catalog.server.settings import ENVIRONMENT_PREFIX, SETTINGS
 from interbed.catalog.server.shown_settings import without_password
 
 START_SECONDS_MAX = 60.0
-"""How long the server may take to come up: well under a second on a quiet machine."""
+"""Time for the start of the server: well under a second on a quiet machine."""
 
 STOP_SECONDS_MAX = 30.0
 
@@ -29,7 +29,7 @@ _READY_PREFIX = "interbed catalog server listening on "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningServer:
-    """A server process: `uri` for clients, `process` for whoever wants to do harm to it."""
+    """A server process: `uri` for clients, `process` for tests that kill it."""
 
     uri: str
     process: subprocess.Popen[str]
@@ -37,11 +37,11 @@ class RunningServer:
 
 @contextmanager
 def metastore(db: str | None = None, warehouse: str | None = None) -> Iterator[str]:
-    """A running catalog server; yields its uri, `thrift://127.0.0.1:PORT`.
+    """Run a catalog server and yield its uri, `thrift://127.0.0.1:PORT`.
 
-    `db` is a database url of `interbed server`, `warehouse` a location; what is not given is temporary and gone
-    afterwards. Nothing is printed. Any number may run at once, in threads or processes. MetastoreError, with what the
-    server said, if it does not come up.
+    `db` is a database url of `interbed server`, `warehouse` a location; a missing one is temporary and deleted
+    afterwards. Nothing is printed. Any number may run at once, in threads or processes. MetastoreError, with the
+    server's output, if it does not start.
     """
     with tempfile.TemporaryDirectory(prefix="interbed-metastore-", ignore_cleanup_errors=True) as name:
         directory = Path(name)
@@ -59,7 +59,7 @@ def metastore(db: str | None = None, warehouse: str | None = None) -> Iterator[s
 
 def start_server(db: str, warehouse: str, *arguments: str, log: Path | None = None) -> RunningServer:
     """Start a server process with these arguments and wait until it listens. Its log goes to `log`, or to this
-    process's stderr. Settings in the environment do not reach it. MetastoreError if it does not come up.
+    process's stderr. Settings in the environment do not reach it. MetastoreError if it does not start.
     """
     command = [
         sys.executable,
@@ -78,15 +78,15 @@ def start_server(db: str, warehouse: str, *arguments: str, log: Path | None = No
             stderr=stderr,
             stdin=subprocess.DEVNULL,
             text=True,
-            # Not on the command line, which everybody on this machine may read: the url may have a password.
+            # Not on the command line, which every user of this machine may read: the url may have a password.
             env={
                 **{name: value for name, value in os.environ.items() if not name.startswith(ENVIRONMENT_PREFIX)},
                 SETTINGS["db"].variable: db,
             },
-            # Ctrl-C in a terminal or notebook ends what its owner does, and the owner ends the server.
+            # Ctrl-C in a terminal or notebook interrupts the owner, and the owner ends the server.
             start_new_session=True,
         )
-    # A timer instead of a timed read: the pipe has none, and the line ends it by itself when the process dies.
+    # A timer instead of a timed read, which pipes lack; the read returns by itself when the process dies.
     timer = threading.Timer(START_SECONDS_MAX, process.kill)
     timer.start()
     try:

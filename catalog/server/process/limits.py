@@ -1,6 +1,6 @@
-"""Limits of a server's process: how many files and connections it may open, and how long it may take to end.
+"""Limits of a server's process: open files and connections, and the time to end.
 
-Threads that wait for an object store or a disk must not keep a process that was asked to end.
+Threads that wait for an object store or a disk must not keep a process alive that was asked to end.
 """
 
 import logging
@@ -18,14 +18,14 @@ OTHER_FILES = 256
 """Descriptors for everything but clients: the database's connections, log files, file systems."""
 
 PROCESS_SECONDS_MAX = SHUTDOWN_SECONDS_MAX + 1.0
-"""How long a process may take to end after it was asked to: running requests have their time, and a little remains."""
+"""Time that a process has to end: that of running requests, and a little more."""
 
 _started = threading.Event()
 
 
 def allow_connections(connections: int) -> None:
-    """Raise the limit of open files, as far as the system allows it, to what so many clients need. Most systems start
-    a process with 1024, and let it ask for more.
+    """Raise the limit of open files, as far as the system allows it, to the need of so many clients. Most systems start
+    a process with 1024, and allow it to raise the limit.
     """
     wanted = connections + OTHER_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,4 +1,4 @@
-"""A catalog server on SQLite or PostgreSQL, put together from its settings. The command is in command.py."""
+"""A catalog server on SQLite or PostgreSQL, assembled from its settings. The command is in command.py."""
 
 import importlib
 import os
@@ -13,10 +13,10 @@ from typing import Protocol
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import parse_database_url
-from interbed.catalog.server.database.generation import open_generations
+from interbed.catalog.server.database.generation import open_generation_reader
 from interbed.catalog.server.database.session import SqlStore
 from interbed.catalog.server.ops.metrics import CacheFigures, PoolFigures, ServerMetrics
-from interbed.catalog.server.ops.observers import Operating, metrics_for, observers_for
+from interbed.catalog.server.ops.observers import ServerOperations, metrics_for, observers_for
 from interbed.catalog.server.ops.vital_signs import OwnSigns, SharedBoard, WorkerPlace
 from interbed.catalog.server.process.workers import CLOSED, END_SOON, READY, Supervisor, received
 from interbed.catalog.server.service.directories.locations import SCHEMES, LocationRules
@@ -36,15 +36,15 @@ from interbed.catalog.server.thrift.edge.codec import codec_named
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.http import HttpFraming
 from interbed.catalog.server.thrift.edge.listeners import Service, server_context
-from interbed.catalog.server.thrift.edge.loop import Loop
+from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, FramedFraming, listen
 
 READY_LINE = "interbed catalog server listening on thrift://{host}:{port}"
-"""What the server prints on standard output, once, when clients may connect."""
+"""The line that the server prints on standard output, once, when clients may connect."""
 
 
 class Server(Protocol):
-    """A server that runs."""
+    """A running catalog server."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -57,15 +57,15 @@ class Server(Protocol):
         ...
 
     def stop(self) -> None:
-        """End it soon. Safe to call from a signal handler, and more than once."""
+        """Stop it soon. Safe to call from a signal handler, and more than once."""
         ...
 
 
 def run(settings: ServerSettings, *, on_ready: Callable[[Server], None] = lambda server: None) -> None:
-    """Serve until stopped by `Server.stop`, which `on_ready` is given. Migrates the database first.
+    """Serve until `Server.stop` is called; `on_ready` gets the server. Migrates the database first.
 
-    MetastoreError if the database or the warehouse cannot be used, OSError if an address cannot be had or a
-    certificate cannot be used.
+    MetastoreError if the database or the warehouse cannot be used, OSError if an address or a certificate cannot be
+    used.
     """
     if settings.workers == 1:
         with _prepared(settings) as (store, metastore):
@@ -99,7 +99,7 @@ def run(settings: ServerSettings, *, on_ready: Callable[[Server], None] = lambda
 
 @contextmanager
 def _prepared(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
-    """The database, migrated and with what every metastore has in it."""
+    """Yield the database, migrated and with the objects that every metastore contains."""
     with _opened(settings) as (store, metastore):
         schema.upgrade(store.engine)
         metastore.databases.bootstrap()
@@ -133,7 +133,7 @@ def _opened(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
 
 
 def rules_for(settings: ServerSettings) -> LocationRules:
-    """Which locations the server takes."""
+    """Return the rules for locations that the server accepts."""
     allowed = listed(settings.allowed_locations)
     return LocationRules(
         listed(settings.allowed_schemes) or SCHEMES,
@@ -142,16 +142,16 @@ def rules_for(settings: ServerSettings) -> LocationRules:
 
 
 def protected_by(settings: ServerSettings) -> list[str]:
-    """Files and directories of the server beside its database, which no deletion takes along."""
+    """Return files and directories of the server besides its database, which no deletion may include."""
     files = (settings.tls_certificate, settings.tls_key, settings.tls_client_ca, settings.optimizer_groups)
     found = [str(path) for path in (settings.audit_log, *files) if path is not None and str(path) != "-"]
-    # Where the log goes, if that is a file.
+    # The target of the log, if that is a file.
     found.extend(os.readlink(link) for link in ("/proc/self/fd/1", "/proc/self/fd/2") if os.path.exists(link))
     return [*(path for path in found if not path.startswith("pipe:")), tempfile.gettempdir(), sys.prefix]
 
 
 def trash_for(settings: ServerSettings) -> Trash | None:
-    """The trash, None if it is off."""
+    """Return the trash, None if it is off."""
     if not settings.trash_seconds:
         return None
     root = settings.trash_directory or child(normalized_location(settings.warehouse), DIRECTORY_NAME)
@@ -161,17 +161,17 @@ def trash_for(settings: ServerSettings) -> Trash | None:
 def dispatcher_for(
     metastore: Metastore, observers: Sequence[CallObserver] = (), lock_clients: LockClients | None = None
 ) -> Dispatcher:
-    """All methods that the server answers."""
+    """Return the dispatcher of all methods that the server answers."""
     return Dispatcher(all_handlers(metastore, lock_clients), observers)
 
 
 def lock_clients_for(settings: ServerSettings, metastore: Metastore, deaths: ThreadDeaths) -> LockClients:
-    """The clients of locks in a process that serves; to be stopped after its loop."""
+    """Return the clients of locks in a process that serves; to be stopped after its loop."""
     return LockClients(metastore.locks, wait_seconds=settings.lock_wait_seconds, deaths=deaths)
 
 
 def services_for(settings: ServerSettings) -> list[tuple[str, int, Service]]:
-    """Host, port and what is spoken there. OSError if a certificate cannot be used."""
+    """Return host, port and protocol of each service. OSError if a certificate cannot be used."""
     tls = None
     if settings.tls_certificate is not None:
         tls = server_context(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
@@ -200,10 +200,10 @@ def loop_for(
     on_tick: Callable[[float], None] = lambda wait_seconds: None,
     deaths: ThreadDeaths,
     lock_clients: LockClients,
-) -> Loop:
-    """The loop of a process that serves, watched by the metrics. OSError if the audit log cannot be written."""
+) -> EventLoop:
+    """Return the loop of a process that serves, observed by the metrics. OSError if the audit log cannot be written."""
     cache = AnswerCache(settings.cache_bytes) if settings.cache_bytes else None
-    loop = Loop(
+    loop = EventLoop(
         dispatcher_for(metastore, observers_for(settings, metrics), lock_clients),
         connections_max=settings.connections_max,
         limits=EdgeLimits(
@@ -215,7 +215,7 @@ def loop_for(
         ),
         listeners=listeners,
         cache=cache,
-        generations=partial(open_generations, parse_database_url(settings.db)),
+        generations=partial(open_generation_reader, parse_database_url(settings.db)),
         on_closed=on_closed,
         on_disconnect=lock_clients.closed,
         on_tick=on_tick,
@@ -256,7 +256,7 @@ class _OneProcess:
             deaths=deaths,
             lock_clients=self._lock_clients,
         )
-        self._operating = Operating(
+        self._operating = ServerOperations(
             settings,
             store,
             metastore.locks,
@@ -276,11 +276,11 @@ class _OneProcess:
 
     @property
     def http_address(self) -> tuple[str, int] | None:
-        """Host and port of Thrift over HTTP."""
+        """Host and port of Thrift over HTTP, None if it is not served."""
         return self._addresses[1] if len(self._addresses) > 1 else None
 
     def serve(self) -> None:
-        """Serve until stopped."""
+        """Serve until it is stopped."""
         self._operating.start()
         try:
             self._loop.serve()
@@ -289,7 +289,7 @@ class _OneProcess:
             self._operating.stop()
 
     def stop(self) -> None:
-        """End it soon."""
+        """Stop serving as soon as possible."""
         self._operating.end_soon()
         self._loop.stop()
 
@@ -301,11 +301,11 @@ def _serve_worker(
     link: socket.socket,
     place: WorkerPlace,
 ) -> None:
-    """What a worker process does: serve the connections that come over the link until that ends."""
+    """Run a worker process: serve the connections that arrive over the link until that ends."""
 
     def closed() -> None:
         with suppress(OSError):
-            # The parent is gone: the loop finds that out, too.
+            # The parent has ended: the loop notices that, too.
             link.send(CLOSED)
 
     with _opened(settings) as (store, metastore):
@@ -346,9 +346,9 @@ def _operate(
     link: socket.socket,
     board: SharedBoard,
 ) -> None:
-    """What the companion of the workers does: health port, reaper, and the optimizer."""
+    """Run the companion of the workers: health port, reaper, and the optimizer."""
     with _opened(settings) as (store, metastore):
-        operating = Operating(
+        operating = ServerOperations(
             settings,
             store,
             metastore.locks,

@@ -1,13 +1,13 @@
-"""Several processes that serve one port: a parent that accepts and deals out, workers that serve.
+"""Several processes that serve one port: a parent that accepts and distributes connections, workers that serve.
 
-The parent owns the listening sockets and hands each new connection to the worker that has the fewest, over a Unix
-socket; then it has no more to do with it. It starts no threads and opens no databases, so that it may fork whenever a
-worker has died. A companion process, if there is one, does what is done once for all workers (health port, reaper).
+The parent owns the listening sockets and passes each new connection to the worker that has the fewest, over a Unix
+socket, and closes its own descriptor. It starts no threads and opens no databases, so that it may fork whenever a
+worker has died. A companion process, if there is one, does the tasks common to all workers (health port, reaper).
 
 Between the parent and each child is a pair of sockets. The parent sends a byte with a descriptor, the number of the
 service, and END_SOON to the companion; the child sends READY when it serves and CLOSED for each connection that has
-ended. Either side's end is seen by the other: a child whose parent is gone finishes and ends, so that nothing is left
-that holds the port.
+ended. Each side notices the end of the other: a child whose parent has ended finishes its requests and ends, so that no
+process holds the port.
 """
 
 import gc
@@ -31,19 +31,19 @@ CLOSED = b"c"
 END_SOON = b"e"
 
 START_SECONDS_MAX = 60.0
-"""How long a child may take until it serves."""
+"""Time that a child has until it serves."""
 
 END_SECONDS_MAX = 10.5
-"""How long children may take to end before they are killed: longer than they give to running requests, and shorter than
-the server has for all of it.
+"""Time that children have to end before they are killed: longer than running requests have, and shorter than the server
+has in all.
 """
 
 REAP_SECONDS_MAX = 0.5
-"""How long a child that has closed its socket may still take at the end of the server."""
+"""Time that a child that has closed its socket still has at the end of the server."""
 
 RESTART_SECONDS_MIN = 1.0
 RESTART_SECONDS_MAX = 30.0
-"""A worker that dies is started again at once; one that dies young waits, twice as long each time."""
+"""A worker that dies is started again at once; one that dies young after a back-off, doubled each time."""
 
 YOUNG_SECONDS = 10.0
 
@@ -51,17 +51,17 @@ _TICK_SECONDS = 1.0
 _WORKER = "worker "
 
 Child = Callable[[socket.socket], None]
-"""What a child does: runs in the new process, speaks over the socket, returns when it is to end."""
+"""The work of a child: runs in the new process, communicates over the socket, returns when it is to end."""
 
 Worker = Callable[[socket.socket, WorkerPlace], None]
-"""The same with a place for what is wrong with the worker, which the companion reads."""
+"""The work of a worker, with its section for problems, which the companion reads."""
 
 Companion = Callable[[socket.socket, SharedBoard], None]
-"""The same with what is known of the workers."""
+"""The work of the companion, with the state of the workers."""
 
 
 class _Process:
-    """A child and what the parent knows of it."""
+    """A child process and the parent's record of it."""
 
     __slots__ = ("connections", "died_at", "is_ready", "link", "name", "pid", "run", "started_at")
 
@@ -76,10 +76,10 @@ class _Process:
 
 
 class Supervisor:
-    """The parent. `serve` runs until `stop` is called and all children have ended.
+    """The parent process. `serve` runs until `stop` is called and all children have ended.
 
-    `worker` is what each of `count` processes runs, `companion` what one more does. `listeners` are numbered in
-    their order. MetastoreError if a child does not come up at the start.
+    `worker` is the work of each of `count` processes, `companion` that of one more. `listeners` are numbered in their
+    order. MetastoreError if a child does not start to serve.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Supervisor:
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
-        # The companion reads how the workers are.
+        # The companion reads the workers' state from it.
         self._board = SharedBoard(count)
 
     @property
@@ -123,13 +123,13 @@ class Supervisor:
 
     @property
     def process_ids(self) -> list[int]:
-        """The workers that serve."""
+        """The ids of the workers that serve."""
         return [process.pid for process in self._workers()]
 
     def start(self) -> None:
         """Start the children and wait until they serve. MetastoreError."""
         self._selector.register(self._wake_reader, selectors.EVENT_READ, self._woken)
-        # What there is by now is shared by all processes; the collector would touch, and so copy, all of it.
+        # All processes share the present objects; the garbage collector would touch, and so copy, all of them.
         gc.freeze()
         for number in range(1, self._count + 1):
             self._fork(f"{_WORKER}{number}", partial(self._run_worker, number))
@@ -145,7 +145,7 @@ class Supervisor:
                 raise MetastoreError("a process of the server did not start; its log says why")
 
     def serve(self) -> None:
-        """Deal out connections until stopped, then let the children end."""
+        """Distribute connections until it is stopped, then let the children end."""
         try:
             self._accept_if_possible()
             while not self._is_stopping:
@@ -159,7 +159,7 @@ class Supervisor:
         try:
             self._wake_writer.send(b"x")
         except OSError:
-            # It is full of wakes, or the server has ended already.
+            # The pipe is full of wake-ups, or the server has ended already.
             return
 
     def _turn(self) -> None:
@@ -195,10 +195,11 @@ class Supervisor:
         self._selector.register(ours, selectors.EVENT_READ, partial(self._heard, process))
 
     def _be_child(self, name: str, run: Child, ours: socket.socket, theirs: socket.socket) -> None:
-        """What a child does instead of returning."""
+        """Run the child's work and exit without returning."""
         code = 1
         try:
-            # Nothing of the parent's may stay open here: the end of a socket shows only when nobody holds it.
+            # Descriptors of the parent must not stay open here: the end of a socket shows only when all copies are
+            # closed.
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)
             ours.close()
@@ -215,11 +216,11 @@ class Supervisor:
             logger.exception("the %s has ended by an error", name)
         finally:
             logging.shutdown()
-            # No clean-up of the parent's things runs twice.
+            # Exits without the parent's clean-up, which must not run twice.
             os._exit(code)
 
     def _run_worker(self, number: int, link: socket.socket) -> None:
-        # What was wrong with the one before it has ended with it.
+        # The previous worker's problem has ended with it.
         place = self._board.place(number)
         place.clear()
         self._worker(link, place)
@@ -248,7 +249,7 @@ class Supervisor:
         process.link.close()
         self._processes.remove(process)
         if process.name.startswith(_WORKER):
-            # It says nothing any more; the next one has not begun to.
+            # It sends nothing any more, and its successor has not started.
             self._board.place(int(process.name.removeprefix(_WORKER))).clear()
         self._count_workers()
         status = _reaped(process.pid, REAP_SECONDS_MAX if self._is_stopping else END_SECONDS_MAX)
@@ -268,7 +269,7 @@ class Supervisor:
     # Connections
 
     def _accept_if_possible(self) -> None:
-        """Accept while there is a worker that has room."""
+        """Accept connections while a worker is below its limit."""
         possible = not self._is_stopping and any(
             process.connections < self._connections_max for process in self._workers()
         )
@@ -301,7 +302,7 @@ class Supervisor:
             try:
                 socket.send_fds(process.link, [bytes((number,))], [connected.fileno()])
             except OSError as error:
-                # It is dying, or has more to take in than its socket holds.
+                # It is dying, or its socket is full of connections that it has not received.
                 logger.warning("%s takes no connections: %s", process.name, error)
                 continue
             process.connections += 1
@@ -342,8 +343,8 @@ class Supervisor:
 
 
 def received(link: socket.socket) -> tuple[int, socket.socket]:
-    """In a worker, when the link is readable: the next connection that the parent has sent, with the number of its
-    service. EOFError if the worker is to end.
+    """Return the next connection that the parent has sent, with the number of its service; called in a worker when the
+    link is readable. EOFError if the worker is to end.
     """
     try:
         data, descriptors, _, _ = socket.recv_fds(link, 1, 1)
@@ -362,7 +363,7 @@ def _say(link: socket.socket, word: bytes) -> None:
 
 
 def _reaped(pid: int, seconds: float) -> str:
-    """How a child has ended, that has closed its socket and so is about to. One that hangs there is killed."""
+    """Return how a child that has closed its socket has ended. One that hangs is killed."""
     deadline = time.monotonic() + seconds
     while True:
         found, status = os.waitpid(pid, os.WNOHANG)

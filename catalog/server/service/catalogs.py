@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
-from interbed.catalog.server.service.directories.deletions import Deletions
-from interbed.catalog.server.service.directories.guard import Claim
+from interbed.catalog.server.service.directories.deletions import GuardedDeletions
+from interbed.catalog.server.service.directories.guard import DeletionClaim
 from interbed.catalog.server.service.directories.locations import made_places
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
@@ -27,7 +27,7 @@ class CatalogService:
     """The calls about catalogs."""
 
     def __init__(
-        self, store: Store, warehouse: Warehouse, deletions: Deletions, *, clock: Callable[[], float] = time.time
+        self, store: Store, warehouse: Warehouse, deletions: GuardedDeletions, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._store = store
         self._warehouse = warehouse
@@ -35,11 +35,11 @@ class CatalogService:
         self._clock = clock
 
     def names(self) -> list[str]:
-        """The names of all catalogs, in order."""
+        """Return the names of all catalogs, in order."""
         return self._store.read(lambda transaction: transaction.catalogs.names())
 
     def get(self, name: str | None) -> MetastoreCatalog:
-        """The catalog; NoSuchObjectError if there is none of that name."""
+        """Return the catalog; NoSuchObjectError if there is none of that name."""
         found = self._store.read(lambda transaction: transaction.catalogs.find(normalized(name)))
         if found is None:
             raise catalog_not_found(name)
@@ -118,11 +118,11 @@ class CatalogService:
         self._store.write(work)
 
     def drop(self, name: str | None, *, if_exists: bool = False) -> None:
-        """Drop a catalog that has nothing but an empty database `default`; its directory and that database's go if they
-        are empty.
+        """Drop a catalog that holds nothing but an empty database `default`. The directories of both are deleted if
+        they are empty.
 
-        NoSuchObjectError unless `if_exists`, InvalidOperationError if something is left in it, MetastoreError for
-        the default catalog.
+        NoSuchObjectError unless `if_exists`, InvalidOperationError if the catalog is not empty, MetastoreError for the
+        default catalog.
         """
         key = normalized(name)
         if key == DEFAULT_CATALOG:
@@ -154,9 +154,9 @@ class CatalogService:
 
         left, made = self._store.write(work)
         for place in left:
-            self._deletions.remove_empty(place, Claim(made=made, is_home=True))
+            self._deletions.remove_empty(place, DeletionClaim(made=made, is_home=True))
 
 
 def catalog_not_found(name: str | None) -> NoSuchObjectError:
-    """Hive's words for a catalog that is not there."""
+    """Return the error for a missing catalog, with Hive's text."""
     return NoSuchObjectError(f"No catalog {shortened(name)}")

@@ -1,4 +1,4 @@
-"""Statistics of columns as values: what Hive knows of a column, and how those of many partitions become one.
+"""Column statistics as values: Hive's statistics of a column, and how those of several partitions are merged.
 
 The kinds and fields are Hive's ColumnStatisticsData. A kind has only some of the fields; the others are None.
 """
@@ -15,8 +15,9 @@ from typing import Any
 from interbed.catalog.server.service.model import PARAMETER_DDL_TIME, StorageDescriptor
 
 COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
-"""The parameter that says of which columns the statistics still hold: `{"BASIC_STATS":"true","COLUMN_STATS":{"a":
-"true"}}`."""
+"""The parameter that lists the columns whose statistics are accurate: `{"BASIC_STATS":"true","COLUMN_STATS":{"a":
+"true"}}`.
+"""
 
 BASIC_STATISTICS = ("numRows", "numFiles", "totalSize", "rawDataSize", "numFilesErasureCoded")
 """Parameters with counts of what a table or a partition holds."""
@@ -25,7 +26,7 @@ DEFAULT_ENGINE = "hive"
 
 
 class StatisticsKind(StrEnum):
-    """Which of Hive's structures holds the numbers."""
+    """The structure of Hive that holds the numbers."""
 
     BOOLEAN = "boolean"
     LONG = "long"
@@ -61,7 +62,7 @@ class StatisticsData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnStatistics:
-    """What is known of one column of a table or a partition."""
+    """The statistics of one column of a table or a partition."""
 
     column: str
     type: str
@@ -70,8 +71,8 @@ class ColumnStatistics:
 
 
 def merged(parts: Sequence[ColumnStatistics]) -> ColumnStatistics:
-    """The statistics of all parts together, by Hive's rules: the least low, the greatest high, lengths and number of
-    distinct values, the sum of the rest. The number of distinct values is no greater than the range of whole numbers.
+    """Merge the statistics of all parts by Hive's rules: the least low, the greatest high, the maximum of lengths and
+    of distinct values, the sum of the rest. The number of distinct values is limited to the range of whole numbers.
 
     ValueError if their kinds differ. Sketches of distinct values are kept only where there is one part: Hive merges
     them only with `metastore.stats.fetch.bitvector`, which is off by default.
@@ -98,7 +99,7 @@ def merged(parts: Sequence[ColumnStatistics]) -> ColumnStatistics:
 
 
 def scaled(statistics: ColumnStatistics, found: int, asked: int) -> ColumnStatistics:
-    """The statistics of `found` partitions carried over to `asked`: counts grow in proportion."""
+    """Return the statistics of `found` partitions extrapolated to `asked`: counts grow in proportion."""
     if found >= asked:
         return statistics
     data = statistics.data
@@ -115,26 +116,26 @@ def scaled(statistics: ColumnStatistics, found: int, asked: int) -> ColumnStatis
 
 
 def statistics_to_keep(old: StorageDescriptor | None, new: StorageDescriptor | None) -> set[str] | None:
-    """The columns whose statistics outlive a change of columns; None if all do."""
+    """Return the columns whose statistics remain valid after a change of columns; None for all of them."""
     before = set() if old is None else {(column.name.lower(), column.type) for column in old.columns}
     after = set() if new is None else {(column.name.lower(), column.type) for column in new.columns}
     return None if before <= after else {name for name, _ in before & after}
 
 
 def with_accurate_columns(parameters: Mapping[str, str], columns: Iterable[str]) -> dict[str, str]:
-    """The parameters with COLUMN_STATS_ACCURATE naming these columns, too."""
+    """Return the parameters with these columns added to COLUMN_STATS_ACCURATE."""
     basic, known = _accurate(parameters)
     return _with_accurate(parameters, basic, known | {column.lower() for column in columns})
 
 
 def with_accurate_basics(parameters: Mapping[str, str]) -> dict[str, str]:
-    """The parameters with COLUMN_STATS_ACCURATE naming the counts, and no column."""
+    """Return the parameters with COLUMN_STATS_ACCURATE for the counts, and for no column."""
     return _with_accurate(parameters, True, set())
 
 
 def emptied(parameters: Mapping[str, str], now: int) -> dict[str, str]:
-    """The parameters of something without rows: its counts are zero, which is certain, and what is known of its columns
-    is no longer so. The statistics of columns stay to be asked for, as in Hive.
+    """Return the parameters of an emptied table or partition: its counts are zero and accurate, its column statistics
+    are no longer accurate. Column statistics are kept, as in Hive.
     """
     zero = {each: "0" for each in BASIC_STATISTICS if each in parameters}
     if zero or COLUMN_STATS_ACCURATE in parameters:
@@ -143,7 +144,7 @@ def emptied(parameters: Mapping[str, str], now: int) -> dict[str, str]:
 
 
 def without_accurate_columns(parameters: Mapping[str, str], columns: Iterable[str] | None) -> dict[str, str]:
-    """The parameters with COLUMN_STATS_ACCURATE no longer naming these columns, or any if None."""
+    """Return the parameters with these columns, or all if None, removed from COLUMN_STATS_ACCURATE."""
     if COLUMN_STATS_ACCURATE not in parameters:
         return dict(parameters)
     basic, known = _accurate(parameters)
@@ -153,7 +154,7 @@ def without_accurate_columns(parameters: Mapping[str, str], columns: Iterable[st
 
 
 def hive_fields(statistics: ColumnStatistics) -> dict[str, Any]:
-    """A ColumnStatisticsObj as plain JSON, with Hive's names of fields; bytes as base64 text."""
+    """Return a ColumnStatisticsObj as plain JSON, with Hive's names of fields; bytes as base64 text."""
     data = statistics.data
     fields: dict[str, Any] = {
         "numTrues": data.trues,
@@ -176,12 +177,12 @@ def hive_fields(statistics: ColumnStatistics) -> dict[str, Any]:
 
 
 def unscaled_bytes(number: Decimal) -> tuple[bytes, int]:
-    """A decimal as Hive sends it: the digits as a big-endian number in two's complement, and the scale."""
+    """Return a decimal as Hive sends it: the digits as a big-endian number in two's complement, and the scale."""
     sign, digits, exponent = number.as_tuple()
     assert isinstance(exponent, int)
     whole = int("".join(map(str, digits)) or "0") * (10**exponent if exponent > 0 else 1)
     whole = -whole if sign else whole
-    # As few bytes as the sign leaves: -128 is one, 128 are two.
+    # As few bytes as the sign allows: -128 takes one, 128 takes two.
     length = (whole if whole >= 0 else whole + 1).bit_length() // 8 + 1
     return whole.to_bytes(length, "big", signed=True), max(-exponent, 0)
 

@@ -1,7 +1,8 @@
 """Informational constraints: stored with their table and returned to clients, never enforced.
 
-Names are kept in lower case and are unique within a table; a constraint without one gets one. A constraint goes with
-its table, a foreign key also with the table that it refers to, and any constraint with a column that it needs.
+Names are kept in lower case and are unique within a table; a constraint without a name gets a generated one. A
+constraint is dropped with its table, with a column that it needs, and a foreign key also with the table that it refers
+to.
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ from interbed.catalog.server.service.errors import InvalidObjectError, Metastore
 from interbed.catalog.server.service.events import NotificationEvent
 from interbed.catalog.server.service.model import Constraint, ConstraintKind, MetastoreTable, QualifiedTableName
 from interbed.catalog.server.service.names import normalized, shortened
-from interbed.catalog.server.service.store import Store, Stored, Transaction
+from interbed.catalog.server.service.store import Store, StoredRow, Transaction
 
 NAME_LENGTH_MAX = 256
 
@@ -87,8 +88,8 @@ class ConstraintService:
         parent_database: str | None = None,
         parent_table: str | None = None,
     ) -> list[Constraint]:
-        """The constraints of a kind (of all kinds if None) by the names of their table, and for foreign keys also of
-        the one referred to; an absent name stands for any.
+        """Return the constraints of a kind (of all kinds if None) by the names of their table, and for foreign keys
+        also of the table referred to; an absent name matches any.
         """
         return self._store.read(
             lambda transaction: transaction.constraints.select(
@@ -163,9 +164,9 @@ def _add(transaction: Transaction, constraint: Constraint, now_ms: int) -> Const
 
 
 def _resolved(
-    transaction: Transaction, child: Stored[MetastoreTable], constraint: Constraint
+    transaction: Transaction, child: StoredRow[MetastoreTable], constraint: Constraint
 ) -> tuple[Constraint, int]:
-    """A foreign key with the name of the key that it refers to, and the id of that key's table."""
+    """Return a foreign key with the name of the key that it refers to, and the id of that key's table."""
     wanted = constraint.parent
     if wanted is None or len(constraint.parent_columns) != len(constraint.columns):
         raise InvalidObjectError(f"A foreign key of table {constraint.table} does not say what it refers to")

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
-from interbed.catalog.server.service.directories.deletions import Deletions
-from interbed.catalog.server.service.directories.guard import Claim
+from interbed.catalog.server.service.directories.deletions import GuardedDeletions
+from interbed.catalog.server.service.directories.guard import DeletionClaim
 from interbed.catalog.server.service.directories.locations import made_places
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
@@ -42,7 +42,7 @@ class DatabaseService:
     """The calls about databases."""
 
     def __init__(
-        self, store: Store, warehouse: Warehouse, deletions: Deletions, *, clock: Callable[[], float] = time.time
+        self, store: Store, warehouse: Warehouse, deletions: GuardedDeletions, *, clock: Callable[[], float] = time.time
     ) -> None:
         self._store = store
         self._warehouse = warehouse
@@ -50,8 +50,8 @@ class DatabaseService:
         self._clock = clock
 
     def bootstrap(self) -> None:
-        """Make the warehouse, the catalog `hive` and the database `default` where they do not exist yet, and finish
-        what a crash left half-done.
+        """Make the warehouse, the catalog `hive` and the database `default` where they do not exist yet, and complete
+        the changes that a crash interrupted.
 
         Several servers may do it at once. MetastoreError if the warehouse's directory cannot be made.
         """
@@ -86,7 +86,7 @@ class DatabaseService:
         settle_all(self._store, self._deletions.guard)
 
     def identity(self) -> str:
-        """The UUID that identifies this metastore. MetastoreError before `bootstrap`."""
+        """Return the UUID that identifies this metastore. MetastoreError before `bootstrap`."""
         found = self._store.read(lambda transaction: transaction.properties.get(IDENTITY_PROPERTY))
         if found is None:
             raise MetastoreError("the metastore has no identity yet: it was never started")
@@ -98,7 +98,7 @@ class DatabaseService:
         InvalidObjectError for a bad name or catalog, AlreadyExistsError, MetastoreError if the directory cannot be
         made.
         """
-        # Found out before the directory is made; found out again, for certain, when the row is stored.
+        # Checked before the directory is made; checked again when the row is stored, which decides.
         location = self._store.read(lambda transaction: self._location_for(transaction, database))
         managed = database.managed_location
         complete = dataclasses.replace(
@@ -112,7 +112,7 @@ class DatabaseService:
             homes = [location] if complete.managed_location is None else [location, complete.managed_location]
             files.make_directories(homes, made)
         except MetastoreError as error:
-            self._take_back(made)
+            self._remove_made(made)
             raise MetastoreError(
                 f"Unable to create database path {location}, failed to create database {database.name}: {error}"
             ) from error
@@ -122,22 +122,22 @@ class DatabaseService:
         except OutcomeUnknownError:
             raise
         except MetastoreError:
-            self._take_back(made)
+            self._remove_made(made)
             raise
 
     def get(self, catalog: str, name: str) -> MetastoreDatabase:
-        """The database; NoSuchObjectError with nothing but its name, as Hive has it."""
+        """Return the database. NoSuchObjectError whose text is the name alone, as in Hive."""
         found = self._store.read(lambda transaction: transaction.databases.find(catalog, normalized(name)))
         if found is None:
             raise NoSuchObjectError(shortened(name))
         return found.value
 
     def names(self, catalog: str, pattern: str | None = None) -> list[str]:
-        """The names that a pattern selects, in order."""
+        """Return the names that match a pattern, in order."""
         return matching(self._store.read(lambda transaction: transaction.databases.names(catalog)), pattern)
 
     def select(self, catalog: str, pattern: str | None = None) -> list[MetastoreDatabase]:
-        """The databases that a pattern selects, ordered by name."""
+        """Return the databases that match a pattern, ordered by name."""
 
         def work(transaction: Transaction) -> list[MetastoreDatabase]:
             names = matching(transaction.databases.names(catalog), pattern)
@@ -149,7 +149,7 @@ class DatabaseService:
     def alter(self, catalog: str, name: str, changed: MetastoreDatabase) -> None:
         """Store new parameters and a new owner, and a new description and location where they are given.
 
-        NoSuchObjectError. A database cannot be renamed; as in Hive, its name in `changed` has no say.
+        NoSuchObjectError. A database cannot be renamed; as in Hive, its name in `changed` is ignored.
         """
         key = normalized(name)
 
@@ -219,16 +219,15 @@ class DatabaseService:
         dropped = self._store.write(work)
         if dropped is None or not delete_data:
             return
-        # Data goes after the commit: a crash in between leaves files that nothing refers to, never metadata without
-        # files.
+        # Data is deleted after the commit: a crash in between leaves orphan files, never metadata without files.
         database, tables = dropped
         homes = [home for home in (database.location, database.managed_location) if home is not None]
-        claim = Claim(made=database.made)
+        claim = DeletionClaim(made=database.made)
         left = []
         for table in tables:
             purge = skips_trash(table)
             for location in data_locations(table, ()):
-                # What lies in the database's directory goes to the trash along with it.
+                # Directories inside the database's directory are moved to the trash with it.
                 if purge or not any(files.contains(home, location) for home in homes):
                     self._deletions.discard(location, claim, purge=purge)
                 else:
@@ -236,7 +235,7 @@ class DatabaseService:
         home_claim = dataclasses.replace(claim, is_home=True)
         gone = [home for home in homes if self._deletions.discard(home, home_claim, purge=False)]
         for location in left:
-            # The database's directory stays if it holds something else: what is its tables' goes.
+            # The database's directory is kept if it holds other objects; the directories of its tables are deleted.
             if not any(files.contains(home, location) for home in gone):
                 self._deletions.discard(location, claim, purge=False)
 
@@ -244,7 +243,8 @@ class DatabaseService:
         catalog = transaction.catalogs.find(database.catalog)
         if catalog is None:
             raise InvalidObjectError(f"No such catalog {shortened(database.catalog)}")
-        # As in Hive a name is looked up before it is judged: one with spaces around it can be taken, though not valid.
+        # As in Hive a name is looked up before it is validated: an invalid name, such as one with spaces around it, may
+        # exist.
         if transaction.databases.find(database.catalog, normalized(database.name)) is not None:
             raise AlreadyExistsError(f"Database {shortened(database.name)} already exists")
         if not is_valid_name(database.name):
@@ -261,7 +261,7 @@ class DatabaseService:
             raise AlreadyExistsError(f"Database {database.name} already exists")
         transaction.events.append(events.create_database(database))
 
-    def _take_back(self, made: Sequence[str]) -> None:
+    def _remove_made(self, made: Sequence[str]) -> None:
         for location in made:
             files.remove_empty_directory(location)
 
@@ -291,7 +291,7 @@ class FunctionService:
         self._store.write(work)
 
     def get(self, catalog: str, database: str, name: str) -> Function:
-        """The function; NoSuchObjectError if there is none of that name."""
+        """Return the function; NoSuchObjectError if there is none of that name."""
         key = (catalog, normalized(database), normalized(name))
         found = self._store.read(lambda transaction: transaction.functions.find(*key))
         if found is None:
@@ -299,12 +299,12 @@ class FunctionService:
         return found.value
 
     def names(self, catalog: str, database: str, pattern: str | None = None) -> list[str]:
-        """The names that a pattern selects, in order; none if there is no such database."""
+        """Return the names that match a pattern, in order; none if there is no such database."""
         functions = self.select(catalog, normalized(database))
         return matching([function.name for function in functions], pattern)
 
     def select(self, catalog: str, database: str | None = None) -> list[Function]:
-        """The functions of a database, or of all."""
+        """Return the functions of a database, or of all."""
         return self._store.read(lambda transaction: transaction.functions.select(catalog, database))
 
     def alter(self, catalog: str, database: str, name: str, changed: Function) -> None:
@@ -346,7 +346,7 @@ class FunctionService:
 
 
 def _check(function: Function) -> None:
-    """InvalidObjectError for a name that none may have, or without a class."""
+    """Raise InvalidObjectError for an invalid name, or for a function without a class."""
     if not is_valid_name(function.name):
         raise InvalidObjectError(f"{shortened(function.name)} is not a valid object name")
     if function.class_name is None:

@@ -1,4 +1,4 @@
-"""What the metastore's rules refuse, one class for each kind of answer that a client can distinguish.
+"""Errors of the metastore's rules, one class for each kind of answer that a client can distinguish.
 
     MetastoreError                the request failed inside the server; nothing was changed
       NoSuchObjectError           a catalog, database, table, partition or function of that name does not exist
@@ -6,14 +6,14 @@
       AlreadyExistsError          the name is taken
       InvalidObjectError          the object sent cannot be stored: a bad name, no columns, unknown type
       InvalidOperationError       the object exists but the change is not allowed
-      InvalidArgumentError          an argument has no meaning, such as a schedule that is none
+      InvalidArgumentError        an argument is invalid, such as a malformed schedule
       InvalidPartitionError       a partition's name or values do not fit the table's keys
       BadFilterError              a partition filter does not parse, or names something that is not a partition key
       NoSuchTransactionError      a transaction was named; interbed has none
       NoSuchLockError             the lock was released or its lease ran out
       ConfigValueError            a configuration key that clients may not read
       UnstorableTextError         a text has a character that the database does not keep
-      OutcomeUnknownError         the change may have been made, or not: nothing that belongs to it may be taken back
+      OutcomeUnknownError         the change may have been made, or not: nothing that belongs to it may be undone
 
 The server maps each to the exception of Hive's interface (thrift/structs/errors.py); the message is shown to users, and
 for a few of them matched by clients, so that it is Hive's text wherever Hive has one.
@@ -45,7 +45,7 @@ class InvalidOperationError(MetastoreError):
 
 
 class InvalidArgumentError(MetastoreError):
-    """An argument has no meaning."""
+    """An argument of the request is invalid."""
 
 
 class InvalidPartitionError(MetastoreError):
@@ -73,4 +73,6 @@ class UnstorableTextError(MetastoreError):
 
 
 class OutcomeUnknownError(MetastoreError):
-    """The change may have been made, or not. What belongs to it, a directory that was just made, has to stay."""
+    """The change may have been committed, or not. What belongs to it, such as a directory that was just made, must be
+    kept.
+    """

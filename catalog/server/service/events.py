@@ -69,7 +69,7 @@ _CONSTRAINT_TYPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventBody:
-    """The values that an event is about; which of them there are depends on its type. `details` is plain JSON."""
+    """The values that an event is about; its type decides which are present. `details` is plain JSON."""
 
     catalog: MetastoreCatalog | None = None
     catalog_before: MetastoreCatalog | None = None
@@ -86,10 +86,10 @@ class EventBody:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationEvent:
-    """One line of the log. `id` and, unless it is given, `time` (seconds since the epoch) come from the log.
+    """One entry of the log. The log assigns `id` and, unless it is given, `time` (seconds since the epoch).
 
-    `catalog`, `database` and `table` name what is there after the change; `previous` is what a renamed table was
-    called before, as (catalog, database, table).
+    `catalog`, `database` and `table` name the object after the change; `previous` is the former name of a renamed
+    table, as (catalog, database, table).
     """
 
     id: int = 0
@@ -103,8 +103,10 @@ class NotificationEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Touched:
-    """What one event changed, for caches: the names alone. A rename gives two of the same id, the old name first."""
+class ChangedName:
+    """The names of an object that one event changed, for caches. A rename gives two entries of the same id, the old
+    name first.
+    """
 
     id: int
     type: str
@@ -114,44 +116,44 @@ class Touched:
 
 
 def create_catalog(catalog: MetastoreCatalog) -> NotificationEvent:
-    """A catalog was created."""
+    """Event of the creation of a catalog."""
     return NotificationEvent(type=EventType.CREATE_CATALOG, catalog=catalog.name, body=EventBody(catalog=catalog))
 
 
 def alter_catalog(before: MetastoreCatalog, after: MetastoreCatalog) -> NotificationEvent:
-    """A catalog was changed."""
+    """Event of a change of a catalog."""
     return NotificationEvent(
         type=EventType.ALTER_CATALOG, catalog=after.name, body=EventBody(catalog=after, catalog_before=before)
     )
 
 
 def drop_catalog(catalog: MetastoreCatalog) -> NotificationEvent:
-    """A catalog was dropped."""
+    """Event of the drop of a catalog."""
     return NotificationEvent(type=EventType.DROP_CATALOG, catalog=catalog.name, body=EventBody(catalog=catalog))
 
 
 def create_database(database: MetastoreDatabase) -> NotificationEvent:
-    """A database was created."""
+    """Event of the creation of a database."""
     return _of_database(EventType.CREATE_DATABASE, database, EventBody(database=database))
 
 
 def alter_database(before: MetastoreDatabase, after: MetastoreDatabase) -> NotificationEvent:
-    """A database was changed."""
+    """Event of a change of a database."""
     return _of_database(EventType.ALTER_DATABASE, after, EventBody(database=after, database_before=before))
 
 
 def drop_database(database: MetastoreDatabase) -> NotificationEvent:
-    """A database was dropped; a drop_table event for each of its tables comes before this one."""
+    """Event of the drop of a database; a drop_table event for each of its tables comes before it."""
     return _of_database(EventType.DROP_DATABASE, database, EventBody(database=database))
 
 
 def create_table(table: MetastoreTable) -> NotificationEvent:
-    """A table or view was created."""
+    """Event of the creation of a table or view."""
     return _of_table(EventType.CREATE_TABLE, table, EventBody(table=table))
 
 
 def alter_table(before: MetastoreTable, after: MetastoreTable, *, truncated: bool = False) -> NotificationEvent:
-    """A table was changed, renamed, or emptied (`truncated`)."""
+    """Event of a change, a rename, or a truncation (`truncated`) of a table."""
     old = (before.catalog, before.database, before.name)
     new = (after.catalog, after.database, after.name)
     return NotificationEvent(
@@ -165,19 +167,19 @@ def alter_table(before: MetastoreTable, after: MetastoreTable, *, truncated: boo
 
 
 def drop_table(table: MetastoreTable) -> NotificationEvent:
-    """A table was dropped, with its partitions, statistics and constraints."""
+    """Event of the drop of a table, with its partitions, statistics and constraints."""
     return _of_table(EventType.DROP_TABLE, table, EventBody(table=table))
 
 
 def add_partition(table: MetastoreTable, partitions: Sequence[MetastorePartition]) -> NotificationEvent:
-    """Partitions were added to the table: one event for all that one call added."""
+    """Event of partitions that one call added to a table."""
     return _of_table(EventType.ADD_PARTITION, table, EventBody(table=table, partitions=tuple(partitions)))
 
 
 def alter_partition(
     table: MetastoreTable, before: MetastorePartition, after: MetastorePartition, *, truncated: bool = False
 ) -> NotificationEvent:
-    """A partition was changed, renamed (other values), or emptied (`truncated`). One event for each partition."""
+    """Event of a change, a rename (other values), or a truncation (`truncated`) of one partition."""
     return _of_table(
         EventType.ALTER_PARTITION,
         table,
@@ -191,7 +193,7 @@ def alter_partition(
 
 
 def drop_partition(table: MetastoreTable, partitions: Sequence[MetastorePartition]) -> NotificationEvent:
-    """Partitions of the table were dropped: one event for all that one call dropped. Only their values are kept."""
+    """Event of partitions that one call dropped. Only their values are kept."""
     bare = tuple(MetastorePartition(values=partition.values) for partition in partitions)
     return _of_table(EventType.DROP_PARTITION, table, EventBody(table=table, partitions=bare))
 
@@ -199,7 +201,7 @@ def drop_partition(table: MetastoreTable, partitions: Sequence[MetastorePartitio
 def insert(
     table: MetastoreTable, partition: MetastorePartition | None, *, files: Sequence[str] = (), replace: bool = False
 ) -> NotificationEvent:
-    """A client reports that it wrote data files into the table, or into one partition of it."""
+    """Event of data files that a client reports as written into a table, or into one partition of it."""
     return _of_table(
         EventType.INSERT,
         table,
@@ -212,17 +214,19 @@ def insert(
 
 
 def create_function(function: Function) -> NotificationEvent:
-    """A function was created."""
+    """Event of the creation of a function."""
     return _of_function(EventType.CREATE_FUNCTION, function)
 
 
 def drop_function(function: Function) -> NotificationEvent:
-    """A function was dropped. (A changed one is dropped and created: Hive's log knows no change of a function.)"""
+    """Event of the drop of a function. A change is recorded as drop and create: Hive's log has no change of
+    a function.
+    """
     return _of_function(EventType.DROP_FUNCTION, function)
 
 
 def add_constraints(constraints: Sequence[Constraint]) -> NotificationEvent:
-    """Constraints of one kind were added to a table."""
+    """Event of constraints of one kind that were added to a table."""
     first = constraints[0]
     return NotificationEvent(
         type=_CONSTRAINT_TYPES[first.kind],
@@ -234,7 +238,7 @@ def add_constraints(constraints: Sequence[Constraint]) -> NotificationEvent:
 
 
 def drop_constraint(constraint: Constraint) -> NotificationEvent:
-    """A constraint was dropped."""
+    """Event of the drop of a constraint."""
     return NotificationEvent(
         type=EventType.DROP_CONSTRAINT,
         catalog=constraint.catalog,
@@ -245,7 +249,7 @@ def drop_constraint(constraint: Constraint) -> NotificationEvent:
 
 
 def update_table_column_statistics(table: MetastoreTable, statistics: Mapping[str, Any]) -> NotificationEvent:
-    """Column statistics of the table were stored.
+    """Event of an update of column statistics of a table.
 
     `statistics` has the field names of Hive's ColumnStatistics: `{"statsDesc": {"isTblLevel": True, "dbName": …,
     "tableName": …, "catName": …}, "statsObj": [{"colName": …, "colType": …, "statsData": {"longStats": {…}}}],
@@ -259,7 +263,9 @@ def update_table_column_statistics(table: MetastoreTable, statistics: Mapping[st
 def update_partition_column_statistics(
     table: MetastoreTable, partition: MetastorePartition, statistics: Mapping[str, Any]
 ) -> NotificationEvent:
-    """Column statistics of one partition were stored; `statistics` as for a table, with `partName` in statsDesc."""
+    """Event of an update of column statistics of one partition; `statistics` as for a table, with `partName` in
+    statsDesc.
+    """
     return _of_table(
         EventType.UPDATE_PARTITION_COLUMN_STAT,
         table,
@@ -270,14 +276,14 @@ def update_partition_column_statistics(
 def delete_table_column_statistics(
     table: MetastoreTable, column: str | None, engine: str = "hive"
 ) -> NotificationEvent:
-    """Statistics of one column (of all if None) of the table were deleted."""
+    """Event of the deletion of the statistics of one column (of all if None) of a table."""
     return _of_table(EventType.DELETE_TABLE_COLUMN_STAT, table, EventBody(details={"column": column, "engine": engine}))
 
 
 def delete_partition_column_statistics(
     table: MetastoreTable, partition: MetastorePartition, name: str, column: str | None, engine: str = "hive"
 ) -> NotificationEvent:
-    """Statistics of one column (of all if None) of the partition called `name` were deleted."""
+    """Event of the deletion of the statistics of one column (of all if None) of the partition called `name`."""
     return _of_table(
         EventType.DELETE_PARTITION_COLUMN_STAT,
         table,

@@ -1,14 +1,14 @@
-"""Locks as values, and the rule which of them exclude each other.
+"""Locks as values, and the rule by which they exclude each other.
 
-A lock is a list of components (a database, a table of it or a partition of that, with a type) that are granted
-together or not at all. Measured against Hive 2.3.10: shared read goes with everything but exclusive; shared write
-excludes shared write; a component on a database covers its tables, except that a shared read of a database (somebody
-merely uses it) neither blocks nor waits for anything done to a table in it. Types 1 to 3 are Hive 2's, exclusive
-write (4) came with Hive 4: it admits readers alone.
+A lock is a list of components (a database, a table of it or a partition of that, with a type) that are granted together
+or not at all. Measured against Hive 2.3.10: a shared read is compatible with everything but exclusive; a shared write
+excludes shared writes; a component on a database covers its tables, except that a shared read of a database (a session
+that merely uses it) is compatible with any component on a table in it. Types 1 to 3 are Hive 2's; exclusive write (4)
+came with Hive 4 and is compatible with readers alone.
 
-Interbed grants strictly in order of arrival: a lock waits for every earlier lock that it conflicts with, be that one
-held or waiting. (Hive lets new readers pass a waiting writer, who may starve.) Since all components are granted at
-once and always behind earlier locks, no two locks can wait for each other.
+Interbed grants strictly in order of arrival: a lock waits for every earlier lock that it conflicts with, whether that
+is held or waiting. (In Hive new readers overtake a waiting writer, which may starve.) Since all components are granted
+at once and always behind earlier locks, no two locks can wait for each other.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ from typing import TypeVar
 
 
 class LockType(IntEnum):
-    """How much the component shares."""
+    """Degree of sharing that a component allows."""
 
     SHARED_READ = 1
     SHARED_WRITE = 2
@@ -27,7 +27,7 @@ class LockType(IntEnum):
 
 
 class LockLevel(IntEnum):
-    """What kind of thing the component names."""
+    """Kind of object that a component names."""
 
     DB = 1
     TABLE = 2
@@ -35,7 +35,7 @@ class LockLevel(IntEnum):
 
 
 class LockState(IntEnum):
-    """What became of the request."""
+    """State of a lock request."""
 
     ACQUIRED = 1
     WAITING = 2
@@ -65,12 +65,12 @@ class LockComponent:
 
     @property
     def text(self) -> str:
-        """For people: the type, and what it is on."""
+        """Return the type and the locked object, as text for users."""
         name = ".".join(filter(None, (self.database, self.table)))
         return f"{self.type.name.lower()} {name}{f'/{self.partition}' if self.partition else ''}"
 
     def lies_in(self, database: str | None, table: str | None, partition: str | None) -> bool:
-        """Whether the component names this database, table and partition; None stands for any."""
+        """Return whether the component names this database, table and partition; None matches any."""
         return (
             (database is None or self.database == database)
             and (table is None or self.table == table)
@@ -78,7 +78,7 @@ class LockComponent:
         )
 
     def conflicts_with(self, other: "LockComponent") -> bool:
-        """Whether the two exclude each other. Symmetric."""
+        """Return whether the two components exclude each other. Symmetric."""
         if self.database != other.database or (self.type, other.type) in _COMPATIBLE:
             return False
         if self.table is None or other.table is None:
@@ -91,7 +91,7 @@ class LockComponent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRequest:
-    """Who wants what. `user`, `host` and `agent` are there for people who look for the holder."""
+    """Request for a lock. `user`, `host` and `agent` identify its holder to administrators."""
 
     components: tuple[LockComponent, ...]
     user: str
@@ -103,9 +103,9 @@ class LockRequest:
 class Lock:
     """A lock held or waited for. Times are milliseconds since the epoch.
 
-    `processes` are the marks of the server's processes that have an open connection of its client, `orphaned_at_ms` is
-    when the last such connection broke, None while one is open or none is known. `blocked_by` is the newest lock in the
-    way, where it was looked for.
+    `processes` are the marks of the server's processes that have an open connection of its client. `orphaned_at_ms` is
+    when the last such connection broke; None while one is open or none is known. `blocked_by` is the newest lock in the
+    way, if the caller asked for it.
     """
 
     id: int
@@ -122,7 +122,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierLock:
-    """What a request has to know of a lock that came before it."""
+    """The components and state of an earlier lock, as far as a request needs them."""
 
     id: int
     components: tuple[LockComponent, ...]
@@ -132,28 +132,26 @@ class EarlierLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockCutoff:
-    """What makes a lock stale: a last heartbeat before `heartbeat_ms`, or a last connection that broke before
-    `orphaned_ms` and was not replaced; None: broken connections do not count.
+    """Limits beyond which a lock is stale: its last heartbeat came before `heartbeat_ms`, or its last connection broke
+    before `orphaned_ms` and was not replaced. With None broken connections do not count.
     """
 
     heartbeat_ms: int
     orphaned_ms: int | None = None
 
     def excludes(self, lock: Lock | EarlierLock) -> bool:
-        """Whether the lock is stale."""
+        """Return whether the lock is stale."""
         return lock.heartbeat_at_ms < self.heartbeat_ms or self.is_orphan(lock)
 
     def is_orphan(self, lock: Lock | EarlierLock) -> bool:
-        """Whether the lock is stale because its client's connections have broken."""
+        """Return whether the lock is stale because its client's connections have broken."""
         broken = lock.orphaned_at_ms
         return broken is not None and self.orphaned_ms is not None and broken < self.orphaned_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockFigures:
-    """How many locks are held and waited for; how many have run out without having been removed yet, and how many were
-    removed for that reason since the database was made.
-    """
+    """Numbers of locks: held, waiting, stale but not removed yet, and removed as stale since the database was made."""
 
     acquired: int
     waiting: int
@@ -162,11 +160,11 @@ class LockFigures:
 
 
 _PAIRS_MAX = 64
-"""Pairs of components that are compared one by one; of more, those of the earlier lock are indexed."""
+"""Pairs of components up to which they are compared one by one; above it the earlier lock's components are indexed."""
 
 
 def is_blocked_by(request: LockRequest, components: tuple[LockComponent, ...]) -> bool:
-    """Whether the request has to wait for an earlier lock with these components."""
+    """Return whether the request has to wait for an earlier lock with these components."""
     if len(request.components) * len(components) <= _PAIRS_MAX:
         return any(mine.conflicts_with(theirs) for mine in request.components for theirs in components)
     index = _ComponentIndex(components)
@@ -174,8 +172,8 @@ def is_blocked_by(request: LockRequest, components: tuple[LockComponent, ...]) -
 
 
 class _ComponentIndex:
-    """The components of a lock by what they name, one of each type: the time to compare two locks grows with their
-    sizes, not with the product of them.
+    """Index of a lock's components by the object that they name, one for each type: the time to compare two locks grows
+    with the sum of their sizes, not with the product.
     """
 
     def __init__(self, components: Iterable[LockComponent]) -> None:
@@ -196,7 +194,7 @@ class _ComponentIndex:
                 _add(self._partitions, (each.database, each.table, each.partition), each)
 
     def conflicts_with(self, mine: LockComponent) -> bool:
-        """Whether one of the components excludes this one."""
+        """Return whether one of the indexed components excludes this one."""
         found = [self._databases.get(mine.database)]
         if mine.table is None:
             found.append(self._within_databases.get(mine.database))
@@ -219,5 +217,5 @@ def _add(index: _Index[_K], key: _K, component: LockComponent) -> None:
 
 
 def blocking(request: LockRequest, earlier: Iterable[Lock]) -> Lock | None:
-    """The first of the earlier locks that the request has to wait for, or None if it may be granted."""
+    """Return the first of the earlier locks that the request has to wait for, or None if it may be granted."""
     return next((lock for lock in earlier if is_blocked_by(request, lock.request.components)), None)

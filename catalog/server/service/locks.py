@@ -1,19 +1,19 @@
 """Locks: granted in order of arrival, held on a lease.
 
 A lock whose holder is silent for the length of the lease is dropped, so that a dead client never blocks others for
-longer. Heartbeats and check_lock renew the lease. Leases are looked at when somebody waits for the lock, and by the
-server's reaper. The rule who waits for whom is in lock_model.py.
+longer. Heartbeats and check_lock renew the lease. Leases are checked when another request waits for the lock, and by
+the server's reaper. lock_model.py holds the rule by which requests wait for each other.
 
-A client that dies closes its connections, which is known long before its lease has run out. So a lock also notes which
-processes of the server have an open connection that asked for it, checked it or renewed it. When the last of them has
-closed, the lock is an orphan; it is dropped after `disconnect_seconds` unless its client comes back by another
-connection. A process of the server that is killed removes no mark of its own: the lease decides then, for nobody knows
-whether the clients live. The same holds for connections that say nothing of their client, which leave LEASE_ONLY.
+A client that dies closes its connections, which the server sees long before the lease has run out. So a lock also
+records which processes of the server have an open connection that asked for it, checked it or renewed it. When the last
+of them has closed, the lock is an orphan; it is dropped after `disconnect_seconds` unless its client reconnects. A
+process of the server that is killed removes no mark of its own: then only the lease decides, for the state of its
+clients is unknown. The same holds for connections that do not identify their client, which leave LEASE_ONLY.
 
-Whether a lock may be granted depends on earlier locks alone, and of those there are only ever fewer. So a request is
-decided once, when all earlier ones are visible (`Locks.next_id` sees to that); after that, clients that ask again and
-again are answered by reading. What must be written is written when something changes: the lock is granted, a lease has
-run out, or a waiting lock's lease has to be renewed, which is done now and then and not at every question.
+Whether a lock may be granted depends on earlier locks alone, and their number only shrinks. So a request is decided
+once, when all earlier ones are visible (`Locks.next_id` ensures that). Clients that poll after that are answered by
+reading. Writes happen only on a change: the lock is granted, a lease has run out, or a waiting lock's lease is due for
+renewal, which is done at intervals and not at every poll.
 """
 
 import logging
@@ -43,19 +43,19 @@ LEASE_SECONDS = 300
 
 COMPONENTS_MAX = 10_000
 """Components of one lock by default. Hive sends one for each partition that a query reads, unless
-`hive.locks.max.partitions` keeps them fewer.
+`hive.locks.max.partitions` limits them.
 """
 
 DISCONNECT_SECONDS = 5.0
-"""How long a server keeps a lock whose client has no connection any more, by default."""
+"""Default of the time that a server keeps a lock whose client has no connection any more."""
 
 WAITING_RENEWAL_SECONDS_MAX = 5.0
-"""A waiting lock's lease is written anew after this time, or after a twentieth of the lease if that is less: a hundred
-clients that ask ten times a second would be a thousand commits a second.
+"""A waiting lock's lease is renewed after this time, or after a twentieth of the lease if that is less: a hundred
+clients that poll ten times a second would be a thousand commits a second.
 """
 
 LEASE_ONLY = "leased   "
-"""The mark of connections that say nothing of their client, such as HTTP's: no process ever removes it."""
+"""The mark of connections that do not identify their client, such as HTTP's: no process ever removes it."""
 
 _MARK_CHARACTERS = len(LEASE_ONLY)
 _COMPONENTS_LOGGED_MAX = 10
@@ -84,7 +84,7 @@ class LockService:
         self._renewal_ms = int(min(lease_seconds / 20, WAITING_RENEWAL_SECONDS_MAX) * 1000)
         self._clock = clock
         self.mark = f"{os.urandom(4).hex()} "
-        # Marks stand one behind the other, and none may be found across two of them.
+        # Marks are concatenated in a column, and none may match across the boundary of two of them.
         assert len(self.mark) == _MARK_CHARACTERS
 
     def check_size(self, components: int) -> None:
@@ -97,7 +97,7 @@ class LockService:
             )
 
     def lock(self, request: LockRequest, *, process: str = "") -> Lock:
-        """Ask for a lock; it is acquired or waits. The things it names need not exist. InvalidObjectError if it names
+        """Request a lock; it is acquired or waits. The objects it names need not exist. InvalidObjectError if it names
         none.
         """
         if not request.components:
@@ -110,7 +110,7 @@ class LockService:
                 )
 
         def work(transaction: Transaction) -> tuple[Lock, list[Lock]]:
-            # First the id: it makes other callers wait, so that everything earlier is visible and nothing later is.
+            # The id comes first: it blocks other callers, so that everything earlier is visible and nothing later is.
             lock_id = transaction.locks.next_id()
             now = self._now_ms()
             blocker, expired = self._blocker(transaction, lock_id, request, now)
@@ -150,7 +150,8 @@ class LockService:
                     lock = transaction.locks.find(lock_id)
             return lock, expired
 
-        # The expiry of other locks is kept even if this one is gone, so that the error is raised after the commit.
+        # The removal of stale locks is committed even if this lock is missing, so that the error is raised after the
+        # commit.
         lock, expired = self._store.write(work)
         self._tell_expired(expired)
         if lock is None:
@@ -158,7 +159,9 @@ class LockService:
         return lock
 
     def heartbeat(self, lock_id: int, *, process: str = "") -> None:
-        """Renew the lease of a lock held or waited for. NoSuchLockError if it is gone or the lease has run out."""
+        """Renew the lease of a lock held or waited for. NoSuchLockError if it does not exist or the lease
+        has run out.
+        """
 
         def work(transaction: Transaction) -> bool:
             now = self._now_ms()
@@ -168,7 +171,7 @@ class LockService:
             raise NoSuchLockError(f"No such lock: lockid:{lock_id}")
 
     def disconnect(self, lock_ids: Collection[int]) -> None:
-        """Note that this process has no open connection any more that spoke of these locks."""
+        """Record that no open connection of this process refers to these locks any more."""
 
         def work(transaction: Transaction) -> None:
             now = self._now_ms()
@@ -178,24 +181,24 @@ class LockService:
         self._store.write(work)
 
     def reconnect(self, lock_id: int) -> None:
-        """Note that this process has a connection that spoke of the lock after all. The lock may be gone."""
+        """Record that a connection of this process refers to the lock again. The lock may not exist any more."""
         now = self._now_ms()
         oldest = now - self._lease_ms
         self._store.write(lambda transaction: transaction.locks.renew(lock_id, now, oldest, self.mark))
 
     def fresh(self, lock_ids: Collection[int]) -> set[int]:
-        """Those of these locks that exist and are not stale."""
+        """Return those of these locks that exist and are not stale."""
         return self._store.read(lambda transaction: transaction.locks.fresh(lock_ids, self._cutoff(self._now_ms())))
 
     def unlock(self, lock_id: int) -> None:
-        """Release a lock, or give up waiting for it. A lock that is gone already is no error, as with Hive."""
+        """Release a lock, or stop waiting for it. A lock that does not exist is no error, as in Hive."""
         self._store.write(lambda transaction: transaction.locks.remove(lock_id))
 
     def show(
         self, database: str | None = None, table: str | None = None, partition: str | None = None
     ) -> list[tuple[Lock, Lock | None]]:
-        """The locks that touch the database, table or partition (any, if None), oldest first, each with the one it
-        waits for.
+        """Return the locks that touch the database, table or partition (any, if None), oldest first, each with the lock
+        it waits for.
         """
         cutoff = self._cutoff(self._now_ms())
         locks = self._store.read(lambda transaction: transaction.locks.select())
@@ -208,9 +211,9 @@ class LockService:
         return shown
 
     def expire(self) -> int:
-        """Remove all locks whose lease has run out or whose client has gone, and return their number."""
+        """Remove all locks whose lease has run out or whose client has disconnected, and return their number."""
         cutoff = self._cutoff(self._now_ms())
-        # Mostly there are none, and a look is no write.
+        # Mostly there are none, and a read suffices to see that.
         if self._store.read(lambda transaction: transaction.locks.count(cutoff)).stale == 0:
             return 0
         expired = self._store.write(lambda transaction: transaction.locks.expire(cutoff))
@@ -218,12 +221,12 @@ class LockService:
         return len(expired)
 
     def figures(self) -> LockFigures:
-        """How many locks there are, for whoever watches the server."""
+        """Return the numbers of locks, for monitoring."""
         return self._store.read(lambda transaction: transaction.locks.count(self._cutoff(self._now_ms())))
 
     def _unchanged(self, transaction: Transaction, lock_id: int, process: str) -> Lock | None:
-        """The lock if it waits and nothing has to be written: it still has to wait, its lease is young, and it is known
-        that this process has a connection of its client.
+        """Return the lock if it still has to wait and nothing must be written: its lease is young, and this process is
+        recorded as having a connection of its client. None otherwise.
         """
         now = self._now_ms()
         lock = transaction.locks.find(lock_id)
@@ -240,14 +243,14 @@ class LockService:
     def _blocker(
         self, transaction: Transaction, lock_id: int, request: LockRequest, now_ms: int
     ) -> tuple[int | None, list[Lock]]:
-        """The newest lock that the request has to wait for, and the locks that were in its way and have been removed as
+        """Return the newest lock that the request has to wait for, and the locks that blocked it and were removed as
         stale.
         """
         earlier = transaction.locks.earlier(lock_id, request)
         blockers = [each for each in earlier if is_blocked_by(request, each.components)]
         stale = self._stale(blockers, now_ms)
         expired = transaction.locks.expire(self._cutoff(now_ms), stale) if stale else []
-        # A heartbeat may have come in between: only what was removed is out of the way.
+        # A heartbeat may have come in between: only a removed lock no longer blocks.
         removed = {lock.id for lock in expired}
         return max((lock.id for lock in blockers if lock.id not in removed), default=None), expired
 

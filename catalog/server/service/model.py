@@ -1,8 +1,8 @@
-"""What a metastore keeps: catalogs, databases, tables, partitions, functions and constraints as plain immutable values.
+"""Objects of a metastore: catalogs, databases, tables, partitions, functions and constraints as plain immutable values.
 
-The vocabulary and the fields are Hive's (hive_metastore.thrift), but nothing here knows Thrift. Times are seconds
-since the epoch. Names are held in lower case; whoever builds a value from outside input lowers them first (see
-names.py). `extra` carries optional fields that interbed stores and returns but gives no meaning to.
+The vocabulary and the fields are Hive's (hive_metastore.thrift), but nothing here knows Thrift. Times are seconds since
+the epoch. Names are held in lower case; code that builds a value from outside input lowers them first (see names.py).
+`extra` carries optional fields that interbed stores and returns without interpreting them.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ VIRTUAL_VIEW = "VIRTUAL_VIEW"
 MATERIALIZED_VIEW = "MATERIALIZED_VIEW"
 
 CREATION_METADATA = "creationMetadata"
-"""What a materialized view was made of, among the extra fields of its table."""
+"""The extra field of a materialized view's table that records the tables and snapshots it was made of."""
 
 PARAMETER_EXTERNAL = "EXTERNAL"
 PARAMETER_DDL_TIME = "transient_lastDdlTime"
@@ -27,7 +27,7 @@ PARAMETER_EXTERNAL_PURGE = "external.table.purge"
 
 
 class PrincipalType(IntEnum):
-    """Who an owner is."""
+    """The kind of an owner."""
 
     USER = 1
     ROLE = 2
@@ -47,7 +47,7 @@ class MetastoreCatalog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetastoreDatabase:
-    """A namespace of tables; `location` is where its managed tables go."""
+    """A namespace of tables; `location` holds the directories of its managed tables."""
 
     catalog: str = DEFAULT_CATALOG
     name: str
@@ -59,7 +59,7 @@ class MetastoreDatabase:
     owner_type: int | None = None
     create_time: int = 0
     made: tuple[str, ...] = field(default=(), compare=False)
-    """The directories that the server made for the database: the texts of their places (directories/locations.py)."""
+    """The directories that the server made for the database: their places as text (directories/locations.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Skew:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageDescriptor:
-    """Columns, place and file format of a table or a partition."""
+    """Columns, location and file format of a table or a partition."""
 
     columns: tuple[MetastoreColumn, ...] = ()
     location: str | None = None
@@ -107,7 +107,9 @@ class StorageDescriptor:
     skew: Skew | None = None
     stored_as_sub_directories: bool | None = None
     has_columns: bool = True
-    """False if a client left the list of columns out, as it may of a partition: it gets none back, either."""
+    """False if a client left out the list of columns, as is allowed for a partition: it is returned without
+    one, too.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +131,9 @@ class MetastoreTable:
     view_expanded_text: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     number: int | None = field(default=None, compare=False)
-    """What tells the table from an earlier one of that name: given when it is made, kept by every change."""
+    """A number that distinguishes the table from an earlier one of the same name: assigned at creation, kept by every
+    change.
+    """
 
     @property
     def is_view(self) -> bool:
@@ -138,18 +142,18 @@ class MetastoreTable:
 
     @property
     def is_external(self) -> bool:
-        """Whether the data belongs to somebody else and outlives the table."""
+        """Whether the data is owned outside of the metastore and outlives the table."""
         return self.table_type == EXTERNAL_TABLE or self.parameters.get(PARAMETER_EXTERNAL, "").upper() == "TRUE"
 
     @property
     def location(self) -> str | None:
-        """Where the table's data is, or None for a view."""
+        """The location of the table's data, or None for a view."""
         return self.storage.location if self.storage is not None else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableMeta:
-    """The line of a table in a listing."""
+    """One table's entry in a listing."""
 
     database: str
     name: str
@@ -186,7 +190,7 @@ class Function:
 
 
 class ConstraintKind(IntEnum):
-    """What a constraint says. None is enforced: optimizers read them."""
+    """The kind of a constraint. None is enforced: optimizers read them."""
 
     PRIMARY_KEY = 1
     FOREIGN_KEY = 2
@@ -198,7 +202,7 @@ class ConstraintKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualifiedTableName:
-    """What a table is called, in full."""
+    """The full name of a table."""
 
     catalog: str = DEFAULT_CATALOG
     database: str

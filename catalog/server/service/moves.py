@@ -1,8 +1,9 @@
-"""Renaming a directory together with metadata, so that neither a crash nor a lost connection parts the two.
+"""Renames of directories together with metadata, so that neither a crash nor a lost connection separates the two.
 
-A move is announced in a transaction of its own before anything happens, and its announcement goes in the transaction
-that changes the metadata. What is still announced when nobody works on it any more is settled: if the metadata is
-still the old one, the directory goes back. Whoever works on it holds the table's row, so that settling waits for it.
+A move is announced in a transaction of its own before anything happens, and the transaction that changes the metadata
+removes the announcement. An announcement that remains when no request works on it is settled: if the metadata is still
+the old one, the directory is moved back. A request that works on a move holds the table's row, so that settling waits
+for it.
 
     carry_out(store, lambda transaction, mover: …; mover.move(transaction, table_id, old, new); …)
 """
@@ -25,13 +26,15 @@ T = TypeVar("T")
 _Key = tuple[int, str | None, str, str]
 
 ATTEMPTS_MAX = 6
-"""How often a unit of work is run: once to find out its file system, once its moves, once to do them, and again if
-another request was quicker.
+"""Maximum runs of a unit of work: one to find its file system, one to find its moves, one to do them, and the rest for
+conflicts with other requests.
 """
 
 
 class _NotAnnouncedError(BaseException):
-    """A move has to be announced before the work can be done. It ends the unit of work whatever that catches."""
+    """Signal that a move must be announced before the work can go on. It ends the unit of work whatever
+    that catches.
+    """
 
     def __init__(self, key: _Key) -> None:
         super().__init__(key)
@@ -39,15 +42,17 @@ class _NotAnnouncedError(BaseException):
 
 
 class _NotReachedError(BaseException):
-    """A file system has to be asked before the work can be done. It ends the unit of work whatever that catches."""
+    """Signal that a file system must be reached before the work can go on. It ends the unit of work whatever that
+    catches.
+    """
 
     def __init__(self, location: str) -> None:
         super().__init__(location)
         self.location = location
 
 
-class Mover:
-    """What a unit of work renames directories with. It may be run again, the directories move once."""
+class DirectoryMover:
+    """Renames directories for a unit of work. The unit may run again; each directory is moved once."""
 
     def __init__(self, guard: DeletionGuard | None = None) -> None:
         self.announced: dict[_Key, int] = {}
@@ -57,7 +62,8 @@ class Mover:
 
     def reach(self, location: str) -> None:
         """Make sure that the file system of a location has answered before the transaction began. A unit of work calls
-        it before it looks at a directory or makes one: a transaction must not wait for a file system that is silent.
+        it before it looks at a directory or makes one: a transaction must not wait for a file system that does not
+        answer.
         """
         if files.is_asked(location) and files.file_system_of(location) not in self.reached:
             raise _NotReachedError(location)
@@ -73,8 +79,8 @@ class Mover:
         owner_id: int | None = None,
     ) -> None:
         """Rename a directory, if it exists. The caller holds the table's row and stores the new location before the
-        transaction ends. `partition_name` is the new name of the partition that the directory belongs to, `owner_id`
-        the table that has it up to now if that is another one.
+        transaction ends. `partition_name` is the new name of the partition that the directory belongs to. `owner_id` is
+        the table that owns it before the move, if that is another one.
 
         InvalidOperationError if the new directory exists or the guard refuses, MetastoreError if it cannot be renamed.
         """
@@ -90,9 +96,9 @@ class Mover:
             self._moved.add(key)
 
 
-def carry_out(store: Store, work: Callable[[Transaction, Mover], T], guard: DeletionGuard | None = None) -> T:
-    """Run a unit of work that may rename directories. If it fails they are where they were."""
-    mover = Mover(guard)
+def carry_out(store: Store, work: Callable[[Transaction, DirectoryMover], T], guard: DeletionGuard | None = None) -> T:
+    """Run a unit of work that may rename directories. If it fails, the directories are back in their old places."""
+    mover = DirectoryMover(guard)
     done = False
     try:
         for _ in range(ATTEMPTS_MAX):
@@ -115,11 +121,10 @@ def carry_out(store: Store, work: Callable[[Transaction, Mover], T], guard: Dele
 
 
 def settle_all(store: Store, guard: DeletionGuard | None = None) -> int:
-    """Settle the moves that a crash left behind and return how many. MetastoreError. Those on file systems that do not
-    answer stay for the next time.
+    """Settle the moves that a crash left unfinished and return how many. MetastoreError. Moves on file systems that do
+    not answer stay for the next call.
 
-    One that is being carried out right now comes to no harm: its announcement is gone when it looks for it, so that it
-    announces itself anew.
+    A move that is in progress suffers no harm: it finds its announcement removed, and announces itself again.
     """
     pending = store.read(lambda transaction: transaction.moves.pending())
     settled = 0
@@ -127,7 +132,7 @@ def settle_all(store: Store, guard: DeletionGuard | None = None) -> int:
         try:
             settle(store, number, guard)
         except StoreUnavailableError as error:
-            # The others are on file systems that answer.
+            # The other moves may be on file systems that answer.
             logger.warning("a directory's move could not be settled yet: %s", error)
         else:
             settled += 1
@@ -135,19 +140,19 @@ def settle_all(store: Store, guard: DeletionGuard | None = None) -> int:
 
 
 def settle(store: Store, number: int, guard: DeletionGuard | None = None) -> None:
-    """Put the directory of an announced move to where the metadata says, and forget the move."""
+    """Move the directory of an announced move to where the metadata has it, and remove the announcement."""
 
     def work(transaction: Transaction) -> None:
         announced = transaction.moves.find(number)
         if announced is None:
             return
         table = transaction.tables.lock(announced.table_id)
-        # Whoever worked on it may have finished while we waited for the table.
+        # The request that announced it may have finished while this one waited for the table.
         move = transaction.moves.find(number)
         if move is None or table is None:
             return
         if files.same_location(_present_location(transaction, move, table.value.location), move.old):
-            _take_back(transaction, move, guard)
+            _move_back(transaction, move, guard)
         transaction.moves.finish(number)
 
     pending = store.read(lambda transaction: transaction.moves.find(number))
@@ -164,8 +169,8 @@ def _settle_later(store: Store, number: int, guard: DeletionGuard | None) -> Non
     try:
         settle(store, number, guard)
     except MetastoreError as error:
-        # Whether the change was committed is not known. The announcement stays, and so does everything else, until
-        # the database is back.
+        # Whether the change was committed is unknown. The announcement and the directories stay until the database is
+        # back.
         logger.warning("a directory's move could not be settled yet: %s", error)
 
 
@@ -179,12 +184,12 @@ def _present_location(transaction: Transaction, move: DirectoryMove, table_locat
     return partition.value.storage.location if partition.value.storage is not None else None
 
 
-def _take_back(transaction: Transaction, move: DirectoryMove, guard: DeletionGuard | None) -> None:
+def _move_back(transaction: Transaction, move: DirectoryMove, guard: DeletionGuard | None) -> None:
     if files.directory_exists(move.old) or not files.directory_exists(move.new):
         return
     if guard is not None:
         try:
-            # Where it goes is where the metadata has it: partitions of another table, if it was exchanged.
+            # The metadata decides where it is moved: to a partition of another table, if it was exchanged.
             check_owned(guard, transaction, move.new, move.table_id)
         except DirectoryKeptError as error:
             logger.warning("the directory %s is not moved back to %s: %s", move.new, move.old, error)

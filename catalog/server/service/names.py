@@ -1,12 +1,12 @@
-"""Names: which are valid, how they are compared, the patterns that select them, and the names of partitions.
+"""Names: validation, comparison, the patterns that select them, and the names of partitions.
 
 Names of databases, tables and functions are case-insensitive: they are stored, compared and returned in lower case. A
 valid name is 1 to 128 letters, digits or underscores, that of a table up to 256. Patterns are Hive's: alternatives
 separated by `|`, `*` for any run of characters, `.` for any one character, compared without regard to case.
 
-The name of a partition is `key=value/key=value`, which is also its directory below the table's. Characters that a path
-cannot hold, or that separate, are written as `%` and two hexadecimal digits, the same set as Hive's. A null or empty
-value is written as __HIVE_DEFAULT_PARTITION__.
+The name of a partition is `key=value/key=value`, which is also its directory below the table's. Separators and
+characters that a path cannot hold are written as `%` and two hexadecimal digits, the same set as Hive's. A null or
+empty value is written as __HIVE_DEFAULT_PARTITION__.
 """
 
 import re
@@ -18,29 +18,31 @@ from interbed.catalog.server.service.model import MetastoreColumn
 NAME_LENGTH_MAX = 128
 """Characters in the name of a catalog, a database or a function, as Hive's own database schema has it."""
 TABLE_NAME_LENGTH_MAX = 256
-"""Characters in the name of a table; most file systems have no directories of more than 255, so that such a table has
-to live somewhere else.
+"""Characters in the name of a table; most file systems limit names of directories to 255, so that a table with a longer
+name needs another location.
 """
 
 PATTERN_CHARACTERS_MAX = 10_000
 """Characters in a pattern of names; the name of a table has 256 at most."""
 PATTERN_ALTERNATIVES_MAX = 100
-"""Alternatives with `*` or `.` in a pattern. Each is tried on each name; those without are looked up, any number."""
+"""Alternatives with `*` or `.` in a pattern. Each is tried on each name; those without wildcards are looked up and are
+not limited.
+"""
 OBJECTS_MAX = 100_000
 """Tables or partitions that one request lists by their names; Hive's clients ask for 300 at a time."""
 LISTED_MAX = 10_000
-"""Columns, tables or types of events that one request lists to have others left out."""
+"""Columns, tables or types of events that one request may list for exclusion."""
 
 _VALID_NAME = re.compile(r"\w+", re.ASCII)
 
 DEFAULT_PARTITION_NAME = "__HIVE_DEFAULT_PARTITION__"
-"""The name of a null or empty value."""
+"""The name in place of a null or empty value."""
 
 NAME_BYTES_MAX = 2000
 """Bytes of a name: Hive's own database ends at 767 characters, PostgreSQL's index not far beyond 2,600 bytes."""
 
 NAME_CHARACTERS_MAX = 3 * NAME_BYTES_MAX
-"""Characters of a name as a client writes it: it may escape more of them than is needed."""
+"""Characters of a name as a client writes it: it may escape more of them than is necessary."""
 
 _ESCAPED = {chr(code) for code in range(1, 0x20)} | set("\"#%'*/:=?\\{[]^\x7f")
 _ESCAPE = re.compile("%([0-9a-fA-F]{2})")
@@ -48,29 +50,31 @@ _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in _ESCAPED})
 
 
 def is_valid_name(name: str | None, *, length_max: int = NAME_LENGTH_MAX) -> bool:
-    """Whether a catalog, database or function may have this name."""
+    """Return whether a catalog, database or function may have this name."""
     return bool(name) and len(name or "") <= length_max and _VALID_NAME.fullmatch(name or "") is not None
 
 
 def is_valid_table_name(name: str | None) -> bool:
-    """Whether a table may have this name."""
+    """Return whether a table may have this name."""
     return is_valid_name(name, length_max=TABLE_NAME_LENGTH_MAX)
 
 
 def normalized(name: str | None) -> str:
-    """The form in which a name is stored and compared; None becomes the empty name, which nothing has."""
+    """Return the form in which a name is stored and compared; None becomes the empty name, which no object has."""
     return (name or "").strip().lower()
 
 
 def required(name: str | None, what: str) -> str:
-    """The name as it is. MetastoreError if there is none, which is not the same as an empty one."""
+    """Return the name as it is. MetastoreError if it is missing; an empty one is not missing."""
     if name is None:
         raise MetastoreError(f"the request has no {what}")
     return name
 
 
 def shortened(name: str | None) -> str:
-    """A name for an error message: one that is far too long is cut, so that it does not flood logs and terminals."""
+    """Return a name for an error message: one that is far too long is cut, so that it does not flood logs and
+    terminals.
+    """
     text = "null" if name is None else name
     return text if len(text) <= 256 else f"{text[:256]}… ({len(text)} characters)"
 
@@ -82,12 +86,12 @@ def check_number(what: str, number: int, most: int = OBJECTS_MAX) -> None:
 
 
 def matches_everything(pattern: str | None) -> bool:
-    """Whether the pattern selects every name, so that no comparison is needed. An absent pattern does."""
+    """Return whether the pattern selects every name, so that no comparison is needed. An absent pattern does."""
     return pattern is None or "*" in pattern.strip().split("|") or ".*" in pattern.strip().split("|")
 
 
 def pattern_matcher(pattern: str) -> re.Pattern[str]:
-    """The regular expression for a name pattern, to be used with `fullmatch` on a name in lower case.
+    """Return the regular expression for a name pattern, to be used with `fullmatch` on a name in lower case.
 
     Only `*`, `.` and `|` have a meaning; every other character matches itself. Each part between two stars is matched
     once and for all (an atomic group), so that no pattern makes a failing match take more than quadratic time.
@@ -108,7 +112,9 @@ def _literal(part: str) -> str:
 
 
 def matching(names: Iterable[str], pattern: str | None) -> list[str]:
-    """The names, in lower case, that the pattern selects, in their order. MetastoreError as check_pattern raises it."""
+    """Return the names, in lower case, that match the pattern, in their order. MetastoreError as check_pattern raises
+    it.
+    """
     check_pattern(pattern)
     if matches_everything(pattern):
         return list(names)
@@ -146,9 +152,11 @@ def _has_wildcard(alternative: str) -> bool:
 
 
 def partition_name(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> str:
-    """The name of the partition with these values. InvalidPartitionError unless there is one value for each key."""
+    """Return the name of the partition with these values. InvalidPartitionError unless there is one value
+    for each key.
+    """
     if len(keys) != len(values):
-        # Hive's text, odd commas and all.
+        # Hive's text, including its odd commas.
         raise InvalidPartitionError(
             f"Invalid partition key & values; keys [{_listed(key.name for key in keys)}], values [{_listed(values)}]"
         )
@@ -157,7 +165,9 @@ def partition_name(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> st
 
 
 def parsed_name(name: str) -> list[tuple[str, str]]:
-    """The (key, value) pairs of a name, in its order; parts without a `=` are left out. Empty for an empty name."""
+    """Return the (key, value) pairs of a name, in its order; parts without a `=` are left out. Empty for an
+    empty name.
+    """
     pairs = []
     for part in name.split("/"):
         key, equals, value = part.partition("=")
@@ -167,7 +177,9 @@ def parsed_name(name: str) -> list[tuple[str, str]]:
 
 
 def values_of_name(keys: Sequence[MetastoreColumn], name: str) -> tuple[str, ...]:
-    """The values in the order of the keys. NoSuchObjectError if the name lacks a key: no partition can have it."""
+    """Return the values in the order of the keys. NoSuchObjectError if the name lacks a key: no partition
+    can have it.
+    """
     pairs = {key.lower(): value for key, value in parsed_name(name)}
     for key in keys:
         if key.name.lower() not in pairs:
@@ -181,7 +193,7 @@ def escaped(text: str) -> str:
 
 
 def check_partition_name_length(name: str) -> None:
-    """Refuse a name that no partition can have. MetastoreError that names the limit."""
+    """Refuse a name that is too long for a partition. MetastoreError that names the limit."""
     if len(name) > NAME_CHARACTERS_MAX:
         raise MetastoreError(
             f"a partition's name of {len(name)} characters is too long: {NAME_CHARACTERS_MAX} are allowed"

@@ -14,10 +14,10 @@ EVENTS_TTL_SECONDS = 86_400
 """How long events are kept by default; a day, as in Hive."""
 
 EVENTS_MAX = 10_000
-"""Events in one answer. A client asks on after the last one that it got."""
+"""Events in one answer. A client continues after the last one that it got."""
 
 EVENTS_BYTES_MAX = 4 * 1024 * 1024
-"""Stored bytes of the events in one answer: as text they are some ten times as long, and all in memory."""
+"""Stored bytes of the events in one answer: as text they take about ten times as much memory."""
 
 
 class NotificationService:
@@ -28,7 +28,7 @@ class NotificationService:
         self._clock = clock
 
     def current(self) -> int:
-        """The id of the last event, 0 before the first."""
+        """Return the id of the last event, 0 before the first."""
         return self._store.read(lambda transaction: transaction.events.current())
 
     def after(
@@ -42,10 +42,10 @@ class NotificationService:
         types: Collection[str] = (),
         skipped_types: Collection[str] = (),
     ) -> list[NotificationEvent]:
-        """The next events, in order, at most EVENTS_MAX of them and EVENTS_BYTES_MAX in all.
+        """Return the next events, in order, at most EVENTS_MAX of them and EVENTS_BYTES_MAX in all.
 
-        If those asked for have expired, the first id is not `last + 1`: Hive's clients take that for an error, and
-        ours have to start anew.
+        If the requested events have expired, the first id is not `last + 1`: Hive's clients treat that as an error, and
+        interbed's must start again.
         """
         _check_listed(tables, types, skipped_types)
         bound = EVENTS_MAX if limit is None or limit <= 0 else min(limit, EVENTS_MAX)
@@ -72,7 +72,7 @@ class NotificationService:
         tables: Collection[str] = (),
         limit: int | None = None,
     ) -> int:
-        """How many events come after one, up to another if that is given, and never more than `limit`."""
+        """Return the number of events after one, up to another if that is given, and never more than `limit`."""
         _check_listed(tables)
         found = self._store.read(
             lambda transaction: transaction.events.count(
@@ -92,8 +92,8 @@ class NotificationService:
         table: str,
         inserts: Sequence[tuple[Sequence[str], Sequence[str], bool]],
     ) -> list[int]:
-        """A client reports what it wrote: (values of the partition, files, whether they replace others) for each
-        partition. Returns the ids of the events. NoSuchObjectError.
+        """Append the events of a client's writes: (values of the partition, files, whether they replace others) for
+        each partition. Returns the ids of the events. NoSuchObjectError.
         """
         key = (catalog, normalized(database), normalized(table))
 
@@ -117,7 +117,7 @@ class NotificationService:
         return self._store.write(work) if inserts else []
 
     def expire(self, keep_seconds: float = EVENTS_TTL_SECONDS) -> int:
-        """Remove the events that are older, and return their number. To be called now and then."""
+        """Remove the events that are older, and return their number. Called periodically."""
         before = int(self._clock() - keep_seconds)
         return self._store.write(lambda transaction: transaction.events.expire(before))
 

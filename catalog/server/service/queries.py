@@ -1,7 +1,7 @@
 """Scheduled queries, and statistics of runs.
 
 A scheduled query is stored with its schedule. When it is due, it is given to one executor at a time. Statistics of runs
-are what Hive keeps for later plans (`hive.query.reexecution.stats.persist.scope`).
+are stored for Hive's later plans (`hive.query.reexecution.stats.persist.scope`).
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ TIMEOUT_SECONDS = 120
 """
 
 EXECUTION_AGE_SECONDS_MAX = 30 * 86400
-"""Executions are forgotten after this time: Hive's `metastore.scheduled.queries.execution.max.age`."""
+"""Executions are removed after this time: Hive's `metastore.scheduled.queries.execution.max.age`."""
 
 TIME_MAX = 2**31 - 1
 """The last time that Hive's interface can express. A query whose next run is later has none."""
@@ -42,7 +42,7 @@ TIME_MAX = 2**31 - 1
 ERROR_LENGTH_MAX = 1000
 
 AGE_SECONDS_MAX = 3 * 86400
-"""Older ones are forgotten: Hive's `metastore.runtime.stats.max.age`."""
+"""Age in seconds after which they are removed: Hive's `metastore.runtime.stats.max.age`."""
 
 
 class ScheduledQueryService:
@@ -53,14 +53,14 @@ class ScheduledQueryService:
         self._clock = clock
 
     def get(self, namespace: str, name: str) -> ScheduledQuery:
-        """The query. NoSuchObjectError."""
+        """Return the query. NoSuchObjectError if there is none."""
         found = self._store.read(lambda transaction: transaction.queries.find(namespace, name))
         if found is None:
             raise _not_found(namespace, name)
         return found[1]
 
     def create(self, query: ScheduledQuery) -> None:
-        """Store a new query; when it runs first follows from its schedule. InvalidArgumentError, AlreadyExistsError."""
+        """Store a new query; its schedule decides when it runs first. InvalidArgumentError, AlreadyExistsError."""
         complete = dataclasses.replace(query, next_execution=self._next(query))
 
         def work(transaction: Transaction) -> None:
@@ -87,7 +87,9 @@ class ScheduledQueryService:
         self._store.write(work)
 
     def drop(self, namespace: str, name: str) -> None:
-        """Forget the query and its executions; one that runs goes on unheard. NoSuchObjectError."""
+        """Remove the query and its executions; a running one continues, and its reports are ignored.
+        NoSuchObjectError.
+        """
 
         def work(transaction: Transaction) -> None:
             found = transaction.queries.find(namespace, name, for_update=True)
@@ -98,8 +100,8 @@ class ScheduledQueryService:
         self._store.write(work)
 
     def poll(self, namespace: str) -> tuple[int, ScheduledQuery] | None:
-        """A query that is due, with the id of the execution that begins with this; None if there is none. However many
-        ask at once, each execution is given to one of them.
+        """Return a query that is due, with the id of the execution that begins with this call; None if there is none.
+        Each execution is given to exactly one of several concurrent callers.
         """
         now = int(self._clock())
         # Most of the time nothing is due, and then nothing is written.
@@ -116,7 +118,9 @@ class ScheduledQueryService:
         return self._store.write(work)
 
     def progress(self, execution_id: int, state: QueryState, executor_query_id: str | None, error: str | None) -> None:
-        """Store how an execution goes. InvalidOperationError for an unknown one and for a state that cannot follow."""
+        """Store the progress of an execution. InvalidOperationError for an unknown one and for an invalid change of
+        state.
+        """
         self._store.write(
             lambda transaction: self._progress(transaction, execution_id, state, executor_query_id, error)
         )
@@ -172,7 +176,9 @@ class ScheduledQueryService:
 
 
 def _may_follow(before: QueryState, after: QueryState) -> bool:
-    """An execution that has ended stays as it is; only the server disables a query."""
+    """Return whether a change of state is allowed: an ended execution stays as it is; only the server
+    disables a query.
+    """
     if before is QueryState.INITED:
         return after in (QueryState.EXECUTING, *ENDED)
     return before is QueryState.EXECUTING and after in (QueryState.EXECUTING, *ENDED)
@@ -194,13 +200,13 @@ class RuntimeStatisticsService:
         self._clock = clock
 
     def add(self, statistics: RuntimeStatistics) -> None:
-        """Keep statistics; they bear the present time."""
+        """Store statistics with the present time."""
         stamped = dataclasses.replace(statistics, create_time=int(self._clock()))
         self._store.write(lambda transaction: transaction.run_statistics.add(stamped))
 
     def newest(self, weight_max: int, created_before: int) -> list[RuntimeStatistics]:
-        """The newest ones, until their weights come to `weight_max` (to any, if it is negative), created before a time
-        (at any, unless it is positive).
+        """Return the newest ones until the sum of their weights reaches `weight_max` (any, if it is negative), created
+        before a time (at any time, unless it is positive).
         """
         limit = created_before if created_before > 0 else None
         found = self._store.read(lambda transaction: transaction.run_statistics.newest(limit))
@@ -214,6 +220,6 @@ class RuntimeStatisticsService:
         return chosen
 
     def expire(self) -> int:
-        """Forget old ones; their number."""
+        """Remove old ones and return their number."""
         before = int(self._clock()) - AGE_SECONDS_MAX
         return self._store.write(lambda transaction: transaction.run_statistics.expire(before))

@@ -24,7 +24,9 @@ from enum import IntEnum
 from typing import Protocol
 
 CHARACTERS_MAX = 256
-"""Characters in a schedule, as Hive's own database has it: the rules for days are tried on each day until one fits."""
+"""Characters in a schedule, the limit of Hive's own database: the rules for days are tried on each day until one
+matches.
+"""
 
 _MONTHS = {
     "JAN": 1,
@@ -48,7 +50,7 @@ DayRule = Callable[[date], bool]
 
 
 class QueryState(IntEnum):
-    """How an execution goes; the numbers are Hive's."""
+    """State of an execution; the numbers are Hive's."""
 
     INITED = 0
     EXECUTING = 1
@@ -76,7 +78,7 @@ class ScheduledQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduledExecution:
-    """One run of a scheduled query. `updated` is when its executor last said something; None once it has ended."""
+    """One run of a scheduled query. `updated` is the time of its executor's last report; None once it has ended."""
 
     id: int
     query_id: int
@@ -98,10 +100,10 @@ class RuntimeStatistics:
 
 
 class Queries(Protocol):
-    """Scheduled queries by namespace and name, and their executions, which go with them."""
+    """Scheduled queries by namespace and name, and their executions, which are removed with them."""
 
     def find(self, namespace: str, name: str, *, for_update: bool = False) -> tuple[int, ScheduledQuery] | None:
-        """The query with the id of its row."""
+        """Return the query with the id of its row."""
         ...
 
     def add(self, query: ScheduledQuery) -> bool:
@@ -111,17 +113,17 @@ class Queries(Protocol):
     def replace(self, query_id: int, query: ScheduledQuery) -> None: ...
     def remove(self, query_id: int) -> None: ...
     def due(self, namespace: str, now: int) -> tuple[int, ScheduledQuery] | None:
-        """The enabled query of the namespace that has waited longest and does not run, held for this transaction;
-        one that another transaction holds is passed over.
+        """Return the enabled query of the namespace that is overdue longest and does not run, and lock it for this
+        transaction; queries that another transaction has locked are skipped.
         """
         ...
 
     def start(self, query_id: int, next_execution: int | None, now: int) -> int:
-        """Store that the query runs from now on and when it runs next; the id of the execution."""
+        """Store that the query runs from now on and when it runs next; return the id of the execution."""
         ...
 
     def execution(self, execution_id: int) -> ScheduledExecution | None:
-        """An execution, held for this transaction."""
+        """Return an execution, locked for this transaction."""
         ...
 
     def store_execution(self, execution: ScheduledExecution) -> None:
@@ -129,24 +131,24 @@ class Queries(Protocol):
         ...
 
     def silent(self, updated_before: int) -> list[int]:
-        """The ids of executions that run and were last heard of before a time."""
+        """Return the ids of running executions whose last report came before a time."""
         ...
 
     def expire_executions(self, started_before: int) -> int:
-        """Remove the executions that have ended and began before a time; their number."""
+        """Remove the executions that have ended and began before a time; return their number."""
         ...
 
 
 class RunStatistics(Protocol):
-    """Statistics of runs."""
+    """Statistics of query runs."""
 
     def add(self, statistics: RuntimeStatistics) -> None: ...
     def newest(self, created_before: int | None) -> list[RuntimeStatistics]:
-        """Those created before a time (all if None), newest first."""
+        """Return those created before a time (all if None), newest first."""
         ...
 
     def expire(self, created_before: int) -> int:
-        """Remove those created before a time; their number."""
+        """Remove those created before a time; return their number."""
         ...
 
 
@@ -154,12 +156,12 @@ YEAR_MIN, YEAR_MAX = 1970, 2099
 
 
 class ScheduleError(ValueError):
-    """A text is no schedule; the message says why."""
+    """The text is not a valid schedule; the message says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CronSchedule:
-    """A schedule that was read: sorted times of the day, and what days are chosen."""
+    """A parsed schedule: sorted times of the day, and the rules of its days."""
 
     seconds: tuple[int, ...]
     minutes: tuple[int, ...]
@@ -169,7 +171,7 @@ class CronSchedule:
     is_day: DayRule
 
     def next_after(self, seconds: float) -> int | None:
-        """The first time after this one (both in seconds since the epoch); None if there is none."""
+        """Return the first time after this one (both in seconds since the epoch); None if there is none."""
         start = datetime.fromtimestamp(seconds, UTC).astimezone()
         day = start.date()
         while day.year <= YEAR_MAX:
@@ -186,7 +188,7 @@ class CronSchedule:
 
     def _in_day(self, day: date, after: float) -> int | None:
         for hour in self.hours:
-            # An hour that the clock goes through twice counts twice, one that it leaves out is the next.
+            # An hour that the clock repeats is counted twice; for an hour that it skips the next one is used.
             for fold in (0, 1):
                 last = datetime(day.year, day.month, day.day, hour, 59, 59, fold=fold).timestamp()
                 if last <= after:
@@ -290,7 +292,7 @@ def _weekday_rule(part: str) -> DayRule:
 
 
 def _weekday(day: date) -> int:
-    """1 for Sunday to 7 for Saturday."""
+    """Return 1 for Sunday to 7 for Saturday."""
     return day.isoweekday() % 7 + 1
 
 
@@ -299,7 +301,7 @@ def _last_of_month(day: date) -> int:
 
 
 def _nearest_weekday(day: date, wanted: int) -> date:
-    """The day from Monday to Friday that is nearest to a day of the month, in the same month."""
+    """Return the day from Monday to Friday that is nearest to a day of the month, in the same month."""
     found = day.replace(day=wanted)
     if found.isoweekday() == 6:
         return found - timedelta(days=1) if wanted > 1 else found + timedelta(days=2)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from interbed.catalog.server.service.catalogs import CatalogService
 from interbed.catalog.server.service.constraints import ConstraintService
 from interbed.catalog.server.service.databases import DatabaseService, FunctionService
-from interbed.catalog.server.service.directories.deletions import Deletions
+from interbed.catalog.server.service.directories.deletions import GuardedDeletions
 from interbed.catalog.server.service.directories.guard import DATABASES, WAREHOUSE, DeletionGuard
 from interbed.catalog.server.service.directories.locations import LocationRules, parsed
 from interbed.catalog.server.service.errors import ConfigValueError, MetastoreError
@@ -40,7 +40,7 @@ _VALUES: Mapping[str, str] = {
     "metastore.try.direct.sql.ddl": "true",
     "hive.metastore.client.capability.check": "true",
     "metastore.client.capability.check": "true",
-    # Hive asks before it inserts into partitions that it finds while it runs: any name may be a partition's.
+    # Hive asks before it inserts into partitions that it finds during the query: any name may be a partition's.
     "hive.metastore.partition.name.whitelist.pattern": "",
     "metastore.partition.name.whitelist.pattern": "",
     # Set by MSCK REPAIR TABLE.
@@ -56,7 +56,7 @@ _WITHOUT_EFFECT = (
     "client.capability.check",
     "expression.proxy",
 )
-"""What a session may set to any value, because it is about how Java's server works, or about the client itself."""
+"""Keys that a session may set to any value, because they concern Java's server, or the client itself."""
 
 
 class ConfigValues:
@@ -66,22 +66,22 @@ class ConfigValues:
         self._values = {**_VALUES, **(effective or {})}
 
     def value(self, name: str | None, default: str | None) -> str:
-        """The value of a key, or the default. ConfigValueError for keys that may hold secrets."""
+        """Return the value of a key, or the default. ConfigValueError for keys that may hold secrets."""
         if name is None:
             return default or ""
         if not name.startswith(_READABLE_PREFIXES):
             raise ConfigValueError(f"For security reasons, the config key {shortened(name)} cannot be accessed")
-        # An empty value is as good as none.
+        # An empty value counts as absent.
         return self._values.get(name) or default or ""
 
     def of_session(self, name: str | None) -> str:
-        """The value of one of the keys that a session may set; MetastoreError for any other."""
+        """Return the value of one of the keys that a session may set; MetastoreError for any other."""
         if name is None or name not in _VALUES:
             raise MetastoreError(f"Invalid configuration key {shortened(name)}")
         return self._values[name]
 
     def check_settable(self, name: str | None, value: str | None) -> None:
-        """MetastoreError for a key that a session may not set, or a value that would not be heeded."""
+        """Raise MetastoreError for a key that a session may not set, or a value that would have no effect."""
         own = self.of_session(name)
         plain = (name or "").removeprefix("hive.").removeprefix("metastore.")
         if plain not in _WITHOUT_EFFECT and (value or "").lower() != own.lower():
@@ -91,7 +91,7 @@ class ConfigValues:
 
 
 class Metastore:
-    """What a catalog server answers from. Safe for many threads: all state is in the store."""
+    """The services that a catalog server answers from. Safe for many threads: all state is in the store."""
 
     def __init__(
         self,
@@ -110,7 +110,9 @@ class Metastore:
         deletion_roots: Sequence[str] = (WAREHOUSE, DATABASES),
         protected: Sequence[str] = (),
     ) -> None:
-        """`protected` are local files and directories that the server needs, beside the files of its database."""
+        """Make the services. `protected` are local files and directories that the server needs, besides the files of
+        its database.
+        """
         self.config = config if config is not None else ConfigValues()
         self.trash = trash
         self.warehouse = Warehouse(warehouse, trash, rules=rules)
@@ -118,7 +120,7 @@ class Metastore:
         if trash is not None and (place := parsed(trash.root)).is_local:
             kept.append(place.path)
         self.guard = DeletionGuard(self.warehouse.root, deletion_roots, kept)
-        deletions = Deletions(store, self.warehouse, self.guard)
+        deletions = GuardedDeletions(store, self.warehouse, self.guard)
         self.catalogs = CatalogService(store, self.warehouse, deletions, clock=clock)
         self.databases = DatabaseService(store, self.warehouse, deletions, clock=clock)
         self.tables = TableService(

@@ -1,7 +1,7 @@
 """Column statistics of tables and partitions: store, read, merge, delete.
 
-Whoever stores them says so in COLUMN_STATS_ACCURATE of the table or partition. They stay through a rename, and go with
-the table, the partition, or the column, or when its type changes.
+A client that stores them also updates COLUMN_STATS_ACCURATE of the table or partition. They are kept by a rename, and
+removed with the table, the partition, or the column, or when its type changes.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from interbed.catalog.server.service.errors import InvalidObjectError, Metastore
 from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable
 from interbed.catalog.server.service.names import LISTED_MAX, check_number, normalized, partition_name, shortened
 from interbed.catalog.server.service.partitions.reads import TableKey, canonical_names, values_in_name
-from interbed.catalog.server.service.store import Store, Stored, Transaction
+from interbed.catalog.server.service.store import Store, StoredRow, Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,10 +50,10 @@ class StatisticsService:
         merge: bool = False,
         engine: str = DEFAULT_ENGINE,
     ) -> None:
-        """Store statistics, all or none; with `merge` they are added to those that are there.
+        """Store statistics, all or none; with `merge` they are added to the existing ones.
 
         NoSuchObjectError for the table or a partition, InvalidObjectError for the name of a partition or the table of
-        one, MetastoreError for a column that the table has not.
+        one, MetastoreError for an unknown column.
         """
         of_table = [update for update in updates if update.partition is None]
         of_partitions = [update for update in updates if update.partition is not None]
@@ -73,7 +73,7 @@ class StatisticsService:
     def of_table(
         self, key: TableKey, columns: Sequence[str] | None, engine: str = DEFAULT_ENGINE
     ) -> tuple[MetastoreTable, list[ColumnStatistics]]:
-        """What is known of these columns of the table, of all if None. NoSuchObjectError for the table."""
+        """Return the statistics of these columns of the table, of all if None. NoSuchObjectError for the table."""
 
         def work(transaction: Transaction) -> tuple[MetastoreTable, list[ColumnStatistics]]:
             table = _table(transaction, key)
@@ -84,7 +84,9 @@ class StatisticsService:
     def of_partitions(
         self, key: TableKey, names: Sequence[str], columns: Sequence[str] | None, engine: str = DEFAULT_ENGINE
     ) -> dict[str, list[ColumnStatistics]]:
-        """What is known of these columns of these partitions, by the stored name; without those of which nothing is."""
+        """Return the statistics of these columns of these partitions by the stored name, without partitions that have
+        none.
+        """
 
         def work(transaction: Transaction) -> dict[str, list[ColumnStatistics]]:
             table = _table(transaction, key)
@@ -99,8 +101,8 @@ class StatisticsService:
     def aggregate(
         self, key: TableKey, names: Sequence[str], columns: Sequence[str], engine: str = DEFAULT_ENGINE
     ) -> tuple[list[ColumnStatistics], int]:
-        """The statistics of these partitions together, and of how many of them all the columns are known. Counts are
-        carried over to the partitions of which a column is unknown.
+        """Return the statistics of these partitions merged, and the number of partitions that have statistics of all
+        the columns. Counts are extrapolated to the partitions that lack a column.
         """
         by_partition = self.of_partitions(key, names, columns, engine)
         by_column: dict[str, list[ColumnStatistics]] = {}
@@ -123,8 +125,8 @@ class StatisticsService:
         partitions: Sequence[str] | None = None,
         engine: str = DEFAULT_ENGINE,
     ) -> None:
-        """Forget these columns (all if None) of the table, or of some of its partitions. NoSuchObjectError if nothing
-        is known of the columns, InvalidObjectError for the name of a partition.
+        """Remove the statistics of these columns (all if None) of the table, or of some of its partitions.
+        NoSuchObjectError if the columns have none, InvalidObjectError for the name of a partition.
         """
 
         def work(transaction: Transaction) -> None:
@@ -140,7 +142,7 @@ class StatisticsService:
     def _update_table(
         self,
         transaction: Transaction,
-        table: Stored[MetastoreTable],
+        table: StoredRow[MetastoreTable],
         update: StatisticsUpdate,
         merge: bool,
         engine: str,
@@ -160,7 +162,7 @@ class StatisticsService:
     def _update_partitions(
         self,
         transaction: Transaction,
-        table: Stored[MetastoreTable],
+        table: StoredRow[MetastoreTable],
         updates: Sequence[StatisticsUpdate],
         merge: bool,
         engine: str,
@@ -196,11 +198,11 @@ class StatisticsService:
         return changes
 
     def _delete_of_table(
-        self, transaction: Transaction, table: Stored[MetastoreTable], columns: Sequence[str] | None, engine: str
+        self, transaction: Transaction, table: StoredRow[MetastoreTable], columns: Sequence[str] | None, engine: str
     ) -> None:
         removed = transaction.statistics.remove_of_table(table.id, engine, columns)
         if not removed:
-            # All there is may be nothing.
+            # The table may have no statistics at all.
             if columns is None:
                 return
             raise NoSuchObjectError(_unknown(table.value, None, columns))
@@ -212,7 +214,7 @@ class StatisticsService:
     def _delete_of_partitions(
         self,
         transaction: Transaction,
-        table: Stored[MetastoreTable],
+        table: StoredRow[MetastoreTable],
         names: Sequence[str],
         columns: Sequence[str] | None,
         engine: str,
@@ -241,7 +243,7 @@ class StatisticsService:
         transaction.events.append(*changes)
 
 
-def _table(transaction: Transaction, key: TableKey, *, for_update: bool = False) -> Stored[MetastoreTable]:
+def _table(transaction: Transaction, key: TableKey, *, for_update: bool = False) -> StoredRow[MetastoreTable]:
     catalog, database, name = key
     found = transaction.tables.find(catalog, normalized(database), normalized(name), for_update=for_update)
     if found is None:
@@ -249,12 +251,12 @@ def _table(transaction: Transaction, key: TableKey, *, for_update: bool = False)
     return found
 
 
-def _table_to_change(transaction: Transaction, key: TableKey, *, of_partitions: bool) -> Stored[MetastoreTable]:
+def _table_to_change(transaction: Transaction, key: TableKey, *, of_partitions: bool) -> StoredRow[MetastoreTable]:
     try:
         return _table(transaction, key, for_update=True)
     except NoSuchObjectError as error:
         if of_partitions:
-            # What Hive says of the table of a partition.
+            # Hive's error for the table of a partition.
             raise InvalidObjectError(str(error)) from error
         raise
 
@@ -295,7 +297,7 @@ def _stored_name(keys: Sequence[MetastoreColumn], name: str) -> str:
 
 
 def _lower(columns: Sequence[str] | None) -> list[str] | None:
-    # An empty list asks for nothing in particular: for all.
+    # An empty list asks for all.
     check_number("names of columns", len(columns or ()), LISTED_MAX)
     return None if not columns else [column.lower() for column in columns]
 

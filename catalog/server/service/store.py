@@ -1,9 +1,9 @@
-"""The seam between the rules and the database: what the metastore asks of whatever keeps its state.
+"""Protocols between the rules and the database: the operations that the metastore needs from its repository.
 
 A request is one unit of work: a function of a Transaction, run by `Store.read` or `Store.write`. A write is durable
-when `write` returns. The function may run more than once (a database that is busy, or a serialization failure), so
-that it must have no effect outside the transaction. Methods take and return the values of model.py; names
-are already in lower case.
+when `write` returns. The function may run more than once (a database that is busy, or a serialization failure), so that
+it must have no effect outside the transaction. Methods take and return the values of model.py; names are already in
+lower case.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from interbed.catalog.server.service.column_statistics import ColumnStatistics
-from interbed.catalog.server.service.events import NotificationEvent, Touched
+from interbed.catalog.server.service.events import ChangedName, NotificationEvent
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.server.service.lock_model import EarlierLock, Lock, LockCutoff, LockFigures, LockRequest
 from interbed.catalog.server.service.model import (
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored(Generic[T]):
+class StoredRow(Generic[T]):
     """A value together with the key of its row."""
 
     id: int
@@ -40,7 +40,7 @@ class Stored(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryMove:
-    """A directory that is being renamed together with a table, or with the partition of a table that will be called
+    """A rename of a directory in progress, together with a table, or with the partition of a table whose new name is
     `partition_name`.
     """
 
@@ -51,11 +51,11 @@ class DirectoryMove:
 
 
 class Catalogs(Protocol):
-    """Catalogs by name."""
+    """Repository of catalogs by name."""
 
     def find(self, name: str, *, for_update: bool = False, for_child: bool = False) -> MetastoreCatalog | None:
-        """The catalog. `for_update` keeps others from changing it until the end of the transaction, `for_child` from
-        dropping it.
+        """Return the catalog. `for_update` locks it against changes until the end of the transaction, `for_child`
+        against its drop.
         """
         ...
 
@@ -78,9 +78,9 @@ class Databases(Protocol):
 
     def find(
         self, catalog: str, name: str, *, for_update: bool = False, for_child: bool = False
-    ) -> Stored[MetastoreDatabase] | None:
-        """The database. `for_update` keeps others from changing it until the end of the transaction, `for_child` from
-        dropping it.
+    ) -> StoredRow[MetastoreDatabase] | None:
+        """Return the database. `for_update` locks it against changes until the end of the transaction, `for_child`
+        against its drop.
         """
         ...
 
@@ -100,18 +100,18 @@ class Tables(Protocol):
 
     def find(
         self, catalog: str, database: str, name: str, *, for_update: bool = False
-    ) -> Stored[MetastoreTable] | None: ...
-    def lock(self, table_id: int) -> Stored[MetastoreTable] | None:
-        """The table of a row, kept from change by others until the end of the transaction."""
+    ) -> StoredRow[MetastoreTable] | None: ...
+    def lock(self, table_id: int) -> StoredRow[MetastoreTable] | None:
+        """Return the table of a row, locked against changes until the end of the transaction."""
         ...
 
     def select(self, catalog: str, database: str, names: Sequence[str] | None = None) -> list[MetastoreTable]:
-        """The tables of these names (of all names if None) that exist, ordered by name."""
+        """Return the tables of these names (of all names if None) that exist, ordered by name."""
         ...
 
     def names(self, catalog: str, database: str, table_type: str | None = None) -> list[str]: ...
     def metas(self, catalog: str) -> list[TableMeta]:
-        """A line for each table of the catalog, ordered by database and name."""
+        """Return an entry for each table of the catalog, ordered by database and name."""
         ...
 
     def add(self, database_id: int, table: MetastoreTable) -> int | None:
@@ -119,8 +119,8 @@ class Tables(Protocol):
         ...
 
     def replace(self, table_id: int, database_id: int, table: MetastoreTable) -> bool:
-        """Store the table anew, perhaps under another name or database; False if that name is taken, and then the
-        transaction can only be ended.
+        """Store the table, perhaps under another name or in another database; False if that name is taken. The
+        transaction can only be ended then.
         """
         ...
 
@@ -132,7 +132,7 @@ class Tables(Protocol):
 class PartitionStore(Protocol):
     """Partitions of a table by their name, `key=value/key=value` with special characters escaped."""
 
-    def find(self, table_id: int, name: str, *, for_update: bool = False) -> Stored[MetastorePartition] | None: ...
+    def find(self, table_id: int, name: str, *, for_update: bool = False) -> StoredRow[MetastorePartition] | None: ...
     def select(
         self,
         table_id: int,
@@ -141,22 +141,22 @@ class PartitionStore(Protocol):
         *,
         where: PartitionFilter = EVERYTHING,
     ) -> Sequence[MetastorePartition]:
-        """The partitions of these names (all if None) that exist and that a filter selects, ordered by name. They are
-        made as they are asked for, each time anew.
+        """Return the partitions of these names (all if None) that exist and that a filter selects, ordered by name.
+        Each iteration builds the values again.
         """
         ...
 
     def names(self, table_id: int, limit: int | None = None, *, where: PartitionFilter = EVERYTHING) -> list[str]: ...
     def names_after(self, table_id: int, last: str, limit: int) -> list[str]:
-        """Up to `limit` names that come after this one, in order: for going through all of them in pieces."""
+        """Return up to `limit` names that come after this one, in order, for paging through all of them."""
         ...
 
     def present(self, table_id: int, names: Collection[str]) -> set[str]:
-        """Those of the names that partitions have."""
+        """Return those of the names that partitions have."""
         ...
 
     def ids(self, table_id: int, names: Collection[str]) -> dict[str, int]:
-        """The row ids of the partitions of these names that exist."""
+        """Return the row ids of the partitions of these names that exist."""
         ...
 
     def count(self, table_id: int, where: PartitionFilter = EVERYTHING) -> int: ...
@@ -165,11 +165,11 @@ class PartitionStore(Protocol):
         ...
 
     def replace(self, partition_id: int, name: str, partition: MetastorePartition) -> bool:
-        """Store the partition anew, perhaps under another name; False if that name is taken."""
+        """Store the partition, perhaps under another name; False if that name is taken."""
         ...
 
     def replace_all(self, table_id: int, changed: Sequence[tuple[int, str, MetastorePartition]]) -> None:
-        """Store partitions of one table anew, each with its row id and its name, which is not taken by another."""
+        """Store partitions of one table, each by its row id, with its name, which no other partition has."""
         ...
 
     def remove(self, table_id: int, names: Collection[str]) -> int: ...
@@ -178,15 +178,15 @@ class PartitionStore(Protocol):
         ...
 
     def retype_keys(self, table_id: int, keys: Sequence[MetastoreColumn]) -> None:
-        """Look every partition's values up as values of these keys from now on."""
+        """Recompute the search forms of every partition's values for these keys."""
         ...
 
     def shared(self, table_id: int, places: Sequence[tuple[str, str]]) -> set[str]:
-        """Of places (a name and a location each) the locations in which partitions of other names are, too."""
+        """Return those of the places (a name and a location each) whose location partitions of other names share."""
         ...
 
     def locations_outside(self, table_id: int, location: str) -> list[str]:
-        """The locations of the partitions that do not lie below the given one."""
+        """Return the locations of the partitions that do not lie below the given one."""
         ...
 
     def move_location(self, table_id: int, old_prefix: str, new_prefix: str) -> None:
@@ -194,7 +194,7 @@ class PartitionStore(Protocol):
         ...
 
     def mark(self, table_id: int, name: str, event_type: int) -> None:
-        """Remember that an event happened to the partition of this name, whether it exists or not."""
+        """Record that an event happened to the partition of this name, whether it exists or not."""
         ...
 
     def is_marked(self, table_id: int, name: str, event_type: int) -> bool: ...
@@ -204,44 +204,46 @@ class PartitionStore(Protocol):
 
 
 class Statistics(Protocol):
-    """Statistics of the columns of tables and partitions, of each engine its own; columns are in lower case, None
-    stands for all of them. They go with their table or partition.
+    """Statistics of the columns of tables and partitions, separate for each engine. Columns are in lower case; None
+    selects all of them. They are removed with their table or partition.
     """
 
     def of_table(self, table_id: int, columns: Sequence[str] | None, engine: str) -> list[ColumnStatistics]: ...
     def put_of_table(self, table_id: int, engine: str, statistics: Iterable[ColumnStatistics]) -> None:
-        """Store statistics in place of those that are there."""
+        """Store statistics in place of the existing ones."""
         ...
 
     def remove_of_table(self, table_id: int, engine: str, columns: Sequence[str] | None) -> int: ...
     def keep_table_columns(self, table_id: int, keep: Collection[str]) -> None:
-        """Forget all columns of the table but these, whatever the engine."""
+        """Remove the statistics of all columns of the table but these, whatever the engine."""
         ...
 
     def of_partitions(
         self, table_id: int, names: Sequence[str], columns: Sequence[str] | None, engine: str
     ) -> Iterator[tuple[str, ColumnStatistics]]:
-        """What is known of partitions, with their names, in order."""
+        """Return the statistics of partitions, with their names, in order."""
         ...
 
     def put_of_partitions(self, table_id: int, engine: str, statistics: Iterable[tuple[int, ColumnStatistics]]) -> None:
-        """Store statistics, each with the row id of its partition, in place of those that are there."""
+        """Store statistics, each with the row id of its partition, in place of the existing ones."""
         ...
 
     def remove_of_partitions(self, partition_ids: Sequence[int], engine: str, columns: Sequence[str] | None) -> int: ...
     def keep_partition_columns(self, partition_id: int, keep: Collection[str]) -> None:
-        """Forget all columns of the partition but these, whatever the engine."""
+        """Remove the statistics of all columns of the partition but these, whatever the engine."""
         ...
 
     def keep_columns_of_partitions(self, table_id: int, keep: Collection[str]) -> None:
-        """Forget all columns of all partitions of the table but these, whatever the engine."""
+        """Remove the statistics of all columns of all partitions of the table but these, whatever the engine."""
         ...
 
 
 class Functions(Protocol):
     """User-defined functions by catalog, database and name."""
 
-    def find(self, catalog: str, database: str, name: str, *, for_update: bool = False) -> Stored[Function] | None: ...
+    def find(
+        self, catalog: str, database: str, name: str, *, for_update: bool = False
+    ) -> StoredRow[Function] | None: ...
     def select(self, catalog: str, database: str | None = None) -> list[Function]: ...
     def add(self, database_id: int, function: Function) -> int | None: ...
     def replace(self, function_id: int, database_id: int, function: Function) -> bool: ...
@@ -252,7 +254,7 @@ class Locks(Protocol):
     """Locks in order of arrival; an id is never used again."""
 
     def next_id(self) -> int:
-        """The next lock id. Holds back other callers until the end of the transaction, so that ids are the order of
+        """Return the next lock id. Blocks other callers until the end of the transaction, so that ids are the order of
         arrival.
         """
         ...
@@ -265,16 +267,16 @@ class Locks(Protocol):
 
     def select(self) -> list[Lock]: ...
     def fresh(self, lock_ids: Collection[int], cutoff: LockCutoff) -> set[int]:
-        """Those of these locks that exist and are not stale."""
+        """Return those of these locks that exist and are not stale."""
         ...
 
     def acquire(self, lock_id: int, now_ms: int) -> bool:
-        """Store that the lock is held from now on, and renew its lease; False if it is gone."""
+        """Store that the lock is held from now on, and renew its lease; False if it does not exist."""
         ...
 
     def renew(self, lock_id: int, now_ms: int, heartbeat_after_ms: int, process: str = "") -> bool:
-        """Renew the lease; False if the lock is gone or its last heartbeat is older. A process that has a connection of
-        the lock's client gives its mark. The lock is no orphan any more.
+        """Renew the lease and clear the orphan state; False if the lock does not exist or its last heartbeat is older.
+        A process that has a connection of the lock's client passes its mark.
         """
         ...
 
@@ -290,22 +292,22 @@ class Locks(Protocol):
         ...
 
     def count(self, cutoff: LockCutoff) -> LockFigures:
-        """How many locks there are, stale ones apart from the others."""
+        """Return the numbers of locks, stale ones apart from the others."""
         ...
 
 
 class Events(Protocol):
-    """The notification log. Ids are dense, and become visible in their order: they never skip back."""
+    """The notification log. Ids are dense and become visible in order."""
 
     def append(self, *events: NotificationEvent) -> int:
         """Store events under the next ids and return the last one.
 
-        Holds back other writers of events until the end of the transaction, so it comes last in a unit of work.
+        Blocks other writers of events until the end of the transaction, so it is the last step of a unit of work.
         """
         ...
 
     def current(self) -> int:
-        """The id of the last event, 0 before the first: the generation of all metadata."""
+        """Return the id of the last event, 0 before the first: the generation of all metadata."""
         ...
 
     def after(
@@ -320,8 +322,8 @@ class Events(Protocol):
         skipped_types: Collection[str] = (),
         bytes_max: int | None = None,
     ) -> list[NotificationEvent]:
-        """The events with larger ids, in order; of one catalog, database, some tables or types only if they are
-        given; no more than fit into `bytes_max` as they are stored, but one at least.
+        """Return the events with larger ids, in order, at most `bytes_max` as they are stored, but at least one. A
+        catalog, a database, some tables or types restrict them, if given.
         """
         ...
 
@@ -334,11 +336,11 @@ class Events(Protocol):
         database: str | None = None,
         tables: Collection[str] = (),
     ) -> int:
-        """How many events `after` would give, with ids of at most `up_to`."""
+        """Return the number of events that `after` would give, with ids of at most `up_to`."""
         ...
 
-    def touched(self, last: int, limit: int = 1000) -> list[Touched]:
-        """What the events with larger ids changed, in order, for at most `limit` events.
+    def touched(self, last: int, limit: int = 1000) -> list[ChangedName]:
+        """Return the names that the events with larger ids changed, in order, for at most `limit` events.
 
         Old events expire: if the first id is not `last + 1`, some are missing, and everything may have changed.
         """
@@ -350,11 +352,11 @@ class Events(Protocol):
 
 
 class Constraints(Protocol):
-    """Informational constraints. They go with their table, foreign keys with either of their tables."""
+    """Informational constraints. They are removed with their table, foreign keys with either of their tables."""
 
-    def of_table(self, table_id: int) -> list[Stored[Constraint]]: ...
-    def referring_to(self, table_id: int) -> list[Stored[Constraint]]:
-        """The foreign keys of any table that refer to this one."""
+    def of_table(self, table_id: int) -> list[StoredRow[Constraint]]: ...
+    def referring_to(self, table_id: int) -> list[StoredRow[Constraint]]:
+        """Return the foreign keys of any table that refer to this one."""
         ...
 
     def select(
@@ -367,24 +369,24 @@ class Constraints(Protocol):
         parent_database: str | None = None,
         parent_table: str | None = None,
     ) -> list[Constraint]:
-        """The constraints of a kind on tables of these names, oldest first."""
+        """Return the constraints of a kind on tables of these names, oldest first."""
         ...
 
     def add(self, table_id: int, parent_table_id: int | None, constraint: Constraint) -> bool:
-        """Store a new constraint; False if the table has one of that name."""
+        """Store a new constraint; False if the table already has one of that name."""
         ...
 
     def replace(self, constraint_id: int, constraint: Constraint) -> None: ...
     def remove(self, constraint_id: int) -> None: ...
 
 
-class Moves(Protocol):
-    """Directory moves that have begun, so that what a crash left half-done can be found (see moves.py)."""
+class DirectoryMoves(Protocol):
+    """Directory moves in progress, so that moves that a crash interrupted can be settled (see moves.py)."""
 
     def announce(self, table_id: int, partition_name: str | None, old: str, new: str) -> int: ...
     def find(self, move_id: int) -> DirectoryMove | None: ...
     def finish(self, move_id: int) -> bool:
-        """Remove a move; False if it is over already."""
+        """Remove a move; False if it was removed before."""
         ...
 
     def pending(self) -> list[int]: ...
@@ -399,21 +401,23 @@ class DatabasePlaces:
     made: tuple[str, ...] = ()
 
 
-class Places(Protocol):
-    """Where objects are, by the texts of places (directories/locations.py)."""
+class LocationIndex(Protocol):
+    """Locations of objects by the texts of places (directories/locations.py)."""
 
     def conflict(self, texts: Collection[str], above: Collection[str], *, table_id: int | None = None) -> str | None:
-        """What is registered at or below one of the places, or a table or partition that one of them lies in: of the
-        `above`. `table_id` is a table that is no obstacle, nor are its partitions.
+        """Describe an object registered at or below one of the places, or a table or partition at one of the places
+        `above`; None if there is none. `table_id` is a table that is ignored, with its partitions.
         """
         ...
 
     def databases(self, outside: str | None = None) -> list[DatabasePlaces]:
-        """All catalogs, and the databases that do not lie below the place `outside` or have a second location."""
+        """Return all catalogs, and the databases that do not lie below the place `outside` or have a second
+        location.
+        """
         ...
 
     def link(self, table_id: int, partition_name: str, text: str | None) -> None:
-        """Store where the location of a table (no name) or a partition leads by links; None if there are none."""
+        """Store the target of a table's (no name) or partition's location that contains links; None if it has none."""
         ...
 
 
@@ -427,7 +431,7 @@ class Properties(Protocol):
 
 
 class Transaction(Protocol):
-    """One unit of work: everything read and written in it is one state."""
+    """One unit of work: all reads and writes in it see one state."""
 
     @property
     def catalogs(self) -> Catalogs: ...
@@ -446,9 +450,9 @@ class Transaction(Protocol):
     @property
     def constraints(self) -> Constraints: ...
     @property
-    def moves(self) -> Moves: ...
+    def moves(self) -> DirectoryMoves: ...
     @property
-    def places(self) -> Places: ...
+    def places(self) -> LocationIndex: ...
     @property
     def properties(self) -> Properties: ...
     @property
@@ -460,11 +464,11 @@ class Transaction(Protocol):
 
 
 class Store(Protocol):
-    """A database of metadata."""
+    """Database of the metastore's objects."""
 
     @property
     def files(self) -> Sequence[str]:
-        """Paths of the local files that it is kept in, which nothing else may touch."""
+        """Paths of the local files of the database, which nothing else may touch."""
         ...
 
     def read(self, work: Callable[[Transaction], T]) -> T:
@@ -472,7 +476,7 @@ class Store(Protocol):
         ...
 
     def write(self, work: Callable[[Transaction], T]) -> T:
-        """Run the function alone of all writers and make its changes durable; an exception leaves nothing behind."""
+        """Run the function serialized with other writers and make its changes durable; an exception rolls back."""
         ...
 
     def close(self) -> None: ...

@@ -1,12 +1,12 @@
-"""The trash: where the files of dropped tables, partitions and databases go before they are deleted, if it is on.
+"""Trash: the directory to which files of dropped tables, partitions and databases are moved before they are deleted.
 
 It is laid out as Hadoop's. A directory is renamed to `<root>/Current/<its path>`, in one step, with the time in
-milliseconds at its end if that name is taken. Now and then `Current` becomes a checkpoint, `<root>/yyMMddHHmmss` (UTC),
-and a checkpoint goes for good when it is as old as what is thrown away is to be kept: each file stays for that time at
-least, and for twice as long at most.
+milliseconds at its end if that name is taken. Periodically `Current` becomes a checkpoint, `<root>/yyMMddHHmmss` (UTC).
+A checkpoint is deleted when it is older than the retention: each file is kept for that time at least, and for twice as
+long at most.
 
-Only what lies on the file system of the trash can be moved there. What cannot be moved stays where it is and is named
-in the log: Hive would delete it.
+Only directories on the file system of the trash can be moved there. A directory that cannot be moved stays where it is
+and is named in the log: Hive would delete it.
 """
 
 import logging
@@ -27,11 +27,11 @@ _CHECKPOINT = re.compile(r"\d{12}", re.ASCII)
 _CHECKPOINT_FORMAT = "%y%m%d%H%M%S"
 
 _ATTEMPTS = 3
-"""A name can be taken, and `Current` renamed, while a directory is on its way."""
+"""Attempts of a move: the name may be taken, and `Current` renamed, during a move."""
 
 
 class Trash:
-    """A directory for what was thrown away less than `keep_seconds` ago. Safe for many threads and processes."""
+    """Directory for files dropped less than `keep_seconds` ago. Safe for many threads and processes."""
 
     def __init__(self, root: str, *, keep_seconds: float, clock: Callable[[], float] = time.time) -> None:
         self.root = root
@@ -39,8 +39,8 @@ class Trash:
         self._clock = clock
 
     def take(self, location: str) -> bool:
-        """Move a directory here; whether it is gone from its place. What cannot be moved is logged and stays; what is
-        in the trash already is deleted.
+        """Move a directory here; return whether it has left its place. A directory that cannot be moved is logged and
+        stays; one that is in the trash already is deleted.
         """
         if files.contains(self.root, location):
             files.delete_directory(location)
@@ -69,8 +69,8 @@ class Trash:
         return False
 
     def expire(self) -> int:
-        """Delete the checkpoints that were kept long enough, and make a new one of `Current` if there is none younger.
-        The number of those deleted. MetastoreError if the trash cannot be looked at.
+        """Delete the checkpoints beyond the retention, and make a new one of `Current` if there is none younger.
+        Returns the number of those deleted. MetastoreError if the trash cannot be read.
         """
         if not files.directory_exists(self.root):
             return 0
@@ -84,7 +84,7 @@ class Trash:
             try:
                 files.rename_directory(files.child(self.root, CURRENT), files.child(self.root, stamp))
             except InvalidOperationError:
-                # Another server was quicker in this very second; what is thrown away now goes with the next one.
+                # Another server made one in the same second; the directories in `Current` go into the next one.
                 logger.debug("the checkpoint %s of the trash is there already", stamp)
         return len(expired)
 
@@ -95,7 +95,7 @@ class Trash:
         return target
 
     def _age(self, name: str) -> float | None:
-        """The seconds since a checkpoint was made; None for other names."""
+        """Return the seconds since a checkpoint was made; None for other names."""
         if _CHECKPOINT.fullmatch(name) is None:
             return None
         try:

@@ -1,8 +1,8 @@
-"""Where data lives, and the few things that a metastore does to it: make, rename and delete directories.
+"""Directories of the warehouse: their locations, and how the metastore makes, renames and deletes them.
 
 Locations are Hadoop's: `file:/warehouse/db.db/t`, `s3a://bucket/path`, `hdfs://host/path`, or a bare local path. They
-are compared and stored as text; a `%` in them stands for itself. Local directories are handled by the operating
-system, everything else by the FileIO of its scheme.
+are compared and stored as text; a `%` in them is an ordinary character. Local directories are handled by the operating
+system, all others by the FileIO of their scheme.
 """
 
 import errno
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LEVELS_MAX = 200
-"""Directories in one another that are made for a location: making and deleting them recurses."""
+"""Depth of directories that are made for a location: making and deleting them recurses."""
 
 _SLASHES = re.compile("/{2,}")
 
@@ -42,14 +42,14 @@ _HDFS_RETRIES = {
     "dfs.client.failover.sleep.base.millis": "200",
     "dfs.client.failover.sleep.max.millis": "1000",
 }
-"""How often name nodes are asked where nothing is configured: a port that refuses is reported within seconds."""
+"""Retries of name nodes where nothing is configured: a port that refuses is reported within seconds."""
 
 
 class TrashCan(Protocol):
-    """Where directories go that are not deleted at once (trash.py)."""
+    """Directory for data whose deletion is delayed (trash.py)."""
 
     def take(self, location: str) -> bool:
-        """Move a directory there; whether it is gone from its place."""
+        """Move a directory there; return whether it has left its place."""
         ...
 
 
@@ -67,20 +67,20 @@ class Warehouse:
         return self._trash is not None
 
     def discard(self, location: str, *, purge: bool) -> bool:
-        """Delete a directory, or move it to the trash if there is one and it is not to be purged; whether it is gone.
-        Failures are logged: the metadata is gone, and the data is left for its owner.
+        """Delete a directory, or move it to the trash if there is one and `purge` is false; return whether it has left
+        its place. Failures are logged: the metadata is deleted already, and the data is left to its owner.
         """
         if self._trash is not None and not purge:
             return self._trash.take(location)
         return delete_directory(location)
 
     def empty(self, location: str, *, purge: bool) -> None:
-        """Take everything out of a directory, as `discard`. MetastoreError if that fails half-way."""
+        """Remove the content of a directory, as `discard`. MetastoreError if that fails half-way."""
         if self._trash is None or purge:
             empty_directory(location)
             return
         if not directory_exists(location):
-            # Whoever was killed between the two steps below has left none.
+            # A process that was killed between the two steps below has left none.
             make_directory(location)
             return
         mode = directory_mode(location)
@@ -91,14 +91,14 @@ class Warehouse:
             _checked(lambda: os.chmod(_split(location)[1], mode), f"cannot give {location} its permissions back")
 
     def database_location(self, name: str, catalog_location: str | None = None) -> str:
-        """The directory of a database that names none: the root for `default`, `<root>/<name>.db` for others. The
-        root is its catalog's location, the warehouse's if there is none.
+        """Return the directory of a database without a location: the root for `default`, `<root>/<name>.db` for others.
+        The root is its catalog's location, or the warehouse's if the catalog has none.
         """
         root = catalog_location or self.root
         return root if name == DEFAULT_DATABASE else child(root, f"{name}.db")
 
     def table_location(self, database: MetastoreDatabase, table: MetastoreTable) -> str:
-        """The directory of a table that names none: below its database's. A managed table goes to the database's
+        """Return the directory of a table without a location: below its database's. A managed table uses the database's
         managed location if it has one.
         """
         home = database.location or self.database_location(database.name)
@@ -107,9 +107,9 @@ class Warehouse:
         return child(home, table.name)
 
     def qualified(self, location: str, before: str | None = None) -> str:
-        """A location of a client as it is stored: one without a scheme is in the file system of the warehouse, one of
-        the local file system has no authority, and none has doubled slashes. `before` is what is stored already, which
-        may stay as it is. InvalidLocationError for one that is not taken.
+        """Return a client's location as it is stored: one without a scheme is in the file system of the warehouse, one
+        of the local file system has no authority, and none has doubled slashes. `before` is the stored location, which
+        may stay as it is. InvalidLocationError for one that is refused.
         """
         if before is not None and location == before:
             return location
@@ -128,7 +128,9 @@ class Warehouse:
         return f"{place.scheme}://{host}{_SLASHES.sub('/', slash + path)}"
 
     def linked(self, location: str | None) -> str | None:
-        """The text of the place that a local location leads to by links; None if there are none in it."""
+        """Return the target of a local location that contains links, as the text of a place; None if it
+        contains none.
+        """
         if location is None or not location.startswith("file:"):
             return None
         try:
@@ -139,26 +141,26 @@ class Warehouse:
         return real.text if real.text != place.text else None
 
     def check_skew(self, storage: StorageDescriptor, before: StorageDescriptor | None = None) -> None:
-        """InvalidLocationError for a directory of a frequent value that is not taken, unless it is stored already."""
+        """Raise InvalidLocationError for a refused directory of a frequent value, unless it is stored already."""
         known = set() if before is None or before.skew is None else {place for _, place in before.skew.locations}
         for _, location in storage.skew.locations if storage.skew is not None else ():
             if location not in known:
                 self._rules.check(location)
 
     def is_protected(self, location: str) -> bool:
-        """Whether a table or database that claims this location must not delete it: it holds the warehouse, or
-        everything.
+        """Return whether a table or database with this location must not delete it: it holds the warehouse, or is the
+        root.
         """
         return contains(location, self.root)
 
 
 def child(location: str, name: str) -> str:
-    """The location of a directory in another."""
+    """Return the location of a directory in another."""
     return f"{location.rstrip('/')}/{name}"
 
 
 def normalized_location(location: str) -> str:
-    """A location as it is stored: local ones as `file:/absolute/path`, none with a slash at its end.
+    """Return a location as it is stored: local ones as `file:/absolute/path`, none with a slash at its end.
 
     A path that begins with no slash, `file:./warehouse`, is relative to the working directory.
     """
@@ -173,22 +175,22 @@ def normalized_location(location: str) -> str:
 
 
 def make_directory(location: str) -> bool:
-    """Make sure that the directory is there, for good; whether it had to be made. MetastoreError if it cannot be."""
+    """Create the directory durably if it is missing; return whether it was created. MetastoreError if it cannot be."""
     made: list[str] = []
     make_directories([location], made)
     return bool(made)
 
 
 def make_directories(locations: Iterable[str], made: list[str]) -> None:
-    """Make sure that the directories are there, for good. Those that had to be made are put into `made`, also when
-    another cannot be, which is a MetastoreError.
+    """Create the missing directories durably. The created ones are added to `made`, also when a later one fails with
+    MetastoreError.
     """
-    # One by one, so that what was made is known when one of them cannot be.
+    # One by one, so that the created ones are known when one of them fails.
     for location in locations:
         if _make_directory(location):
             made.append(location)  # noqa: PERF401
-    # The database is durable, and must not know of directories that are gone after a power cut. A new directory is an
-    # entry of the one above it, so that many below one take one sync.
+    # The database is durable, and must not refer to directories that a power cut removes. A new directory is an entry
+    # of its parent, so that many in one parent take one sync.
     above = dict.fromkeys(os.path.dirname(path) for scheme, path in map(_split, made) if scheme == "file")
     if above:
         _checked(lambda: LOCAL_DISK.sync_names(above), f"unable to create {made[0]} for good")
@@ -226,7 +228,7 @@ def _made(path: str) -> bool:
 
 
 def directory_exists(location: str) -> bool:
-    """Whether there is anything at the location. MetastoreError if it cannot be looked at."""
+    """Return whether anything exists at the location. MetastoreError if it cannot be checked."""
     scheme, path = _split(location)
     if scheme == "file":
         return os.path.lexists(path)
@@ -234,7 +236,7 @@ def directory_exists(location: str) -> bool:
 
 
 def is_asked(location: str) -> bool:
-    """Whether a remote server is asked about directories of this file system; there are none in object stores."""
+    """Return whether a remote server is asked about directories of this file system; object stores have none."""
     scheme = _split(location)[0]
     return scheme != "file" and scheme not in _OBJECT_STORES
 
@@ -248,7 +250,7 @@ def reach(location: str) -> None:
 
 
 def remove_empty_directory(location: str) -> None:
-    """Take back a directory that was just made, unless something is in it by now."""
+    """Remove a directory that was just made, unless it has content by now."""
     scheme, path = _split(location)
     if scheme == "file":
         try:
@@ -258,7 +260,7 @@ def remove_empty_directory(location: str) -> None:
 
 
 def remove_empty_parents(location: str, *, below: str | None) -> None:
-    """Remove the directories above `location` that are empty now, as long as they lie below another one."""
+    """Remove the empty directories above `location`, as long as they lie below another one."""
     scheme, path = _split(location)
     if scheme != "file" or below is None or not contains(below, location):
         return
@@ -274,7 +276,7 @@ def remove_empty_parents(location: str, *, below: str | None) -> None:
 
 
 def directory_mode(location: str) -> int | None:
-    """The permissions of a local directory. MetastoreError if it cannot be looked at."""
+    """Return the permissions of a local directory. MetastoreError if they cannot be read."""
     scheme, path = _split(location)
     if scheme != "file":
         return None
@@ -282,8 +284,8 @@ def directory_mode(location: str) -> int | None:
 
 
 def delete_directory(location: str) -> bool:
-    """Delete the directory and everything in it; whether it is gone. Failures are logged: the metadata is gone, and the
-    data is left for its owner.
+    """Delete the directory and its content; return whether it is deleted. Failures are logged: the metadata is deleted
+    already, and the data is left to its owner.
     """
     scheme, path = _split(location)
     try:
@@ -301,8 +303,8 @@ def delete_directory(location: str) -> bool:
 
 
 def rename_directory(old: str, new: str) -> bool:
-    """Rename a directory; False if the old one does not exist. InvalidOperationError if the new one does or it cannot
-    be done.
+    """Rename a directory; False if the old one does not exist. InvalidOperationError if the new one exists or the
+    rename fails.
     """
     scheme, old_path = _split(old)
     new_scheme, new_path = _split(new)
@@ -335,7 +337,7 @@ def rename_directory(old: str, new: str) -> bool:
 
 
 def names_in(location: str) -> list[str]:
-    """The names of what is in a directory. MetastoreError if it cannot be listed."""
+    """Return the names of the entries of a directory. MetastoreError if it cannot be listed."""
     scheme, path = _split(location)
     if scheme == "file":
         return _checked(lambda: os.listdir(path), f"cannot list {location}")
@@ -344,7 +346,7 @@ def names_in(location: str) -> list[str]:
 
 
 def empty_directory(location: str) -> None:
-    """Delete everything in the directory but not the directory. MetastoreError if that fails half-way."""
+    """Delete the content of the directory but not the directory. MetastoreError if that fails half-way."""
     scheme, path = _split(location)
     if scheme == "file":
         _checked(lambda: _empty_local(path), f"cannot delete the data in {location}")
@@ -358,14 +360,16 @@ def empty_directory(location: str) -> None:
 
 
 def same_location(left: str | None, right: str | None) -> bool:
-    """Whether two locations name the same directory, whatever the number of slashes and the name of Hadoop's client."""
+    """Return whether two locations name the same directory, whatever the number of slashes and the name of Hadoop's
+    client.
+    """
     if left is None or right is None:
         return False
     return left == right or _comparable(left) == _comparable(right)
 
 
 def is_root(location: str) -> bool:
-    """Whether a location is the root directory of a file system, or of a bucket."""
+    """Return whether a location is the root directory of a file system, or of a bucket."""
     scheme, path = _split(location)
     if scheme != "file" and path.startswith("//"):
         path = "/" + path[2:].partition("/")[2]
@@ -373,30 +377,30 @@ def is_root(location: str) -> bool:
 
 
 def path_of(location: str) -> str:
-    """The path of a location within its file system, with a slash at its beginning."""
+    """Return the path of a location within its file system, with a slash at its beginning."""
     _, path = _split(location)
     return "/" + path[2:].partition("/")[2] if path.startswith("//") else path
 
 
 def file_system_of(location: str) -> str:
-    """What two locations of one file system have in common: scheme and authority."""
+    """Return the scheme and authority of a location, which locations of one file system share."""
     scheme, path = _split(location)
     return f"{scheme}://{path[2:].partition('/')[0]}" if scheme != "file" and path.startswith("//") else f"{scheme}:"
 
 
 def renames_directories(location: str) -> bool:
-    """Whether a directory there can be renamed in one step: object stores have none."""
+    """Return whether its file system renames directories in one step: object stores do not."""
     return _split(location)[0] not in _OBJECT_STORES
 
 
 def directories_of(location: str) -> list[str]:
-    """The directories that a location lies in, the outermost first, and itself at the end, to be compared by text."""
+    """Return the texts of the directories above a location, the outermost first, and of itself at the end."""
     parts = _comparable(location).rstrip("/").split("/")
     return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 def contains(location: str, inner: str | None) -> bool:
-    """Whether `inner` is the directory itself or lies in it."""
+    """Return whether `inner` is the directory itself or lies in it."""
     if inner is None:
         return False
     outer_path, inner_path = _comparable(location), _comparable(inner)
@@ -414,7 +418,7 @@ def _empty_local(path: str) -> None:
 
 
 def _split(location: str) -> tuple[str, str]:
-    """Scheme and path; a location without a scheme is local."""
+    """Return scheme and path; a location without a scheme is local."""
     scheme, colon, rest = location.partition(":")
     if not colon or "/" in scheme:
         return "file", location
@@ -429,8 +433,8 @@ def _comparable(location: str) -> str:
 
 
 def _on_remote(location: str, work: Callable[[FileIO, str], T], message: str, *, changes: bool = False) -> T:
-    """Run work on the remote file system of a location, with the path there. MetastoreError if it fails or does not
-    end in time.
+    """Run work on the remote file system of a location, with the path there. MetastoreError if it fails or exceeds its
+    deadline.
     """
     return _checked(lambda: REMOTE_FILES.run(location, lambda: work(*_remote(location)), changes=changes), message)
 
@@ -444,9 +448,11 @@ def _delete(filesystem: FileIO, path: str) -> bool:
 
 
 def _remote(location: str) -> tuple[FileIO, str]:
-    """The file system of a location, opened by what the server's environment says, and the path there."""
+    """Return the file system of a location, opened with the settings of the server's environment, and the
+    path there.
+    """
     scheme = _split(location)[0]
-    # Hadoop's own files say how long a name node is asked; without them the server's deadline does.
+    # Hadoop's own files limit the time of a request to a name node; without them the server's deadline does.
     is_configured = scheme != "hdfs" or configuration_directory({}) is not None
     return _checked(
         lambda: file_io_for(location, None if is_configured else _HDFS_RETRIES),

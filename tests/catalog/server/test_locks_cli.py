@@ -89,7 +89,7 @@ def test_explain_draws_the_chain_and_names_the_way_out(source: list[str], queue:
     assert rest[-1].endswith(f"interbed locks release {ann} {' '.join(source)}")
     held = run("explain", *source, str(ann))
     assert f"Waited for by lock {ben}." in held
-    assert "It waits for nobody" in held
+    assert "It does not wait: it is held." in held
     view = json.loads(run("explain", *source, "--json", str(cat)))
     assert [each["id"] for each in view["chain"]] == [cat, ben, ann]
     assert (view["waits_for_all"], view["waited_for_by"]) == ([ben], [])

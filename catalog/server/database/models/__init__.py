@@ -1,8 +1,8 @@
 """The tables of the metastore's own database, the same on SQLite and PostgreSQL.
 
-What is searched for or compared is in columns; what is only stored and returned (columns, parameters, storage) is
-a JSON document in a text column, written by documents.py, so that reading a table is one row. Changes here need a
-migration in alembic/.
+Values that are searched for or compared have columns; values that are only stored and returned (columns, parameters,
+storage) are a JSON document in a text column, written by documents.py, so that reading a table is one row. Changes here
+need a migration in alembic/.
 """
 
 from interbed.catalog.server.database.models.metastore import (

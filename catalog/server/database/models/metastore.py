@@ -23,8 +23,8 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 # SQLite gives out row ids by itself only for a column of exactly the type INTEGER.
 RowId = BigInteger().with_variant(Integer(), "sqlite")
 
-# SQLite keeps the declaration of the first migration: it does not hold names to a length, and changing it means a new
-# table there.
+# SQLite keeps the declaration of the first migration: it does not enforce the length of names, and changing it means a
+# new table there.
 TableName = String(256).with_variant(String(128), "sqlite")
 
 # Places are compared by code points: those in a directory are a range.
@@ -92,7 +92,7 @@ class TableRow(Base):
 
 
 class LinkedPlaceRow(Base):
-    """Where the location of a table, or of one of its partitions, leads by links, if that is another place."""
+    """The target of a table's or partition's location that contains links, if it differs from the location."""
 
     __tablename__ = "linked_places"
     __table_args__ = (Index("ix_linked_places_place", "place"),)
@@ -103,7 +103,7 @@ class LinkedPlaceRow(Base):
 
 
 class FunctionRow(Base):
-    """A user-defined function."""
+    """A user-defined function of a database."""
 
     __tablename__ = "functions"
     __table_args__ = (UniqueConstraint("database_id", "name"),)
@@ -115,8 +115,8 @@ class FunctionRow(Base):
 
 
 class ConstraintRow(Base):
-    """A constraint of a table. A foreign key also names the table that it refers to; it goes when either table goes.
-    The document holds the columns and what the client said of them.
+    """A constraint of a table. A foreign key also names the table that it refers to; it is deleted with either table.
+    The document holds the columns and the client's other fields.
     """
 
     __tablename__ = "constraints"
@@ -134,9 +134,9 @@ class ConstraintRow(Base):
 
 
 class PartitionSetRow(Base):
-    """The partitions of one table. `location` is what their locations are relative to: renaming a table changes this
-    row alone. A set whose table was dropped has none, and is emptied bit by bit. `place` is the location as it is
-    compared with others.
+    """The partitions of one table. Their locations are relative to `location`: renaming a table changes this row alone.
+    A set whose table was dropped has no table, and is emptied in batches. `place` is the normal form of the location,
+    by which it is compared with others.
     """
 
     __tablename__ = "partition_sets"
@@ -161,19 +161,19 @@ class PartitionStorageRow(Base):
 
 
 class PartitionRow(Base):
-    """A partition; `name` is `key=value/…` with escaped values, which is unique and what listings are ordered by.
+    """A partition; `name` is `key=value/…` with escaped values, which is unique and the order of listings.
 
     `key_0` … are the search forms of the first values (service/filters/tree.py), `more_keys` is a JSON list of the
-    others'. `location` is absent for the directory of this name below the set's, begins with `./` if it is another
-    one below the set's, and is a location of its own otherwise; only then there is a `place`, by which it is compared
-    with others. `value_list` is a JSON list of the values if the name does not contain them.
+    others'. `location` is absent for the directory of this name below the set's, begins with `./` if it is another one
+    below the set's, and is a location of its own otherwise; only then there is a `place`, by which it is compared with
+    others. `value_list` is a JSON list of the values if the name does not contain them.
     """
 
     __tablename__ = "partitions"
     __table_args__ = (
         UniqueConstraint("set_id", "name"),
-        # Each key has an index that begins with it and holds the others: a filter on several keys is answered from
-        # whichever of its keys is compared with one value, without a look at the rows.
+        # Each key has an index that begins with it and holds the others: a filter on several keys is answered from the
+        # index of any key that is compared with one value, without reading the rows.
         Index("ix_partitions_key_0", "set_id", "key_0", "key_1", "key_2", "key_3"),
         *(
             Index(
@@ -219,7 +219,7 @@ class PartitionRow(Base):
 
 
 class PartitionMarkRow(Base):
-    """An event that a client said to have happened to a partition, which need not exist."""
+    """An event that a client reported for a partition, which need not exist."""
 
     __tablename__ = "partition_marks"
 
@@ -229,7 +229,7 @@ class PartitionMarkRow(Base):
 
 
 class TableStatisticsRow(Base):
-    """What is known of a table's column; the document holds the numbers. Each engine has its own."""
+    """Statistics of a table's column; the document holds the numbers. Each engine has its own."""
 
     __tablename__ = "table_statistics"
 
@@ -242,7 +242,7 @@ class TableStatisticsRow(Base):
 
 
 class PartitionStatisticsRow(Base):
-    """The same of a partition's column."""
+    """Statistics of a partition's column, likewise."""
 
     __tablename__ = "partition_statistics"
     __table_args__ = (Index("ix_partition_statistics_set_id", "set_id"),)
@@ -257,8 +257,8 @@ class PartitionStatisticsRow(Base):
 
 
 class EventRow(Base):
-    """One change of metadata. The body is JSON packed with zlib; `previous` is what a renamed table was called before,
-    as `catalog.database.table`.
+    """One change of metadata. The body is JSON packed with zlib; `previous` is the former name of a renamed table, as
+    `catalog.database.table`.
     """
 
     __tablename__ = "events"
@@ -309,10 +309,10 @@ class LockRow(Base):
     """A lock held or waited for; times are milliseconds since the epoch.
 
     `components` is a document of all that the lock covers. `database_name` is set where that is in one database,
-    `table_name` where it is one table of it: a lock is found by them, and one that has none may touch anything. The
-    names need not exist, so that nothing here refers to databases or tables. `processes` are the marks, one behind the
-    other and all of one length, of the server's processes with an open connection that asked for the lock or renewed
-    it; `orphaned_at_ms` is when the last of these connections broke.
+    `table_name` where it is one table of it: a lock is found by them, and one that has none may conflict with any. The
+    names need not exist, so that nothing here refers to databases or tables. `processes` are the concatenated marks,
+    all of one length, of the server's processes with an open connection that asked for the lock or renewed it;
+    `orphaned_at_ms` is when the last of these connections broke.
     """
 
     __tablename__ = "locks"
@@ -357,7 +357,7 @@ class ScheduledQueryRow(Base):
 
 
 class ScheduledExecutionRow(Base):
-    """A run of a scheduled query; it goes with it."""
+    """A run of a scheduled query; it is deleted with it."""
 
     __tablename__ = "scheduled_executions"
     __table_args__ = (
@@ -377,7 +377,7 @@ class ScheduledExecutionRow(Base):
 
 
 class RuntimeStatisticsRow(Base):
-    """What Hive learned from a run."""
+    """Statistics of a run of Hive."""
 
     __tablename__ = "runtime_statistics"
     __table_args__ = (Index("ix_runtime_statistics_create_time", "create_time"),)

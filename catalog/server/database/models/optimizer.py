@@ -1,7 +1,7 @@
-"""What the optimizer's journal keeps: who schedules, tables, processes with their tasks, workers, groups, requests.
+"""Tables of the optimizer's journal: the scheduler's lease, tables, processes, tasks, workers, groups, requests.
 
 Documents are JSON, written by interbed.optimizer.journal.transaction. Times are milliseconds since the epoch.
-`group_name` and `score` are for people who look into the database: the optimizer reads the documents.
+`group_name` and `score` are for manual queries of the database: the optimizer reads the documents.
 """
 
 from sqlalchemy import BigInteger, Double, Index, Integer, LargeBinary, SmallInteger, String, Text
@@ -15,7 +15,7 @@ _Name = String(512).with_variant(String(512, collation="C"), "postgresql")
 
 
 class OptimizerLeaseRow(Base):
-    """The one row says who schedules; its number is 0 until somebody has."""
+    """The scheduler's lease, in one row; its number is 0 until it is taken first."""
 
     __tablename__ = "optimizer_lease"
 
@@ -26,7 +26,7 @@ class OptimizerLeaseRow(Base):
 
 
 class OptimizerTableRow(Base):
-    """What is known of a table."""
+    """A table that the optimizer knows."""
 
     __tablename__ = "optimizer_tables"
 
@@ -37,7 +37,7 @@ class OptimizerTableRow(Base):
 
 
 class OptimizerProcessRow(Base):
-    """A process with what it has read and written."""
+    """A process with its input and output."""
 
     __tablename__ = "optimizer_processes"
     __table_args__ = (
@@ -64,7 +64,7 @@ class OptimizerProcessRow(Base):
 
 
 class OptimizerTaskRow(Base):
-    """A task of a process that has not ended, with the bytes that its worker gets and brings back."""
+    """A task of a process that has not ended, with the bytes of its worker's input and result."""
 
     __tablename__ = "optimizer_tasks"
 
@@ -95,7 +95,7 @@ class OptimizerGroupRow(Base):
 
 
 class OptimizerRequestRow(Base):
-    """What somebody asks for one table. An id is given out once: an answer that is stored again takes no later one."""
+    """A request for one table. An id is given out once: storing an answer again takes no later one."""
 
     __tablename__ = "optimizer_requests"
     __table_args__ = ({"sqlite_autoincrement": True},)

@@ -1,6 +1,6 @@
-"""Deletions, emptyings and moves of directories: each is judged by the guard right before it happens.
+"""Deletions, emptyings and moves of directories: the guard checks each right before it happens.
 
-What has to stay is named in the log with the reason. The metadata are changed all the same, as Hive does it.
+A directory that must be kept is named in the log with the reason. The metadata is changed all the same, as in Hive.
 """
 
 import logging
@@ -8,7 +8,7 @@ from typing import Protocol
 
 from interbed.catalog.server.service.directories.guard import (
     NO_CLAIM,
-    Claim,
+    DeletionClaim,
     DeletionGuard,
     Directory,
     DirectoryKeptError,
@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 _FAILURES = (MetastoreError, OSError, ValueError, NotImplementedError, RecursionError)
 
 
-class Disposal(Protocol):
-    """How a warehouse gets rid of directories (warehouse.py)."""
+class DirectoryDeleter(Protocol):
+    """Deletion of directories, as a warehouse offers it (warehouse.py)."""
 
     @property
     def has_trash(self) -> bool:
@@ -34,25 +34,25 @@ class Disposal(Protocol):
         ...
 
     def discard(self, location: str, *, purge: bool) -> bool:
-        """Delete a directory, or move it to the trash; whether it is gone."""
+        """Delete a directory, or move it to the trash; return whether it has left its place."""
         ...
 
     def empty(self, location: str, *, purge: bool) -> None:
-        """Take everything out of a directory."""
+        """Remove the content of a directory."""
         ...
 
 
-class Deletions:
-    """What a metastore deletes. Safe for many threads."""
+class GuardedDeletions:
+    """Deletions by a metastore, checked by its guard. Safe for many threads."""
 
-    def __init__(self, store: Store, warehouse: Disposal, guard: DeletionGuard) -> None:
+    def __init__(self, store: Store, warehouse: DirectoryDeleter, guard: DeletionGuard) -> None:
         self._store = store
         self._warehouse = warehouse
         self.guard = guard
 
-    def discard(self, location: str, claim: Claim = NO_CLAIM, *, purge: bool) -> bool:
-        """Delete a directory, or move it to the trash if there is one and it is not to be purged; whether it is gone.
-        One that has to stay, and a failure, are logged.
+    def discard(self, location: str, claim: DeletionClaim = NO_CLAIM, *, purge: bool) -> bool:
+        """Delete a directory, or move it to the trash if there is one and `purge` is false; return whether it has left
+        its place. A directory that must be kept, and a failure, are logged.
         """
         try:
             found = self._judged(location, claim)
@@ -68,8 +68,8 @@ class Deletions:
             return False
         return True
 
-    def empty(self, location: str, claim: Claim = NO_CLAIM, *, purge: bool) -> None:
-        """Take everything out of a directory, as `discard`. MetastoreError if it has to stay, or if that fails
+    def empty(self, location: str, claim: DeletionClaim = NO_CLAIM, *, purge: bool) -> None:
+        """Remove the content of a directory, as `discard`. MetastoreError if it must be kept, or if that fails
         half-way.
         """
         try:
@@ -84,8 +84,8 @@ class Deletions:
             _log_kept(location, error)
             raise MetastoreError(f"the data in {location} was left alone: {error}") from error
 
-    def remove_empty(self, location: str, claim: Claim = NO_CLAIM) -> bool:
-        """Delete a directory that has nothing in it; whether it is gone. One that has to stay is logged."""
+    def remove_empty(self, location: str, claim: DeletionClaim = NO_CLAIM) -> bool:
+        """Delete an empty directory; return whether it is deleted. A directory that must be kept is logged."""
         try:
             found = self._judged(location, claim)
             if found is not None and found.identity is not None:
@@ -95,8 +95,8 @@ class Deletions:
             return False
         return True
 
-    def remove_empty_parents(self, location: str, claim: Claim, *, below: str | None) -> None:
-        """Delete the directories above a location that are empty now, as long as they lie below another one."""
+    def remove_empty_parents(self, location: str, claim: DeletionClaim, *, below: str | None) -> None:
+        """Delete the empty directories above a location, as long as they lie below another one."""
         top, place = stored_place(below or ""), stored_place(location)
         if below is None or top is None or place is None or not place.is_local:
             return
@@ -110,8 +110,10 @@ class Deletions:
                 # It is not empty, or another partition was just put into it.
                 return
 
-    def may_move(self, transaction: Transaction, location: str, claim: Claim) -> bool:
-        """Whether the directory of a table or partition may be renamed along with it. One that stays is logged."""
+    def may_move(self, transaction: Transaction, location: str, claim: DeletionClaim) -> bool:
+        """Return whether the directory of a table or partition may be renamed with it. A directory that stays is
+        logged.
+        """
         try:
             _check_found(self.guard, transaction, location, claim)
         except DirectoryKeptError as error:
@@ -119,7 +121,7 @@ class Deletions:
             return False
         return True
 
-    def _judged(self, location: str, claim: Claim) -> Directory | None:
+    def _judged(self, location: str, claim: DeletionClaim) -> Directory | None:
         found = self.guard.look(location)
         if found is not None:
             self._store.read(lambda transaction: self.guard.check(transaction, found, claim))
@@ -127,22 +129,22 @@ class Deletions:
 
 
 def check_move(guard: DeletionGuard, transaction: Transaction, old: str, new: str, table_ids: tuple[int, int]) -> None:
-    """InvalidOperationError if a directory may not be moved, or not there. `table_ids` are the tables that have it up
-    to now and from now on.
+    """Raise InvalidOperationError if a directory may not be moved, or not to this place. `table_ids` are the tables
+    that own it before and after the move.
     """
     try:
         check_owned(guard, transaction, old, table_ids[0])
-        guard.check_target(transaction, new, Claim(table_id=table_ids[1]))
+        guard.check_target(transaction, new, DeletionClaim(table_id=table_ids[1]))
     except DirectoryKeptError as error:
         raise InvalidOperationError(f"cannot move data from {old} to {new}: {error}") from error
 
 
 def check_owned(guard: DeletionGuard, transaction: Transaction, location: str, table_id: int) -> None:
-    """DirectoryKeptError if the directory of a table may not be moved."""
-    _check_found(guard, transaction, location, Claim(table_id=table_id))
+    """Raise DirectoryKeptError if the directory of a table may not be moved."""
+    _check_found(guard, transaction, location, DeletionClaim(table_id=table_id))
 
 
-def _check_found(guard: DeletionGuard, transaction: Transaction, location: str, claim: Claim) -> None:
+def _check_found(guard: DeletionGuard, transaction: Transaction, location: str, claim: DeletionClaim) -> None:
     found = guard.look(location)
     if found is not None:
         guard.check(transaction, found, claim)

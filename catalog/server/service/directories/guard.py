@@ -1,11 +1,11 @@
 """Checks before a directory is deleted, emptied or moved, and the deletion of local directories by open descriptors.
 
-The checks are made whatever was checked when the location was stored. A directory may be deleted if it lies strictly
+The checks are independent of those made when the location was stored. A directory may be deleted if it lies strictly
 below one of the roots, if no other registered object is in it or above it, and if it holds no file of the server. Local
 directories are compared with symbolic links resolved, and by inode. A directory that cannot be checked is kept.
 
 A path is checked first and deleted then. In between another process may swap one of its directories for a link. So
-every directory on the way is opened without following links, and what is deleted must be the inode that was checked.
+every directory on the way is opened without following links, and the deleted inode must be the one that was checked.
 """
 
 import os
@@ -40,13 +40,13 @@ _MOUNTS = "/proc/self/mountinfo"
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
 WAREHOUSE = "warehouse"
-"""The root that is the warehouse, in the setting `deletion_roots`."""
+"""The name of the warehouse in the setting `deletion_roots`."""
 DATABASES = "databases"
-"""The roots that are the directories that the server made for databases, there."""
+"""The name, in the same setting, of the directories that the server made for databases."""
 
 
 def identity_of(path: str) -> Identity | None:
-    """Device and inode of a path, links followed; None if it cannot be looked at."""
+    """Return device and inode of a path, links followed; None if they cannot be read."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -55,7 +55,7 @@ def identity_of(path: str) -> Identity | None:
 
 
 def mount_points_in(path: str) -> list[str]:
-    """The mount points at or below a path without links; none where the system does not list them. OSError."""
+    """Return the mount points at or below a path without links; none where the system does not list them. OSError."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as lines:
             points = [_OCTAL.sub(lambda found: chr(int(found[1], 8)), line.split(" ")[4]) for line in lines]
@@ -101,7 +101,9 @@ def remove_empty(path: str, identity: Identity) -> None:
 
 @contextmanager
 def _parent_of(path: str) -> Iterator[tuple[int, str]]:
-    """The directory that a path without links is in, opened, and the name there. OSError if there is a link by now."""
+    """Open the directory that contains a path without links; yield its descriptor and the name in it. OSError if it
+    contains a link by now.
+    """
     *above, name = [part for part in path.split("/") if part]
     directory = os.open("/", _ON_THE_WAY)
     try:
@@ -120,11 +122,11 @@ def _check(path: str, found: os.stat_result, identity: Identity) -> None:
 
 
 class DirectoryKeptError(MetastoreError):
-    """A directory is left where it is, for the reason in the text."""
+    """A directory is kept, for the reason in the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class DeletionClaim:
     """The object that a directory is deleted for.
 
     `table_id` is a table that is still registered: its places do not prevent the deletion, except the location
@@ -138,12 +140,12 @@ class Claim:
     is_home: bool = False
 
 
-NO_CLAIM = Claim()
+NO_CLAIM = DeletionClaim()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Directory:
-    """A directory that exists: its place, and for a local one the place with links resolved and the inode."""
+    """An existing directory: its place, and for a local one the place with links resolved and the inode."""
 
     location: str
     place: LocationPlace
@@ -157,12 +159,12 @@ class Directory:
 
     @property
     def texts(self) -> list[str]:
-        """The texts of its place, and of that without links."""
+        """The texts of its place, with and without links."""
         return list(dict.fromkeys((self.place.text, self.real.text)))
 
     @property
     def above(self) -> list[str]:
-        """The texts of the directories that it lies in."""
+        """The texts of the directories above it."""
         return list(dict.fromkeys((*self.place.above, *self.real.above)))
 
 
@@ -204,8 +206,8 @@ class DeletionGuard:
             raise DirectoryKeptError("it is a link")
         return Directory(location=location, place=place, real=real, identity=(found.st_dev, found.st_ino))
 
-    def check(self, transaction: Transaction, found: Directory, claim: Claim) -> None:
-        """DirectoryKeptError with the reason if the directory has to stay."""
+    def check(self, transaction: Transaction, found: Directory, claim: DeletionClaim) -> None:
+        """Raise DirectoryKeptError with the reason if the directory must be kept."""
         self._check_root(transaction, found, claim)
         if found.real.is_local:
             self._check_local(found)
@@ -213,16 +215,16 @@ class DeletionGuard:
         self._check_registered(transaction, found, claim)
 
     def is_below_root(self, transaction: Transaction, directory: Directory) -> bool:
-        """Whether a directory could be moved or deleted, as far as the roots go."""
+        """Return whether the roots allow a directory to be moved or deleted."""
         try:
             self._check_root(transaction, directory, NO_CLAIM)
         except DirectoryKeptError:
             return False
         return True
 
-    def check_target(self, transaction: Transaction, location: str, claim: Claim) -> None:
-        """DirectoryKeptError if a directory may not be moved to this location: something else is registered there, or
-        it is in another table.
+    def check_target(self, transaction: Transaction, location: str, claim: DeletionClaim) -> None:
+        """Raise DirectoryKeptError if a directory may not be moved to this location: another object is registered
+        there, or it is in another table.
         """
         try:
             place = parsed(location)
@@ -235,7 +237,7 @@ class DeletionGuard:
         self._check_server(target)
         self._check_registered(transaction, target, claim)
 
-    def _check_root(self, transaction: Transaction, found: Directory, claim: Claim) -> None:
+    def _check_root(self, transaction: Transaction, found: Directory, claim: DeletionClaim) -> None:
         made = claim.made if self._with_made else ()
         text = found.real.text
         if not found.has_links and any(is_below(text, root.text) for root in self._roots if root.is_local):
@@ -278,7 +280,7 @@ class DeletionGuard:
             if found.identity is not None and found.identity in _identities_above(path):
                 raise DirectoryKeptError(f"it is a directory that holds {path}, which the server needs")
 
-    def _check_registered(self, transaction: Transaction, found: Directory, claim: Claim) -> None:
+    def _check_registered(self, transaction: Transaction, found: Directory, claim: DeletionClaim) -> None:
         if claim.apart is not None:
             self._check_apart(found, "the table that it is of", claim.apart)
         conflict = transaction.places.conflict(
@@ -286,7 +288,7 @@ class DeletionGuard:
         )
         if conflict is not None:
             raise DirectoryKeptError(conflict)
-        # Databases in the warehouse were found by their texts. The others are few, and may be reached by links.
+        # The text of a place suffices for databases in the warehouse. The others are few, and may be reached by links.
         for each in transaction.places.databases(outside=self._warehouse.text):
             for location in each.locations:
                 self._check_apart(found, each.what, location)
@@ -301,17 +303,17 @@ class DeletionGuard:
             raise DirectoryKeptError(f"it is the directory of {other}")
 
     def _real(self, place: LocationPlace) -> LocationPlace:
-        """A place with links resolved where they can be, and with the host of the warehouse where it leaves it out."""
+        """Return a place with links resolved where possible, and with the warehouse's host where it has none."""
         return _resolved(place) if place.is_local else self._with_host(place)
 
     def _with_host(self, place: LocationPlace) -> LocationPlace:
-        """A place of HDFS that leaves its host to the configuration, with that of the warehouse."""
+        """Return a place of HDFS with the warehouse's host where the configuration is to supply it."""
         if place.authority or place.is_local or place.scheme != self._warehouse.scheme:
             return place
         return LocationPlace(scheme=place.scheme, authority=self._warehouse.authority, names=place.names)
 
     def _with_hostless(self, texts: Sequence[str]) -> list[str]:
-        """The texts, and those without a host: another location may leave it to the configuration."""
+        """Return the texts, and those without a host: another location may leave it to the configuration."""
         return list(dict.fromkeys(each for text in texts for each in (text, _hostless(text))))
 
 
@@ -338,16 +340,16 @@ def _resolved(place: LocationPlace) -> LocationPlace:
 
 
 def _directories_of_process() -> list[str]:
-    """The directories that the process works in and that its user lives in."""
+    """Return the working directory of the process and the home directory of its user."""
     found = ["/", os.path.expanduser("~"), "/home", "/root", "/tmp", "/usr", "/etc", "/var"]
-    # Another process may have deleted it. Then nothing is left to protect.
+    # Another process may have deleted it. Then there is nothing to protect.
     with suppress(OSError):
         found.append(os.getcwd())
     return found
 
 
 def _identities_above(path: str) -> set[Identity]:
-    """The inodes of a path and of the directories that it lies in, links followed."""
+    """Return the inodes of a path and of the directories above it, links followed."""
     real = os.path.realpath(path)
     found = set()
     while True:

@@ -1,9 +1,9 @@
 """Locations of clients: validation, the normal form by which they are compared, and paths without symbolic links.
 
 A location is an absolute local path, `file:/path`, or a URI with a path (`hdfs://host/path`, `s3a://bucket/path`).
-Nothing in it is percent-decoded. What is stored is the client's text with an absolute form: Hive's clients compare it.
-What is compared is its `place`: scheme and host in lower case, one scheme for the names of one object store, no default
-port, no doubled slashes. The kernel resolves links in one step where it can.
+Nothing in it is percent-decoded. The client's text is stored in an absolute form: Hive's clients compare it. Its
+`place` is compared: scheme and host in lower case, one scheme for the names of one object store, no default port, no
+doubled slashes. The kernel resolves links in one step where it can.
 """
 
 import os
@@ -20,13 +20,13 @@ _PATH_ONLY = getattr(os, "O_PATH", None)
 _DESCRIPTORS = "/proc/self/fd"
 
 LENGTH_MAX = 4000
-"""Characters of a location, as Hive's own database has room for."""
+"""Characters of a location, the limit of Hive's own database."""
 
 DEPTH_MAX = 250
 """Directories in a location."""
 
 NAME_BYTES_MAX = 255
-"""Bytes in the name of a local directory, as file systems have room for."""
+"""Bytes in the name of a local directory, the limit of file systems."""
 
 KEY_LENGTH_MAX = 600
 """Characters of a place that are indexed. PostgreSQL limits the bytes of an index entry to about 2,700."""
@@ -45,10 +45,10 @@ _AZURE = ("abfs", "abfss", "wasb", "wasbs")
 """Schemes with a container before the @."""
 
 _DEFAULT_PORTS = {"hdfs": ("8020", "9000"), "webhdfs": ("9870", "50070"), "alluxio": ("19998",)}
-"""Default ports of name nodes. Two locations that differ in them alone are one."""
+"""Default ports of name nodes. Two locations that differ in them alone are the same."""
 
 _ONE_STORE = {"abfss": "abfs", "wasb": "abfs", "wasbs": "abfs"}
-"""Schemes that are other names of one, beside those of one_scheme."""
+"""Schemes that are other names of one scheme, besides those of one_scheme."""
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*", re.ASCII)
 
@@ -63,8 +63,8 @@ _SHOWN_MAX = 200
 
 
 def real_path(path: str) -> str:
-    """Return an absolute path with its symbolic links followed, as `os.path.realpath` does, which looks at each
-    directory on the way. OSError, ValueError.
+    """Return an absolute path with its symbolic links followed, as `os.path.realpath`, which looks at each directory on
+    the way. OSError, ValueError.
     """
     return _by_kernel(path) or os.path.realpath(path)
 
@@ -103,17 +103,17 @@ def _name_in(parent: int, name: str) -> str | None:
 def _name_of(descriptor: int) -> str | None:
     # Without /proc this is an OSError.
     found = os.readlink(f"{_DESCRIPTORS}/{descriptor}")
-    # What is deleted, or outside of the root of the process, has a name that is no path.
+    # A deleted path, or one outside of the root of the process, has a name that is no path.
     return found if found.startswith("/") and not found.endswith(" (deleted)") else None
 
 
 class InvalidLocationError(MetastoreError):
-    """The location is not taken; nothing was changed."""
+    """The location is refused; nothing was changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocationPlace:
-    """A location taken apart: scheme and host in lower case, the path as its directories.
+    """A parsed location: scheme and host in lower case, the path as its directories.
 
     `text` is the spelling by which places are compared; that of a root has no slash at its end.
     """
@@ -141,29 +141,29 @@ class LocationPlace:
 
     @property
     def above(self) -> list[str]:
-        """The texts of the directories that it lies in, the outermost first."""
+        """The texts of the directories above it, the outermost first."""
         parts = self.text.split("/")
         first = len(parts) - len(self.names)
         return ["/".join(parts[:end]) for end in range(first, len(parts))]
 
     def holds(self, other: "LocationPlace") -> bool:
-        """Whether the other is this directory, or lies in it."""
+        """Return whether the other place is this directory, or lies in it."""
         return is_at_or_below(other.text, self.text)
 
 
 def is_at_or_below(text: str, above: str) -> bool:
-    """Whether one place's text is another's, or that of a directory in it."""
+    """Return whether the text of one place is that of another, or of a directory in it."""
     return text == above or text.startswith(above + "/")
 
 
 def is_below(text: str, above: str) -> bool:
-    """Whether a place's text is that of a directory in another."""
+    """Return whether the text of a place is that of a directory in another."""
     return text != above and is_at_or_below(text, above)
 
 
 @lru_cache(maxsize=1024)
 def parsed(location: str) -> LocationPlace:
-    """The place of a location. InvalidLocationError with the reason; a secret in the location is not in it."""
+    """Parse a location. InvalidLocationError with the reason, without a secret that the location contains."""
     _check_text(location)
     scheme, colon, rest = location.partition(":")
     if location.startswith("/"):
@@ -193,7 +193,7 @@ def parsed(location: str) -> LocationPlace:
 
 
 def place_text(location: str | None) -> str | None:
-    """The spelling by which a stored location is compared. One that cannot be read is its own."""
+    """Return the spelling by which a stored location is compared. One that cannot be parsed is returned as it is."""
     if location is None:
         return None
     found = stored_place(location)
@@ -201,8 +201,8 @@ def place_text(location: str | None) -> str | None:
 
 
 def stored_place(location: str) -> LocationPlace | None:
-    """The place of a location that is stored. Earlier versions took dots, relative paths and credentials: those are
-    resolved by their text or left out. None for what cannot be read.
+    """Return the place of a location that is stored. Earlier versions accepted dots, relative paths and credentials:
+    dots and relative paths are resolved by their text, credentials are left out. None for one that cannot be parsed.
     """
     try:
         return parsed(location)
@@ -229,7 +229,7 @@ def indexed_place(location: str | None) -> str | None:
 
 
 def resolved(place: LocationPlace) -> LocationPlace:
-    """A local place with all links of its path followed; OSError. A directory that does not exist yet is fine."""
+    """Return a local place with all links of its path followed; OSError. The directory need not exist."""
     real = real_path(place.path)
     return LocationPlace(scheme="file", authority="", names=tuple(name for name in real.split("/") if name))
 
@@ -242,20 +242,20 @@ def made_places(locations: Sequence[str]) -> tuple[str, ...]:
         try:
             found.append((resolved(place) if place.is_local else place).text)
         except (OSError, ValueError):
-            # Without the knowledge the directory stays when its owner is dropped.
+            # Without this record the directory is kept when its owner is dropped.
             continue
     return tuple(found)
 
 
 class LocationRules:
-    """Which locations are taken: `schemes` in lower case, and places below one of `allowed` if there are any."""
+    """Rules for locations of clients: `schemes` in lower case, and places below one of `allowed` if there are any."""
 
     def __init__(self, schemes: Sequence[str] = SCHEMES, allowed: Sequence[str] = ()) -> None:
         self._schemes = tuple(scheme.lower() for scheme in schemes)
         self._allowed = [parsed(each) for each in allowed]
 
     def check(self, location: str) -> LocationPlace:
-        """The place of a location of a client. InvalidLocationError."""
+        """Return the place of a client's location. InvalidLocationError if it is refused."""
         place = parsed(location)
         if place.scheme not in self._schemes:
             raise InvalidLocationError(
@@ -282,14 +282,16 @@ class LocationRules:
 
 
 def has_controls(text: str) -> bool:
-    """Whether a text has a character that no location has: controls, separators of lines, lone surrogates."""
+    """Return whether a text has a character that locations must not have: controls, line separators, lone
+    surrogates.
+    """
     return not text.isprintable() and any(
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") for character in text
     )
 
 
 def is_of_kernel(place: LocationPlace) -> bool:
-    """Whether a local place is in /proc, /sys or /dev, other than /dev/shm."""
+    """Return whether a local place is in /proc, /sys or /dev, other than /dev/shm."""
     path = place.path
     return any(is_at_or_below(path, each) for each in _KERNEL) and not is_at_or_below(path, _SHARED_MEMORY)
 
@@ -306,7 +308,7 @@ def _check_credentials(scheme: str, authority: str, rest: str) -> None:
     if scheme in _AZURE:
         has_secret = ":" in before or "@" in before
     else:
-        # A key of AWS may have a slash, so that it ends what looks like the host.
+        # A key of AWS may contain a slash, and is then cut off at what looks like the end of the host.
         secret_with_slash = ":" in authority and not authority.rpartition(":")[2].isdigit() and "@" in rest
         has_secret = bool(at) or (scheme != "file" and secret_with_slash)
     if has_secret:
@@ -341,7 +343,9 @@ def _host(place: LocationPlace) -> str:
 
 
 def _shown(text: str) -> str:
-    """A text of a client for a message: control characters escaped, not too long, without what is before an @."""
+    """Return a client's text for a message: control characters escaped, cut to a limit, without the part
+    before an @.
+    """
     scheme, separator, rest = text.partition("://")
     if separator and "@" in rest:
         text = f"{scheme}://…@{rest.rpartition('@')[2]}"

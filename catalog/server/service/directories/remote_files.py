@@ -1,12 +1,12 @@
 """Operations on remote file systems: each runs on a thread of its own, and its caller waits until a deadline.
 
-A name node or object store that accepts connections and never answers holds the threads of its operations for minutes.
+A name node or object store that accepts connections and never answers blocks the threads of its operations for minutes.
 Their number is bounded, for one authority (`scheme://host:port`) and for all, and the authorities that have not
 answered yet share a part of them. An authority that missed a deadline is suspended: for some seconds its operations
-fail at once. The number of callers that wait is bounded, too; further ones are refused.
+fail at once. The number of waiting callers is bounded, too; further ones are refused.
 
-An operation that was given up goes on until its client library gives up. If it changes files, other operations on the
-same directory are refused until it has ended: a late deletion must not meet what was written after it.
+An abandoned operation continues until its client library gives up. If it changes files, other operations on the same
+directory are refused until it has ended: a late deletion must not meet files that were written after it.
 """
 
 import contextvars
@@ -27,10 +27,10 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 STORE_SECONDS = 15.0
-"""How long a caller waits for one operation by default."""
+"""Default of the time that a caller waits for one operation."""
 
 SUSPENDED_SECONDS = 10.0
-"""How long the operations of an authority fail at once after one that missed its deadline."""
+"""Time for which the operations of an authority fail at once after one that missed its deadline."""
 
 THREADS_MAX = 64
 THREADS_OF_UNPROVEN_MAX = 40
@@ -47,17 +47,17 @@ database may have tables on many of them.
 """
 
 AUTHORITIES_MAX = 1000
-"""Idle authorities that are remembered."""
+"""Maximum of idle authorities in memory."""
 
 
 class StoreUnavailableError(MetastoreError):
-    """A remote file system did not answer in time, or may not be asked now."""
+    """A remote file system did not answer in time, or is suspended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFigures:
-    """What remote file systems do to this process: operations that callers wait for, threads of operations that were
-    given up, deadlines missed, and operations refused since the start.
+    """Load from remote file systems on this process: operations that callers wait for, threads of abandoned operations,
+    deadlines missed, and operations refused since the start.
     """
 
     waiting: int
@@ -66,7 +66,7 @@ class RemoteFigures:
     refused_total: int
 
 
-class RequestPatience:
+class MissedDeadlines:
     """The deadlines that one request has missed."""
 
     __slots__ = ("timeouts",)
@@ -75,13 +75,13 @@ class RequestPatience:
         self.timeouts = 0
 
 
-request_patience: contextvars.ContextVar[RequestPatience | None] = contextvars.ContextVar(
-    "request_patience", default=None
+missed_deadlines: contextvars.ContextVar[MissedDeadlines | None] = contextvars.ContextVar(
+    "missed_deadlines", default=None
 )
 """Set where a request begins; without it every operation has its whole deadline."""
 
 
-class _Authority:
+class _AuthorityState:
     __slots__ = ("callers", "given_up", "is_proven", "name", "running", "suspended_until")
 
     def __init__(self, name: str) -> None:
@@ -129,7 +129,7 @@ class RemoteFiles:
 
     @property
     def figures(self) -> RemoteFigures:
-        """The figures of this moment."""
+        """Return the present figures."""
         with self._changed:
             return RemoteFigures(
                 waiting=self._callers,
@@ -139,10 +139,10 @@ class RemoteFiles:
             )
 
     def run(self, location: str, action: Callable[[], T], *, changes: bool = False) -> T:
-        """Run an operation on the file system of the location and return its result; its errors come as they are.
+        """Run an operation on the file system of the location and return its result; its errors are raised unchanged.
 
-        StoreUnavailableError if it does not end in time or is refused. With `changes`, one that was given up keeps
-        others away from its directory until it ends.
+        StoreUnavailableError if it exceeds the deadline or is refused. With `changes`, an abandoned operation blocks
+        others on its directory until it ends.
         """
         deadline = self._clock() + self._seconds
         operation = _Operation(location, action, changes)
@@ -158,13 +158,13 @@ class RemoteFiles:
         return result
 
     def check_free(self, location: str) -> None:
-        """StoreUnavailableError if an operation that was given up may still change the directory."""
+        """Raise StoreUnavailableError if an abandoned operation may still change the directory."""
         with self._changed:
             self._check_free(location)
 
     def _reset(self) -> None:
         self._changed = threading.Condition(threading.Lock())
-        self._authorities: dict[str, _Authority] = {}
+        self._authorities: dict[str, _AuthorityState] = {}
         self._given_up: list[_Operation] = []
         self._callers = 0
         self._running = 0
@@ -174,13 +174,13 @@ class RemoteFiles:
 
     @contextmanager
     def _caller(self, location: str) -> Any:
-        """The authority of the location, with one caller more."""
+        """Yield the authority of the location, with its number of callers increased."""
         name = authority_of(location)
         with self._changed:
             authority = self._authorities.get(name)
             if authority is None:
                 self._forget_idle()
-                authority = self._authorities[name] = _Authority(name)
+                authority = self._authorities[name] = _AuthorityState(name)
             self._check_free(location)
             self._check_suspension(authority, location)
             if authority.callers >= CALLERS_OF_AUTHORITY_MAX or self._callers >= CALLERS_MAX:
@@ -194,7 +194,7 @@ class RemoteFiles:
                 authority.callers -= 1
                 self._callers -= 1
 
-    def _start(self, authority: _Authority, operation: _Operation, deadline: float) -> None:
+    def _start(self, authority: _AuthorityState, operation: _Operation, deadline: float) -> None:
         with self._changed:
             while not self._has_thread(authority):
                 self._check_suspension(authority, operation.location)
@@ -221,7 +221,7 @@ class RemoteFiles:
                 self._ended(authority, counts_as_unproven)
             raise MetastoreError(f"cannot reach {operation.location}: {error}") from error
 
-    def _has_thread(self, authority: _Authority) -> bool:
+    def _has_thread(self, authority: _AuthorityState) -> bool:
         if self._running >= THREADS_MAX:
             return False
         if authority.is_proven:
@@ -231,7 +231,7 @@ class RemoteFiles:
             and self._running_of_unproven < THREADS_OF_UNPROVEN_MAX
         )
 
-    def _work(self, authority: _Authority, operation: _Operation, counts_as_unproven: bool) -> None:
+    def _work(self, authority: _AuthorityState, operation: _Operation, counts_as_unproven: bool) -> None:
         error: BaseException | None = None
         try:
             operation.result = operation.context.run(operation.action)
@@ -254,23 +254,23 @@ class RemoteFiles:
                 "it is done" if error is None else error,
             )
 
-    def _ended(self, authority: _Authority, counts_as_unproven: bool) -> None:
+    def _ended(self, authority: _AuthorityState, counts_as_unproven: bool) -> None:
         authority.running -= 1
         self._running -= 1
         self._running_of_unproven -= counts_as_unproven
         self._changed.notify_all()
 
-    def _give_up(self, authority: _Authority, operation: _Operation) -> None:
+    def _give_up(self, authority: _AuthorityState, operation: _Operation) -> None:
         operation.is_given_up = True
         self._given_up.append(operation)
         self._timeouts += 1
         authority.given_up += 1
         authority.is_proven = False
         authority.suspended_until = self._clock() + SUSPENDED_SECONDS
-        patience = request_patience.get()
-        if patience is not None:
-            patience.timeouts += 1
-        # Those that wait for the same authority fail now, too.
+        missed = missed_deadlines.get()
+        if missed is not None:
+            missed.timeouts += 1
+        # Callers that wait for the same authority fail now, too.
         self._changed.notify_all()
         after = "; the change may still be made, and its end is logged" if operation.changes else ""
         raise StoreUnavailableError(
@@ -278,7 +278,7 @@ class RemoteFiles:
             f"{operation.location}{after}"
         )
 
-    def _check_suspension(self, authority: _Authority, location: str) -> None:
+    def _check_suspension(self, authority: _AuthorityState, location: str) -> None:
         left = authority.suspended_until - self._clock()
         if left > 0:
             raise self._refusal(
@@ -291,10 +291,10 @@ class RemoteFiles:
             raise self._refusal(
                 f"cannot reach {location}: {authority.given_up} operations on {authority.name} have not ended yet"
             )
-        patience = request_patience.get()
-        if patience is not None and patience.timeouts >= TIMEOUTS_OF_REQUEST_MAX:
+        missed = missed_deadlines.get()
+        if missed is not None and missed.timeouts >= TIMEOUTS_OF_REQUEST_MAX:
             raise self._refusal(
-                f"{location} was not looked at: the request has waited for {patience.timeouts} file systems in vain"
+                f"{location} was not looked at: the request has waited for {missed.timeouts} file systems in vain"
             )
 
     def _check_free(self, location: str) -> None:
@@ -321,7 +321,7 @@ class RemoteFiles:
 
 
 def authority_of(location: str) -> str:
-    """Scheme and authority of a location, `hdfs://host:port`."""
+    """Return scheme and authority of a location, `hdfs://host:port`."""
     scheme, _, rest = location.partition(":")
     return f"{one_scheme(scheme.lower())}://{rest.removeprefix('//').partition('/')[0].lower()}"
 
@@ -335,6 +335,6 @@ def _overlap(left: str, right: str) -> bool:
 
 
 REMOTE_FILES = RemoteFiles()
-"""Those of this process."""
+"""The remote files of this process."""
 
 os.register_at_fork(after_in_child=REMOTE_FILES._reset)

@@ -2,16 +2,15 @@
 
 Keys are compared with literals (or literals with keys); operators are =, !=, <>, <, <=, >, >=, LIKE, BETWEEN, IN (of
 several keys, too: `(struct(a, b)) in (const struct(1, "x"))`) and their negations, joined by AND, OR, NOT and
-parentheses.
-Literals are numbers, quoted text, and dates and timestamps, bare, quoted, or after DATE or TIMESTAMP. In text a
-backslash represents itself, but before the quote that encloses the text; clients do not escape. LIKE knows `%`, `_`
-and, as older clients write it, `.*`; a backslash takes the meaning from `%` and `_`. An empty filter selects all.
+parentheses. Literals are numbers, quoted text, and dates and timestamps, bare, quoted, or after DATE or TIMESTAMP. In
+text a backslash is an ordinary character, except before the quote that encloses the text; clients do not escape. LIKE
+knows `%`, `_` and, as older clients write it, `.*`; a backslash escapes `%` and `_`. An empty filter selects all.
 
 The result is a tree of tree.py; the grammar is in grammar.py.
 
 Some calls give an expression in bytes. MSCK sends a filter as UTF-8 text, in which values are escaped as in partitions'
 names. Hive's own queries send their expression as Kryo writes it: kryo_expression.py reads the simple ones of Hive 4.
-What others select is unknown.
+All other expressions are unknown, and so is their result.
 """
 
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ COMPARISONS_MAX = 5_000
 """Comparisons in a filter. Those of one key with many values, by IN or by `or` or by `<>` and `and`, are one."""
 
 PATTERNS_MAX = 100
-"""LIKEs in a filter: no index helps with them, so that each is tried on each partition."""
+"""LIKEs in a filter: no index supports them, so that each is tried on each partition."""
 
 OPAQUE = (
     "The partitions are given by a serialized Java expression that only Hive can read: nothing was dropped. Name the "
@@ -42,8 +41,8 @@ OPAQUE = (
 def parse_filter(
     text: str | None, keys: Sequence[MetastoreColumn], *, escaped_literals: bool = False
 ) -> PartitionFilter:
-    """The tree of a filter, in whose texts characters may be escaped as in partitions' names. BadFilterError if it does
-    not parse, names something else than a key, or compares unlike things.
+    """Parse a filter into its tree. In its texts characters may be escaped as in partitions' names. BadFilterError if
+    it does not parse, names a column that is no key, or compares incompatible values.
     """
     if text is None or not text.strip():
         return EVERYTHING
@@ -67,7 +66,7 @@ def parse_filter(
 
 
 def parse_expression(expression: bytes | None, keys: Sequence[MetastoreColumn]) -> PartitionFilter | None:
-    """What an expression selects; None if it is neither text nor a condition of Hive 4 that can be read."""
+    """Return the filter of an expression; None if it is neither text nor a readable condition of Hive 4."""
     try:
         condition = filter_of_expression(expression or b"")
         if condition is not None:
@@ -80,7 +79,7 @@ def parse_expression(expression: bytes | None, keys: Sequence[MetastoreColumn]) 
 
 
 def required_filter(expression: bytes | None, keys: Sequence[MetastoreColumn]) -> PartitionFilter:
-    """The same where something is dropped by it. BadFilterError if it cannot be read."""
+    """Return the filter of an expression that selects what is dropped. BadFilterError if it cannot be read."""
     where = parse_expression(expression, keys)
     if where is None:
         raise BadFilterError(OPAQUE)

@@ -14,11 +14,11 @@ from lark.exceptions import LarkError, VisitError
 from interbed.catalog.server.service.errors import BadFilterError, MetastoreError
 from interbed.catalog.server.service.filters.tree import (
     NO_VALUE,
-    Absent,
     AllOf,
-    Compared,
+    KeyComparison,
     KeyKind,
     LikePattern,
+    MissingValue,
     PartitionFilter,
     all_of,
     any_of,
@@ -83,7 +83,7 @@ _UNSUPPORTED = "Filtering is supported only on partition keys of type string"
 
 
 def parse(text: str, keys: Sequence[MetastoreColumn], *, escaped_literals: bool) -> PartitionFilter:
-    """The tree of a filter; BadFilterError as parse_filter raises it."""
+    """Parse a filter into its tree; BadFilterError as parse_filter raises it."""
     try:
         tree: PartitionFilter = _Builder(keys, escaped_literals).transform(_parser().parse(text))
     except VisitError as error:
@@ -97,7 +97,7 @@ def parse(text: str, keys: Sequence[MetastoreColumn], *, escaped_literals: bool)
 
 
 class _Key:
-    """A key of the table, and how literals become search forms of it."""
+    """A key of the table, and the conversion of literals to its search forms."""
 
     def __init__(self, position: int, column: MetastoreColumn) -> None:
         self.position = position
@@ -105,7 +105,7 @@ class _Key:
         self._column = column
 
     def operand(self, literal: str | int) -> str:
-        """The literal's search form. BadFilterError if the key's values cannot be compared with it."""
+        """Return the literal's search form. BadFilterError if the key's values cannot be compared with it."""
         if self.kind is KeyKind.OTHER:
             raise BadFilterError(f"Filter pushdown not supported for type {self._column.type}. {_UNSUPPORTED}")
         if self.kind is KeyKind.INTEGRAL:
@@ -125,21 +125,21 @@ class _Key:
         return form
 
     def compared(self, operator: str, literal: str | int) -> PartitionFilter:
-        """The comparison with a literal."""
+        """Return the comparison with a literal."""
         if self.kind not in (KeyKind.TEXT, KeyKind.OTHER) and literal == DEFAULT_PARTITION_NAME:
             if operator not in ("=", "<>"):
                 raise BadFilterError(f"Cannot compare partition key {self._column.name} with {literal} but by = and !=")
-            return Absent(position=self.position, negated=operator == "<>")
-        return Compared(position=self.position, operator=operator, operand=self.operand(literal))
+            return MissingValue(position=self.position, negated=operator == "<>")
+        return KeyComparison(position=self.position, operator=operator, operand=self.operand(literal))
 
     def one_of(self, literals: Sequence[str | int]) -> PartitionFilter:
-        """One of the literals."""
+        """Return the condition that the key equals one of the literals."""
         return any_of([self.compared("=", literal) for literal in literals])
 
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, Any]):
-    """From lark's tree to ours."""
+    """Transformer from lark's tree to that of tree.py."""
 
     def __init__(self, keys: Sequence[MetastoreColumn], escaped_literals: bool) -> None:
         super().__init__()
@@ -225,7 +225,7 @@ class _Builder(Transformer[Token, Any]):
 
     def rows_in(self, _: Token, keys: list[_Key], *rest: Any) -> PartitionFilter:
         negative, given = _split_not(rest)
-        # The token of each STRUCT stands between them.
+        # The token of each STRUCT is between them.
         rows = [row for row in given if isinstance(row, list)]
         if any(len(row) != len(keys) for row in rows):
             raise BadFilterError("Error parsing partition filter; a struct has another number of values than of keys")

@@ -1,8 +1,8 @@
-"""The conditions of Hive's queries, as Hive 4 serializes them with Kryo 5, turned into the filter language.
+"""Conditions of Hive's queries, as Hive 4 serializes them with Kryo 5, translated to the filter language.
 
-Hive sends a condition on partitions as the object tree of its compiler. Of that tree we read comparisons of a key with
-a constant, IN, BETWEEN, AND, OR and NOT, which is what people write about partitions; whatever else is met
-(functions, casts, other versions of Hive), the whole is given up and nothing is known of it.
+Hive sends a condition on partitions as the object tree of its compiler. Of that tree this module reads comparisons of a
+key with a constant, IN, BETWEEN, AND, OR and NOT, the usual conditions on partitions. Any other object (functions,
+casts, other versions of Hive) makes the whole condition unreadable.
 
 The format, found by looking at what Hive 4.0.1 sends:
 
@@ -40,7 +40,7 @@ _JUNCTIONS = {"GenericUDFOPAnd": " and ", "GenericUDFOPOr": " or "}
 
 
 class _UnknownError(Exception):
-    """Something is met that we do not read."""
+    """An object that this module does not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +54,18 @@ class _Condition:
 
 
 _Value = str | int | bool | date | None | list["_Value"] | _Key | _Condition
-"""What an object of the tree means: a constant, a list of operands, a key, a condition."""
+"""The meaning of an object of the tree: a constant, a list of operands, a key, a condition."""
 
 
 def filter_of_expression(expression: bytes) -> str | None:
-    """The filter that says the same as Hive's serialized condition; None if it is none, or says what we do not read."""
+    """Return the filter that is equivalent to Hive's serialized condition; None if the bytes cannot be read."""
     try:
         reader = _Reader(expression)
         condition = reader.classed()
         if isinstance(condition, _Condition) and reader.ended:
             return condition.text
     except (_UnknownError, IndexError, ValueError, RecursionError):
-        # Bytes of another origin fail anywhere.
+        # Bytes of another origin fail in arbitrary ways.
         pass
     return None
 
@@ -83,7 +83,7 @@ class _Reader:
         return self._place == len(self._data)
 
     def classed(self) -> _Value:
-        """A class and an object of it."""
+        """Read a class and an object of it."""
         kind = self._class()
         return None if kind is None else self._object(kind)
 
@@ -117,7 +117,7 @@ class _Reader:
         return value == 1
 
     def _class(self) -> int | str | None:
-        """A registered class's number, or a name."""
+        """Read a registered class's number, or a class's name."""
         number = self._varint()
         if number == 0:
             return None
@@ -177,7 +177,7 @@ class _Reader:
         return b"".join(self._character() for _ in range(length - 1)).decode("utf-16-be")
 
     def _character(self) -> bytes:
-        """One UTF-16 unit, of one to three bytes."""
+        """Read one UTF-16 unit, of one to three bytes."""
         first = self._byte()
         if first < 0x80:
             unit = first
@@ -188,7 +188,7 @@ class _Reader:
         return unit.to_bytes(2)
 
     def string(self) -> str | None:
-        """A field of type String."""
+        """Read a field of type String."""
         value = self._object(_STRING)
         if value is not None and not isinstance(value, str):
             raise _UnknownError
@@ -206,27 +206,27 @@ class _Reader:
         return [self._object(kind) for _ in range(length - 1)]
 
     def type(self) -> str | None:
-        """The fields of a PrimitiveTypeInfo: its name."""
+        """Read the fields of a PrimitiveTypeInfo and return its name."""
         return self.string()
 
     def sized_type(self) -> str | None:
-        """The fields of a VarcharTypeInfo."""
+        """Read the fields of a VarcharTypeInfo."""
         self._varint()
         return self.string()
 
     def day(self) -> date:
-        """The fields of Hive's Date: a LocalDate."""
+        """Read the fields of Hive's Date: a LocalDate."""
         if self._varint() != 1:
             raise _UnknownError
         self._objects.append(None)
         return date(self._varint(), self._byte(), self._byte())
 
     def nothing(self) -> None:
-        """The fields of a BooleanWritable."""
+        """Read the fields of a BooleanWritable."""
         self._boolean()
 
     def key(self) -> _Key:
-        """The fields of an ExprNodeColumnDesc."""
+        """Read the fields of an ExprNodeColumnDesc."""
         name = self.string()
         partition_key, _skewed = self._boolean(), self._boolean()
         _alias = self.string()
@@ -236,12 +236,12 @@ class _Reader:
         return _Key(name)
 
     def constant(self) -> _Value:
-        """The fields of an ExprNodeConstantDesc."""
+        """Read the fields of an ExprNodeConstantDesc."""
         self.classed()
         return self.classed()
 
     def condition(self) -> _Condition:
-        """The fields of an ExprNodeGenericFuncDesc."""
+        """Read the fields of an ExprNodeGenericFuncDesc."""
         operands = self.classed()
         function = self.classed()
         _sorted = self._boolean()
@@ -251,7 +251,9 @@ class _Reader:
         return _Condition(_condition_text(function, operands))
 
     def comparison(self, name: str) -> str:
-        """The fields of a GenericUDFBaseCompare; neither inspector nor kind of comparison is set before it runs."""
+        """Read the fields of a GenericUDFBaseCompare; neither inspector nor kind of comparison is set
+        before it runs.
+        """
         if self._varint() or self._varint():
             raise _UnknownError
         self.string()
@@ -260,18 +262,18 @@ class _Reader:
         return name
 
     def logical(self, name: str) -> str:
-        """The fields of AND, OR, NOT: a result."""
+        """Read the fields of AND, OR, NOT: a result."""
         self.classed()
         return name
 
     def membership(self) -> str:
-        """The fields of a GenericUDFIn."""
+        """Read the fields of a GenericUDFIn."""
         self.classed()
         self._boolean()
         return "GenericUDFIn"
 
     def between(self) -> str:
-        """The fields of a GenericUDFBetween: no inspectors, two comparisons, a result."""
+        """Read the fields of a GenericUDFBetween: no inspectors, two comparisons, a result."""
         if self._varint():
             raise _UnknownError
         for _ in range(3):

@@ -1,10 +1,10 @@
-"""The filter language of get_table_names_by_filter: `hive_filter_field_owner__ = "me" and
-hive_filter_field_params__k like "x.*"`.
+"""The filter language of get_table_names_by_filter: `hive_filter_field_owner__ = "me" and hive_filter_field_params__k
+like "x.*"`.
 
-Three things can be asked about: the owner, a parameter (the rest of the name is its key; a table without it is not
-selected) and the time of the last access in seconds. Operators are =, !=, <>, <, <=, >, >= and LIKE, joined by AND,
-OR, NOT and parentheses. Parameters and owners are compared as text, the time as a number. In LIKE `.*` stands for any
-text and `.` for any character, everything else for itself.
+A filter compares three fields: the owner, a parameter (the rest of the name is its key; a table without it is not
+selected) and the time of the last access in seconds. Operators are =, !=, <>, <, <=, >, >= and LIKE, joined by AND, OR,
+NOT and parentheses. Parameters and owners are compared as text, the time as a number. In LIKE `.*` matches any text and
+`.` any character; every other character matches itself.
 """
 
 import operator
@@ -27,7 +27,7 @@ FIELD_PARAMETERS = "hive_filter_field_params__"
 FIELD_LAST_ACCESS = "hive_filter_field_last_access__"
 
 FILTER_CHARACTERS_MAX = 100_000
-"""Longer filters are refused."""
+"""Characters in a filter; longer ones are refused."""
 COMPARISONS_MAX = 100
 """Comparisons in a filter, each of which is made with every table of the database."""
 
@@ -72,7 +72,7 @@ _REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def compile_table_filter(text: str) -> TablePredicate:
-    """The predicate of a filter; BadFilterError if it cannot be understood."""
+    """Return the predicate of a filter; BadFilterError if it cannot be understood."""
     if len(text) > FILTER_CHARACTERS_MAX:
         raise BadFilterError(f"the filter has {len(text)} characters; at most {FILTER_CHARACTERS_MAX} are read")
     try:
@@ -164,7 +164,7 @@ def _reader(name: str) -> Callable[[MetastoreTable], str | int | None]:
 
 
 def _like(pattern: str) -> re.Pattern[str]:
-    # Each part between two stars is matched once and for all, so that no pattern takes more than quadratic time.
+    # Each part between two stars is an atomic group, so that no pattern takes more than quadratic time.
     parts = ["".join("." if char == "." else re.escape(char) for char in part) for part in pattern.split(".*")]
     if len(parts) == 1:
         return re.compile(parts[0], re.DOTALL)

@@ -1,11 +1,10 @@
-"""What selects partitions: a tree of comparisons of search forms, which the repository turns into SQL.
+"""Filters of partitions: a tree of comparisons of search forms, which the repository turns into SQL.
 
-There is no negation in the tree: NOT is carried down to the comparisons, so that a partition without a value is
-selected neither by a comparison nor by its opposite, as in SQL. Only the default partition itself can be selected by
-name.
+There is no negation in the tree: NOT is pushed down to the comparisons, so that a partition without a value is selected
+neither by a comparison nor by its opposite, as in SQL. Only the default partition itself can be selected by name.
 
-A partition's value is text, whatever its key's type. For comparisons in SQL each has a search form, which sorts by
-code points as the values sort by their type:
+A partition's value is text, whatever its key's type. For comparisons in SQL each has a search form, which sorts by code
+points as the values sort by their type:
 
     string, char, varchar, boolean   the text itself
     tinyint … bigint                 a letter for sign and number of digits, then the digits; those of negative
@@ -28,7 +27,7 @@ from interbed.catalog.server.service.model import MetastoreColumn
 from interbed.catalog.server.service.names import DEFAULT_PARTITION_NAME, escaped
 
 NO_VALUE = ""
-"""The search form of what is no value of the key's type."""
+"""The search form of an invalid value of the key's type."""
 
 DIGITS_MAX = 22
 """Digits that the letters provide for; bigint has 19."""
@@ -47,7 +46,7 @@ _LIKE_PARTS = re.compile(r"\\[%_]|\.\*|%|_|[^\\.%_]+|.", re.DOTALL)
 
 
 class KeyKind(StrEnum):
-    """How values of a partition key compare."""
+    """Kind of comparison of a partition key's values."""
 
     TEXT = "text"
     INTEGRAL = "integral"
@@ -65,12 +64,12 @@ _KINDS = {
 
 
 def kind_of_type(type_text: str | None) -> KeyKind:
-    """The kind of a key by its Hive type; a key without a type is text."""
+    """Return the kind of a key by its Hive type; a key without a type is text."""
     return _KINDS.get((type_text or "string").partition("(")[0].strip().lower(), KeyKind.OTHER)
 
 
 def search_form(kind: KeyKind, value: str) -> str:
-    """The search form of a partition's value. NO_VALUE if it is none of the type, never an error."""
+    """Return the search form of a partition's value; NO_VALUE if it is invalid for the type, never an error."""
     if kind is KeyKind.INTEGRAL:
         return integral_form(int(value)) if _DIGITS.fullmatch(value) and len(value) <= 64 else NO_VALUE
     if kind is KeyKind.DATE:
@@ -82,7 +81,7 @@ def search_form(kind: KeyKind, value: str) -> str:
 
 
 def integral_form(number: int) -> str:
-    """The search form of a number; NO_VALUE if it has more digits than any key's type."""
+    """Return the search form of a number; NO_VALUE if it has more digits than any key's type."""
     digits = str(abs(number))
     if len(digits) > DIGITS_MAX:
         return NO_VALUE
@@ -92,7 +91,7 @@ def integral_form(number: int) -> str:
 
 
 def date_form(text: str) -> str:
-    """The search form of a date; what follows the day is left out, as Hive leaves it out. NO_VALUE for other text."""
+    """Return the search form of a date; text after the day is ignored, as in Hive. NO_VALUE for other text."""
     match = _DATE.fullmatch(text)
     if match is None:
         return NO_VALUE
@@ -103,7 +102,7 @@ def date_form(text: str) -> str:
 
 
 def timestamp_form(text: str) -> str:
-    """The search form of a point in time; a date alone is its beginning. NO_VALUE for other text."""
+    """Return the search form of a point in time; a date alone is its beginning. NO_VALUE for other text."""
     match = _TIMESTAMP.fullmatch(text)
     if match is None:
         return NO_VALUE
@@ -117,7 +116,7 @@ def timestamp_form(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
+class KeyComparison:
     """The key at `position` compared with a search form: one of = <> < <= > >=."""
 
     position: int
@@ -144,16 +143,16 @@ class LikePattern:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Absent:
-    """The partition has no value of the key's type: it is the default partition. Or it has one (`negated`)."""
+class MissingValue:
+    """The partition has no valid value of the key's type: it is the default partition. Or it has one (`negated`)."""
 
     position: int
     negated: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Named:
-    """The partition's name matches a pattern, as in Like."""
+class NameMatch:
+    """The partition's name matches a pattern, as in LikePattern."""
 
     pattern: tuple[str, ...]
 
@@ -172,14 +171,14 @@ class AnyOf:
     parts: tuple["PartitionFilter", ...] = ()
 
 
-PartitionFilter = Compared | OneOf | LikePattern | Absent | Named | AllOf | AnyOf
+PartitionFilter = KeyComparison | OneOf | LikePattern | MissingValue | NameMatch | AllOf | AnyOf
 
 EVERYTHING = AllOf()
 
 
 def filter_of_values(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> PartitionFilter:
-    """What selects the partitions with exactly these values, in the order of the keys; an empty one, or one that is
-    missing at the end, matches any.
+    """Return the filter of the partitions with exactly these values, in the order of the keys; an empty one, or one
+    that is missing at the end, matches any.
     """
     parts: list[PartitionFilter] = []
     pattern: list[str] = []
@@ -195,11 +194,13 @@ def filter_of_values(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> 
         kind = kind_of_type(key.type)
         form = search_form(kind, value)
         parts.append(
-            Absent(position=position) if form == NO_VALUE else Compared(position=position, operator="=", operand=form)
+            MissingValue(position=position)
+            if form == NO_VALUE
+            else KeyComparison(position=position, operator="=", operand=form)
         )
-        # 3 and 03 are the same number, and different partitions.
+        # 3 and 03 are the same number, but different partitions.
         exact = exact and kind in (KeyKind.TEXT, KeyKind.OTHER)
-    return AllOf(parts=tuple(parts) if exact else (*parts, Named(pattern=tuple(pattern))))
+    return AllOf(parts=tuple(parts) if exact else (*parts, NameMatch(pattern=tuple(pattern))))
 
 
 def _extend(pattern: list[str], literal: str) -> None:
@@ -210,11 +211,13 @@ def _extend(pattern: list[str], literal: str) -> None:
 
 
 def any_of(parts: Sequence[PartitionFilter]) -> PartitionFilter:
-    """The disjunction, in which equalities of the same key are one: clients write lists of thousands that way."""
+    """Return the disjunction. Equalities of the same key are joined to one: clients write lists of
+    thousands that way.
+    """
     equal: dict[int, set[str]] = {}
     rest: list[PartitionFilter] = []
     for part in parts:
-        if isinstance(part, Compared) and part.operator == "=":
+        if isinstance(part, KeyComparison) and part.operator == "=":
             equal.setdefault(part.position, set()).add(part.operand)
         elif isinstance(part, OneOf) and not part.negated:
             equal.setdefault(part.position, set()).update(part.operands)
@@ -223,7 +226,7 @@ def any_of(parts: Sequence[PartitionFilter]) -> PartitionFilter:
         else:
             rest.append(part)
     merged: list[PartitionFilter] = [
-        Compared(position=position, operator="=", operand=next(iter(operands)))
+        KeyComparison(position=position, operator="=", operand=next(iter(operands)))
         if len(operands) == 1
         else OneOf(position=position, operands=frozenset(operands))
         for position, operands in equal.items()
@@ -233,18 +236,18 @@ def any_of(parts: Sequence[PartitionFilter]) -> PartitionFilter:
 
 
 def all_of(parts: Sequence[PartitionFilter]) -> PartitionFilter:
-    """The conjunction, in which inequalities of the same key are one, as equalities are in any_of."""
+    """Return the conjunction. Inequalities of the same key are joined to one, as equalities in any_of."""
     unequal: dict[int, set[str]] = {}
     rest: list[PartitionFilter] = []
     for part in parts:
-        if isinstance(part, Compared) and part.operator == "<>":
+        if isinstance(part, KeyComparison) and part.operator == "<>":
             unequal.setdefault(part.position, set()).add(part.operand)
         elif isinstance(part, OneOf) and part.negated:
             unequal.setdefault(part.position, set()).update(part.operands)
         else:
             rest.append(part)
     merged: list[PartitionFilter] = [
-        Compared(position=position, operator="<>", operand=next(iter(operands)))
+        KeyComparison(position=position, operator="<>", operand=next(iter(operands)))
         if len(operands) == 1
         else OneOf(position=position, operands=frozenset(operands), negated=True)
         for position, operands in unequal.items()
@@ -253,24 +256,26 @@ def all_of(parts: Sequence[PartitionFilter]) -> PartitionFilter:
 
 
 def opposite(part: PartitionFilter) -> PartitionFilter:
-    """What selects the others, but for those without a value."""
-    if isinstance(part, Compared):
-        return Compared(position=part.position, operator=_OPPOSITES[part.operator], operand=part.operand)
+    """Return the negation, which does not select partitions without a value either."""
+    if isinstance(part, KeyComparison):
+        return KeyComparison(position=part.position, operator=_OPPOSITES[part.operator], operand=part.operand)
     if isinstance(part, OneOf):
         return OneOf(position=part.position, operands=part.operands, negated=not part.negated)
     if isinstance(part, LikePattern):
         return LikePattern(position=part.position, pattern=part.pattern, negated=not part.negated)
-    if isinstance(part, Absent):
-        return Absent(position=part.position, negated=not part.negated)
+    if isinstance(part, MissingValue):
+        return MissingValue(position=part.position, negated=not part.negated)
     if isinstance(part, AllOf):
         return any_of([opposite(each) for each in part.parts])
-    if isinstance(part, Named):
+    if isinstance(part, NameMatch):
         raise AssertionError("no filter's text asks for names")
     return all_of([opposite(each) for each in part.parts])
 
 
 def like_pattern(text: str) -> tuple[str, ...]:
-    """The parts of a LIKE's text: ANY_TEXT, ANY_CHARACTER, and literals, each of which begins with a backslash."""
+    """Return the parts of a LIKE's text: ANY_TEXT, ANY_CHARACTER, and literals, each of which begins with a
+    backslash.
+    """
     parts: list[str] = []
     for part in _LIKE_PARTS.findall(text):
         if part in ("%", ".*"):

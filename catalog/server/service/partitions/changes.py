@@ -1,4 +1,4 @@
-"""Partitions: add, alter, rename, exchange, mark. Reads are in reads.py, what removes partitions in drops.py.
+"""Partitions: add, alter, rename, exchange, mark. Reads are in reads.py, drops and truncation in drops.py.
 
 A partition is known by its name within its table (names.py).
 """
@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.column_statistics import statistics_to_keep
-from interbed.catalog.server.service.directories.deletions import Deletions
-from interbed.catalog.server.service.directories.guard import Claim
+from interbed.catalog.server.service.directories.deletions import GuardedDeletions
+from interbed.catalog.server.service.directories.guard import DeletionClaim
 from interbed.catalog.server.service.directories.locations import has_controls
 from interbed.catalog.server.service.errors import (
     AlreadyExistsError,
@@ -28,7 +28,7 @@ from interbed.catalog.server.service.model import (
     MetastoreTable,
     StorageDescriptor,
 )
-from interbed.catalog.server.service.moves import Mover, carry_out
+from interbed.catalog.server.service.moves import DirectoryMover, carry_out
 from interbed.catalog.server.service.names import NAME_BYTES_MAX, partition_name, shortened
 from interbed.catalog.server.service.partitions.drops import ORIGINAL_LOCATION, PartitionDrops
 from interbed.catalog.server.service.partitions.exchange import exchange_partitions
@@ -39,7 +39,7 @@ from interbed.catalog.server.service.partitions.reads import (
     name_of_spec,
     values_in_name,
 )
-from interbed.catalog.server.service.store import Store, Stored, Transaction
+from interbed.catalog.server.service.store import Store, StoredRow, Transaction
 from interbed.catalog.server.service.warehouse import Warehouse, child
 
 __all__ = ["Found", "PartitionService", "TableKey"]
@@ -48,15 +48,15 @@ _NO_TABLE = "Unable to add partition because table or database do not exist"
 
 
 class PartitionService(PartitionDrops):
-    """The calls about partitions. Each takes the table as (catalog, database, name) and returns it beside what was
-    asked for.
+    """The calls about partitions. Each takes the table as (catalog, database, name) and returns it together with the
+    result.
     """
 
     def __init__(
         self,
         store: Store,
         warehouse: Warehouse,
-        deletions: Deletions,
+        deletions: GuardedDeletions,
         *,
         clock: Callable[[], float] = time.time,
         request_max: int | None = None,
@@ -69,9 +69,9 @@ class PartitionService(PartitionDrops):
     ) -> tuple[MetastoreTable, list[MetastorePartition]]:
         """Add partitions, all or none, and make their directories. Returns those that were added, complete.
 
-        With `if_not_exists` those that are there already are passed over, otherwise AlreadyExistsError.
-        InvalidObjectError if there is no such table, InvalidPartitionError for a wrong number of values,
-        MetastoreError if one is in the list twice or its name is too long.
+        With `if_not_exists` existing ones are skipped, otherwise AlreadyExistsError. InvalidObjectError if there is no
+        such table, InvalidPartitionError for a wrong number of values, MetastoreError if one is in the list twice or
+        its name is too long.
         """
         table, names, present = self._looked_at(key, partitions)
         for partition in partitions:
@@ -88,13 +88,13 @@ class PartitionService(PartitionDrops):
         return table, [partition for name, partition in new if name not in taken]
 
     def require(self, key: TableKey) -> None:
-        """InvalidObjectError if there is no table to add partitions to."""
+        """Raise InvalidObjectError if the table to which partitions are added does not exist."""
         self._looked_at(key, ())
 
     def append(
         self, key: TableKey, values: Sequence[str] | None, name: str | None = None
     ) -> tuple[MetastoreTable, MetastorePartition]:
-        """Add a partition that is like its table, by values or by name."""
+        """Add a partition with the table's storage, by values or by name."""
         if values is None:
             table, _, _ = self._looked_at(key, ())
             try:
@@ -111,8 +111,8 @@ class PartitionService(PartitionDrops):
         return table, added[0]
 
     def alter(self, key: TableKey, changed: Sequence[MetastorePartition]) -> None:
-        """Store partitions anew, all or none, each known by its values. InvalidOperationError if one does not exist,
-        or if there are none to change.
+        """Store changed partitions, all or none, each identified by its values. InvalidOperationError if one does not
+        exist, or if the list is empty.
         """
 
         def work(transaction: Transaction) -> None:
@@ -146,13 +146,13 @@ class PartitionService(PartitionDrops):
         self._store.write(work)
 
     def rename(self, key: TableKey, values: Sequence[str], changed: MetastorePartition) -> None:
-        """Give a partition other values; its directory moves along if the table owns it and it lies where the name
-        says.
+        """Give a partition other values. Its directory is renamed with it if the table owns it and it has the
+        partition's name.
 
         InvalidOperationError if the old one does not exist or the new one does.
         """
 
-        def work(transaction: Transaction, mover: Mover) -> None:
+        def work(transaction: Transaction, mover: DirectoryMover) -> None:
             try:
                 table = self._table_to_change(transaction, key)
             except NoSuchObjectError as error:
@@ -182,7 +182,7 @@ class PartitionService(PartitionDrops):
 
     def exchange(self, spec: Mapping[str, str], source: TableKey, target: TableKey) -> Found:
         """Move the partitions with these values, which begin with the first key's, from one table to another of the
-        same columns and keys, with their directory. MetastoreError, and nothing is moved.
+        same columns and keys, with their directory. On a MetastoreError nothing is moved.
         """
         return carry_out(
             self._store,
@@ -191,7 +191,7 @@ class PartitionService(PartitionDrops):
         )
 
     def mark(self, key: TableKey, spec: dict[str, str], event_type: int) -> None:
-        """Remember that an event happened to the partition with these values, which need not exist."""
+        """Record that an event happened to the partition with these values, which need not exist."""
 
         def work(transaction: Transaction) -> None:
             table = self._table_to_change(transaction, key)
@@ -202,7 +202,7 @@ class PartitionService(PartitionDrops):
     def _looked_at(
         self, key: TableKey, partitions: Sequence[MetastorePartition]
     ) -> tuple[MetastoreTable, list[str], set[str]]:
-        """The table, the names of the partitions, and those of them that it has."""
+        """Return the table, the names of the partitions, and those names that exist already."""
 
         def work(transaction: Transaction) -> tuple[MetastoreTable, list[str], set[str]]:
             table = find_table(transaction, key)
@@ -215,10 +215,10 @@ class PartitionService(PartitionDrops):
             raise InvalidObjectError(_NO_TABLE) from error
 
     def _completed(self, table: MetastoreTable, name: str, partition: MetastorePartition) -> MetastorePartition:
-        """The partition of that name with a location and times."""
+        """Return the partition of that name with a location and times."""
         storage = partition.storage
         if storage is None or table.is_view:
-            # A partition of a view is a name without a place.
+            # A partition of a view is a name without a location.
             pass
         elif storage.location is not None:
             storage = dataclasses.replace(storage, location=self._warehouse.qualified(storage.location))
@@ -270,8 +270,8 @@ class PartitionService(PartitionDrops):
     def _moved(
         self,
         transaction: Transaction,
-        mover: Mover,
-        stored: Stored[MetastoreTable],
+        mover: DirectoryMover,
+        stored: StoredRow[MetastoreTable],
         old: MetastorePartition,
         new: MetastorePartition,
         names: tuple[str, str],
@@ -284,14 +284,16 @@ class PartitionService(PartitionDrops):
             return new
         target = child(table.location, names[1])
         mover.reach(target)
-        if not self._deletions.may_move(transaction, location, Claim(table_id=stored.id, apart=table.location)):
+        if not self._deletions.may_move(transaction, location, DeletionClaim(table_id=stored.id, apart=table.location)):
             return new
         files.make_directory(target.rsplit("/", 1)[0])
         mover.move(transaction, stored.id, location, target, partition_name=names[1])
         return dataclasses.replace(new, storage=dataclasses.replace(new.storage, location=target))
 
     def _linked(self, table: MetastoreTable, new: Sequence[tuple[str, MetastorePartition]]) -> dict[str, str]:
-        """Where the locations of partitions lead by links, by their names, if they are not below their table's."""
+        """Return the targets of locations that lead through links, by the partitions' names, if they are not below the
+        table's.
+        """
         return {
             name: linked
             for name, partition in new
@@ -310,14 +312,16 @@ class PartitionService(PartitionDrops):
             transaction.places.link(table_id, name, self._warehouse.linked(after))
 
     def _check_archive(self, partition: MetastorePartition, before: MetastorePartition | None) -> None:
-        """InvalidLocationError if the directory of an archived partition is not taken, unless it is stored already."""
+        """Raise InvalidLocationError if the directory of an archived partition is refused, unless it is
+        stored already.
+        """
         original = partition.parameters.get(ORIGINAL_LOCATION)
         if original and (before is None or original != before.parameters.get(ORIGINAL_LOCATION)):
             self._warehouse.qualified(original)
 
 
 def _checked_name(table: MetastoreTable, partition: MetastorePartition) -> str:
-    """The partition's name, if it can be stored. InvalidPartitionError, MetastoreError."""
+    """Return the partition's name, if it can be stored. InvalidPartitionError, MetastoreError."""
     name = partition_name(table.partition_keys, partition.values)
     if not table.partition_keys:
         raise InvalidObjectError(f"Table {table.database}.{table.name} is not partitioned")
@@ -326,14 +330,14 @@ def _checked_name(table: MetastoreTable, partition: MetastorePartition) -> str:
     if "\0" in name:
         raise MetastoreError(f"a NUL character cannot be in a partition's value: {shortened(name)!r}")
     if has_controls(name):
-        # Those of ASCII are escaped, as Hive escapes them. Of others there is no escape, and no location has them.
+        # Hive escapes control characters of ASCII. For others it has no escape, and no location may contain them.
         raise MetastoreError(f"a control character cannot be in a partition's value: {shortened(name)!r}")
     return name
 
 
 def _check_storage(table: MetastoreTable, partition: MetastorePartition) -> None:
-    """MetastoreError for a partition of a table without a storage descriptor or a SerDe, or one of a view with a
-    place.
+    """Raise MetastoreError for a partition of a table without a storage descriptor or a SerDe, or a partition of a view
+    with a location.
     """
     storage = partition.storage
     if table.is_view:
@@ -353,7 +357,7 @@ def _exists(name: str) -> AlreadyExistsError:
 
 @contextmanager
 def _directories(storages: Iterable[StorageDescriptor | None]) -> Iterator[None]:
-    """Make the directories of new partitions, and take back those that were made if storing the partitions fails."""
+    """Make the directories of new partitions, and remove those that were made if storing the partitions fails."""
     locations = [storage.location for storage in storages if storage is not None and storage.location is not None]
     made: list[str] = []
     try:

@@ -1,8 +1,8 @@
-"""Dropping partitions, with their directories, and truncating them.
+"""Drops of partitions, with their directories, and truncation.
 
-Which directories are deleted is decided in the transaction that removes the partitions. They are deleted after it, and
-those that another partition uses by then are kept. Truncated partitions lose their data and remain, with statistics
-that say that they are empty.
+The transaction that removes the partitions decides which directories are deleted. They are deleted after it, and those
+that another partition uses by then are kept. Truncated partitions lose their data and remain, with statistics that say
+that they are empty.
 """
 
 import dataclasses
@@ -14,8 +14,8 @@ from functools import partial
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.column_statistics import emptied
-from interbed.catalog.server.service.directories.deletions import Deletions
-from interbed.catalog.server.service.directories.guard import Claim
+from interbed.catalog.server.service.directories.deletions import GuardedDeletions
+from interbed.catalog.server.service.directories.guard import DeletionClaim
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.filters.expression import required_filter
 from interbed.catalog.server.service.model import MetastorePartition, MetastoreTable
@@ -29,34 +29,34 @@ from interbed.catalog.server.service.partitions.reads import (
     find_table,
     values_in_name,
 )
-from interbed.catalog.server.service.store import Store, Stored, Transaction
+from interbed.catalog.server.service.store import Store, StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import owns_data, skips_trash
 from interbed.catalog.server.service.warehouse import contains
 
 NAMES_IN_TRANSACTION_MAX = 1000
-"""Partitions emptied in one transaction: writers of other tables get their turn in between."""
+"""Partitions emptied in one transaction: writers of other tables run in between."""
 
 logger = logging.getLogger(__name__)
 
 ORIGINAL_LOCATION = "original_location"
-"""The parameter of a partition that Hive has archived: where its files were."""
+"""The parameter of a partition archived by Hive with the original location of its files."""
 
 LOCATIONS_JUDGED_AT_ONCE = 1000
-"""Directories of dropped partitions that are deleted after one look at the partitions that there are by then."""
+"""Directories of dropped partitions that are deleted after one query of the partitions that exist by then."""
 
 EXPRESSIONS_MAX = 5_000
 """Expressions of one request to drop partitions. Hive's MSCK sends one for each partition, 3,000 at a time."""
 EXPRESSIONS_BYTES_MAX = 1_000_000
-"""Their bytes, which are read while other writers wait."""
+"""Their total bytes; they are parsed while other writers wait."""
 
 
 def truncate_partitions(
-    store: Store, deletions: Deletions, clock: Callable[[], float], key: TableKey, names: Sequence[str] | None
+    store: Store, deletions: GuardedDeletions, clock: Callable[[], float], key: TableKey, names: Sequence[str] | None
 ) -> None:
     """Delete the data of the partitions of these names, or of all if None, and append an event for each.
 
-    MetastoreError if the table does not own its data, NoSuchObjectError if it does not exist. Names that no partition
-    has are passed over.
+    MetastoreError if the table does not own its data, NoSuchObjectError if it does not exist. Names without a partition
+    are skipped.
     """
 
     def chosen(transaction: Transaction) -> list[str]:
@@ -75,14 +75,14 @@ def truncate_partitions(
 
 def _truncate(
     store: Store,
-    deletions: Deletions,
+    deletions: GuardedDeletions,
     clock: Callable[[], float],
     key: TableKey,
     names: Sequence[str],
     wanted: Set[str] | None,
 ) -> None:
     # Files are deleted before the event is visible: a reader that reacts to it earlier would still see them.
-    def read(transaction: Transaction) -> tuple[Stored[MetastoreTable], list[str]]:
+    def read(transaction: Transaction) -> tuple[StoredRow[MetastoreTable], list[str]]:
         table = find_table(transaction, key)
         places = [
             (partition_name(table.value.partition_keys, partition.values), partition.storage.location)
@@ -95,7 +95,7 @@ def _truncate(
         return table, list(dict.fromkeys(location for _, location in places))
 
     table, locations = store.read(read)
-    claim = Claim(table_id=table.id, apart=table.value.location)
+    claim = DeletionClaim(table_id=table.id, apart=table.value.location)
     for location in locations:
         deletions.empty(location, claim, purge=skips_trash(table.value))
 
@@ -118,7 +118,7 @@ def _truncate(
 def _check_shared(
     table: MetastoreTable, partitions: Iterable[MetastorePartition], shared: Collection[str], wanted: Set[str]
 ) -> None:
-    """MetastoreError if a directory holds the data of partitions that are not to be emptied."""
+    """Raise MetastoreError if a directory also holds the data of partitions that are not to be emptied."""
     for partition in partitions:
         name = partition_name(table.partition_keys, partition.values)
         place = partition.storage.location if partition.storage is not None else None
@@ -135,7 +135,7 @@ class PartitionDrops(PartitionReads):
     def __init__(
         self,
         store: Store,
-        deletions: Deletions,
+        deletions: GuardedDeletions,
         *,
         clock: Callable[[], float] = time.time,
         request_max: int | None = None,
@@ -153,7 +153,7 @@ class PartitionDrops(PartitionReads):
         delete_data: bool,
         purge: bool = False,
     ) -> None:
-        """Drop one partition, by values or by name, with its data if the table owns it, past the trash if `purge`.
+        """Drop one partition, by values or by name, with its data if the table owns it; `purge` bypasses the trash.
         NoSuchObjectError.
         """
 
@@ -178,7 +178,7 @@ class PartitionDrops(PartitionReads):
             keys = table.value.partition_keys
             check_number("names of partitions", len(names))
             if not if_exists:
-                # A name that no partition can have is missing, too.
+                # A name that is invalid for a partition counts as missing, too.
                 canonical = list({partition_name(keys, values_of_name(keys, name)): None for name in names})
             else:
                 canonical = canonical_names(keys, names)
@@ -223,19 +223,17 @@ class PartitionDrops(PartitionReads):
         truncate_partitions(self._store, self._deletions, self._clock, key, names)
 
     def purge(self, limit: int | None = None) -> int:
-        """Remove some of the partitions that dropped tables left behind; 0 when none is left. To be called now and
-        then.
-        """
+        """Remove some of the partitions of dropped tables; return 0 when none is left. Called periodically."""
         return self._store.write(
             lambda transaction: transaction.partitions.purge() if limit is None else transaction.partitions.purge(limit)
         )
 
-    def _table_to_change(self, transaction: Transaction, key: TableKey) -> Stored[MetastoreTable]:
-        # Holding the table keeps a drop or a rename of it from passing between our reads and writes.
+    def _table_to_change(self, transaction: Transaction, key: TableKey) -> StoredRow[MetastoreTable]:
+        # The lock on the table excludes a drop or a rename of it between these reads and writes.
         return find_table(transaction, key, for_update=True)
 
     def _remove(
-        self, transaction: Transaction, table: Stored[MetastoreTable], dropped: Sequence[MetastorePartition]
+        self, transaction: Transaction, table: StoredRow[MetastoreTable], dropped: Sequence[MetastorePartition]
     ) -> None:
         keys = table.value.partition_keys
         transaction.partitions.remove(table.id, [partition_name(keys, each.values) for each in dropped])
@@ -245,11 +243,11 @@ class PartitionDrops(PartitionReads):
     def _left_alone(
         self,
         transaction: Transaction,
-        table: Stored[MetastoreTable],
+        table: StoredRow[MetastoreTable],
         dropped: Sequence[MetastorePartition],
         delete_data: bool,
     ) -> list[str]:
-        """The directories that no partition uses, now that these are removed."""
+        """Return the directories that no partition uses after these were removed."""
         if not delete_data or not owns_data(table.value):
             return []
         places = [
@@ -267,7 +265,7 @@ class PartitionDrops(PartitionReads):
         for start in range(0, len(locations), LOCATIONS_JUDGED_AT_ONCE):
             part = locations[start : start + LOCATIONS_JUDGED_AT_ONCE]
             table_id, used = self._store.read(partial(_used_again, dropped=table, locations=part))
-            claim = Claim(table_id=table_id, apart=table.location)
+            claim = DeletionClaim(table_id=table_id, apart=table.location)
             for location in part:
                 if location in used:
                     logger.warning("the data in %s was left alone: a partition was added there", location)
@@ -278,8 +276,8 @@ class PartitionDrops(PartitionReads):
 def _used_again(
     transaction: Transaction, dropped: MetastoreTable, locations: Sequence[str]
 ) -> tuple[int | None, set[str]]:
-    """The id of the table that partitions were dropped from, if it is still there, and those of the locations that
-    partitions of it have by now.
+    """Return the id of the table that partitions were dropped from, if it still exists, and those of the locations that
+    its partitions use by now.
     """
     table = transaction.tables.find(dropped.catalog, dropped.database, dropped.name)
     if table is None or table.value.number != dropped.number:
@@ -288,8 +286,8 @@ def _used_again(
 
 
 def _data_location(partition: MetastorePartition, table: MetastoreTable) -> str | None:
-    """Where the partition's files are: of one that Hive has archived the directory that holds the archive, if it is in
-    the table's.
+    """Return the location of the partition's files. For a partition archived by Hive it is the directory that holds the
+    archive, if that is in the table's.
     """
     if partition.parameters.get("is_archived", "").lower() == "true":
         original = partition.parameters.get(ORIGINAL_LOCATION)

@@ -1,7 +1,7 @@
 """Exchange of partitions: from one table to another, with their directory, without touching the data.
 
-The directory is moved as a whole, as Hive moves it: for `dt=1` that of all partitions that begin so. All that stands
-in the way is answered with MetastoreError, as Hive answers.
+The directory is moved as a whole, as in Hive: for `dt=1` that of all partitions that begin so. Every obstacle is
+reported as MetastoreError, as in Hive.
 """
 
 import dataclasses
@@ -12,17 +12,17 @@ from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.server.service.filters.tree import filter_of_values
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, MetastoreTable
-from interbed.catalog.server.service.moves import Mover
+from interbed.catalog.server.service.moves import DirectoryMover
 from interbed.catalog.server.service.names import escaped, partition_name, shortened
 from interbed.catalog.server.service.partitions.reads import Found, TableKey, find_table
-from interbed.catalog.server.service.store import Stored, Transaction
+from interbed.catalog.server.service.store import StoredRow, Transaction
 from interbed.catalog.server.service.warehouse import child
 
 
 def exchange_partitions(
-    transaction: Transaction, mover: Mover, spec: Mapping[str, str], source_key: TableKey, target_key: TableKey
+    transaction: Transaction, mover: DirectoryMover, spec: Mapping[str, str], source_key: TableKey, target_key: TableKey
 ) -> Found:
-    """Move the partitions with these values of their first keys to the target; returns it and them."""
+    """Move the partitions with these values of their first keys to the target; return it and them."""
     source, target = _both(transaction, source_key, target_key)
     keys = source.value.partition_keys
     if source.id == target.id:
@@ -62,8 +62,8 @@ def exchange_partitions(
 
 def _both(
     transaction: Transaction, source: TableKey, target: TableKey
-) -> tuple[Stored[MetastoreTable], Stored[MetastoreTable]]:
-    """Both tables, held; always in the same order, so that two exchanges do not wait for one another."""
+) -> tuple[StoredRow[MetastoreTable], StoredRow[MetastoreTable]]:
+    """Lock and return both tables; always in the same order, so that two exchanges do not wait for one another."""
     found = {}
     for key in sorted({source, target}):
         try:
@@ -76,7 +76,7 @@ def _both(
 
 def _leading_values(keys: Sequence[MetastoreColumn], spec: Mapping[str, str]) -> list[str]:
     by_key = {name.lower(): value for name, value in spec.items()}
-    # Other names have no say, as in Hive.
+    # Other names are ignored, as in Hive.
     values = [by_key.get(key.name.lower(), "") for key in keys]
     while values and not values[-1]:
         values.pop()

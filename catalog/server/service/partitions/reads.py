@@ -1,8 +1,8 @@
-"""Partitions: what can be asked for. Lists are in the order of names.
+"""Reads of partitions. Lists are in the order of names.
 
-`limit` is Hive's max_parts: a negative one, or none, stands for all. A server may have a limit of its own on the
-partitions that a request asks for as a whole (`metastore.limit.partition.request`): what selects more, unless its
-`limit` keeps it below, is refused with Hive's words. Names are not limited.
+`limit` is Hive's max_parts: a negative one, or None, means all. A server may limit the partitions that one request
+returns (`metastore.limit.partition.request`): a request that selects more, unless its own `limit` is lower, is refused
+with Hive's text. Names are not limited.
 """
 
 from collections.abc import Sequence
@@ -21,25 +21,27 @@ from interbed.catalog.server.service.names import (
     shortened,
     values_of_name,
 )
-from interbed.catalog.server.service.store import Store, Stored, Transaction
+from interbed.catalog.server.service.store import Store, StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import table_not_found
 
 TableKey = tuple[str, str, str]
-"""Catalog, database and table, as a client wrote them."""
+"""Catalog, database and table, as the client wrote them."""
 
 Found = tuple[MetastoreTable, Sequence[MetastorePartition]]
-"""A table and some of its partitions. A long list is made as it is gone through, once."""
+"""A table and some of its partitions. A long list is built during iteration, once."""
 
 
 class PartitionReads:
-    """The calls that ask. Each takes the table as (catalog, database, name); NoSuchObjectError if there is none."""
+    """The calls that read. Each takes the table as (catalog, database, name); NoSuchObjectError if there is none."""
 
     def __init__(self, store: Store, *, request_max: int | None = None) -> None:
         self._store = store
         self._request_max = request_max
 
     def get(self, key: TableKey, values: Sequence[str]) -> tuple[MetastoreTable, MetastorePartition]:
-        """The partition with these values. NoSuchObjectError; InvalidPartitionError for a wrong number of values."""
+        """Return the partition with these values. NoSuchObjectError; InvalidPartitionError for a wrong number of
+        values.
+        """
 
         def work(transaction: Transaction) -> tuple[MetastoreTable, MetastorePartition]:
             table = find_table(transaction, key)
@@ -48,34 +50,34 @@ class PartitionReads:
         return self._store.read(work)
 
     def get_by_name(self, key: TableKey, name: str) -> tuple[MetastoreTable, MetastorePartition]:
-        """The partition of this name. NoSuchObjectError."""
+        """Return the partition of this name. NoSuchObjectError."""
 
         def work(transaction: Transaction) -> tuple[MetastoreTable, MetastorePartition]:
             table = find_table(transaction, key)
             values = values_in_name(table.value.partition_keys, name)
-            if not _spelled(table.value.partition_keys, name):
+            if not _has_lower_keys(table.value.partition_keys, name):
                 raise NoSuchObjectError(f"partition name={shortened(name)}")
             return table.value, find_partition(transaction, table, values).value
 
         return self._store.read(work)
 
     def has_table(self, key: TableKey) -> bool:
-        """Whether there is such a table."""
+        """Return whether the table exists."""
         catalog, database, name = key
         return self._store.read(
             lambda transaction: transaction.tables.find(catalog, normalized(database), normalized(name)) is not None
         )
 
     def select(self, key: TableKey, limit: int | None = None) -> Found:
-        """All partitions, or the first `limit` of them."""
+        """Return all partitions, or the first `limit` of them."""
         return self.select_filter(key, None, limit)
 
     def names(self, key: TableKey, limit: int | None = None) -> list[str]:
-        """The names of all partitions, or of the first `limit` of them; none for 0."""
+        """Return the names of all partitions, or of the first `limit` of them; none for 0."""
         return self.names_filter(key, None, limit)
 
     def select_names(self, key: TableKey, names: Sequence[str]) -> Found:
-        """The partitions of these names that exist."""
+        """Return the partitions of these names that exist."""
 
         def work(transaction: Transaction) -> Found:
             table = find_table(transaction, key)
@@ -86,7 +88,9 @@ class PartitionReads:
         return self._store.read(work)
 
     def select_partial(self, key: TableKey, values: Sequence[str], limit: int | None = None) -> Found:
-        """The partitions that have these values; an empty one, or one that is missing at the end, stands for any."""
+        """Return the partitions that have these values; an empty value, or one that is missing at the end,
+        matches any.
+        """
 
         def work(transaction: Transaction) -> Found:
             table = find_table(transaction, key)
@@ -99,7 +103,7 @@ class PartitionReads:
         return self._store.read(work)
 
     def names_partial(self, key: TableKey, values: Sequence[str], limit: int | None = None) -> list[str]:
-        """The names of the partitions that select_partial gives."""
+        """Return the names of the partitions that select_partial returns."""
 
         def work(transaction: Transaction) -> list[str]:
             table = find_table(transaction, key)
@@ -110,7 +114,7 @@ class PartitionReads:
         return self._store.read(work)
 
     def select_filter(self, key: TableKey, text: str | None, limit: int | None = None) -> Found:
-        """The partitions that a filter selects (all if it is empty). BadFilterError."""
+        """Return the partitions that a filter selects (all if it is empty). BadFilterError."""
 
         def work(transaction: Transaction) -> Found:
             table = find_table(transaction, key)
@@ -121,7 +125,7 @@ class PartitionReads:
         return self._store.read(work)
 
     def names_filter(self, key: TableKey, text: str | None, limit: int | None = None) -> list[str]:
-        """The names of the partitions that a filter selects (of all if it is empty). BadFilterError."""
+        """Return the names of the partitions that a filter selects (of all if it is empty). BadFilterError."""
 
         def work(transaction: Transaction) -> list[str]:
             table = find_table(transaction, key)
@@ -131,7 +135,7 @@ class PartitionReads:
         return self._store.read(work)
 
     def count_filter(self, key: TableKey, text: str | None) -> int:
-        """How many partitions a filter selects. BadFilterError."""
+        """Return the number of partitions that a filter selects. BadFilterError."""
 
         def work(transaction: Transaction) -> int:
             table = find_table(transaction, key)
@@ -142,7 +146,7 @@ class PartitionReads:
     def select_expression(
         self, key: TableKey, expression: bytes | None, limit: int | None = None
     ) -> tuple[Found, bool]:
-        """The partitions that an expression may select, and whether it is unknown which of them it does."""
+        """Return the partitions that an expression may select, and whether its exact result is unknown."""
 
         def work(transaction: Transaction) -> tuple[Found, bool]:
             table = find_table(transaction, key)
@@ -155,7 +159,7 @@ class PartitionReads:
         return self._store.read(work)
 
     def names_expression(self, key: TableKey, expression: bytes | None, limit: int | None = None) -> list[str]:
-        """The names of the partitions that an expression may select: of all if it cannot be read."""
+        """Return the names of the partitions that an expression may select: of all if it cannot be read."""
 
         def work(transaction: Transaction) -> list[str]:
             table = find_table(transaction, key)
@@ -176,8 +180,8 @@ class PartitionReads:
         ascending: bool = True,
         limit: int | None = None,
     ) -> list[tuple[str, ...]]:
-        """The values of some keys in the partitions that a filter selects, each row once if `distinct`, in the order
-        of the keys `order` or else of `columns`. BadFilterError; MetastoreError for a name that is no key.
+        """Return the values of some keys in the partitions that a filter selects, each row once if `distinct`, ordered
+        by the keys `order`, or by `columns` without it. BadFilterError; MetastoreError for a name that is no key.
         """
         if not columns:
             raise MetastoreError("the request has no partition keys whose values are asked for")
@@ -192,7 +196,7 @@ class PartitionReads:
             raise MetastoreError(f"{shortened(unknown[0])} is not a partitioning key for the table")
         chosen = [positions[name.lower()] for name in columns]
         sorted_by = [positions[name.lower()] for name in order] or chosen
-        # Two rows that differ only in a key they are ordered by are two; so the order is part of what is kept.
+        # Two rows that differ only in a key of the order are distinct; so the order is part of the comparison.
         rows: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
         for name in self.names_filter(key, text):
             values = [value for _, value in parsed_name(name)]
@@ -202,7 +206,7 @@ class PartitionReads:
         return (list(dict.fromkeys(found)) if distinct else found)[: limit_of(limit)]
 
     def is_marked(self, key: TableKey, spec: dict[str, str], event_type: int) -> bool:
-        """Whether the event was marked for the partition with these values. InvalidPartitionError."""
+        """Return whether the event was recorded for the partition with these values. InvalidPartitionError."""
 
         def work(transaction: Transaction) -> bool:
             table = find_table(transaction, key)
@@ -211,14 +215,14 @@ class PartitionReads:
         return self._store.read(work)
 
     def _check_request(
-        self, transaction: Transaction, table: Stored[MetastoreTable], where: PartitionFilter, limit: int | None
+        self, transaction: Transaction, table: StoredRow[MetastoreTable], where: PartitionFilter, limit: int | None
     ) -> None:
         asked = limit_of(limit)
         if self._request_max is not None and (asked is None or asked > self._request_max):
             self._check_number(table.value, transaction.partitions.count(table.id, where))
 
     def _check_number(self, table: MetastoreTable, number: int) -> None:
-        """MetastoreError if a request wants more partitions than one may."""
+        """Raise MetastoreError if a request selects more partitions than the server's limit."""
         if self._request_max is not None and number > self._request_max:
             raise MetastoreError(
                 f"Number of partitions scanned (={number}) on table '{table.name}' exceeds limit "
@@ -227,8 +231,8 @@ class PartitionReads:
             )
 
 
-def find_table(transaction: Transaction, key: TableKey, *, for_update: bool = False) -> Stored[MetastoreTable]:
-    """The table of a key. NoSuchObjectError."""
+def find_table(transaction: Transaction, key: TableKey, *, for_update: bool = False) -> StoredRow[MetastoreTable]:
+    """Return the table of a key. NoSuchObjectError if there is none."""
     catalog, database, name = key
     found = transaction.tables.find(catalog, normalized(database), normalized(name), for_update=for_update)
     if found is None:
@@ -237,9 +241,9 @@ def find_table(transaction: Transaction, key: TableKey, *, for_update: bool = Fa
 
 
 def find_partition(
-    transaction: Transaction, table: Stored[MetastoreTable], values: Sequence[str]
-) -> Stored[MetastorePartition]:
-    """The partition with these values. NoSuchObjectError, InvalidPartitionError."""
+    transaction: Transaction, table: StoredRow[MetastoreTable], values: Sequence[str]
+) -> StoredRow[MetastorePartition]:
+    """Return the partition with these values. NoSuchObjectError, InvalidPartitionError."""
     name = partition_name(table.value.partition_keys, values)
     stored = None if "\0" in name else transaction.partitions.find(table.id, name)
     if stored is None:
@@ -248,7 +252,7 @@ def find_partition(
 
 
 def values_in_name(keys: Sequence[MetastoreColumn], name: str) -> tuple[str, ...]:
-    """The values of a name. MetastoreError if it is empty, NoSuchObjectError if it lacks a key."""
+    """Return the values of a name. MetastoreError if it is empty, NoSuchObjectError if it lacks a key."""
     if not name:
         raise MetastoreError("Partition name is invalid. ")
     check_partition_name_length(name)
@@ -256,16 +260,16 @@ def values_in_name(keys: Sequence[MetastoreColumn], name: str) -> tuple[str, ...
 
 
 def canonical_names(keys: Sequence[MetastoreColumn], names: Sequence[str]) -> list[str]:
-    """The names as they are stored, each once, without those that no partition can have. A client may order or escape
-    a name otherwise than we do: it means its values. MetastoreError for too many of them.
+    """Return the names as they are stored, each once, without invalid ones. A client may order or escape a name
+    otherwise: its values count. MetastoreError for too many of them.
     """
     check_number("names of partitions", len(names))
     canonical: dict[str, None] = {}
     for name in names:
         if len(name) > NAME_CHARACTERS_MAX:
             continue
-        # A name with more keys than the table has means another table's partition, which is not to be dropped here.
-        if sum(part != "" for part in name.split("/")) != len(keys) or not _spelled(keys, name):
+        # A name with more keys than the table has means another table's partition, which must not be dropped here.
+        if sum(part != "" for part in name.split("/")) != len(keys) or not _has_lower_keys(keys, name):
             continue
         try:
             canonical[partition_name(keys, values_of_name(keys, name))] = None
@@ -274,14 +278,14 @@ def canonical_names(keys: Sequence[MetastoreColumn], names: Sequence[str]) -> li
     return [name for name in canonical if "\0" not in name]
 
 
-def _spelled(keys: Sequence[MetastoreColumn], name: str) -> bool:
-    """Whether a name has the keys in lower case, as partitions' names have them: Hive finds no others."""
+def _has_lower_keys(keys: Sequence[MetastoreColumn], name: str) -> bool:
+    """Return whether a name has the keys in lower case, as in the names of partitions: Hive finds no others."""
     known = {key.name.lower() for key in keys}
     return all(key in known for key, _ in parsed_name(name))
 
 
 def name_of_spec(table: MetastoreTable, spec: dict[str, str]) -> str:
-    """The name of the partition with these values by key. InvalidPartitionError with Hive's text."""
+    """Return the name of the partition with these values by key. InvalidPartitionError with Hive's text."""
     if len(spec) != len(table.partition_keys):
         raise InvalidPartitionError(
             f"Number of partition columns in table: {len(table.partition_keys)} doesn't match with number of supplied "
@@ -295,7 +299,9 @@ def name_of_spec(table: MetastoreTable, spec: dict[str, str]) -> str:
 
 
 def check_partial(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> None:
-    """InvalidPartitionError if there are more values than keys, or no values at all: Hive takes that for a slip."""
+    """Raise InvalidPartitionError if there are more values than keys, or no values at all, which Hive treats as an
+    error.
+    """
     if not values:
         raise InvalidPartitionError("Invalid partition key & values; keys [], values []")
     if any("\0" in value for value in values):
@@ -307,5 +313,5 @@ def check_partial(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> Non
 
 
 def limit_of(limit: int | None) -> int | None:
-    """Clients say -1 for all."""
+    """Return the limit, None for a negative one, by which clients mean all."""
     return None if limit is None or limit < 0 else limit

@@ -1,1 +1,1 @@
-"""Tables and views: create, read, drop (tables.py), alter (alter.py), and the rules that they keep (rules.py)."""
+"""Tables and views: create, read, drop (tables.py), alter (alter.py), and their validation (rules.py)."""

@@ -1,4 +1,4 @@
-"""Changing a table: its columns, parameters and place, its name, and its data (truncate)."""
+"""Changes of a table: its columns, parameters and location, its name, and its data (truncate)."""
 
 import dataclasses
 import time
@@ -9,8 +9,8 @@ from interbed.catalog.server.service import events
 from interbed.catalog.server.service import warehouse as files
 from interbed.catalog.server.service.column_statistics import emptied, statistics_to_keep
 from interbed.catalog.server.service.constraints import forget_columns
-from interbed.catalog.server.service.directories.deletions import Deletions
-from interbed.catalog.server.service.directories.guard import Claim
+from interbed.catalog.server.service.directories.deletions import GuardedDeletions
+from interbed.catalog.server.service.directories.guard import DeletionClaim
 from interbed.catalog.server.service.errors import InvalidObjectError, InvalidOperationError, MetastoreError
 from interbed.catalog.server.service.model import (
     CREATION_METADATA,
@@ -21,9 +21,9 @@ from interbed.catalog.server.service.model import (
     MetastoreTable,
     StorageDescriptor,
 )
-from interbed.catalog.server.service.moves import Mover, carry_out
+from interbed.catalog.server.service.moves import DirectoryMover, carry_out
 from interbed.catalog.server.service.names import is_valid_table_name, normalized, shortened
-from interbed.catalog.server.service.store import Store, Stored, Transaction
+from interbed.catalog.server.service.store import Store, StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import (
     CASCADE,
     KEEP_STATISTICS,
@@ -46,7 +46,7 @@ class TableAlterations:
         self,
         store: Store,
         warehouse: Warehouse,
-        deletions: Deletions,
+        deletions: GuardedDeletions,
         *,
         clock: Callable[[], float] = time.time,
         keeps_transactional: bool = False,
@@ -60,12 +60,12 @@ class TableAlterations:
     def alter(
         self, catalog: str, database: str, name: str, changed: MetastoreTable, context: Mapping[str, str] | None = None
     ) -> None:
-        """Store the table anew; with another name or database it is renamed, and a managed table's default directory
-        with it. Changed columns go to its partitions if the context says CASCADE.
+        """Store the changed table. With another name or database it is renamed, together with the default directory of
+        a managed table. Changed columns are copied to its partitions if the context says CASCADE.
 
         If the context has `expected_parameter_key` and `expected_parameter_value`, the table changes only if its
-        parameter has that value: MetastoreError otherwise, with Hive's text. InvalidOperationError for what is not
-        allowed.
+        parameter has that value: MetastoreError otherwise, with Hive's text. InvalidOperationError for a change that is
+        not allowed.
         """
         if changed.catalog != catalog:
             raise InvalidOperationError(
@@ -75,11 +75,11 @@ class TableAlterations:
         key = (catalog, normalized(database), normalized(name))
         properties = context or {}
 
-        def work(transaction: Transaction, mover: Mover) -> None:
+        def work(transaction: Transaction, mover: DirectoryMover) -> None:
             stored = transaction.tables.find(*key, for_update=True)
             if stored is None:
                 raise InvalidOperationError(table_not_found(database, name).args[0])
-            # What is wrong is found in the order in which Hive finds it; clients look for the first.
+            # Errors are checked in Hive's order; clients expect the first.
             _check(changed, stored.value)
             if changed.storage is None and not changed.is_view:
                 raise MetastoreError(f"Table {changed.name} has no storage descriptor")
@@ -96,7 +96,7 @@ class TableAlterations:
                 and not new.is_view
                 and properties.get(KEEP_STATISTICS, "").lower() != "true"
             ):
-                # Hive looks into the directory for its statistics, unless it is told not to.
+                # Hive reads the directory for its statistics, unless the context forbids it.
                 raise MetastoreError(f"Table {changed.name} has no location in its storage descriptor")
             forget_columns(transaction, stored.id, stored.value, new)
             keep = statistics_to_keep(stored.value.storage, new.storage)
@@ -111,7 +111,9 @@ class TableAlterations:
         carry_out(self._store, work, self._deletions.guard)
 
     def remake(self, catalog: str, database: str, name: str, made_of: Mapping[str, Any]) -> None:
-        """Store what a materialized view was made of anew. NoSuchObjectError, MetastoreError for another table."""
+        """Store what a materialized view is made of now. NoSuchObjectError, MetastoreError for another kind
+        of table.
+        """
         key = (catalog, normalized(database), normalized(name))
 
         def work(transaction: Transaction) -> None:
@@ -135,10 +137,10 @@ class TableAlterations:
         if not owns_data(found.value):
             raise MetastoreError(f"Cannot truncate non-managed table {found.value.database}.{found.value.name}.")
         # Files are deleted before the event is visible: a reader that reacts to it earlier would still see them.
-        # Deleting may take long, and nobody has to wait for it.
+        # Deleting may take long, and no other request has to wait for it.
         location = found.value.location
         if location is not None:
-            self._deletions.empty(location, Claim(table_id=found.id), purge=skips_trash(found.value))
+            self._deletions.empty(location, DeletionClaim(table_id=found.id), purge=skips_trash(found.value))
 
         def work(transaction: Transaction) -> None:
             stored = transaction.tables.find(*key, for_update=True)
@@ -152,7 +154,11 @@ class TableAlterations:
         self._store.write(work)
 
     def _replace(
-        self, transaction: Transaction, stored: Stored[MetastoreTable], changed: MetastoreTable, mover: Mover
+        self,
+        transaction: Transaction,
+        stored: StoredRow[MetastoreTable],
+        changed: MetastoreTable,
+        mover: DirectoryMover,
     ) -> MetastoreTable:
         old = stored.value
         renamed = (old.database, old.name) != (changed.database, changed.name)
@@ -168,7 +174,7 @@ class TableAlterations:
         if old_database is None or new_database is None:
             raise InvalidOperationError(f"The database {shortened(changed.database)} does not exist")
         if renamed and old.location is not None and not files.renames_directories(old.location):
-            # A directory would be copied file by file; a table's place need not follow its name.
+            # A directory in an object store would be copied file by file; a table's location need not follow its name.
             if old_database.id != new_database.id and _goes_with(old_database.value, old):
                 raise InvalidOperationError(
                     f"the files of {old.database}.{old.name} stay in {old.location}, because an object store does not "
@@ -176,7 +182,7 @@ class TableAlterations:
                 )
         elif renamed and self._moves_with_name(old, new, old_database.value):
             assert old.location is not None
-            if self._deletions.may_move(transaction, old.location, Claim(table_id=stored.id)):
+            if self._deletions.may_move(transaction, old.location, DeletionClaim(table_id=stored.id)):
                 new = self._moved(transaction, stored, new, new_database.value, mover)
         if not transaction.tables.replace(stored.id, new_database.id, new):
             raise _taken(new)
@@ -195,7 +201,7 @@ class TableAlterations:
         parameters = dict(changed.parameters)
         if PARAMETER_DDL_TIME not in parameters:
             parameters[PARAMETER_DDL_TIME] = str(int(self._clock()))
-        # What a view was made of changes by a call of its own.
+        # What a view was made of is changed by a call of its own.
         made_of = {key: value for key, value in old.extra.items() if key == CREATION_METADATA}
         return dataclasses.replace(
             changed,
@@ -218,10 +224,10 @@ class TableAlterations:
     def _moved(
         self,
         transaction: Transaction,
-        stored: Stored[MetastoreTable],
+        stored: StoredRow[MetastoreTable],
         new: MetastoreTable,
         database: MetastoreDatabase,
-        mover: Mover,
+        mover: DirectoryMover,
     ) -> MetastoreTable:
         assert stored.value.location is not None
         assert new.storage is not None
@@ -239,7 +245,7 @@ class TableAlterations:
 
 
 def _goes_with(database: MetastoreDatabase, table: MetastoreTable) -> bool:
-    """Whether a managed table's files lie in the directory of a database, which is deleted with it."""
+    """Return whether a managed table's files lie in the directory of a database, which is deleted with it."""
     if table.is_view or table.is_external:
         return False
     homes = (database.location, database.managed_location)

@@ -1,4 +1,4 @@
-"""What a table must be to be stored, and what follows from what it is: pure functions of its values."""
+"""Rules that a table must satisfy to be stored, and properties that follow from its values: pure functions."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,23 +33,23 @@ COLUMN_TYPES = frozenset(
         *("variant", "interval", "timestamp_ntz", "timestamp_ltz"),
     )
 )
-"""The words that a column's type begins with. Hive looks at no more of it; others are a matter of the SerDe."""
+"""The words that a column's type begins with. Hive checks no more of it; the rest is up to the SerDe."""
 
 DERIVED_TYPE = "<derived from deserializer>"
-"""Hive's word for a type that the SerDe knows."""
+"""Hive's word for a type that only the SerDe knows."""
 
 _TYPE_WORD = re.compile(r"\s*(\w+)")
 
 KEEP_STATISTICS = "DO_NOT_UPDATE_STATS"
-"""The environment context's key by which the statistics of a table's files stay as they are."""
+"""The environment context's key that leaves the statistics of a table's files unchanged."""
 
 CASCADE = "CASCADE"
-"""The environment context's key by which changed columns go to the partitions, too."""
+"""The environment context's key that copies changed columns to the partitions, too."""
 
 
 def check_table(table: MetastoreTable, *, keeps_transactional: bool = False) -> None:
-    """InvalidObjectError if the table's name or columns cannot be stored, MetastoreError if it wants transactions,
-    unless such tables are kept.
+    """Raise InvalidObjectError if the table's name or columns cannot be stored, MetastoreError if it asks for
+    transactions, unless `keeps_transactional`.
     """
     if not is_valid_table_name(table.name):
         raise InvalidObjectError(f"{shortened(table.name)} is not a valid object name")
@@ -59,7 +59,7 @@ def check_table(table: MetastoreTable, *, keeps_transactional: bool = False) -> 
 
 
 def check_columns(table: MetastoreTable, before: MetastoreTable | None = None) -> None:
-    """InvalidObjectError if a column has no name or type, or one of an unknown kind that the table did not have
+    """Raise InvalidObjectError if a column has no name or type, or one of an unknown kind that the table did not have
     `before`, or if two columns or keys have the same name.
     """
     kept = set() if before is None else {column.type for column in _all_columns(before)}
@@ -88,8 +88,8 @@ def _is_known_type(text: str) -> bool:
 
 
 def check_without_transactions(table: MetastoreTable, before: MetastoreTable | None = None) -> None:
-    """MetastoreError if the table's parameters ask for Hive's transactions (of all kinds, `insert_only` too), unless
-    it had the same ones `before`: its writers would number their changes by transactions that nobody hands out.
+    """Raise MetastoreError if the table's parameters ask for Hive's transactions (of all kinds, `insert_only` too),
+    unless it had the same ones `before`: its writers need transaction ids, which this server does not assign.
     """
     asked = _transactional(table)
     if asked and asked != (_transactional(before) if before is not None else {}):
@@ -101,7 +101,7 @@ def check_without_transactions(table: MetastoreTable, before: MetastoreTable | N
 
 
 def _transactional(table: MetastoreTable) -> dict[str, str]:
-    """The parameters by which a table asks for transactions; Hive reads their names without regard to case."""
+    """Return the parameters by which a table asks for transactions; Hive reads their names without regard to case."""
     return {
         key: value
         for key, value in table.parameters.items()
@@ -111,8 +111,8 @@ def _transactional(table: MetastoreTable) -> dict[str, str]:
 
 
 def check_expected_parameter(table: MetastoreTable, changed: MetastoreTable, context: Mapping[str, str]) -> None:
-    """The compare of compare-and-swap, which must also set a new value: MetastoreError otherwise. The text, with its
-    slip, is Hive's: clients match on it.
+    """Compare the expected parameter of a compare-and-swap, which must also set a new value: MetastoreError otherwise.
+    The text, with its typo, is Hive's: clients match on it.
     """
     key = context.get(EXPECTED_PARAMETER_KEY)
     expected = context.get(EXPECTED_PARAMETER_VALUE)
@@ -129,7 +129,7 @@ def check_expected_parameter(table: MetastoreTable, changed: MetastoreTable, con
 
 
 def stored_type(table_type: str, parameters: Mapping[str, str]) -> str:
-    """The type that the parameter EXTERNAL makes of a table, whatever the client said."""
+    """Return the type that the parameter EXTERNAL makes of a table, whatever type the client sent."""
     if table_type in (MANAGED_TABLE, EXTERNAL_TABLE):
         external = parameters.get(PARAMETER_EXTERNAL, "").upper() == "TRUE"
         return EXTERNAL_TABLE if external else MANAGED_TABLE
@@ -137,25 +137,27 @@ def stored_type(table_type: str, parameters: Mapping[str, str]) -> str:
 
 
 def same_keys(left: Sequence[MetastoreColumn], right: Sequence[MetastoreColumn]) -> bool:
-    """Whether two lists of partition keys have the same names; types and comments may differ, as in Hive."""
+    """Return whether two lists of partition keys have the same names; types and comments may differ, as in Hive."""
     return [key.name.lower() for key in left] == [key.name.lower() for key in right]
 
 
 def owns_data(table: MetastoreTable) -> bool:
-    """Whether dropping the table with its data deletes files."""
+    """Return whether dropping the table with its data deletes files."""
     purges = table.parameters.get(PARAMETER_EXTERNAL_PURGE, "").upper() == "TRUE"
     return not table.is_view and (not table.is_external or purges)
 
 
 def skips_trash(table: MetastoreTable, *, purge: bool = False) -> bool:
-    """Whether the table's files are deleted rather than moved to the trash: the request or the table says so."""
+    """Return whether the table's files are deleted rather than moved to the trash, by the request or the table's
+    parameter.
+    """
     return purge or any(
         table.parameters.get(key, "").lower() == "true" for key in (PARAMETER_AUTO_PURGE, PARAMETER_SKIP_TRASH)
     )
 
 
 def data_locations(table: MetastoreTable, partition_locations: Iterable[str]) -> list[str]:
-    """The directories to delete with the table: its own, and those of partitions that lie elsewhere."""
+    """Return the directories to delete with the table: its own, and those of partitions that lie elsewhere."""
     if table.location is None or not owns_data(table):
         return []
     inside = table.location.rstrip("/") + "/"
@@ -164,5 +166,5 @@ def data_locations(table: MetastoreTable, partition_locations: Iterable[str]) ->
 
 
 def table_not_found(database: str | None, name: str | None) -> NoSuchObjectError:
-    """Hive's words for a table that is not there."""
+    """Return the error for a missing table, with Hive's text."""
     return NoSuchObjectError(f"{shortened(database)}.{shortened(name)} table not found")

@@ -28,7 +28,7 @@ from interbed.catalog.server.service.model import (
     TableMeta,
 )
 from interbed.catalog.server.service.names import check_number, matching, normalized, shortened
-from interbed.catalog.server.service.store import Stored, Transaction
+from interbed.catalog.server.service.store import StoredRow, Transaction
 from interbed.catalog.server.service.tables.alter import TableAlterations
 from interbed.catalog.server.service.tables.rules import (
     EXPECTED_PARAMETER_KEY,
@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 NUMBER_BITS = 53
-"""Of the numbers of tables: random, so that a table never gets that of one that was dropped."""
+"""Bits of a table's number: random, so that a table never gets that of a dropped one."""
 
 
 class TableService(TableAlterations):
@@ -68,7 +68,7 @@ class TableService(TableAlterations):
             raise MetastoreError(f"Table {table.name} has no storage descriptor")
 
         def prepare(transaction: Transaction) -> tuple[MetastoreTable, Directory | None]:
-            # A place of its own may need directories above it, which must not stay behind when the table exists.
+            # A location of its own may need directories above it, which must not remain when the table exists already.
             if table.location and transaction.tables.find(table.catalog, table.database, table.name) is not None:
                 raise _already_exists(table)
             return self._prepared(transaction, table)
@@ -87,12 +87,12 @@ class TableService(TableAlterations):
         return complete
 
     def translated(self, table: MetastoreTable) -> MetastoreTable:
-        """The table as `create` would store it, without storing it. InvalidObjectError as there."""
+        """Return the table as `create` would store it, without storing it. InvalidObjectError as there."""
         check_table(table)
         return self._store.read(lambda transaction: self._prepared(transaction, table)[0])
 
     def get(self, catalog: str, database: str, name: str) -> MetastoreTable:
-        """The table; NoSuchObjectError if there is none of that name."""
+        """Return the table; NoSuchObjectError if there is none of that name."""
         key = (catalog, normalized(database), normalized(name))
         found = self._store.read(lambda transaction: transaction.tables.find(*key))
         if found is None:
@@ -100,7 +100,7 @@ class TableService(TableAlterations):
         return found.value
 
     def select(self, catalog: str, database: str, names: Sequence[str]) -> list[MetastoreTable]:
-        """The tables of these names that exist, ordered by name. UnknownDatabaseError if any names are given."""
+        """Return the tables of these names that exist, ordered by name. UnknownDatabaseError if any names are given."""
         if not names:
             return []
         check_number("names of tables", len(names))
@@ -113,7 +113,7 @@ class TableService(TableAlterations):
         return self._store.read(work)
 
     def matching(self, catalog: str, database: str, pattern: str | None) -> list[MetastoreTable]:
-        """The tables whose names a pattern selects, in the databases that another selects, ordered by their names.
+        """Return the tables whose names match a pattern, in the databases that match another, ordered by their names.
         UnknownDatabaseError if there are no such databases.
         """
 
@@ -132,14 +132,14 @@ class TableService(TableAlterations):
     def names(
         self, catalog: str, database: str, pattern: str | None = None, table_type: str | None = None
     ) -> list[str]:
-        """The names that a pattern selects, in order; none if there is no such database, as with Hive."""
+        """Return the names that match a pattern, in order; none if there is no such database, as in Hive."""
         found = self._store.read(
             lambda transaction: transaction.tables.names(catalog, normalized(database), table_type or None)
         )
         return matching(found, pattern)
 
     def rewriting_views(self, catalog: str, database: str | None = None) -> list[MetastoreTable]:
-        """The materialized views that may stand for a query, of one database or of all."""
+        """Return the materialized views that may replace a query, of one database or of all."""
 
         def work(transaction: Transaction) -> list[MetastoreTable]:
             databases = transaction.databases.names(catalog) if database is None else [normalized(database)]
@@ -155,8 +155,8 @@ class TableService(TableAlterations):
         return self._store.read(work)
 
     def names_by_filter(self, catalog: str, database: str, text: str, limit: int | None = None) -> list[str]:
-        """The names of the tables that a filter over owner, parameters and last access selects, in order; none if
-        there is no such database, as with Hive. BadFilterError.
+        """Return the names of the tables that a filter over owner, parameters and last access selects, in order; none
+        if there is no such database, as in Hive. BadFilterError.
         """
         # Imported here, because a server starts without the parser.
         from interbed.catalog.server.service.filters.table_filter import compile_table_filter
@@ -171,7 +171,7 @@ class TableService(TableAlterations):
     def metas(
         self, catalog: str, database_pattern: str | None, pattern: str | None, types: Sequence[str]
     ) -> list[TableMeta]:
-        """A line for each table that the patterns select, of these types (of all if empty)."""
+        """Return an entry for each table that the patterns select, of these types (of all if empty)."""
 
         def work(transaction: Transaction) -> list[TableMeta]:
             metas = transaction.tables.metas(catalog)
@@ -183,7 +183,7 @@ class TableService(TableAlterations):
                 for meta in metas
                 if meta.database in databases and meta.name in names and (not wanted or meta.table_type in wanted)
             ]
-            # Who owns a table stands among what is kept of it as a whole, which is read of the chosen ones alone.
+            # The owner is in the table's document, which is read for the selected tables alone.
             owned = {
                 (table.database, table.name): table
                 for database in {meta.database for meta in chosen}
@@ -196,8 +196,8 @@ class TableService(TableAlterations):
         return self._store.read(work)
 
     def drop(self, catalog: str, database: str, name: str, *, delete_data: bool, purge: bool = False) -> MetastoreTable:
-        """Drop a table; the data of a managed one too if `delete_data`, past the trash if `purge`. NoSuchObjectError.
-        Returns the table that was.
+        """Drop a table; the data of a managed one too if `delete_data`, bypassing the trash if `purge`.
+        NoSuchObjectError. Returns the dropped table.
         """
         key = (catalog, normalized(database), normalized(name))
 
@@ -220,7 +220,9 @@ class TableService(TableAlterations):
         return table
 
     def _prepared(self, transaction: Transaction, table: MetastoreTable) -> tuple[MetastoreTable, Directory | None]:
-        """The table as it is stored: with its type, times and, unless it is a view, a location; and its directory."""
+        """Return the table as it is stored: with its type, times and, unless it is a view, a location; and its
+        directory.
+        """
         database = _database_for(transaction, table).value
         now = int(self._clock())
         storage = table.storage
@@ -263,10 +265,10 @@ class TableService(TableAlterations):
         location: str,
         directory: Directory | None,
     ) -> str:
-        """The default place of a managed table, or one beside it when a table that was renamed is still there.
+        """Return the default location of a managed table, or one beside it if a renamed table still uses that.
 
-        That is so in object stores, and outside of the server's deletion roots: the files stay there when a table gets
-        another name. InvalidObjectError where the place was chosen by the client, who may have written there.
+        That happens in object stores, and outside of the server's deletion roots: there the files stay in place when a
+        table is renamed. InvalidObjectError if the client chose the location, since it may have written there.
         """
         default = self._warehouse.table_location(database, table)
         if table.is_external or not files.same_location(location, default):
@@ -317,7 +319,7 @@ def _already_exists(table: MetastoreTable) -> AlreadyExistsError:
     return AlreadyExistsError(f"Table {table.name} already exists")
 
 
-def _database_for(transaction: Transaction, table: MetastoreTable) -> Stored[MetastoreDatabase]:
+def _database_for(transaction: Transaction, table: MetastoreTable) -> StoredRow[MetastoreDatabase]:
     found = transaction.databases.find(table.catalog, table.database, for_child=True)
     if found is None:
         # Hive answers this one with InvalidObjectException, whatever the object.
@@ -331,5 +333,5 @@ def _check_database(transaction: Transaction, catalog: str, database: str) -> No
 
 
 def database_not_found(database: str) -> UnknownDatabaseError:
-    """Hive's words for a database that is not there."""
+    """Return the error for a missing database, with Hive's text."""
     return UnknownDatabaseError(f"Could not find database {shortened(database)}")

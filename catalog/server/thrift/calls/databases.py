@@ -20,7 +20,7 @@ _FUNCTION = "name of a function"
 
 
 class CatalogHandler:
-    """Catalogs."""
+    """The calls about catalogs."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._catalogs = metastore.catalogs
@@ -50,7 +50,7 @@ class CatalogHandler:
 
 
 class DatabaseHandler:
-    """Databases."""
+    """The calls about databases."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._databases = metastore.databases
@@ -62,7 +62,7 @@ class DatabaseHandler:
         self._create(convert.database_from_request(createDatabaseRequest))
 
     def _create(self, database: MetastoreDatabase) -> None:
-        # The time is the server's, whatever a client has put there.
+        # The server sets the time and ignores the client's.
         self._databases.create(dataclasses.replace(database, create_time=0))
 
     def get_database(self, name: str) -> Any:
@@ -109,7 +109,7 @@ class DatabaseHandler:
 
 
 class FunctionHandler:
-    """User-defined functions."""
+    """The calls about user-defined functions."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._functions = metastore.functions
@@ -153,8 +153,8 @@ class FunctionHandler:
 
 
 def _complete(function: Any) -> Function:
-    """The function of a request; MetastoreError if it lacks what Hive 4's metastore does not do without: names, owner's
-    type, kind. Those that older metastores keep may lack them.
+    """Return the function of a request; MetastoreError if it lacks a field that Hive 4's metastore requires: names,
+    owner's type, kind. Functions that older metastores stored may lack them.
     """
     for field in ("dbName", "functionName", "ownerType", "functionType"):
         if getattr(function, field) is None:

@@ -10,7 +10,7 @@ from interbed.thrift_idl.hive_metastore import ttypes
 
 
 class EventHandler:
-    """The notification log."""
+    """The calls about the notification log."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._notifications = metastore.notifications
@@ -47,7 +47,7 @@ class EventHandler:
         data = rqst.data
         inserts = [] if data is None else [each for each in (data.insertData, *(data.insertDatas or ())) if each]
         if not inserts:
-            # A client asks others to read a table again; nothing that is kept here has changed.
+            # The call asks other servers to reload a table; no stored object changes.
             return ttypes.FireEventResponse(eventIds=[])
         if not rqst.dbName or not rqst.tableName:
             raise MetastoreError("an insert event names a database and a table")
@@ -65,7 +65,7 @@ class EventHandler:
 
 
 def _chosen(name: str | None, catalog: str | None) -> tuple[str | None, str | None]:
-    """Catalog and database of a request; None where it names none, for then it wants those of all."""
+    """Return catalog and database of a request; None for both, if it names no database and so selects all."""
     if not name and not catalog:
         return None, None
     return split_catalog(name, catalog)

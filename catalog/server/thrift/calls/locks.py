@@ -49,7 +49,7 @@ _PRUNED_AT_LEAST = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Waiter:
+class WaitingRequest:
     """A waiting request, which is served again once lock `blocked_by` is released, or at `until` (monotonic clock)."""
 
     link: ClientLink
@@ -111,12 +111,12 @@ class LockConnections:
             return list(self._links)
 
     def has(self, lock_id: int) -> bool:
-        """Whether an open connection uses the lock."""
+        """Return whether an open connection uses the lock."""
         with self._guard:
             return lock_id in self._links
 
     def uses_one_lock(self, link: ClientLink) -> bool:
-        """Whether the connection uses at most one lock."""
+        """Return whether the connection uses at most one lock."""
         with self._guard:
             return len(self._locks.get(link, ())) <= 1
 
@@ -147,7 +147,7 @@ class LockClients:
         self._connections = LockConnections()
         self._prune_at = _PRUNED_AT_LEAST
         self._guard = threading.Lock()
-        self._waiters: list[Waiter] = []
+        self._waiters: list[WaitingRequest] = []
         self._wakeup = threading.Event()
         self._stopping = threading.Event()
         self._thread: SupervisedThread | None = None
@@ -207,7 +207,7 @@ class LockClients:
     def step(self) -> None:
         """Do one round of the thread: record ended connections, and serve the requests that need not wait any more.
 
-        Raises MetastoreError; the next round does what this one could not.
+        Raises MetastoreError; the next round repeats the steps that failed.
         """
         self._disconnect()
         self._prune()
@@ -254,10 +254,10 @@ class LockClients:
 
     def _add(self, link: ClientLink, blocked_by: int, until: float, serve: Callable[[], None]) -> None:
         with self._guard:
-            self._waiters.append(Waiter(link=link, blocked_by=blocked_by, until=until, serve=serve))
+            self._waiters.append(WaitingRequest(link=link, blocked_by=blocked_by, until=until, serve=serve))
         self._wake_thread()
 
-    def _wake(self, due: list[Waiter]) -> None:
+    def _wake(self, due: list[WaitingRequest]) -> None:
         with self._guard:
             woken = [each for each in due if each in self._waiters]
             self._waiters = [each for each in self._waiters if each not in woken]
@@ -292,7 +292,7 @@ class LockClients:
                 self._wakeup.set()
 
     def _give_up_waiting(self) -> None:
-        """Serve the requests whose time is over; they get the database's error."""
+        """Serve the requests that have reached their deadline; they get the database's error."""
         now = self._clock()
         with self._guard:
             due = [each for each in self._waiters if now >= each.until]
@@ -300,7 +300,7 @@ class LockClients:
 
 
 class LockHandler:
-    """Locks. Transactions do not exist, so that a request which names one is refused."""
+    """The calls about locks. Interbed has no transactions, so that a request which names one is refused."""
 
     def __init__(self, metastore: Metastore, clients: LockClients) -> None:
         self._locks = metastore.locks
@@ -315,7 +315,7 @@ class LockHandler:
         except ValueError as error:
             raise MetastoreError(f"a lock with an unknown type or level: {error}") from error
         except InvalidObjectError as error:
-            # The call declares no exception for it.
+            # The call does not declare this exception.
             raise UndeclaredError(str(error)) from error
         lock = self._locks.lock(request, process=self._clients.process())
         self._clients.touch(lock.id)
@@ -333,7 +333,7 @@ class LockHandler:
         except NoSuchLockError:
             self._clients.released(rqst.lockid)
             raise
-        # Once more, for a connection that has ended meanwhile.
+        # Checked again for a connection that has ended meanwhile.
         self._clients.touch(rqst.lockid)
         if lock.state == LockState.WAITING:
             self._clients.wait(lock, until)
@@ -362,7 +362,7 @@ class LockHandler:
                 _lock_element(lock, number, component, blocker)
                 for lock, blocker in self._locks.show(*wanted)
                 for number, component in enumerate(lock.request.components, start=1)
-                # Of a lock on several things those are listed that were asked for.
+                # Of a lock with several components only those that match the request are listed.
                 if component.lies_in(*wanted)
             ]
         )

@@ -1,4 +1,4 @@
-"""The calls that ask for partitions, in all their forms. Permissions (`…_with_auth`) are not checked."""
+"""The calls that read partitions, in all their forms. Permissions (`…_with_auth`) are not checked."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from interbed.catalog.server.thrift.structs.convert import partition_to_thrift
 from interbed.catalog.server.thrift.structs.errors import UndeclaredError
 from interbed.catalog.server.thrift.structs.partitions import (
     PartitionStructs,
-    Streamed,
+    StreamedList,
     event_spec,
     grouped_specs,
     partition_list,
@@ -24,7 +24,7 @@ from interbed.thrift_idl.hive_metastore import ttypes
 
 
 class PartitionReadHandler:
-    """Get, list, count."""
+    """The calls that get, list and count partitions."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._partitions = metastore.partitions
@@ -66,7 +66,7 @@ class PartitionReadHandler:
 
     def get_partitions_pspec(self, db_name: str, tbl_name: str, max_parts: int) -> list[Any]:
         if tbl_name is None:
-            # Hive stumbles over it, and its clients expect what they see then.
+            # Hive fails on it with an internal error, which its clients expect.
             raise UndeclaredError("the request has no name of a table")
         return partition_specs(self._partitions.select(table_key(db_name, tbl_name), max_parts))
 
@@ -93,7 +93,7 @@ class PartitionReadHandler:
                 limit=request.maxParts,
             )
         except NoSuchObjectError as error:
-            # This call declares the exception, and Hive answers with another one.
+            # The call declares this exception, but Hive raises another one.
             raise MetastoreError(str(error)) from error
         values = [ttypes.PartitionValuesRow(row=list(row)) for row in rows]
         return ttypes.PartitionValuesResponse(partitionValues=values)
@@ -131,7 +131,7 @@ class PartitionReadHandler:
         elif req.partVals is not None:
             found = self._partitions.select_partial(key, req.partVals, req.maxParts)
         else:
-            # Hive 4's clients leave out the values of a request for all.
+            # Hive 4's clients leave out the values in a request for all.
             found = self._partitions.select(key, req.maxParts)
         privileges = privileges_of(found[0], req.userName, req.groupNames)
         return ttypes.GetPartitionsPsWithAuthResponse(partitions=partition_list(found, req, privileges=privileges))
@@ -192,14 +192,14 @@ class PartitionReadHandler:
         return dict(_parsed(part_name))
 
     def partition_name_has_valid_characters(self, part_vals: list[str], throw_exception: bool) -> bool:
-        # There is no pattern of allowed values (hive.metastore.partition.name.whitelist.pattern): any may be one.
+        # There is no pattern of allowed values (hive.metastore.partition.name.whitelist.pattern): all are allowed.
         return True
 
     def isPartitionMarkedForEvent(self, db_name: str, tbl_name: str, part_vals: dict[str, str], eventType: int) -> bool:
         return self._partitions.is_marked(table_key(db_name, tbl_name), event_spec(part_vals), eventType or 0)
 
     def _names(self, key: TableKey, limit: int | None) -> list[str]:
-        """The names of all partitions; to Hive's clients a table that does not exist has none."""
+        """Return the names of all partitions; for a table that does not exist none, as Hive's clients expect."""
         try:
             return self._partitions.names(key, limit)
         except NoSuchObjectError:
@@ -221,7 +221,7 @@ class PartitionReadHandler:
                 structure.colStats = statistics_struct(table, name, known[name], engine)
             return structure
 
-        return Streamed(list(zip(names, partitions, strict=True)), make)
+        return StreamedList(list(zip(names, partitions, strict=True)), make)
 
 
 def _parsed(name: str | None) -> list[tuple[str, str]]:

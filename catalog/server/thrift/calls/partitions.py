@@ -1,4 +1,4 @@
-"""The calls that change partitions, in all their forms. Those that read are in partition_reads.py."""
+"""The calls that change partitions, in all their forms. Reads are in partition_reads.py."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from interbed.thrift_idl.hive_metastore import ttypes
 
 
 class PartitionWriteHandler:
-    """Add, alter, rename, drop."""
+    """The calls that add, alter, rename and drop partitions."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._partitions = metastore.partitions
@@ -183,7 +183,7 @@ class PartitionWriteHandler:
         dest_table_name: str,
     ) -> Any:
         self.exchange_partitions(partitionSpecs, source_db, source_table_name, dest_db, dest_table_name)
-        # As Hive, which answers this older form of the call with an empty one.
+        # As Hive, whose answer to this older form of the call is empty.
         empty: Any = ttypes.Partition()
         empty.writeId = None
         return empty
@@ -220,8 +220,8 @@ class PartitionWriteHandler:
         self._partitions.rename(key, values, convert.partition_from_thrift(part))
 
     def _check_tables(self, key: TableKey, parts: list[Any]) -> None:
-        """MetastoreError if a partition says that it is another table's. For a table that does not exist the change
-        itself has a better error.
+        """Raise MetastoreError if a partition names another table. For a table that does not exist the change itself
+        raises a better error.
         """
         if self._partitions.has_table(key):
             for part in parts:
@@ -235,10 +235,10 @@ class PartitionWriteHandler:
 
 
 def _check_table(struct: Any, database: str | None, table: str | None, *, exact: bool = False) -> None:
-    """MetastoreError if a partition says that it is another table's. Of many new ones Hive compares the names letter by
-    letter (`exact`), of others without regard to case.
+    """Raise MetastoreError if a partition names another table. For several new ones Hive compares the names exactly
+    (`exact`), for others without regard to case.
     """
-    # A client may qualify the name in its request and leave it bare in the structure.
+    # A client may qualify the name in its request but not in the structure.
     _, own = split_catalog(struct.dbName)
     _, wanted = split_catalog(database)
     is_same = (own, struct.tableName) == (wanted, table)

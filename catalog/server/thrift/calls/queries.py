@@ -1,4 +1,4 @@
-"""The calls about queries that run by a schedule, and about statistics of runs."""
+"""The calls about scheduled queries, and about statistics of runs."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _Type = ttypes.ScheduledQueryMaintenanceRequestType
 
 
 class QueryHandler:
-    """Scheduled queries and statistics of runs."""
+    """The calls about scheduled queries and statistics of runs."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._queries = metastore.queries

@@ -1,7 +1,7 @@
 """The calls about the service itself (fb303, session, configuration, empty answers), and the list of all handlers.
 
-A handler's methods have the names and the order of arguments of Hive's interface definition. They convert and call the
-rules, and decide nothing. `all_handlers` joins the handlers of this package.
+A handler's methods have the names and the order of arguments of Hive's interface definition. They only convert and call
+the rules. `all_handlers` joins the handlers of this package.
 """
 
 import time
@@ -22,14 +22,14 @@ from interbed.catalog.server.thrift.structs.requests import NO_PRIVILEGES
 from interbed.thrift_idl.hive_metastore import ttypes
 
 SERVICE_VERSION = "3.0"
-"""What Hive's metastores since 2.0 answer to getVersion; clients look at it to choose their calls."""
+"""The answer of Hive's metastores since 2.0 to getVersion; clients choose their calls by it."""
 
 
-_NO_ROLES = "roles are not kept: everybody may do everything, access is limited by who may connect"
+_NO_ROLES = "roles are not kept: every client may do everything, access is limited by connection"
 
 
 class ServiceHandler:
-    """fb303 and the session. `shutdown` ends a client's session, never the server."""
+    """The calls of fb303 and of the session. `shutdown` ends a client's session, never the server."""
 
     def __init__(self, config: ConfigValues) -> None:
         self._config = config
@@ -95,7 +95,7 @@ class ServiceHandler:
 
 
 class EmptyHandler:
-    """Things that interbed does not have; clients ask for them and go on when there are none."""
+    """The calls about objects that interbed does not have; clients continue when there are none."""
 
     def get_role_names(self) -> list[str]:
         return ["admin", "public"]
@@ -167,7 +167,7 @@ class EmptyHandler:
 
 
 def _nothing_in(privileges: Any) -> bool:
-    """True for a bag without privileges: what is in one would be forgotten, so that it is refused."""
+    """Return whether a bag holds no privileges. Others are refused, because they would not be stored."""
     if privileges is not None and privileges.privileges:
         raise MetastoreError(NO_PRIVILEGES)
     return True

@@ -19,7 +19,7 @@ from interbed.thrift_idl.hive_metastore import ttypes
 
 
 class StatisticsHandler:
-    """Store, read, aggregate, delete."""
+    """The calls that store, read, aggregate and delete column statistics."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._statistics = metastore.statistics

@@ -38,7 +38,7 @@ _CAPABILITIES = 2
 
 
 class TableHandler:
-    """Tables and views."""
+    """The calls about tables and views."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._tables = metastore.tables
@@ -237,14 +237,14 @@ class TableHandler:
 
 
 def _named_database(database: str | None) -> str:
-    # A blank name is not empty to Hive: it is that of a database which there is not.
+    # A blank name is not empty for Hive: it names a database that does not exist.
     if not database:
         raise UnknownDatabaseError("DB name is null or empty")
     return database
 
 
 def _extended_info(table: MetastoreTable, requested: int) -> Any:
-    """An ExtendedTableInfo structure with the fields that some bits ask for."""
+    """Return an ExtendedTableInfo structure with the fields that the bits select."""
     return ttypes.ExtendedTableInfo(
         tblName=table.name,
         accessType=table.extra.get("accessType") if requested & _ACCESS_TYPE else None,
@@ -258,7 +258,7 @@ def _columns(table: MetastoreTable) -> tuple[Any, ...]:
 
 
 class ConstraintHandler:
-    """Constraints. A table that does not exist has none."""
+    """The calls about constraints. A table that does not exist has none."""
 
     def __init__(self, metastore: Metastore) -> None:
         self._constraints = metastore.constraints
@@ -338,7 +338,7 @@ class ConstraintHandler:
 
 @contextmanager
 def _as_internal_errors() -> Iterator[None]:
-    """Hive refuses names of these calls by an InvalidObjectException, which none of them declares."""
+    """Raise internal errors for invalid names: Hive raises InvalidObjectException, which these calls do not declare."""
     try:
         yield
     except (NoSuchObjectError, InvalidObjectError) as error:

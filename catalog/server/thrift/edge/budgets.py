@@ -1,4 +1,4 @@
-"""What the clients of a process may cost together: limits, and the memory for requests that are served at once."""
+"""Budgets of a process for all its clients: limits, and the memory for requests that are served at once."""
 
 import threading
 from collections import deque
@@ -9,7 +9,7 @@ MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 """The longest message by default; Hive's default is 100 MB."""
 
 LIGHT_BYTES_MAX = 16 * 1024
-"""Messages up to this length are decoded without weighing them: all threads together cannot hold much of them."""
+"""Messages up to this length are decoded without a budget: all threads together cannot hold much of them."""
 
 HEAVY_BYTES_MIN = 256 * 1024
 """A client with such a message, or such a reply before, has a heavy request: few of them run at once."""
@@ -27,14 +27,14 @@ class EdgeLimits:
 
     @property
     def request_weight_max(self) -> int:
-        """What one request may take when it is decoded."""
+        """Memory that one request may take when it is decoded."""
         return self.decoded_bytes_max // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeFigures:
-    """What the clients of a process cost: bytes of messages that have come in part, of decoded requests and of replies
-    that were not taken yet; requests that wait for a thread; clients dropped and requests refused since the start.
+    """Resources used by the clients of a process: bytes of partial messages, of decoded requests and of unsent replies;
+    requests that wait for a thread; clients dropped and requests refused since the start.
     """
 
     partial_bytes: int
@@ -46,7 +46,9 @@ class EdgeFigures:
 
 
 class WeightBudget:
-    """A weighted semaphore whose takers do not wait: they are called when it is their turn. Safe for many threads."""
+    """A weighted semaphore without blocking: a caller passes a function that runs when its weight is free.
+    Thread-safe.
+    """
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -56,12 +58,12 @@ class WeightBudget:
 
     @property
     def taken(self) -> int:
-        """How much is taken now."""
+        """The weight that is taken now."""
         return self._taken
 
     def take(self, weight: int, when_free: Callable[[], None]) -> bool:
-        """Take so much, and return True; if there is not as much left, return False, and call `when_free` once it has
-        been taken for it. At most the total is taken, so that every weight gets its turn.
+        """Take a weight and return True; if not enough is left, return False, and call `when_free` once it has been
+        taken. A weight is limited to the total, so that every one is granted at some time.
         """
         weight = min(weight, self._total)
         with self._guard:
@@ -72,7 +74,7 @@ class WeightBudget:
             return False
 
     def release(self, weight: int) -> None:
-        """Give back what was taken with this weight."""
+        """Release a weight that was taken."""
         weight = min(weight, self._total)
         due = []
         with self._guard:

@@ -1,9 +1,9 @@
-"""What a loop buffers for clients, within budgets: messages that came in part, and replies that clients have not read.
+"""Buffers of a loop for its clients, within budgets: partial messages, and replies that clients have not read.
 
 A client that reads its reply slowly occupies its own connection and nothing more: no thread waits for it, and its next
-request is not read before. The loop writes the rest when the socket takes more. A client that reads nothing for a while
-is dropped. When all unsent replies together exceed the budget, the client that has read nothing for the longest time is
-dropped; when all partial messages do, clients with more than an equal part of it are, oldest message first.
+request is not read before. The loop writes the rest when the socket accepts more. A client that reads nothing for a
+while is dropped. When all unsent replies together exceed the budget, the client that has read nothing for the longest
+time is dropped; when all partial messages do, clients with more than an equal part of it are, oldest message first.
 """
 
 import threading
@@ -13,16 +13,16 @@ from collections.abc import Callable, Collection
 from interbed.catalog.server.thrift.edge.transport import NOT_YET, ClientConnection
 
 TURN_BYTES_MAX = 256 * 1024
-"""What one client gets in one turn of the loop."""
+"""Bytes sent to one client in one turn of the loop."""
 
 STALLED_SECONDS = 0.5
-"""A client that took something within this time is not slow."""
+"""A client that read something within this time is not slow."""
 
 _BYTES_PER_EXTRA_TIME = 1024 * 1024
 
 
 class PartialMessages:
-    """The connections of a loop that have begun a message. Safe for many threads."""
+    """The connections of a loop with a partial message. Safe for many threads."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -36,7 +36,7 @@ class PartialMessages:
         return self._bytes
 
     def count(self, connection: ClientConnection) -> None:
-        """Count what the connection has now."""
+        """Update the number of bytes of a connection."""
         size = len(connection.incoming.data) + connection.incoming.gathered
         with self._guard:
             self._bytes += size - connection.partial_bytes
@@ -55,8 +55,8 @@ class PartialMessages:
                 self._connections.discard(connection)
 
     def too_many(self) -> Collection[ClientConnection]:
-        """The clients to be dropped so that the others are within the budget: of those with more than an equal part of
-        it the ones that began their message first.
+        """Return the clients to be dropped so that the others are within the budget: of those with more than an equal
+        part of it, the ones with the oldest messages.
         """
         if self._bytes <= self.bytes_max:
             return ()
@@ -75,9 +75,9 @@ class PartialMessages:
 
 
 class UnsentReplies:
-    """The unsent replies of a loop; for its thread, but for `forget`.
+    """The unsent replies of a loop; for its thread, except `forget`.
 
-    A client may take nothing for `seconds_max`; the whole of a reply may take as long for each MiB of it.
+    A client may read nothing for `seconds_max`; the whole of a reply may take as long for each MiB of it.
     """
 
     def __init__(self, bytes_max: int, seconds_max: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -94,7 +94,7 @@ class UnsentReplies:
         return self._bytes
 
     def write(self, connection: ClientConnection) -> bool:
-        """Send what the client takes now, up to its part of a turn; whether nothing is left. OSError."""
+        """Send as much as the socket accepts, up to the limit of a turn; return whether nothing is left. OSError."""
         now = self._clock()
         outgoing = connection.outgoing
         if connection not in self._connections:
@@ -122,7 +122,7 @@ class UnsentReplies:
                 connection.unsent_bytes = 0
 
     def slowest(self) -> Collection[ClientConnection]:
-        """The clients to be dropped so that the others are within the budget."""
+        """Return the clients to be dropped so that the others are within the budget."""
         if self._bytes <= self._bytes_max:
             return ()
         now = self._clock()
@@ -140,7 +140,7 @@ class UnsentReplies:
         return dropped
 
     def stalled(self) -> Collection[ClientConnection]:
-        """The clients that have taken nothing for a while, which the end of a server does not wait for."""
+        """Return the clients that have read nothing for a while; a server that stops does not wait for them."""
         before = self._clock() - STALLED_SECONDS
         return [each for each in self._connections if each.progress_at < before]
 

@@ -1,16 +1,16 @@
-"""The cache of answers: replies to reads of metadata, as the bytes that went out, until a change touches their content.
+"""Cache of answers: encoded replies to reads of metadata, kept until a change invalidates them.
 
-An answer is found by the bytes of the call without the sequence id. It is valid for the generation of metadata that
-the cache is at (see database/generation.py). Before answers are given out, the cache is brought to the generation of
-the moment, dropping what the events in between name. So a read that begins after a change was acknowledged sees the
-change, whichever process or server made it.
+An answer is found by the bytes of the call without the sequence id. It is valid for the generation of metadata that the
+cache is at (see database/generation.py). Before answers are returned, the cache is brought to the present generation,
+and the answers named by the events in between are dropped. So a read that begins after a change was acknowledged sees
+the change, whichever process or server made it.
 
 Each answer depends on a scope: a table, the names in a database, everything in a database, and so on. Calls that are
 not listed here are never cached.
 
-`Recall` queries the generation for a loop. One query serves all requests that came in before it. Requests that come in
-during a query wait for the next one, because a change that was acknowledged in between must show. When the database
-does not answer, requests are run in full.
+`CacheLookup` queries the generation for a loop. One query serves all requests that came in before it. Requests that
+come in during a query wait for the next one, because a change that was acknowledged in between must be visible. When
+the database does not answer, requests are run in full.
 """
 
 import logging
@@ -22,19 +22,24 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
-from interbed.catalog.server.database.generation import GenerationChanges, GenerationError, Generations, Touch
+from interbed.catalog.server.database.generation import (
+    ChangedObject,
+    GenerationChanges,
+    GenerationError,
+    GenerationReader,
+)
 from interbed.catalog.server.service.events import EventType
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
-from interbed.catalog.server.thrift.edge.dispatch import Answer
+from interbed.catalog.server.thrift.edge.dispatch import CallAnswer
 from interbed.catalog.server.thrift.edge.transport import ClientConnection
 from interbed.catalog.server.thrift.structs.convert import split_catalog
 
 Scope = tuple[str, ...]
-"""What an answer depends on: (catalog, database, table), or fewer of them for everything below. Instead of a database
-or a table stands _NAMES for a list of their names, _TYPES for a list of tables with their types, and _ITSELF for what
-the tables of a database have no part in.
+"""The objects that an answer depends on: (catalog, database, table), or fewer of them for everything below. In place of
+a database or a table, _NAMES is the list of their names, _TYPES the list of tables with their types, and _ITSELF the
+database without its tables.
 """
 
 # No name has these characters.
@@ -61,29 +66,29 @@ _LEAVES_NAMES = frozenset(
         EventType.DELETE_PARTITION_COLUMN_STAT,
     }
 )
-"""Events of a table after which the lists of tables are as before."""
+"""Events of a table that do not change the lists of tables."""
 
 ANSWER_BYTES_SHARE = 8
-"""An answer may take one part in so many of the cache: a list of a million names must not drive out all others."""
+"""Divisor of the cache's size that limits one answer: a list of a million names must not evict all others."""
 
 _ENTRY_OVERHEAD_BYTES = 600
-"""About what an entry costs beside its bytes: objects, keys, the index."""
+"""Estimated memory of an entry besides its bytes: objects, keys, the index."""
 
 logger = logging.getLogger(__name__)
 
 ASK_SECONDS_MAX = 5.0
-"""How long the database may take to return its generation before requests are run in full."""
+"""Time that the database has to return its generation before requests are run in full."""
 
 RECONNECT_SECONDS = 1.0
-"""Time between two tries to reach a database that did not return its generation."""
+"""Time between two attempts to connect to a database that did not return its generation."""
 
 
-class Entry:
-    """An answer that is kept. `valid` becomes False when it is dropped."""
+class CacheEntry:
+    """A cached answer. `valid` becomes False when it is dropped."""
 
     __slots__ = ("after", "before", "key", "method", "outcome", "scope", "size", "valid")
 
-    def __init__(self, key: bytes, answer: Answer, scope: Scope) -> None:
+    def __init__(self, key: bytes, answer: CallAnswer, scope: Scope) -> None:
         self.key = key
         self.method = answer.method
         self.outcome = answer.outcome
@@ -95,21 +100,21 @@ class Entry:
 
 
 class AnswerCache:
-    """Answers by the bytes of their calls, the least recently used of which go when there are too many bytes.
+    """LRU cache of answers by the bytes of their calls, limited by bytes.
 
     `find` and `apply` are for one thread; `keep` is safe from any.
     """
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._entries: OrderedDict[bytes, Entry] = OrderedDict()
-        self._by_scope: dict[Scope, dict[bytes, Entry]] = {}
+        self._entries: OrderedDict[bytes, CacheEntry] = OrderedDict()
+        self._by_scope: dict[Scope, dict[bytes, CacheEntry]] = {}
         self._guard = threading.Lock()
         self._bytes = 0
         self.hits = 0
         """Answers that were given out, counted by the caller."""
         self.misses = 0
-        """Answers that were offered, having been made the long way."""
+        """Answers offered to the cache after a full run."""
         self.generation = -1
         """The generation of the entries; -1 before the first query, when nothing is kept."""
 
@@ -121,22 +126,22 @@ class AnswerCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def find(self, key: bytes) -> Entry | None:
-        """The answer as of `generation`; the caller brings the cache up to date before it sends the answer."""
+    def find(self, key: bytes) -> CacheEntry | None:
+        """Return the answer as of `generation`; the caller brings the cache up to date before it sends the answer."""
         entry = self._entries.get(key)
         if entry is not None:
             self._entries.move_to_end(key)
         return entry
 
-    def keep(self, key: bytes, answer: Answer, generation: int) -> bool:
-        """Keep an answer that was made after the cache had come to this generation; whether it was kept.
+    def keep(self, key: bytes, answer: CallAnswer, generation: int) -> bool:
+        """Keep an answer that was made after the cache had come to this generation; return whether it was kept.
 
         It is not kept if the cache has advanced since: the answer may be older than the change that advanced it.
         """
         finder = _SCOPES.get(answer.method)
         if finder is None:
             return False
-        entry = Entry(key, answer, finder(answer.arguments)) if answer.lasting else None
+        entry = CacheEntry(key, answer, finder(answer.arguments)) if answer.lasting else None
         with self._guard:
             self.misses += 1
             if entry is None or entry.size * ANSWER_BYTES_SHARE > self._bytes_max:
@@ -154,7 +159,7 @@ class AnswerCache:
         return True
 
     def apply(self, changes: GenerationChanges) -> None:
-        """Come to a generation, dropping what was touched on the way."""
+        """Advance to a generation, and drop the answers that the changes invalidate."""
         if changes.generation == self.generation:
             return
         with self._guard:
@@ -166,12 +171,12 @@ class AnswerCache:
             self.generation = changes.generation
 
     def clear(self) -> None:
-        """Drop everything and forget the generation."""
+        """Drop all answers and forget the generation."""
         with self._guard:
             self._drop_all(list(self._by_scope))
             self.generation = -1
 
-    def _drop_touched(self, touch: Touch) -> None:
+    def _drop_touched(self, touch: ChangedObject) -> None:
         catalog, database, table = touch.catalog, touch.database, touch.table
         if catalog is None:
             self._drop_all(list(self._by_scope))
@@ -190,7 +195,7 @@ class AnswerCache:
             for entry in list(self._by_scope.get(scope, {}).values()):
                 self._drop(entry)
 
-    def _drop(self, entry: Entry) -> None:
+    def _drop(self, entry: CacheEntry) -> None:
         entry.valid = False
         del self._entries[entry.key]
         self._bytes -= entry.size
@@ -270,12 +275,12 @@ _SCOPES: dict[str, Callable[[Any], Scope]] = {
 }
 
 
-class Hit:
-    """A request whose answer is in the cache; it is true if the entry is still valid when it is given back."""
+class CacheHit:
+    """A request with an answer in the cache; the answer may be sent if the entry is still valid after the lookup."""
 
     __slots__ = ("connection", "entry", "message", "sequence", "started")
 
-    def __init__(self, connection: ClientConnection, message: bytes, entry: Entry, sequence: bytes) -> None:
+    def __init__(self, connection: ClientConnection, message: bytes, entry: CacheEntry, sequence: bytes) -> None:
         self.connection = connection
         self.message = message
         self.entry = entry
@@ -283,43 +288,43 @@ class Hit:
         self.started = time.monotonic()
 
 
-class Recall:
+class CacheLookup:
     """Finds answers in a cache and brings that up to date; for the thread of a loop.
 
-    `open_generations` is called on a thread of its own, for connecting may take long. `give_back` gets each hit when
-    its entry is known to be valid or not; `park` gets the connections that have to wait until then. `call_soon` runs
-    a function on the loop's thread.
+    `open_generation_reader` is called on a thread of its own, because connecting may take long. `give_back` gets each
+    hit when the validity of its entry is known; `park` gets the connections that have to wait until then. `call_soon`
+    runs a function on the loop's thread.
     """
 
     def __init__(
         self,
         cache: AnswerCache,
-        open_generations: Callable[[], Generations],
+        open_generation_reader: Callable[[], GenerationReader],
         *,
         selector: selectors.BaseSelector,
         deaths: ThreadDeaths,
         call_soon: Callable[[Callable[[], None]], None],
-        give_back: Callable[[Hit], None],
+        give_back: Callable[[CacheHit], None],
         park: Callable[[ClientConnection], None],
     ) -> None:
         self.cache = cache
-        self._open_generations = open_generations
+        self._open_generation_reader = open_generation_reader
         self._selector = selector
         self._deaths = deaths
         self._call_soon = call_soon
         self._give_back = give_back
         self._park = park
-        self._generations: Generations | None = None
+        self._generations: GenerationReader | None = None
         self._asked_at: float | None = None
         self._is_connecting = False
         self._connect_at = 0.0
         self._is_closed = False
-        self._waiting: list[Hit] = []
-        self._next: list[Hit] = []
+        self._waiting: list[CacheHit] = []
+        self._next: list[CacheHit] = []
 
     def find(self, connection: ClientConnection, message: bytes) -> tuple[bytes | None, bool]:
-        """The key under which an answer to the message may be kept, and whether there is one: then the hit comes back
-        after the next `ask`.
+        """Return the key under which an answer to the message may be kept, and whether there is one. If so, the hit is
+        given back after the next `ask`.
         """
         split = connection.codec.split(message) if self._generations is not None else None
         if split is None:
@@ -328,11 +333,11 @@ class Recall:
         entry = self.cache.find(key)
         if entry is None:
             return key, False
-        self._next.append(Hit(connection, message, entry, sequence))
+        self._next.append(CacheHit(connection, message, entry, sequence))
         return key, True
 
     def ask(self) -> None:
-        """Ask for all hits that were found, unless a question is under way."""
+        """Query the generation for all hits that were found, unless a query is in progress."""
         if not self._next or self._asked_at is not None:
             return
         self._waiting, self._next = self._next, []
@@ -341,8 +346,8 @@ class Recall:
         else:
             self._ask(self._generations)
 
-    def look_after(self) -> None:
-        """What is to be done every now and then: connect, and stop to wait."""
+    def on_tick(self) -> None:
+        """Reconnect, and end a query that has exceeded its deadline; called periodically."""
         now = time.monotonic()
         if self._asked_at is not None and self._asked_at + ASK_SECONDS_MAX < now:
             self._lose(GenerationError("the database does not answer"))
@@ -360,7 +365,7 @@ class Recall:
             self._generations.close()
             self._generations = None
 
-    def _ask(self, generations: Generations) -> None:
+    def _ask(self, generations: GenerationReader) -> None:
         try:
             generations.ask(self.cache.generation)
             if generations.fileno() is None:
@@ -373,8 +378,8 @@ class Recall:
         for hit in self._waiting:
             self._park(hit.connection)
 
-    def _told(self) -> None:
-        """The database has said something."""
+    def _on_readable(self) -> None:
+        """Read the answer of the database, or notice that it has closed the connection."""
         assert self._generations is not None
         try:
             if self._asked_at is None:
@@ -383,7 +388,7 @@ class Recall:
         except GenerationError as error:
             self._lose(error)
 
-    def _take(self, generations: Generations) -> None:
+    def _take(self, generations: GenerationReader) -> None:
         changes = generations.answer()
         if changes is not None:
             self._asked_at = None
@@ -398,7 +403,7 @@ class Recall:
     def _connect(self) -> None:
         """Connect to the database; runs on a thread of its own."""
         try:
-            opened = self._open_generations()
+            opened = self._open_generation_reader()
         except GenerationError as error:
             logger.warning("nothing is cached until the database says what has changed: %s", error)
             self._call_soon(self._connect_later)
@@ -409,7 +414,7 @@ class Recall:
         self._is_connecting = False
         self._connect_at = time.monotonic() + RECONNECT_SECONDS
 
-    def _connected(self, opened: Generations) -> None:
+    def _connected(self, opened: GenerationReader) -> None:
         self._is_connecting = False
         if self._is_closed:
             opened.close()
@@ -417,8 +422,8 @@ class Recall:
         self._generations = opened
         number = opened.fileno()
         if number is not None:
-            self._selector.register(number, selectors.EVENT_READ, self._told)
-        # The first answer says where the cache begins.
+            self._selector.register(number, selectors.EVENT_READ, self._on_readable)
+        # The first answer sets the generation of the cache.
         self._ask(opened)
 
     def _lose(self, error: GenerationError) -> None:

@@ -1,4 +1,4 @@
-"""One call as the server sees it, reported to its observers: metrics, the slow-call log, the audit log."""
+"""A call as the server reports it to its observers: metrics, the slow-call log, the audit log."""
 
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -10,7 +10,7 @@ from interbed.catalog.server.session import ClientLink
 
 
 class CallOutcome(StrEnum):
-    """How a call ended."""
+    """Result kind of a call."""
 
     OK = "ok"
     REFUSED = "refused"
@@ -23,9 +23,9 @@ class CallOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSession:
-    """A connection: who is on the other side. `user` is what set_ugi said, None before; nobody has checked it.
-    `certificate` is the subject of the client's TLS certificate, which was checked. `settings` is what setMetaConf has
-    set; it goes with the connection. `link` is the connection as the calls know it.
+    """The client of a connection. `user` is the name that set_ugi sent, None before; it is not authenticated.
+    `certificate` is the subject of the client's verified TLS certificate. `settings` are those that setMetaConf has
+    set; they end with the connection. `link` is the connection as the calls know it.
     """
 
     peer: str
@@ -49,13 +49,13 @@ class Call:
 
 
 class CallObserver(Protocol):
-    """Notified of every call, on the thread that served it; must be quick and must not raise."""
+    """Observer of every call, notified on the thread that served it; must be quick and must not raise."""
 
     def observed(self, call: Call) -> None: ...
 
 
 def notify(observers: Iterable[CallObserver], call: Call) -> None:
-    """Notify all observers."""
+    """Notify all observers of a call."""
     for observer in observers:
         observer.observed(call)
 
@@ -67,6 +67,6 @@ current_method: ContextVar[str | None] = ContextVar("current_method", default=No
 """The method that this thread serves, for log records."""
 
 current_session: ContextVar[ClientSession | None] = ContextVar("current_session", default=None)
-"""The session that this thread serves, for log records. A thread serves one connection: it is set at its beginning
-and by set_ugi.
+"""The session that this thread serves, for log records. A thread serves one connection: it is set at its beginning and
+by set_ugi.
 """

@@ -1,8 +1,7 @@
-"""Thrift's protocols, binary and compact: messages taken apart and put together, by Thrift's own code in C where it was
-built with it.
+"""Thrift's protocols, binary and compact: decoding and encoding of messages, by Thrift's code in C where available.
 
-A codec also knows how a message begins without decoding it: the bytes that are the same whenever the same is asked
-(the key of an answer that was kept), and those of the sequence id, which differ and come back in the reply.
+A codec also splits the beginning of a message without decoding it: the bytes that are the same for every equal call
+(the key of a cached answer), and those of the sequence id, which differ and are returned in the reply.
 """
 
 import struct
@@ -17,7 +16,7 @@ from thrift.transport.TTransport import CReadableTransport, TMemoryBuffer, TTran
 from interbed.catalog.server.thrift.edge.scan import CONTAINER_ELEMENTS_MAX, BinaryScanner, CompactScanner, Scanner
 
 MESSAGE_BYTES_LIMIT = 1 << 30
-"""What no text of a message is longer than; the setting message_bytes_max is mostly much less."""
+"""Limit of every text of a message; the setting message_bytes_max is mostly much lower."""
 
 _BINARY_VERSION = b"\x80\x01"
 _COMPACT_ID = 0x82
@@ -34,17 +33,17 @@ UNREADABLE = (
     ValueError,
     struct.error,
 )
-"""What Thrift's decoders raise for bytes that are no message, besides TProtocolException: a length below zero, a type
-that does not exist, a text that is not UTF-8, structures nested without end.
+"""Exceptions of Thrift's decoders for invalid bytes, besides TProtocolException: a length below zero, a type that does
+not exist, a text that is not UTF-8, structures nested without end.
 """
 
 
 class IncompleteMessageError(Exception):
-    """The message goes on behind the bytes that are there."""
+    """The message continues after the bytes that are available."""
 
 
 class MemorySource(TTransportBase, CReadableTransport):  # type: ignore[misc]
-    """Bytes that Thrift's decoder in C reads from. IncompleteMessageError where it wants more than there are."""
+    """Bytes that Thrift's decoder in C reads from. IncompleteMessageError if it reads beyond their end."""
 
     def __init__(self, data: bytes) -> None:
         self._buffer = BytesIO(data)
@@ -52,11 +51,11 @@ class MemorySource(TTransportBase, CReadableTransport):  # type: ignore[misc]
 
     @property
     def cstringio_buf(self) -> BytesIO:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The decoder's view."""
+        """The buffer that the decoder reads."""
         return self._buffer
 
     def read(self, sz: int) -> bytes:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Up to `sz` bytes, at least one."""
+        """Return up to `sz` bytes, at least one."""
         data = self._buffer.read(sz)
         if not data and sz > 0:
             self.has_run_out = True
@@ -66,19 +65,19 @@ class MemorySource(TTransportBase, CReadableTransport):  # type: ignore[misc]
     def cstringio_refill(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, partialread: bytes, reqlen: int
     ) -> BytesIO:
-        """What the decoder calls when it has come to the end."""
+        """Signal that more bytes are needed; the decoder calls it at the end of the buffer."""
         self.has_run_out = True
         raise IncompleteMessageError
 
     def rest(self) -> bytes:
-        """What comes after the message that was read."""
+        """Return the bytes after the message that was read."""
         return self._buffer.read()
 
 
-class _Skipping:
-    """Passes over what nobody reads without taking it for text: the wire does not distinguish binaries from strings."""
+class _BinarySkipper:
+    """Skips unused values without decoding them as text: the wire does not distinguish binaries from strings."""
 
-    # Versions of thrift differ in whether there is a depth.
+    # Some versions of thrift pass no depth.
     def skip(self, ttype: int, *depth: int) -> None:
         if ttype == TType.STRING:
             self.readBinary()  # type: ignore[attr-defined]
@@ -86,19 +85,19 @@ class _Skipping:
             super().skip(ttype, *depth)  # type: ignore[misc]
 
 
-class _BinaryReader(_Skipping, TBinaryProtocolAccelerated):  # type: ignore[misc]
+class _BinaryReader(_BinarySkipper, TBinaryProtocolAccelerated):  # type: ignore[misc]
     pass
 
 
-class _CompactReader(_Skipping, TCompactProtocolAccelerated):  # type: ignore[misc]
+class _CompactReader(_BinarySkipper, TCompactProtocolAccelerated):  # type: ignore[misc]
     pass
 
 
 class Codec(Protocol):
-    """One of Thrift's protocols."""
+    """Codec of one of Thrift's protocols."""
 
     def reader(self, source: Any) -> Any:
-        """A protocol that reads messages from a source, within the limits above."""
+        """Return a protocol that reads messages from a source, within the limits above."""
         ...
 
     def scanner(self, bytes_max: int) -> Scanner:
@@ -106,30 +105,30 @@ class Codec(Protocol):
         ...
 
     def encode(self, structure: Any) -> bytes:
-        """The bytes of a structure."""
+        """Return the bytes of a structure."""
         ...
 
     def header(self, name: str, kind: int) -> tuple[bytes, bytes]:
-        """What comes before and after the sequence id of a message."""
+        """Return the bytes before and after the sequence id of a message."""
         ...
 
     def sequence(self, number: int) -> bytes:
-        """The bytes of a sequence id."""
+        """Return the bytes of a sequence id."""
         ...
 
     def split(self, message: bytes) -> tuple[bytes, bytes] | None:
-        """The message without its sequence id, and that; None for bytes that do not begin like a call."""
+        """Return the message without its sequence id, and that; None for bytes that do not begin like a call."""
         ...
 
 
 class BinaryCodec:
-    """The binary protocol, strict or not where it is read, strict where it is written."""
+    """Codec of the binary protocol; it reads strict and non-strict messages, and writes strict ones."""
 
     def __init__(self) -> None:
         self._encode: Any = TBinaryProtocolAccelerated(TMemoryBuffer())._fast_encode
 
     def reader(self, source: Any) -> Any:
-        """A protocol that reads from a source."""
+        """Return a protocol that reads from a source."""
         return _BinaryReader(
             source, string_length_limit=MESSAGE_BYTES_LIMIT, container_length_limit=CONTAINER_ELEMENTS_MAX
         )
@@ -139,23 +138,23 @@ class BinaryCodec:
         return BinaryScanner(bytes_max)
 
     def encode(self, structure: Any) -> bytes:
-        """The bytes of a structure."""
+        """Return the bytes of a structure."""
         if self._encode is None:
             return _encoded_in_python(TBinaryProtocol, structure)
         encoded: bytes = self._encode(structure, [structure.__class__, structure.thrift_spec])
         return encoded
 
     def header(self, name: str, kind: int) -> tuple[bytes, bytes]:
-        """Version, kind and name stand before the sequence id."""
+        """Return version, kind and name, which precede the sequence id."""
         encoded = name.encode()
         return _BINARY_VERSION + bytes((0, kind)) + len(encoded).to_bytes(4, "big") + encoded, b""
 
     def sequence(self, number: int) -> bytes:
-        """Four bytes."""
+        """Return four bytes, big-endian."""
         return number.to_bytes(4, "big", signed=True)
 
     def split(self, message: bytes) -> tuple[bytes, bytes] | None:
-        """The four bytes behind the name are cut out."""
+        """Cut out the four bytes after the name."""
         if message[:2] != _BINARY_VERSION:
             return None
         end = 8 + int.from_bytes(message[4:8], "big")
@@ -166,13 +165,13 @@ class BinaryCodec:
 
 
 class CompactCodec:
-    """The compact protocol."""
+    """Codec of the compact protocol."""
 
     def __init__(self) -> None:
         self._encode: Any = TCompactProtocolAccelerated(TMemoryBuffer())._fast_encode
 
     def reader(self, source: Any) -> Any:
-        """A protocol that reads from a source."""
+        """Return a protocol that reads from a source."""
         return _CompactReader(
             source, string_length_limit=MESSAGE_BYTES_LIMIT, container_length_limit=CONTAINER_ELEMENTS_MAX
         )
@@ -182,23 +181,23 @@ class CompactCodec:
         return CompactScanner(bytes_max)
 
     def encode(self, structure: Any) -> bytes:
-        """The bytes of a structure."""
+        """Return the bytes of a structure."""
         if self._encode is None:
             return _encoded_in_python(TCompactProtocol, structure)
         encoded: bytes = self._encode(structure, [structure.__class__, structure.thrift_spec])
         return encoded
 
     def header(self, name: str, kind: int) -> tuple[bytes, bytes]:
-        """Version and kind stand before the sequence id, the name behind it."""
+        """Return version and kind, which precede the sequence id, and the name, which follows it."""
         encoded = name.encode()
         return bytes((_COMPACT_ID, kind << 5 | 1)), _varint(len(encoded)) + encoded
 
     def sequence(self, number: int) -> bytes:
-        """A varint of the 32 bits."""
+        """Return a varint of the 32 bits."""
         return _varint(number & 0xFFFFFFFF)
 
     def split(self, message: bytes) -> tuple[bytes, bytes] | None:
-        """The varint behind the first two bytes is cut out."""
+        """Cut out the varint after the first two bytes."""
         if len(message) < 4 or message[0] != _COMPACT_ID:
             return None
         end = 2
@@ -210,7 +209,7 @@ class CompactCodec:
 
 
 def codec_named(name: str) -> Codec:
-    """`binary` or `compact`."""
+    """Return the codec called `binary` or `compact`."""
     return CompactCodec() if name == "compact" else BinaryCodec()
 
 

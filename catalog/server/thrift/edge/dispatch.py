@@ -1,8 +1,8 @@
-"""From a message to a method and back: decode the arguments, call the handler, encode the result or the exception.
+"""Dispatch of messages to methods: decode the arguments, call the handler, encode the result or the exception.
 
-The generated processor would do, but it swallows errors of its own, cannot distinguish unknown methods and encodes
-piece by piece. Here the methods are found once: whatever a handler defines under a name of the interface is served,
-everything else is answered UNKNOWN_METHOD. Observers are notified of each call when it has ended.
+The generated processor is not used, because it swallows internal errors, cannot distinguish unknown methods and encodes
+in small pieces. Here the methods are found once: every handler's method with a name of the interface is served, any
+other name is answered UNKNOWN_METHOD. Observers are notified of each call when it has ended.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from typing import Any
 from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TApplicationException, TMessageType, TType
 
-from interbed.catalog.server.service.directories.remote_files import RequestPatience, request_patience
+from interbed.catalog.server.service.directories.remote_files import MissedDeadlines, missed_deadlines
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError, UnknownDatabaseError
 from interbed.catalog.server.session import AnswerLaterError, current_link, may_answer_later, session_settings
 from interbed.catalog.server.thrift.edge.call import (
@@ -41,15 +41,15 @@ from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 logger = logging.getLogger(__name__)
 
 UNKNOWN_NAMES_MAX = 1000
-"""Names of unknown methods that are remembered: they come from outside."""
+"""Names of unknown methods that are remembered; limited, because clients choose them."""
 
 
 _CONVERSION = ("interbed.catalog.server.thrift.structs.", "interbed.catalog.server.thrift.calls.")
-"""The modules that take requests apart."""
+"""The modules that convert requests."""
 
 
 class _Method:
-    """One served method: how to decode its arguments, what to call, how to encode what comes back."""
+    """One served method: its decoding, its handler, its encoding."""
 
     __slots__ = ("argument_names", "arguments", "call", "exceptions", "name", "parts", "result", "structures")
 
@@ -58,7 +58,7 @@ class _Method:
         self.call = call
         self.arguments = getattr(ThriftHiveMetastore, f"{name}_args")
         self.parts = parts_of(self.arguments)
-        # A oneway method has no result: nothing is sent back.
+        # A oneway method has no result, and no reply.
         self.result = getattr(ThriftHiveMetastore, f"{name}_result", None)
         fields = [field for field in self.arguments.thrift_spec or () if field]
         self.argument_names = [field[2] for field in fields]
@@ -70,13 +70,13 @@ class _Method:
         }
 
     def missing_structure(self, arguments: Any) -> str | None:
-        """The first argument that should be a structure and was not sent; some methods do without."""
+        """Return the first argument that should be a structure and is missing; some methods allow that."""
         return next((name for name in self.structures if getattr(arguments, name) is None), None)
 
 
 @dataclass(slots=True, kw_only=True)
 class Request:
-    """A message that was read; `method` is None for one that is not served."""
+    """A decoded message; `method` is None for an unknown one."""
 
     codec: Codec
     name: str
@@ -87,8 +87,8 @@ class Request:
 
 
 @dataclass(slots=True, kw_only=True)
-class Answer:
-    """What came of a message. The bytes of the reply are `before`, the sequence id, `after`; none if it is oneway."""
+class CallAnswer:
+    """Result of a message. The bytes of the reply are `before`, the sequence id, `after`; none if it is oneway."""
 
     method: str
     outcome: CallOutcome
@@ -97,13 +97,13 @@ class Answer:
     sequence: bytes
     after: bytes
     session: ClientSession
-    """The session as it is from now on: set_ugi changes it."""
+    """The session after the call: set_ugi changes it."""
     lasting: bool = False
-    """Whether the same call has the same answer until metadata changes: a database that is down will be up again."""
+    """Whether the same call has the same answer until metadata changes: errors of the database may be temporary."""
 
     @property
     def reply(self) -> bytes:
-        """The bytes to send."""
+        """Return the bytes to send."""
         return self.before + self.sequence + self.after
 
 
@@ -131,7 +131,7 @@ class Dispatcher:
         return frozenset(self._methods)
 
     def next_request_id(self) -> str:
-        """An id for a request, as it stands in logs."""
+        """Return an id for a request, as it appears in logs."""
         return f"{self._process}-{next(self._numbers)}"
 
     def notify_ended(
@@ -144,14 +144,14 @@ class Dispatcher:
     def read(self, codec: Codec, source: Any) -> Request:
         """Read one message from a source.
 
-        Raises what Thrift raises for bytes that are no message: the connection is lost then, for nobody knows where
-        the next one begins. IncompleteMessageError if the source ends within the message.
+        Raises Thrift's exceptions for an invalid message: the connection must be closed then, for the beginning of the
+        next message is unknown. IncompleteMessageError if the source ends within the message.
         """
         try:
             return self._read(codec, source)
         except UNREADABLE as error:
-            # The decoder in C also says so where the bytes end within the head of a list or a map: it forgets what the
-            # source has raised.
+            # The decoder in C also raises this if the bytes end within the head of a list or a map: it discards the
+            # exception of the source.
             if isinstance(source, MemorySource) and source.has_run_out:
                 raise IncompleteMessageError from error
             raise TProtocolException(
@@ -171,8 +171,8 @@ class Dispatcher:
         protocol.readMessageEnd()
         return Request(codec=codec, name=name, kind=kind, sequence=sequence, method=method, arguments=arguments)
 
-    def call(self, request: Request, session: ClientSession, *, may_wait: bool = False) -> Answer:
-        """Call the method and return what to answer. Raises nothing, or AnswerLaterError if the request `may_wait`."""
+    def call(self, request: Request, session: ClientSession, *, may_wait: bool = False) -> CallAnswer:
+        """Call the method and return the answer. Raises nothing, except AnswerLaterError if the request `may_wait`."""
         started = time.monotonic()
         request_id = self.next_request_id()
         name, method = request.name, request.method
@@ -181,7 +181,7 @@ class Dispatcher:
             (current_method, name),
             (current_session, session),
             (session_settings, session.settings),
-            (request_patience, RequestPatience()),
+            (missed_deadlines, MissedDeadlines()),
             (current_link, session.link),
             (may_answer_later, may_wait),
         )
@@ -202,7 +202,7 @@ class Dispatcher:
         return answer
 
     def refusal(self, codec: Codec, message: bytes, reason: str) -> bytes:
-        """The reply to a message that is not decoded. Raises what Thrift raises for bytes that are no message."""
+        """Return the reply to a message that is not decoded. Raises Thrift's exceptions for an invalid message."""
         name, _, sequence = codec.reader(MemorySource(message)).readMessageBegin()
         before, between = codec.header(name, TMessageType.EXCEPTION)
         body = _application_error(codec, TApplicationException.PROTOCOL_ERROR, f"{name:.100}: {reason}")
@@ -210,7 +210,7 @@ class Dispatcher:
 
     def _called(
         self, codec: Codec, method: _Method, arguments: Any, session: ClientSession
-    ) -> tuple[Answer, str | None]:
+    ) -> tuple[CallAnswer, str | None]:
         name = method.name
         outcome, kind, lasting = CallOutcome.OK, TMessageType.REPLY, True
         error = None
@@ -247,7 +247,7 @@ class Dispatcher:
             logger.info("refused a request of %s: %s", session.peer, error)
             body = _application_error(codec, TApplicationException.PROTOCOL_ERROR, error)
         except Exception as failure:
-            # The one place where everything is caught: a request must get an answer, and the server must go on.
+            # The only place that catches every exception: a request must get an answer, and the server must go on.
             outcome, kind, lasting = CallOutcome.FAILED, TMessageType.EXCEPTION, False
             missing = method.missing_structure(arguments) if isinstance(failure, AttributeError) else None
             if missing is not None or _is_of_conversion(failure):
@@ -263,7 +263,7 @@ class Dispatcher:
         answer.lasting = lasting
         return answer, error
 
-    def _refused(self, request: Request, session: ClientSession) -> Answer:
+    def _refused(self, request: Request, session: ClientSession) -> CallAnswer:
         name, codec = request.name, request.codec
         with self._guard:
             first = name not in self.unknown and len(self.unknown) < UNKNOWN_NAMES_MAX
@@ -301,7 +301,7 @@ class Dispatcher:
 
 
 def _is_of_conversion(failure: Exception) -> bool:
-    """Whether the conversion of a request has used a part that is not there: None comes from nowhere else there."""
+    """Return whether the conversion of a request failed on a missing part: no other code there meets None."""
     if not isinstance(failure, AttributeError | TypeError) or "NoneType" not in str(failure):
         return False
     frames = list(traceback.walk_tb(failure.__traceback__))
@@ -318,9 +318,9 @@ def _set(*values: tuple[ContextVar[Any], Any]) -> list[tuple[ContextVar[Any], An
 
 def _answer(
     codec: Codec, name: str, kind: int, outcome: CallOutcome, arguments: Any, body: bytes, session: ClientSession
-) -> Answer:
+) -> CallAnswer:
     before, between = codec.header(name, kind)
-    return Answer(
+    return CallAnswer(
         method=name,
         outcome=outcome,
         arguments=arguments,
@@ -332,12 +332,12 @@ def _answer(
 
 
 def _application_error(codec: Codec, kind: int, message: str) -> bytes:
-    """The bytes of a TApplicationException."""
+    """Return the bytes of a TApplicationException."""
     return codec.encode(_ApplicationError(kind, message))
 
 
 class _ApplicationError(TApplicationException):  # type: ignore[misc]
-    """A TApplicationException as Thrift's encoder wants a structure described."""
+    """A TApplicationException with the description of its fields that Thrift's encoder needs."""
 
     thrift_spec = (
         None,

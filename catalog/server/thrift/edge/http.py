@@ -1,7 +1,7 @@
 """Thrift over HTTP, as Hive 4's clients speak it: one message in the body of a POST, the reply in that of the response.
 
-Of HTTP/1.1 it knows what such clients need: a length or chunks, keep-alive, `Expect: 100-continue`. Anything else is
-answered with an error, and the connection ends. The header `x-actor-username` says who the user is, as set_ugi does.
+Of HTTP/1.1 it supports what such clients need: a length or chunks, keep-alive, `Expect: 100-continue`. Anything else is
+answered with an error, and the connection ends. The header `x-actor-username` names the user, as set_ugi does.
 """
 
 from http import HTTPStatus
@@ -14,7 +14,7 @@ from interbed.catalog.server.thrift.edge.scan import too_long
 from interbed.catalog.server.thrift.edge.transport import IncomingBytes
 
 HEAD_BYTES_MAX = 32 * 1024
-"""Request line and headers."""
+"""Bytes of the request line and headers."""
 
 _CONTENT_TYPE = "application/x-thrift"
 _END_OF_HEAD = b"\r\n\r\n"
@@ -24,7 +24,7 @@ _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class HttpError(TTransportException):  # type: ignore[misc]
-    """A request that is not taken; `status` says why."""
+    """A refused request; `status` is the HTTP status."""
 
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(TTransportException.UNKNOWN, message)
@@ -32,7 +32,7 @@ class HttpError(TTransportException):  # type: ignore[misc]
 
 
 class HttpFraming:
-    """Messages in the bodies of requests to a path."""
+    """Framing of messages as the bodies of requests to a path."""
 
     is_delimited = True
 
@@ -42,11 +42,11 @@ class HttpFraming:
         self.is_last = False
         self.user: str | None = None
         self._searched = 0
-        self._body: _Body | None = None
+        self._body: _RequestBody | None = None
         self._interim = b""
 
     def whole(self, data: bytes) -> bytes | None:
-        """The body of a request that is all there, with its length given. Everything else takes the long way."""
+        """Return the body of a complete request with a Content-Length. All others are parsed by `next`."""
         end = data.find(_END_OF_HEAD, 0, HEAD_BYTES_MAX)
         if end < 0:
             return None
@@ -54,17 +54,17 @@ class HttpFraming:
             headers = self._head(data[:end])
             length = _length(headers, self._bytes_max)
         except HttpError:
-            # The long way finds it again, and can answer.
+            # `next` finds the error again, and can answer it.
             return None
         if length != len(data) - end - len(_END_OF_HEAD) or "expect" in headers:
             return None
         return data[end + len(_END_OF_HEAD) :]
 
     def next(self, incoming: IncomingBytes, codec: Codec) -> bytes | None:
-        """The body of the next request."""
+        """Return the body of the next request."""
         incoming.weight = 0
         if self._body is None:
-            self._body = self._begun(incoming)
+            self._body = self._next_body(incoming)
         body = self._body
         if body is None or not body.is_whole(incoming):
             return None
@@ -73,24 +73,24 @@ class HttpFraming:
         return body.content if body.content is not None else message
 
     def interim(self) -> bytes:
-        """That a client may go on which has asked for it."""
+        """Return the permission to continue for a client that waits for it."""
         said, self._interim = self._interim, b""
         return said
 
     def head(self, length: int) -> bytes:
-        """The head of a response."""
+        """Return the head of a response."""
         return _response_head(HTTPStatus.OK, _CONTENT_TYPE, length, closes=self.is_last)
 
     def refusal(self, error: Exception) -> bytes:
-        """A response that says what was wrong with the request."""
+        """Return a response that describes the error of the request."""
         status = error.status if isinstance(error, HttpError) else HTTPStatus.BAD_REQUEST
         if isinstance(error, OSError | EOFError):
             return b""
         body = f"{error}\n".encode(errors="replace")
         return _response_head(status, "text/plain; charset=utf-8", len(body), closes=True) + body
 
-    def _begun(self, incoming: IncomingBytes) -> "_Body | None":
-        """The body whose head has come."""
+    def _next_body(self, incoming: IncomingBytes) -> "_RequestBody | None":
+        """Return the body of a request whose head is complete."""
         end = incoming.data.find(_END_OF_HEAD, max(0, self._searched - len(_END_OF_HEAD)))
         if end < 0 or end > HEAD_BYTES_MAX:
             self._searched = len(incoming.data)
@@ -105,10 +105,10 @@ class HttpFraming:
         if headers.get("expect", "").lower() == "100-continue":
             self._interim = _CONTINUE
         begin = end + len(_END_OF_HEAD)
-        return _Body(begin, begin + length) if length is not None else _ChunkedBody(begin, self._bytes_max)
+        return _RequestBody(begin, begin + length) if length is not None else _ChunkedBody(begin, self._bytes_max)
 
     def _head(self, head: bytes) -> dict[str, str]:
-        """The headers by their names in lower case; notes what they say of the connection and the user."""
+        """Return the headers by their names in lower case; record those about the connection and the user."""
         lines = head.decode("latin-1").split("\r\n")
         parts = lines[0].split(" ")
         if len(parts) != 3 or parts[2] not in ("HTTP/1.1", "HTTP/1.0"):
@@ -134,8 +134,8 @@ class HttpFraming:
         return headers
 
 
-class _Body:
-    """A body whose length is in the head; `content` is what it is if that is not as it came."""
+class _RequestBody:
+    """A body with a Content-Length; `content` is set if it differs from the received bytes."""
 
     content: bytes | None = None
 
@@ -144,13 +144,13 @@ class _Body:
         self.end = end
 
     def is_whole(self, incoming: IncomingBytes) -> bool:
-        """Whether all of it has come."""
+        """Return whether the body is complete."""
         incoming.needed = self.end
         return len(incoming.data) >= self.end
 
 
-class _ChunkedBody(_Body):
-    """A body that comes in chunks, each with its length before it; a chunk of 0 and trailers end it."""
+class _ChunkedBody(_RequestBody):
+    """A chunked body: each chunk follows its length; a chunk of 0 and trailers end it."""
 
     def __init__(self, begin: int, bytes_max: int) -> None:
         super().__init__(begin, begin)
@@ -159,7 +159,7 @@ class _ChunkedBody(_Body):
         self._trailers: int | None = None
 
     def is_whole(self, incoming: IncomingBytes) -> bool:
-        """Whether all of it has come; what has come is gathered, and cut out of the incoming bytes."""
+        """Return whether the body is complete; received chunks are gathered, and removed from the incoming bytes."""
         while self.content is None:
             line_end = incoming.data.find(b"\r\n", self.end)
             line = bytes(incoming.data[self.end : line_end if line_end >= 0 else len(incoming.data)])
@@ -194,7 +194,7 @@ class _ChunkedBody(_Body):
         return False
 
     def _end_with(self, line: bytes) -> None:
-        """Pass over a trailer; an empty line is the last."""
+        """Skip a trailer; an empty line is the last."""
         assert self._trailers is not None
         if not line:
             self.content = bytes(self._gathered)
@@ -217,7 +217,7 @@ class _ChunkedBody(_Body):
 
 
 def _length(headers: dict[str, str], bytes_max: int) -> int | None:
-    """The length of the body; None if it comes in chunks."""
+    """Return the length of the body; None if it is chunked."""
     coding, length = headers.get("transfer-encoding"), headers.get("content-length")
     if coding is not None:
         if coding.lower() != "chunked" or length is not None:
@@ -225,7 +225,7 @@ def _length(headers: dict[str, str], bytes_max: int) -> int | None:
         return None
     if length is None:
         raise HttpError(HTTPStatus.LENGTH_REQUIRED, "a body needs a length, or to come in chunks")
-    # More digits than any number that is allowed; int() takes signs, underscores and other alphabets.
+    # More digits than any allowed number; int() accepts signs, underscores and other alphabets.
     if not (length.isascii() and length.isdigit() and len(length) < 16):
         raise HttpError(HTTPStatus.BAD_REQUEST, "the length of the body is no number")
     if int(length) > bytes_max:

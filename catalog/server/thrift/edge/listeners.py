@@ -1,6 +1,6 @@
 """The listening sockets of a loop, which accept connections up to a limit, and the TLS of accepted connections.
 
-TLS is the server's certificate, clients' certificates, and a handshake in steps that do not wait.
+TLS covers the server's certificate, clients' certificates, and a handshake in non-blocking steps.
 """
 
 import logging
@@ -17,9 +17,9 @@ from interbed.catalog.server.thrift.edge.codec import Codec
 from interbed.catalog.server.thrift.edge.transport import Framing
 
 HANDSHAKE_SECONDS_MAX = 10.0
-"""How long a client may take for the handshake."""
+"""Time that a client has for the handshake."""
 
-# As subjects are mostly written (RFC 4514).
+# The usual notation of subjects (RFC 4514).
 _SHORT = {
     "commonName": "CN",
     "organizationName": "O",
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def server_context(certificate: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
-    """A context for servers; with `client_ca` clients have to show a certificate that it has signed.
+    """Return a context for servers; with `client_ca` clients must present a certificate signed by it.
 
     OSError if a file cannot be used.
     """
@@ -49,17 +49,19 @@ def server_context(certificate: Path, key: Path | None, client_ca: Path | None) 
 
 
 def handshake_step(link: Any) -> bool:
-    """Go on with the handshake; whether it is done, else the client has to say something first. OSError."""
+    """Continue the handshake; return whether it is complete. If not, the client has to send more first. OSError."""
     try:
         link.do_handshake()
     except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-        # What the server says in a handshake fits into the socket's buffer.
+        # The server's part of a handshake fits into the socket's buffer.
         return False
     return True
 
 
 def client_subject(link: Any) -> str | None:
-    """The subject of the client's certificate, `CN=…,O=…` with the most significant part last; None without one."""
+    """Return the subject of the client's certificate, `CN=…,O=…` with the most significant part last; None
+    without one.
+    """
     certificate = link.getpeercert()
     if not certificate:
         return None
@@ -69,7 +71,7 @@ def client_subject(link: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """How the connections of a port are spoken to; see ClientLink for `speaks_for_client`."""
+    """Protocol and transport of a port's connections; see ClientLink for `speaks_for_client`."""
 
     codec: Codec
     framing: Callable[[], Framing]
@@ -77,7 +79,7 @@ class Service:
     speaks_for_client: bool = True
 
 
-class Listeners:
+class ListeningSockets:
     """Accepts connections and passes them to `add`, as long as `count` is below `connections_max`. For one thread."""
 
     def __init__(
@@ -95,21 +97,21 @@ class Listeners:
         self._count = count
         self._add = add
         self.is_full = False
-        """Whether no connection is accepted at the moment."""
+        """Whether the limit of connections is reached."""
 
     def watch(self) -> None:
-        """Accept connections."""
+        """Start to accept connections."""
         for listener, service in self._listeners:
             self._selector.register(listener, selectors.EVENT_READ, partial(self._accept, listener, service))
 
     def look_again(self) -> None:
-        """Accept connections again if there is room now."""
+        """Accept connections again if the limit allows it."""
         if self.is_full and self._count() < self._connections_max:
             self.is_full = False
             self.watch()
 
     def close(self) -> None:
-        """Close the sockets: what waits in their queues is refused."""
+        """Close the sockets; connections in their queues are refused."""
         if not self.is_full:
             self._unwatch()
         for listener, _ in self._listeners:
@@ -131,7 +133,8 @@ class Listeners:
             except BlockingIOError:
                 return
             except OSError as error:
-                # Out of descriptors, most likely: tried again when a connection has ended, or after a while.
+                # Most likely the process has no more descriptors: tried again when a connection has ended, or after a
+                # while.
                 logger.warning("could not accept a connection: %s", error)
                 self.is_full = True
                 self._unwatch()

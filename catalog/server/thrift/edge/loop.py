@@ -1,9 +1,9 @@
-"""The loop that a server process runs: it waits for all connections at once and hands their requests to threads.
+"""The event loop of a server process: it waits for all connections at once and passes their requests to threads.
 
-A connection costs a thread only while a request of it is served. What is in the cache is answered by the loop itself,
-after one look for all of these requests at the generation of metadata. Everything else goes to a pool, in which clients
-take turns. The loop gathers messages that come in pieces, and writes replies that their clients take in pieces: no
-thread waits for a client.
+A connection occupies a thread only while a request of it is served. The loop itself answers requests from the cache,
+after one query of the metadata's generation for all of them. All others go to a pool, which schedules clients fairly.
+The loop gathers messages that arrive in pieces, and writes replies that their clients read in pieces: no thread waits
+for a client.
 """
 
 import logging
@@ -18,15 +18,15 @@ from functools import partial
 
 from thrift.transport.TTransport import TTransportException
 
-from interbed.catalog.server.database.generation import Generations
+from interbed.catalog.server.database.generation import GenerationReader
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.threads import ThreadDeaths
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, EdgeFigures, EdgeLimits
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages, UnsentReplies
-from interbed.catalog.server.thrift.edge.cache import AnswerCache, Hit, Recall
+from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit, CacheLookup
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.catalog.server.thrift.edge.listeners import HANDSHAKE_SECONDS_MAX, Listeners, Service
+from interbed.catalog.server.thrift.edge.listeners import HANDSHAKE_SECONDS_MAX, ListeningSockets, Service
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.catalog.server.thrift.edge.serving import RequestServer, session_of
 from interbed.catalog.server.thrift.edge.transport import (
@@ -37,24 +37,24 @@ from interbed.catalog.server.thrift.edge.transport import (
     send_some,
     shut_down,
 )
-from interbed.catalog.server.thrift.edge.watching import ParkedRequests, Watcher, in_turn
+from interbed.catalog.server.thrift.edge.watching import ConnectionWatcher, ParkedRequests, in_turn
 
 logger = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS_MAX = 10.0
-"""How long running requests may take after the server was asked to stop."""
+"""Time for running requests after a request to stop the server."""
 
 _TICK_SECONDS = 1.0
 _THREAD_STACK_BYTES = 1024 * 1024
 
 
-class Loop:
-    """Serves connections until stopped.
+class EventLoop:
+    """Serves connections until it is stopped.
 
-    They come from listening sockets, each with its service, or are handed in by `add`. `generations` opens the
-    connection that the cache asks, on a thread of its own; without a cache it is never called. `deaths` notes the
-    threads that die. `on_disconnect` gets each connection that has ended, unless the server ends it by stopping.
-    `on_tick` is called every second, with the time that requests have waited without one being begun.
+    They come from listening sockets, each with its service, or are passed to `add`. `generations` opens the connection
+    for the cache's queries, on a thread of its own; without a cache it is never called. `deaths` records the threads
+    that die. `on_disconnect` gets each connection that has ended, unless the server ends it by stopping. `on_tick` is
+    called every second, with the time that requests have waited without one being begun.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Loop:
         limits: EdgeLimits | None = None,
         listeners: Sequence[tuple[socket.socket, Service]] = (),
         cache: AnswerCache | None = None,
-        generations: Callable[[], Generations] | None = None,
+        generations: Callable[[], GenerationReader] | None = None,
         on_closed: Callable[[], None] = lambda: None,
         on_disconnect: Callable[[ClientLink], None] = lambda link: None,
         on_tick: Callable[[float], None] = lambda wait_seconds: None,
@@ -79,7 +79,7 @@ class Loop:
         self._on_tick = on_tick
         self._pool = ThreadPool(deaths=self._deaths)
         self._selector = selectors.DefaultSelector()
-        self._listeners = Listeners(
+        self._listeners = ListeningSockets(
             self._selector,
             listeners,
             connections_max=connections_max,
@@ -93,18 +93,18 @@ class Loop:
         self._replies = UnsentReplies(limits.reply_bytes_max, limits.message_seconds)
         self._dropped = 0
         self._tasks: deque[Callable[[], None]] = deque()
-        # Written to, so that the loop wakes up at once.
+        # A write to it wakes the loop up at once.
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
-        self._watcher = Watcher(self._selector)
+        self._watcher = ConnectionWatcher(self._selector)
         self._parked = ParkedRequests(self._watcher, self.call_soon, self.closed)
         self._requests = RequestServer(
             self, dispatcher, self._pool, limits, self._partials, cache if generations is not None else None
         )
-        self._recall: Recall | None = None
+        self._lookup: CacheLookup | None = None
         if cache is not None and generations is not None:
-            self._recall = Recall(
+            self._lookup = CacheLookup(
                 cache,
                 generations,
                 selector=self._selector,
@@ -116,12 +116,12 @@ class Loop:
 
     @property
     def connection_count(self) -> int:
-        """Connections that are open."""
+        """Number of open connections."""
         return len(self._connections)
 
     @property
     def figures(self) -> EdgeFigures:
-        """What the clients cost at this moment."""
+        """Return the present resources of the clients."""
         return EdgeFigures(
             partial_bytes=self._partials.size,
             decoded_bytes=self._requests.decoded_bytes,
@@ -132,20 +132,22 @@ class Loop:
         )
 
     def waiting_outside(self) -> AbstractContextManager[None]:
-        """While a request waits for something outside of the server: another thread may serve meanwhile."""
+        """Return a context for a request that waits for something outside of the server: another thread may serve
+        meanwhile.
+        """
         return self._pool.blocked()
 
     def call_soon(self, task: Callable[[], None]) -> None:
-        """Run a function on the loop's thread; safe from any."""
+        """Run a function on the loop's thread; safe from any thread."""
         self._tasks.append(task)
         self._wake()
 
     def watch(self, watched: socket.socket, on_readable: Callable[[], None]) -> None:
-        """Call a function, on the loop's thread, whenever a socket can be read from."""
+        """Call a function, on the loop's thread, whenever a socket is readable."""
         self._selector.register(watched, selectors.EVENT_READ, on_readable)
 
     def unwatch(self, watched: socket.socket) -> None:
-        """No longer."""
+        """Stop watching a socket."""
         self._selector.unregister(watched)
 
     def serve(self) -> None:
@@ -171,7 +173,7 @@ class Loop:
         self._wake()
 
     def add(self, connected: socket.socket, service: Service) -> None:
-        """Take a new connection; on the loop's thread."""
+        """Add a new connection; on the loop's thread."""
         try:
             peer = prepare(connected)
             if service.tls is not None:
@@ -196,7 +198,7 @@ class Loop:
         for data in in_turn(self._selector.select(timeout)):
             connection = data if isinstance(data, ClientConnection) else None
             if connection is not None and not self._watcher.has_event(connection):
-                # It was dropped in this turn, or a thread has it.
+                # It was dropped in this turn, or a thread owns it.
                 continue
             try:
                 if not isinstance(data, ClientConnection):
@@ -206,18 +208,18 @@ class Loop:
                 else:
                     self._readable(data)
             except Exception:
-                # One connection's trouble must not be all others'.
+                # An error of one connection must not affect the others.
                 logger.exception("an error of the server")
                 if connection is not None:
                     self._drop(connection)
-        if self._recall is not None:
-            self._recall.ask()
+        if self._lookup is not None:
+            self._lookup.ask()
 
     def _wake(self) -> None:
         try:
             self._wake_writer.send(b"x")
         except BlockingIOError:
-            # It is full of wakes.
+            # The pipe is full of wake-ups.
             pass
         except OSError:
             logger.debug("the server has ended already")
@@ -239,13 +241,13 @@ class Loop:
                     connection, TTransportException(TTransportException.TIMED_OUT, connection.too_late)
                 )
             elif connection.is_shaking_hands:
-                # The next step of the handshake finds it out, whichever thread has it.
+                # The next step of the handshake finds the error, on whichever thread it runs.
                 shut_down(connection.link)
         self._drop_slowest()
         self._pool.look_again()
         self._on_tick(self._pool.stalled_seconds)
-        if self._recall is not None:
-            self._recall.look_after()
+        if self._lookup is not None:
+            self._lookup.on_tick()
         self._listeners.look_again()
 
     def _drop_slowest(self) -> None:
@@ -262,7 +264,7 @@ class Loop:
     def closed(self, connection: ClientConnection) -> None:
         """Close and forget a connection that is not watched; from any thread."""
         if connection.is_registered:
-            # The selector must forget it first, which is for the loop's thread.
+            # The selector must unregister it first, on the loop's thread.
             self.call_soon(partial(self._drop, connection))
             return
         connection.link.close()
@@ -282,7 +284,7 @@ class Loop:
             self._listeners.look_again()
 
     def serve_later(self, connection: ClientConnection, later: AnswerLaterError, serve: Callable[[], None]) -> None:
-        """Serve a request that the pool has again when it is due; from any thread."""
+        """Serve a request of the pool again when it is due; from any thread."""
         self._parked.park(connection, later, serve)
 
     # Requests
@@ -305,7 +307,7 @@ class Loop:
             self._drop(connection)
             return
         if connection.is_ending:
-            # The last words are said, and the client has not read them yet.
+            # The last reply is sent, and the client has not read it yet.
             return
         if connection.incoming.data or connection.incoming.gathered:
             self._gather(connection, data)
@@ -315,20 +317,20 @@ class Loop:
             self._gather(connection, data)
             return
         key = None
-        if self._recall is not None:
-            key, is_found = self._recall.find(connection, message)
+        if self._lookup is not None:
+            key, is_found = self._lookup.find(connection, message)
             if is_found:
                 connection.busy = True
                 return
         self._hand_over(connection, data, message, key)
 
     def _hand_over(self, connection: ClientConnection, data: bytes, message: bytes, key: bytes | None) -> None:
-        """Have what is probably one whole message served; `data` are the bytes as they came."""
+        """Have the pool serve what is probably one whole message; `data` are the received bytes."""
         self._watcher.lend(connection)
         self._requests.hand_over(connection, data, message, key)
 
     def _gather(self, connection: ClientConnection, data: bytes) -> None:
-        """Keep a piece of a message, and look for its end if that may have come."""
+        """Keep a piece of a message, and scan for its end if that may have arrived."""
         connection.incoming.data += data
         if len(connection.incoming.data) < connection.incoming.needed:
             self.wait_for_more(connection)
@@ -369,21 +371,21 @@ class Loop:
     def give_back(self, connection: ClientConnection) -> None:
         """Wait for the next request of a client that has its reply; from any thread."""
         if connection.is_ending or connection.framing.is_last or connection.incoming.data or self._stopping.is_set():
-            self.call_soon(partial(self.take_back, connection))
+            self.call_soon(partial(self.reclaim, connection))
             return
         connection.busy = False
         connection.deadline = None
         if not self._watcher.give_back(connection):
-            self.call_soon(partial(self.take_back, connection))
+            self.call_soon(partial(self.reclaim, connection))
 
-    def take_back(self, connection: ClientConnection) -> None:
+    def reclaim(self, connection: ClientConnection) -> None:
         if connection.outgoing:
             self._write(connection)
             return
         connection.busy = connection.is_shaking_hands = False
         connection.deadline = None
         if connection.is_ending:
-            self._wait_for_the_end(connection)
+            self._linger(connection)
         elif connection.framing.is_last or self._stopping.is_set():
             self._watcher.unwatch(connection)
             self.closed(connection)
@@ -404,14 +406,14 @@ class Loop:
             return
         if is_sent:
             self._watcher.unwatch(connection)
-            self.take_back(connection)
+            self.reclaim(connection)
             return
         if not connection.watched:
             self._watcher.watch(connection, selectors.EVENT_WRITE)
             self._drop_slowest()
 
-    def _wait_for_the_end(self, connection: ClientConnection) -> None:
-        """After the last words: wait a little until the client has read them."""
+    def _linger(self, connection: ClientConnection) -> None:
+        """Wait a little, after the last reply, until the client has read it."""
         self._watcher.unwatch(connection)
         try:
             socket.socket.shutdown(connection.link, socket.SHUT_WR)
@@ -428,8 +430,8 @@ class Loop:
         else:
             self._watcher.watch(connection)
 
-    def _give_answer(self, hit: Hit) -> None:
-        """Send an answer from the cache if it is still true, or serve the request as if nothing had been kept."""
+    def _give_answer(self, hit: CacheHit) -> None:
+        """Send an answer from the cache if it is still valid, or run the request in full."""
         connection, entry = hit.connection, hit.entry
         if not entry.valid:
             self._hand_over(connection, hit.message, hit.message, entry.key)
@@ -443,19 +445,19 @@ class Loop:
             if size < HEAVY_BYTES_MIN:
                 unsent = (send_some(connection.link, head + entry.after),)
             else:
-                # It is not copied, and waits for its turn with others of its size.
+                # It is not copied, and waits for the budget with others of its size.
                 unsent = (memoryview(head), memoryview(entry.after))
         except OSError as error:
             logger.info("connection from %s ended: %s", session.peer, error)
             self._drop(connection)
             return
-        if self._recall is not None:
-            self._recall.cache.hits += 1
+        if self._lookup is not None:
+            self._lookup.cache.hits += 1
         self._dispatcher.notify_ended(entry.method, session, hit.started, entry.outcome)
         connection.outgoing.extend(view for view in unsent if view is not None)
         if connection.outgoing or connection.framing.is_last or not connection.watched or self._stopping.is_set():
             self._watcher.unwatch(connection)
-            self.take_back(connection)
+            self.reclaim(connection)
         else:
             connection.busy = False
 
@@ -484,11 +486,11 @@ class Loop:
             if time.monotonic() - swept_at > _TICK_SECONDS:
                 for connection in self._replies.stalled():
                     self._drop(connection)
-                self._requests.begins_no_more = time.monotonic() > deadline - SHUTDOWN_SECONDS_MAX / 2
+                self._requests.abandons_waiting = time.monotonic() > deadline - SHUTDOWN_SECONDS_MAX / 2
                 swept_at = time.monotonic()
             self._turn(0.01)
-        if self._recall is not None:
-            self._recall.close()
+        if self._lookup is not None:
+            self._lookup.close()
         self._pool.close()
         self._selector.close()
         self._wake_reader.close()

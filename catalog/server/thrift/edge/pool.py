@@ -2,12 +2,12 @@
 
 Threads start when there are more jobs than threads, and end after a long time without a job.
 
-Addresses take turns, and so do the connections of an address: the next job is that of the client that was served for
-the shortest time since it began to compete (start-time fair queueing). Jobs of clients with large messages or replies
-are heavy, those of connections that were never served are new, all others light. Only some heavy and some new jobs run
-at once, so that they leave the interpreter to the light ones. A job that has run for a while waits for something and
-does not count. Of many new jobs the newest and the oldest take turns, so that a crowd that came at once does not keep
-the next client waiting until all of it is served.
+Addresses are scheduled fairly, and so are the connections of an address: the next job is that of the client that was
+served for the shortest time since it began to compete (start-time fair queueing). Jobs of clients with large messages
+or replies are heavy, those of connections that were never served are new, all others light. Only some heavy and some
+new jobs run at once, so that they leave the interpreter to the light ones. A job that has run for a while waits for
+something and does not count. Of many new jobs the newest and the oldest are served alternately, so that a crowd that
+came at once does not keep the next client waiting until all of it is served.
 """
 
 import heapq
@@ -27,7 +27,7 @@ from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 Job = Callable[[], None]
 
 CROWD = 16
-"""So many new clients are a crowd."""
+"""Number of new clients from which on they are a crowd."""
 
 BUSY_SECONDS = 0.5
 """A job that runs for longer waits for something, and does not keep others of its kind from running."""
@@ -38,11 +38,11 @@ THREADS_MAX = 64
 """More than database connections: some requests wait for others that write."""
 
 IDLE_SECONDS_MAX = 60.0
-"""How long a thread stays without work."""
+"""Time that a thread stays without work."""
 
 
 class JobKind(IntEnum):
-    """What is known of a job before it runs."""
+    """Kind of a job, as known before it runs."""
 
     LIGHT = 0
     NEW = 1
@@ -50,11 +50,11 @@ class JobKind(IntEnum):
 
 
 RUNNING_MAX = {JobKind.NEW: 8, JobKind.HEAVY: 4}
-"""Jobs of a kind that run at once."""
+"""Maximum of running jobs of a kind."""
 
 
 class AddressShare:
-    """What the connections of an address have had together, and their jobs that wait."""
+    """Service time of an address's connections, and their waiting jobs."""
 
     __slots__ = ("__weakref__", "heavy", "light", "new", "served", "virtual")
 
@@ -107,7 +107,7 @@ class QueuedJob:
 
 
 class FairQueue:
-    """The jobs. Not safe for many threads: the caller has a lock."""
+    """Fair queue of the jobs. Not thread-safe: the caller holds a lock."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -124,7 +124,7 @@ class FairQueue:
         return self._size
 
     def client(self, host: str) -> ClientShare:
-        """The share of a new connection from an address."""
+        """Return the share of a new connection from an address."""
         address = self._addresses.get(host)
         if address is None:
             address = self._addresses[host] = AddressShare()
@@ -134,7 +134,7 @@ class FairQueue:
         """Queue a job of a client; jobs of no client, which are the server's own, share an address."""
         address = self._own if client is None else client.address
         if address not in self._active:
-            # What it has not used while it was idle is no credit.
+            # Idle time is no credit.
             address.served = max(address.served, self._virtual)
             self._active.add(address)
         start = address.virtual if client is None else max(address.virtual, client.served)
@@ -148,7 +148,7 @@ class FairQueue:
         self._size += 1
 
     def take(self) -> QueuedJob | None:
-        """The next job; None if there is none that may run now."""
+        """Return the next job; None if there is none that may run now."""
         kinds = [kind for kind in JobKind if self._may_run(kind)]
         eligible = (each for each in self._active if any(each.head(kind) is not None for kind in kinds))
         address = min(eligible, key=lambda each: each.served, default=None)
@@ -166,7 +166,7 @@ class FairQueue:
         return job
 
     def ended(self, job: QueuedJob) -> bool:
-        """Count what a job took; whether another of its kind may run now that could not before."""
+        """Record the service time of a job; return whether another of its kind may run now that could not before."""
         seconds = self._clock() - job.began_at
         job.address.served += seconds
         if job.client is not None:
@@ -198,8 +198,8 @@ class FairQueue:
 
 
 class ThreadPool:
-    """Runs jobs, each on one of at most `threads_max` threads, clients taking turns. A job takes care of its own
-    errors: one that does not ends its thread, which is noted in `deaths`; others run the next jobs.
+    """Runs jobs, each on one of at most `threads_max` threads, scheduled fairly among clients. A job handles its own
+    errors: an unhandled one ends its thread, which is recorded in `deaths`; other threads run the next jobs.
     """
 
     def __init__(self, threads_max: int = THREADS_MAX, *, deaths: ThreadDeaths | None = None) -> None:
@@ -216,22 +216,22 @@ class ThreadPool:
 
     @property
     def waiting(self) -> int:
-        """Jobs that wait for a thread."""
+        """Number of jobs that wait for a thread."""
         return len(self._jobs)
 
     @property
     def stalled_seconds(self) -> float:
-        """How long jobs have waited without one being begun, 0 if none waits."""
+        """Return how long jobs have waited without one being begun, 0 if none waits."""
         with self._guard:
             return time.monotonic() - self._stalled_since if len(self._jobs) else 0.0
 
     def client(self, host: str) -> ClientShare:
-        """The share of a new connection from an address."""
+        """Return the share of a new connection from an address."""
         with self._guard:
             return self._jobs.client(host)
 
     def submit(self, job: Callable[[], None], client: ClientShare | None = None, *, is_heavy: bool = False) -> None:
-        """Run the job when it is its client's turn."""
+        """Queue the job; it runs when the scheduler selects its client."""
         with self._guard:
             if not len(self._jobs):
                 self._stalled_since = time.monotonic()
@@ -242,7 +242,7 @@ class ThreadPool:
         self._start(number)
 
     def look_again(self) -> None:
-        """Run jobs of kinds whose running jobs turned out to wait for something; now and then."""
+        """Run jobs of kinds whose running jobs turned out to wait for something; called periodically."""
         with self._guard:
             count = max(0, min(len(self._jobs), self._threads_max) - self._permits.qsize())
         for _ in range(count):
@@ -252,7 +252,7 @@ class ThreadPool:
 
     @contextmanager
     def blocked(self) -> Iterator[None]:
-        """While a job waits for something outside of the server: another thread may serve meanwhile."""
+        """Mark a job as waiting for something outside of the server: another thread may serve meanwhile."""
         with self._guard:
             self._blocked += 1
         try:
@@ -275,8 +275,8 @@ class ThreadPool:
         self._start(number)
 
     def _number_to_start(self, permits: int) -> int:
-        """Count one thread more if there are permits without a thread, and return its number, else 0. Locked."""
-        # A thread that is idle may have been counted on by an earlier job: one thread too many does no harm.
+        """Count one thread more if there are permits without a thread, and return its number, otherwise 0. Locked."""
+        # An earlier job may have counted on an idle thread: one thread too many does no harm.
         if self._idle >= permits or self._threads >= self._threads_max + self._blocked:
             return 0
         self._threads += 1
@@ -297,12 +297,12 @@ class ThreadPool:
             with self._guard:
                 self._idle -= 1
                 if not permit:
-                    # A job that came in between finds another thread, or starts one.
+                    # Another thread, idle or new, runs a job that came in between.
                     self._threads -= 1
                     return
                 job = self._jobs.take()
                 if job is None:
-                    # Only jobs of kinds of which enough run: the end of one, or `look_again`, gives the next permit.
+                    # Only jobs of kinds at their limit wait: the end of one, or `look_again`, gives the next permit.
                     stays = self._rests()
                     continue
                 self._stalled_since = time.monotonic()
@@ -322,7 +322,7 @@ class ThreadPool:
             del job
 
     def _rests(self) -> bool:
-        """Count the thread as idle, or as ended if there are too many; whether it stays. Locked."""
+        """Count the thread as idle, or as ended if there are too many; return whether it stays. Locked."""
         if self._threads > self._threads_max + self._blocked:
             self._threads -= 1
             return False

@@ -1,9 +1,9 @@
-"""Where a message ends, found in its bytes as they come, and how much memory it takes once it is decoded.
+"""Scanners that find the end of a message in its bytes as they arrive, and its memory once it is decoded.
 
 Thrift's messages have no length around them where the transport is buffered. A scanner walks over the heads of values
-and jumps over their content, so that each byte is looked at once at most, however many pieces a message comes in. A
-structure of one byte becomes an object of 300; the sum of what its values become is the weight of a message, in bytes,
-rather too much than too little.
+and skips their content, so that each byte is read at most once, however many pieces a message arrives in. A structure
+of one byte becomes an object of 300; the sum of the sizes of its decoded values is the weight of a message, in bytes,
+overestimated rather than underestimated.
 """
 
 from typing import Protocol
@@ -12,10 +12,10 @@ from thrift.protocol.TProtocol import TProtocolException
 from thrift.transport.TTransport import TTransportException
 
 CONTAINER_ELEMENTS_MAX = 1_000_000
-"""Elements of one list, set or map: the decoder makes room for all of them before it has seen one."""
+"""Elements of one list, set or map: the decoder allocates all of them before it has read one."""
 
 DEPTH_MAX = 64
-"""Structures and containers within one another; those of the interface are ten deep at most."""
+"""Nesting of structures and containers; those of the interface are ten deep at most."""
 
 _STRUCTURE_WEIGHT = 280
 _TEXT_WEIGHT = 64
@@ -30,20 +30,20 @@ _STRUCTURE: list[int] = []
 
 
 class Scanner(Protocol):
-    """Scans one message. `position` is how many bytes the message has at least, as far as it is known."""
+    """Scanner of one message. `position` is the least length of the message that is known so far."""
 
     position: int
     weight: int
 
     def scan(self, data: bytes | bytearray) -> int | None:
-        """Go on with all bytes that the message has so far, and return where it ends; None if it goes on behind them.
-        TException for what is no message, or a longer one than is allowed.
+        """Continue with all bytes of the message so far, and return where it ends; None if it continues after them.
+        TException for an invalid message, or one that exceeds the limit.
         """
         ...
 
 
 class BinaryScanner:
-    """A scanner of the binary protocol."""
+    """Scanner of the binary protocol."""
 
     __slots__ = ("_bytes_max", "_has_begun", "_stack", "position", "weight")
 
@@ -55,7 +55,7 @@ class BinaryScanner:
         self.weight = 0
 
     def scan(self, data: bytes | bytearray) -> int | None:
-        """Go on; see Scanner."""
+        """Continue the scan; see Scanner."""
         if not self._has_begun and not self._begin(data):
             return None
         stack = self._stack
@@ -129,7 +129,7 @@ class BinaryScanner:
 
 
 class CompactScanner:
-    """A scanner of the compact protocol."""
+    """Scanner of the compact protocol."""
 
     __slots__ = ("_bytes_max", "_has_begun", "_stack", "position", "weight")
 
@@ -141,7 +141,7 @@ class CompactScanner:
         self.weight = 0
 
     def scan(self, data: bytes | bytearray) -> int | None:
-        """Go on; see Scanner."""
+        """Continue the scan; see Scanner."""
         if len(data) < self.position:
             return None
         try:
@@ -150,7 +150,7 @@ class CompactScanner:
             while self._stack and self.position <= len(data):
                 self._step(data)
         except IndexError:
-            # A value's head goes on behind the bytes; the step is done again when more have come.
+            # A value's head continues after the bytes; the step is repeated when more have arrived.
             return None
         return None if self._stack or self.position > len(data) else self.position
 
@@ -201,14 +201,14 @@ class CompactScanner:
 
 
 def too_long(bytes_max: int) -> TTransportException:
-    """The error of a message that is longer than is allowed."""
+    """Return the error of a message that exceeds the limit."""
     return TTransportException(
         TTransportException.SIZE_LIMIT, f"a message of more than {bytes_max} bytes (the setting message_bytes_max)"
     )
 
 
 _BINARY_SIZES = {2: 1, 3: 1, 4: 8, 6: 2, 8: 4, 10: 8}
-"""Bytes of the types that are always as long."""
+"""Bytes of the types of fixed length."""
 
 _BINARY_HEADS = {11: 4, 13: 6, 14: 5, 15: 5}
 
@@ -216,7 +216,7 @@ _BINARY_HEADS = {11: 4, 13: 6, 14: 5, 15: 5}
 def _compact_value(
     data: bytes | bytearray, position: int, kind: int, bytes_max: int
 ) -> tuple[int, int, list[int] | None]:
-    """The weight of a value, where it ends, and the frame of what follows in it. IndexError if its head goes on."""
+    """Return the weight of a value, its end, and the frame of its content. IndexError if its head is incomplete."""
     if kind in (4, 5, 6):
         return _NUMBER_WEIGHT, _varint(data, position)[1], None
     if kind in (1, 2, 3):
@@ -270,7 +270,7 @@ def _check_count(count: int) -> None:
 
 
 def _varint(data: bytes | bytearray, position: int) -> tuple[int, int]:
-    """A number and where it ends. IndexError if it goes on behind the bytes."""
+    """Return a number and its end. IndexError if it is incomplete."""
     number = shift = 0
     while True:
         byte = data[position]

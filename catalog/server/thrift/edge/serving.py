@@ -1,6 +1,6 @@
 """Requests served by the threads of a pool: read, weighed, called, answered. No step waits for a client.
 
-A connection is the pool's from `hand_over` or `advance` on, until it goes back to the loop.
+The pool owns a connection from `hand_over` or `advance` on, until it is returned to the loop.
 """
 
 import logging
@@ -27,18 +27,18 @@ from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, ClientConne
 logger = logging.getLogger(__name__)
 
 _QUEUED_SECONDS = 0.1
-"""A request that has waited for so long is begun only if its client is still there."""
+"""A request that has waited for longer is begun only if its client is still connected."""
 
 
 class ConnectionOwner(Protocol):
-    """The loop, as the pool gives connections back to it."""
+    """The loop, to which the pool returns connections."""
 
     def call_soon(self, task: Callable[[], None]) -> None:
-        """Run a function on the loop's thread; from any."""
+        """Run a function on the loop's thread; from any thread."""
         ...
 
-    def take_back(self, connection: ClientConnection) -> None:
-        """Send what is left of a reply, and wait for the next request; on the loop's thread."""
+    def reclaim(self, connection: ClientConnection) -> None:
+        """Send the rest of a reply, and wait for the next request; on the loop's thread."""
         ...
 
     def give_back(self, connection: ClientConnection) -> None:
@@ -82,34 +82,34 @@ class RequestServer:
         self._cache = cache
         self._decoded = WeightBudget(limits.decoded_bytes_max)
         self.refused = 0
-        """Requests that were too much, since the start."""
-        self.begins_no_more = False
-        """Whether requests that have not begun are given up: the server ends."""
+        """Requests refused for their size, since the start."""
+        self.abandons_waiting = False
+        """Whether waiting requests are abandoned, because the server stops."""
 
     @property
     def decoded_bytes(self) -> int:
-        """What the requests that are served weigh."""
+        """Total weight of the requests that are being served."""
         return self._decoded.taken
 
     def look_for_message(self, connection: ClientConnection) -> None:
-        """Have the message that the connection's bytes begin with served, if it is whole."""
+        """Have the pool serve the message at the beginning of the connection's bytes, if it is whole."""
         job = partial(self.advance, connection, time.monotonic())
         self._pool.submit(job, connection.share, is_heavy=_is_heavy(connection, 0))
 
     def start_handshake(self, connection: ClientConnection) -> None:
-        """Have the next step of a TLS handshake done."""
+        """Have the pool do the next step of a TLS handshake."""
         self._pool.submit(partial(self.shake_hands, connection), connection.share)
 
     def hand_over(self, connection: ClientConnection, data: bytes | None, message: bytes, key: bytes | None) -> None:
-        """Have what is probably one whole message served by the pool; `data` are the bytes as they came, None if it
-        surely is one.
+        """Have the pool serve what is probably one whole message; `data` are the received bytes, None if it surely is
+        one.
         """
         connection.busy = True
         job = partial(self._serve_message, connection, data, message, key, time.monotonic())
         self._pool.submit(job, connection.share, is_heavy=_is_heavy(connection, len(message)))
 
     def advance(self, connection: ClientConnection, queued_at: float) -> None:
-        """Serve the message that the bytes begin with, if it is whole; a job of the pool."""
+        """Serve the message at the beginning of the bytes, if it is whole; a job of the pool."""
         try:
             message = (
                 None
@@ -134,22 +134,22 @@ class RequestServer:
                 self._weigh(connection, None, message, None, connection.incoming.weight)
 
     def hang_up(self, connection: ClientConnection, error: Exception) -> None:
-        """End a connection because of what it sent, or did not; from any thread that has it."""
+        """End a connection because of an invalid or missing message; from any thread that owns it."""
         if not connection.is_ending:
             logger.info("connection from %s ended: %s", connection.session.peer, str(error) or type(error).__name__)
         connection.busy = False
         connection.deadline = None
-        # The middle of a reply is no place for words.
+        # An error message must not be inserted into a reply.
         last_words = b"" if connection.is_ending or connection.outgoing else connection.framing.refusal(error)
         if not last_words:
             self._loop.closed(connection)
             return
         connection.is_ending = True
         connection.outgoing.append(memoryview(last_words))
-        self._loop.call_soon(partial(self._loop.take_back, connection))
+        self._loop.call_soon(partial(self._loop.reclaim, connection))
 
     def shake_hands(self, connection: ClientConnection) -> None:
-        """One step of a TLS handshake; a job of the pool."""
+        """Do one step of a TLS handshake; a job of the pool."""
         try:
             is_done = handshake_step(connection.link)
             if is_done:
@@ -158,13 +158,13 @@ class RequestServer:
             logger.info("connection from %s ended: no TLS handshake: %s", connection.session.peer, error)
             self._loop.closed(connection)
         else:
-            self._loop.call_soon(partial(self._loop.take_back if is_done else self._loop.watch_handshake, connection))
+            self._loop.call_soon(partial(self._loop.reclaim if is_done else self._loop.watch_handshake, connection))
 
     def _serve_message(
         self, connection: ClientConnection, data: bytes | None, message: bytes, key: bytes | None, queued_at: float
     ) -> None:
         """Serve what is probably one whole message; a job of the pool."""
-        if self.begins_no_more or self._has_gone(connection, queued_at):
+        if self.abandons_waiting or self._has_gone(connection, queued_at):
             logger.info("connection from %s ended before its request was begun", connection.session.peer)
             self._loop.closed(connection)
         elif len(message) < LIGHT_BYTES_MAX:
@@ -175,7 +175,9 @@ class RequestServer:
     def _weigh(
         self, connection: ClientConnection, data: bytes | None, message: bytes, key: bytes | None, weight: int
     ) -> None:
-        """Serve a message if there is memory for it, or later. `data` are the bytes that it may be the beginning of."""
+        """Serve a message if its memory is available, or later. `data` are the bytes that it may be the
+        beginning of.
+        """
         limits = self._limits
         if not weight and len(message) >= LIGHT_BYTES_MAX:
             scanner = connection.codec.scanner(limits.message_bytes_max)
@@ -208,7 +210,7 @@ class RequestServer:
             self._decoded.release(weight)
 
     def _refuse(self, connection: ClientConnection, message: bytes, weight: int) -> None:
-        """Answer a request that would take too much memory."""
+        """Answer a request that exceeds the memory for one request."""
         self.refused += 1
         reason = (
             f"the request would take {weight >> 20} MiB of memory when it is decoded, allowed are "
@@ -221,7 +223,7 @@ class RequestServer:
             self.hang_up(connection, error)
 
     def _keep_for_later(self, connection: ClientConnection, data: bytes) -> None:
-        """Gather a message that turned out to be not just one whole message."""
+        """Gather the bytes that turned out not to be one whole message."""
         connection.busy = False
         connection.incoming.data[:0] = data
         self.advance(connection, time.monotonic())
@@ -256,24 +258,24 @@ class RequestServer:
             self._loop.closed(connection)
 
     def _reply(self, connection: ClientConnection, reply: bytes) -> None:
-        """Send a reply, and leave what its client does not take at once to the loop; from any thread. OSError."""
+        """Send a reply, and leave the part that the socket does not accept to the loop; from any thread. OSError."""
         packed = connection.framing.head(len(reply)) + reply
         connection.reply_bytes = len(packed)
         unsent = send_some(connection.link, packed)
         if unsent is not None:
-            # A view keeps all of the reply in memory, of which most may have been sent.
+            # A view would keep the whole reply in memory, of which most may have been sent.
             connection.outgoing.append(unsent if len(unsent) > len(packed) // 2 else memoryview(bytes(unsent)))
         if connection.outgoing:
-            self._loop.call_soon(partial(self._loop.take_back, connection))
+            self._loop.call_soon(partial(self._loop.reclaim, connection))
         else:
             self._loop.give_back(connection)
 
     def _has_gone(self, connection: ClientConnection, queued_at: float) -> bool:
-        """Whether the client of a request that has waited has closed the connection."""
+        """Return whether the client of a request that has waited has closed the connection."""
         if time.monotonic() - queued_at < _QUEUED_SECONDS:
             return False
         try:
-            # Not the method of TLS sockets, which can't look without taking.
+            # Not the method of TLS sockets, which cannot peek.
             return len(socket.socket.recv(connection.link, 1, socket.MSG_PEEK)) == 0
         except BlockingIOError:
             return False
@@ -286,7 +288,7 @@ def _is_heavy(connection: ClientConnection, message_bytes: int) -> bool:
 
 
 def session_of(connection: ClientConnection) -> ClientSession:
-    """The connection's session, with the user that came with the message, if that carries one."""
+    """Return the connection's session, with the user that came with the message, if that carries one."""
     user = connection.framing.user
     if user is not None and user != connection.session.user:
         connection.session = replace(connection.session, user=user)

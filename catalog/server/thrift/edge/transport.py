@@ -1,10 +1,10 @@
-"""Bytes in, messages out: how Thrift's messages are packed on a socket, and the connections that carry them.
+"""Framing of Thrift's messages on a socket, and the connections that carry them.
 
-Buffered: messages follow one another, and where one ends shows only in its values (scan.py). Framed: each has its
-length before it. HTTP is in http.py. Most messages arrive whole in one piece, and `whole` takes them as they are; all
-others are gathered as IncomingBytes, from which `next` takes a message when it has come. What a client may cost is
-bounded: bytes of a message, elements of a list, seconds for the rest of a message once it has begun and for taking a
-reply. An idle connection may stay for ever.
+Buffered: messages follow one another, and only their values show where one ends (scan.py). Framed: a length precedes
+each message. HTTP is in http.py. Most messages arrive whole in one piece, and `whole` returns them unchanged; all
+others are gathered as IncomingBytes, from which `next` takes a message when it is complete. The cost of a client is
+bounded: bytes of a message, elements of a list, seconds for the rest of a partial message and for reading a reply. An
+idle connection may stay for ever.
 """
 
 import errno
@@ -25,8 +25,8 @@ from interbed.catalog.server.thrift.edge.scan import Scanner, too_long
 READ_BYTES = 64 * 1024
 
 GOODBYE_SECONDS_MAX = 2.0
-"""How long the server waits for a client to read why it hangs up: a socket that is closed with bytes unread takes what
-was sent away from the client.
+"""Time for a client to read the reason before the server closes: closing a socket with unread bytes discards the bytes
+sent to the client.
 """
 
 BAD_INPUT = (
@@ -36,35 +36,35 @@ BAD_INPUT = (
     OSError,
     UnicodeError,
     RecursionError,
-    # What the decoder in C makes of a length that is beyond its limit.
+    # The error of the decoder in C for a length beyond its limit.
     OverflowError,
     struct.error,
 )
-"""What reading a message raises when it is none, or when the client has gone. There is nothing to answer to."""
+"""Exceptions for an invalid message and for a closed connection. No answer is possible."""
 
 KEEPALIVE_IDLE_SECONDS, KEEPALIVE_PAUSE_SECONDS, KEEPALIVE_PROBES = 6, 3, 3
 """TCP keepalive: a client whose machine has lost its power is noticed after 15 s."""
 
 NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-"""What a socket that does not block raises when it can't go on."""
+"""Exceptions of a non-blocking socket that is not ready."""
 
 _BACKLOG = 512
 _FRAME_HEAD = struct.Struct("!I")
 
 
 class IncomingBytes:
-    """What a client has sent and the server has not served yet; begins with a message."""
+    """Received bytes that are not served yet; they begin with a message."""
 
     __slots__ = ("data", "gathered", "needed", "scanner", "weight")
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.gathered = 0
-        """How many bytes of the message were cut out of `data` already."""
+        """Bytes of the message that were cut out of `data` already."""
         self.needed = 0
-        """How many bytes there have to be before `Framing.next` can find the message."""
+        """Bytes that are needed before `Framing.next` can find the message."""
         self.weight = 0
-        """The weight of the message that was taken last, 0 if it was not weighed."""
+        """The weight of the last message, 0 if it was not weighed."""
         self.scanner: Scanner | None = None
 
     def take(self, begin: int, end: int) -> bytes:
@@ -78,46 +78,48 @@ class IncomingBytes:
 
 
 class Framing(Protocol):
-    """How messages are packed, for one connection."""
+    """Framing of the messages of one connection."""
 
     @property
     def is_last(self) -> bool:
-        """Whether the connection ends with the reply to the message that was read last."""
+        """Whether the connection ends with the reply to the last message."""
         ...
 
     @property
     def user(self) -> str | None:
-        """The user that came with the message itself."""
+        """The user that the message itself names."""
         ...
 
     @property
     def is_delimited(self) -> bool:
-        """Whether a message's length is known without a look at its values."""
+        """Whether a message's length is known without scanning its values."""
         ...
 
     def whole(self, data: bytes) -> bytes | None:
-        """The message if these bytes are one, or may be one; None if they surely are not just that."""
+        """Return the message if these bytes are one, or may be one; None if they surely are not just that."""
         ...
 
     def next(self, incoming: IncomingBytes, codec: Codec) -> bytes | None:
-        """Take the first message out of the bytes; None if more have to come. Raises one of BAD_INPUT."""
+        """Take the first message out of the bytes; None if it is incomplete. Raises one of BAD_INPUT."""
         ...
 
     def interim(self) -> bytes:
-        """What the client waits for before it sends the rest of the message; mostly nothing. Said once."""
+        """Return the bytes that the client waits for before it sends the rest of the message; mostly none. Returned
+        once.
+        """
         ...
 
     def head(self, length: int) -> bytes:
-        """What is sent before a reply of this length."""
+        """Return the bytes before a reply of this length."""
         ...
 
     def refusal(self, error: Exception) -> bytes:
-        """What to say before hanging up on bad input; mostly nothing."""
+        """Return the bytes to send before closing on bad input; mostly none."""
         ...
 
 
 class BufferedFraming:
-    """Messages without anything around them."""
+    """Framing of messages without a length."""
 
     is_last = False
     user = None
@@ -127,11 +129,11 @@ class BufferedFraming:
         self._bytes_max = bytes_max
 
     def whole(self, data: bytes) -> bytes | None:
-        """Known only after decoding."""
+        """Return the bytes: only decoding shows whether they are one message."""
         return data
 
     def next(self, incoming: IncomingBytes, codec: Codec) -> bytes | None:
-        """What the scanner finds the end of."""
+        """Return the message whose end the scanner finds."""
         if incoming.scanner is None:
             incoming.scanner = codec.scanner(self._bytes_max)
         scanner = incoming.scanner
@@ -143,20 +145,20 @@ class BufferedFraming:
         return incoming.take(0, end)
 
     def interim(self) -> bytes:
-        """Nothing."""
+        """Return no bytes: this framing has no interim response."""
         return b""
 
     def head(self, length: int) -> bytes:
-        """Nothing."""
+        """Return no bytes: this framing has no heads."""
         return b""
 
     def refusal(self, error: Exception) -> bytes:
-        """Nothing."""
+        """Return no bytes: this framing has no refusals."""
         return b""
 
 
 class FramedFraming:
-    """Four bytes of length before each message."""
+    """Framing with four bytes of length before each message."""
 
     is_last = False
     user = None
@@ -166,13 +168,13 @@ class FramedFraming:
         self._bytes_max = bytes_max
 
     def whole(self, data: bytes) -> bytes | None:
-        """The frame's content if the frame is what there is."""
+        """Return the frame's content if the bytes are one frame."""
         if len(data) > _FRAME_HEAD.size and _FRAME_HEAD.unpack_from(data)[0] == len(data) - _FRAME_HEAD.size:
             return data[_FRAME_HEAD.size :]
         return None
 
     def next(self, incoming: IncomingBytes, codec: Codec) -> bytes | None:
-        """The content of a frame."""
+        """Return the content of a frame."""
         incoming.weight = 0
         incoming.needed = _FRAME_HEAD.size
         if len(incoming.data) < incoming.needed:
@@ -186,20 +188,20 @@ class FramedFraming:
         return incoming.take(_FRAME_HEAD.size, incoming.needed)
 
     def interim(self) -> bytes:
-        """Nothing."""
+        """Return no bytes: this framing has no interim response."""
         return b""
 
     def head(self, length: int) -> bytes:
-        """A frame's head; nothing for no reply."""
+        """Return a frame's head; no bytes for no reply."""
         return _FRAME_HEAD.pack(length) if length else b""
 
     def refusal(self, error: Exception) -> bytes:
-        """Nothing."""
+        """Return no bytes: this framing has no refusals."""
         return b""
 
 
 class ClientConnection:
-    """A client's connection and what the server knows of it. The loop's thread or one of the pool has it at a time."""
+    """A client's connection and its state. At any time the loop's thread or one of the pool owns it."""
 
     __slots__ = (
         "busy",
@@ -239,43 +241,43 @@ class ClientConnection:
         self.session = session
         self.share = share
         self.busy = False
-        """Whether a request is being served: the server waits for it before it ends."""
+        """Whether a request is being served: a server that stops waits for it."""
         self.watched = False
-        """Whether the loop waits for it, rather than some thread having it."""
+        """Whether the loop waits for it, and no thread owns it."""
         self.is_registered = False
-        """Whether the loop's selector names it when something comes, also while a thread has it."""
+        """Whether it is registered with the loop's selector, also while a thread owns it."""
         self.is_shaking_hands = False
-        """Whether the TLS handshake is under way."""
+        """Whether the TLS handshake is in progress."""
         self.is_ending = False
         """Whether the connection ends when its last reply is sent and the client has closed it."""
         self.deadline: float | None = None
-        """The time on the monotonic clock when what is under way has to be done; None if nothing is."""
+        """The deadline of the present operation on the monotonic clock; None without one."""
         self.too_late = ""
-        """What to say of a client that misses the deadline."""
+        """The reason in the log for a client that misses the deadline."""
         self.incoming = IncomingBytes()
         self.partial_bytes = 0
-        """How much of `incoming` the process's budget knows of."""
+        """The bytes of `incoming` that the process's budget has counted."""
         self.outgoing: deque[memoryview] = deque()
-        """What is left of a reply."""
+        """The rest of a reply."""
         self.unsent_bytes = 0
-        """How much of `outgoing` the process's budget knows of."""
+        """The bytes of `outgoing` that the process's budget has counted."""
         self.progress_at = 0.0
-        """When the client took something of its reply last."""
+        """The time when the client last read something of its reply."""
         self.reply_until = 0.0
-        """When it has to have taken all of it."""
+        """The deadline for reading all of it."""
         self.reply_bytes = 0
-        """The length of the reply before."""
+        """The length of the previous reply."""
         self.loop_seconds, self.loop_window = 0.0, 0
-        """What the loop did for it in the second of this number."""
+        """The loop's time for it in the second of this number."""
 
     @property
     def has_pending_bytes(self) -> bool:
-        """Whether TLS has taken bytes off the socket that nobody has read."""
+        """Whether TLS has buffered bytes of the socket that are not read yet."""
         return type(self.link) is ssl.SSLSocket and self.link.pending() > 0
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket that does not block; `port` 0 takes a free one. OSError if the address cannot be had."""
+    """Return a non-blocking listening socket; `port` 0 selects a free one. OSError if the address is not available."""
     infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, kind, protocol, _, address = infos[0]
     listener = socket.socket(family, kind, protocol)
@@ -291,12 +293,14 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def prepare(connected: socket.socket) -> str:
-    """Set a new connection's options and return its peer, `host:port`. OSError if the client has gone already."""
+    """Set a new connection's options and return its peer, `host:port`. OSError if the client has
+    disconnected already.
+    """
     connected.setblocking(False)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
-        # What macOS calls the first one is known to newer Pythons.
+        # Newer Pythons know macOS's name of the first one.
         ("TCP_KEEPIDLE" if hasattr(socket, "TCP_KEEPIDLE") else "TCP_KEEPALIVE", KEEPALIVE_IDLE_SECONDS),
         ("TCP_KEEPINTVL", KEEPALIVE_PAUSE_SECONDS),
         ("TCP_KEEPCNT", KEEPALIVE_PROBES),
@@ -308,9 +312,9 @@ def prepare(connected: socket.socket) -> str:
 
 
 def shut_down(connected: socket.socket) -> None:
-    """Wake whoever reads from the connection."""
+    """Wake the thread that reads from the connection."""
     try:
-        # Not the method of TLS sockets, which takes the encryption away under the reader.
+        # Not the method of TLS sockets, which removes the encryption under the reader.
         socket.socket.shutdown(connected, socket.SHUT_RD)
     except OSError as error:
         if error.errno not in (errno.ENOTCONN, errno.EBADF):
@@ -318,11 +322,11 @@ def shut_down(connected: socket.socket) -> None:
 
 
 def receive_some(connected: socket.socket) -> bytes | None:
-    """Receive what has come; None if nothing has, no bytes if the client sends no more. OSError."""
+    """Receive the available bytes; None if there are none, no bytes if the client sends no more. OSError."""
     try:
         data = connected.recv(READ_BYTES)
         if type(connected) is ssl.SSLSocket:
-            # What TLS has taken off the socket shows in no selector.
+            # No selector reports the bytes that TLS has buffered.
             while pending := connected.pending():
                 data += connected.recv(pending)
     except NOT_YET:
@@ -331,7 +335,7 @@ def receive_some(connected: socket.socket) -> bytes | None:
 
 
 def send_some(connected: socket.socket, data: bytes) -> memoryview | None:
-    """Send what the socket takes without waiting, and return the rest, None if there is none."""
+    """Send as much as the socket accepts without waiting, and return the rest, None if there is none."""
     view = memoryview(data)
     while view:
         try:

@@ -1,14 +1,14 @@
 """The connections that a loop waits for, lends to a thread, or parks, and the order in which it serves ready sockets.
 
 A connection that is lent stays registered with the selector, because most clients wait for their reply: the thread
-gives it back without waking the loop. If the client sends more, or disconnects, the loop is woken in vain; it takes
-the connection out of the selector, and the thread has to return it through the loop.
+gives it back without waking the loop. If the client sends more, or disconnects, the loop is woken in vain; it
+unregisters the connection, and the thread has to return it through the loop.
 
 A call parks its request by AnswerLaterError: the request is served again later, and occupies no thread until then.
-Meanwhile the loop watches the connection for its end only, so that a client that disconnects is noticed at once. What
-it sends before it has its answer stays in the socket's buffer.
+Meanwhile the loop watches the connection for its end only, so that a client that disconnects is noticed at once. Bytes
+that it sends before it has its answer stay in the socket's buffer.
 
-Of many ready sockets those are served first for which the loop has done least.
+Of many ready sockets those that have used the least time of the loop are served first.
 """
 
 import selectors
@@ -22,14 +22,16 @@ from interbed.catalog.server.session import AnswerLaterError
 from interbed.catalog.server.thrift.edge.transport import ClientConnection
 
 CROWD = 16
-"""The number of ready sockets from which on they are ordered, and served for a limited time."""
+"""Number of ready sockets from which on they are ordered, and served for a limited time."""
 
 TURN_SECONDS_MAX = 0.01
-"""How long a crowd is served before the loop looks again for ready sockets."""
+"""Time that a crowd is served before the loop selects ready sockets again."""
 
 
-class Watcher:
-    """The connections of a loop in its selector. `lend`, `has_event` and what registers are for the loop's thread."""
+class ConnectionWatcher:
+    """The connections of a loop in its selector. `lend`, `has_event` and registering methods are for the
+    loop's thread.
+    """
 
     def __init__(self, selector: selectors.BaseSelector) -> None:
         self._selector = selector
@@ -47,21 +49,21 @@ class Watcher:
         connection.watched = False
 
     def lend(self, connection: ClientConnection) -> None:
-        """Let a thread have a connection that is watched for what it sends."""
+        """Lend a watched connection to a thread."""
         if type(connection.link) is socket.socket:
             connection.watched = False
         else:
-            # What TLS has taken off the socket shows in no selector, so that the loop has to look.
+            # No selector reports the bytes that TLS has buffered, so that the loop has to check.
             self.unwatch(connection)
 
     def give_back(self, connection: ClientConnection) -> bool:
-        """Have the loop wait for a connection that was lent; False if the loop has to take it back; from any thread."""
+        """Watch a connection again that was lent; False if the loop has to do that on its thread; from any thread."""
         with self._guard:
             connection.watched = connection.is_registered
         return connection.watched
 
     def has_event(self, connection: ClientConnection) -> bool:
-        """Whether a connection that the selector names is watched. One that is lent is taken out of the selector."""
+        """Return whether a connection with an event is watched. One that is lent is unregistered."""
         if connection.watched:
             return True
         with self._guard:
@@ -87,7 +89,7 @@ class ParkedRequests:
 
     def __init__(
         self,
-        watcher: Watcher,
+        watcher: ConnectionWatcher,
         call_soon: Callable[[Callable[[], None]], None],
         close: Callable[[ClientConnection], None],
     ) -> None:
@@ -135,7 +137,7 @@ def in_turn(events: list[tuple[selectors.SelectorKey, int]]) -> "Iterator[Client
         return
     started = before = time.monotonic()
     window = int(started)
-    for data in sorted((key.data for key, _ in events), key=lambda data: _had(data, window)):
+    for data in sorted((key.data for key, _ in events), key=lambda data: _used_seconds(data, window)):
         yield data
         now = time.monotonic()
         if type(data) is ClientConnection:
@@ -146,8 +148,8 @@ def in_turn(events: list[tuple[selectors.SelectorKey, int]]) -> "Iterator[Client
         before = now
 
 
-def _had(data: object, window: int) -> float:
-    """What the loop did for a connection in this second; everything else comes first."""
+def _used_seconds(data: object, window: int) -> float:
+    """Return the loop's time for a connection in this second; 0 for everything else, which comes first."""
     if type(data) is not ClientConnection:
         return -1.0
     return data.loop_seconds if data.loop_window == window else 0.0

@@ -1,4 +1,4 @@
-"""Between Thrift's structures for constraints, a row for each column, and a constraint as the rules have it."""
+"""Conversion between Thrift's structures for constraints, a row for each column, and the constraints of the rules."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from interbed.thrift_idl.hive_metastore import ttypes
 
 
 def constraints_from_thrift(kind: ConstraintKind, rows: Sequence[Any] | None) -> list[Constraint]:
-    """The constraints of one kind that some rows make up.
+    """Return the constraints of one kind that the rows describe.
 
     Rows of a key belong together if they have the same name; without names a row whose `key_seq` is at most that of the
     row before begins another key.
@@ -29,12 +29,12 @@ def constraints_from_thrift(kind: ConstraintKind, rows: Sequence[Any] | None) ->
 
 
 def constraints_to_thrift(constraints: Iterable[Constraint]) -> list[Any]:
-    """The rows of constraints, of one kind or of several, in their order."""
+    """Return the rows of constraints, of one kind or of several, in their order."""
     return [row for constraint in constraints for row in _WRITERS[constraint.kind](constraint)]
 
 
 def all_constraints_to_thrift(constraints: Sequence[Constraint]) -> Any:
-    """A SQLAllTableConstraints structure."""
+    """Return a SQLAllTableConstraints structure."""
     rows = {kind: constraints_to_thrift(each for each in constraints if each.kind is kind) for kind in ConstraintKind}
     return ttypes.SQLAllTableConstraints(
         primaryKeys=rows[ConstraintKind.PRIMARY_KEY],

@@ -1,8 +1,7 @@
-"""Between Thrift's structures and the values of the rules.
+"""Conversion between Thrift's structures and the values of the rules.
 
-Hive 3 and 4 clients put the catalog before a database's name (`@hive#sales`) or into a field of its own; both end
-here. Lists and maps that a client left out become empty ones, and are sent as such: Java clients take a missing list
-for an error.
+Hive 3 and 4 clients put the catalog before a database's name (`@hive#sales`) or into a field of its own; both are
+handled here. Missing lists and maps become empty ones, and are sent as such: Java clients fail on a missing list.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,13 +27,13 @@ from interbed.catalog.server.service.model import (
 from interbed.catalog.server.service.names import normalized, required
 from interbed.thrift_idl.hive_metastore import ttypes
 
-# Optional fields of a table that are stored as they come and sent back: they mean something to clients alone.
+# Optional fields of a table that are stored and returned unchanged: only clients interpret them.
 _TABLE_EXTRAS = ("ownerType", "rewriteEnabled", "accessType", "requiredReadCapabilities", "requiredWriteCapabilities")
 _SERDE_EXTRAS = ("description", "serializerClass", "deserializerClass", "serdeType")
 
 
 def split_catalog(name: str | None, catalog: str | None = None) -> tuple[str, str | None]:
-    """Catalog and name of `@catalog#name`, `@catalog#` (no name) or a plain name; `catalog` is the request's own
+    """Return catalog and name of `@catalog#name`, `@catalog#` (no name) or a plain name; `catalog` is the request's own
     field.
     """
     if name is not None and name.startswith("@") and "#" in name:
@@ -45,7 +44,7 @@ def split_catalog(name: str | None, catalog: str | None = None) -> tuple[str, st
 
 
 def catalog_from_thrift(thrift: Any) -> MetastoreCatalog:
-    """From a Catalog structure."""
+    """Convert a Catalog structure to a value."""
     return MetastoreCatalog(
         name=normalized(thrift.name),
         description=thrift.description,
@@ -56,7 +55,7 @@ def catalog_from_thrift(thrift: Any) -> MetastoreCatalog:
 
 
 def catalog_to_thrift(catalog: MetastoreCatalog) -> Any:
-    """A Catalog structure."""
+    """Return a Catalog structure."""
     return ttypes.Catalog(
         name=catalog.name,
         description=catalog.description,
@@ -67,7 +66,7 @@ def catalog_to_thrift(catalog: MetastoreCatalog) -> Any:
 
 
 def database_from_thrift(thrift: Any) -> MetastoreDatabase:
-    """From a Database structure."""
+    """Convert a Database structure to a value."""
     catalog, name = split_catalog(thrift.name, thrift.catalogName)
     return MetastoreDatabase(
         catalog=catalog,
@@ -83,7 +82,7 @@ def database_from_thrift(thrift: Any) -> MetastoreDatabase:
 
 
 def database_from_request(request: Any) -> MetastoreDatabase:
-    """From a CreateDatabaseRequest, which holds the same fields."""
+    """Convert a CreateDatabaseRequest, which holds the same fields."""
     catalog, name = split_catalog(request.databaseName, request.catalogName)
     return MetastoreDatabase(
         catalog=catalog,
@@ -99,7 +98,7 @@ def database_from_request(request: Any) -> MetastoreDatabase:
 
 
 def database_to_thrift(database: MetastoreDatabase) -> Any:
-    """A Database structure."""
+    """Return a Database structure."""
     return ttypes.Database(
         name=database.name,
         description=database.description,
@@ -110,13 +109,13 @@ def database_to_thrift(database: MetastoreDatabase) -> Any:
         catalogName=database.catalog,
         createTime=database.create_time,
         managedLocationUri=database.managed_location,
-        # Hive 4 looks at it without asking whether it is there.
+        # Hive 4 reads it without a check for None.
         type=ttypes.DatabaseType.NATIVE,
     )
 
 
 def table_from_thrift(thrift: Any, catalog: str | None = None) -> MetastoreTable:
-    """From a Table structure; `catalog` is what the request says elsewhere. MetastoreError if a name is missing."""
+    """Convert a Table structure; `catalog` is the request's own field. MetastoreError if a name is missing."""
     name_catalog, database = split_catalog(thrift.dbName, thrift.catName or catalog)
     _check_named(thrift.sd)
     return MetastoreTable(
@@ -145,8 +144,8 @@ def table_from_thrift(thrift: Any, catalog: str | None = None) -> MetastoreTable
 
 
 def _check_named(storage: Any) -> None:
-    """MetastoreError for a storage descriptor whose list of columns or whose SerDe was left out, or with a column that
-    has no name or no type: Hive's cannot store it.
+    """Raise MetastoreError for a storage descriptor without a list of columns or a SerDe, or with a column that has no
+    name or no type: Hive's database cannot store it.
     """
     if storage is None:
         return
@@ -162,7 +161,7 @@ def _check_columns_named(columns: Any) -> None:
 
 
 def table_to_thrift(table: MetastoreTable) -> Any:
-    """A Table structure."""
+    """Return a Table structure."""
     extra = dict(table.extra)
     made_of = extra.pop(CREATION_METADATA, None)
     return ttypes.Table(
@@ -186,8 +185,8 @@ def table_to_thrift(table: MetastoreTable) -> Any:
 
 
 def creation_metadata_from_thrift(thrift: Any) -> dict[str, Any]:
-    """What a materialized view was made of, as it is stored, from a CreationMetadata structure. Of its source tables
-    these are the names, and how many rows have changed. MetastoreError for a source without a table.
+    """Convert a CreationMetadata structure to its stored form: the names of a materialized view's source tables, and
+    how many rows have changed. MetastoreError for a source without a table.
     """
     if any(each.table is None for each in thrift.sourceTables or ()):
         raise MetastoreError("a source of a materialized view has no table")
@@ -229,7 +228,7 @@ def _creation_metadata_to_thrift(made_of: Mapping[str, Any]) -> Any:
 
 
 def table_meta_to_thrift(meta: TableMeta, catalog: str) -> Any:
-    """A TableMeta structure."""
+    """Return a TableMeta structure."""
     return ttypes.TableMeta(
         dbName=meta.database,
         tableName=meta.name,
@@ -242,7 +241,7 @@ def table_meta_to_thrift(meta: TableMeta, catalog: str) -> Any:
 
 
 def storage_from_thrift(thrift: Any) -> StorageDescriptor | None:
-    """From a StorageDescriptor structure, or None."""
+    """Convert a StorageDescriptor structure, or None."""
     if thrift is None:
         return None
     skew = thrift.skewedInfo
@@ -262,7 +261,7 @@ def storage_from_thrift(thrift: Any) -> StorageDescriptor | None:
         else Skew(
             columns=tuple(skew.skewedColNames),
             values=tuple(tuple(values) for values in skew.skewedColValues or ()),
-            # The keys of this map are lists, which Thrift's Python reader cannot put into a dict: it sends tuples.
+            # The keys of this map are lists, which Thrift's Python reader cannot put into a dict: it returns tuples.
             locations=tuple((tuple(key), value) for key, value in (skew.skewedColValueLocationMaps or {}).items()),
         ),
         stored_as_sub_directories=thrift.storedAsSubDirectories,
@@ -271,7 +270,7 @@ def storage_from_thrift(thrift: Any) -> StorageDescriptor | None:
 
 
 def storage_to_thrift(storage: StorageDescriptor) -> Any:
-    """A StorageDescriptor structure."""
+    """Return a StorageDescriptor structure."""
     serde = storage.serde if storage.serde is not None else SerDe()
     skew = storage.skew if storage.skew is not None else Skew()
     return ttypes.StorageDescriptor(
@@ -300,7 +299,7 @@ def storage_to_thrift(storage: StorageDescriptor) -> Any:
 
 
 def partition_from_thrift(thrift: Any) -> MetastorePartition:
-    """From a Partition structure; its database and table are the request's. MetastoreError for a storage descriptor
+    """Convert a Partition structure; its database and table are the request's. MetastoreError for a storage descriptor
     with a column without a name or type.
     """
     if thrift.sd is not None:
@@ -315,7 +314,7 @@ def partition_from_thrift(thrift: Any) -> MetastorePartition:
 
 
 def partition_to_thrift(partition: MetastorePartition, table: MetastoreTable) -> Any:
-    """A Partition structure."""
+    """Return a Partition structure."""
     return ttypes.Partition(
         values=list(partition.values),
         dbName=table.database,
@@ -329,12 +328,12 @@ def partition_to_thrift(partition: MetastorePartition, table: MetastoreTable) ->
 
 
 def columns_to_thrift(columns: Sequence[MetastoreColumn]) -> list[Any]:
-    """A list of FieldSchema structures."""
+    """Return a list of FieldSchema structures."""
     return _columns_to_thrift(columns)
 
 
 def function_from_thrift(thrift: Any) -> Function:
-    """From a Function structure."""
+    """Convert a Function structure to a value."""
     catalog, database = split_catalog(thrift.dbName, thrift.catName)
     return Function(
         catalog=catalog,
@@ -350,7 +349,7 @@ def function_from_thrift(thrift: Any) -> Function:
 
 
 def function_to_thrift(function: Function) -> Any:
-    """A Function structure."""
+    """Return a Function structure."""
     return ttypes.Function(
         functionName=function.name,
         dbName=function.database,
@@ -365,7 +364,7 @@ def function_to_thrift(function: Function) -> Any:
 
 
 def lock_request_from_thrift(thrift: Any) -> LockRequest:
-    """From a LockRequest structure. ValueError for a type or level that no Hive knows."""
+    """Convert a LockRequest structure. ValueError for a type or level that is unknown to Hive."""
     return LockRequest(
         components=tuple(
             LockComponent(
@@ -385,7 +384,7 @@ def lock_request_from_thrift(thrift: Any) -> LockRequest:
 
 
 def _columns_from_thrift(columns: Any) -> tuple[MetastoreColumn, ...]:
-    # Hive keeps the names of columns in lower case; bucketCols stay as they come.
+    # Hive keeps the names of columns in lower case; bucketCols are unchanged.
     return tuple(
         MetastoreColumn(name=_own_name(column.name), type=column.type, comment=column.comment)
         for column in columns or ()
@@ -409,7 +408,7 @@ def _serde_from_thrift(thrift: Any) -> SerDe | None:
 
 
 def _own_name(name: str | None) -> str:
-    # Blanks around the name of something that is looked for are overlooked; in the name of something new they are bad.
+    # Blanks around the name of an existing object are ignored; in the name of a new one they are an error.
     return (name or "").lower()
 
 
@@ -419,5 +418,5 @@ def _extras(thrift: Any, names: Sequence[str], defaults: Mapping[str, Any]) -> d
 
 
 def _strings(values: Mapping[str, str] | None) -> dict[str, str]:
-    # A null value is legal in Thrift's Java maps but cannot be sent; whoever sends one means that there is none.
+    # A null value is legal in Thrift's Java maps but cannot be sent; it is treated as missing.
     return {} if values is None else {key: value for key, value in values.items() if value is not None}

@@ -1,10 +1,10 @@
-"""From an error of the rules to the exception that the called method declares.
+"""Conversion of an error of the rules to an exception that the called method declares.
 
-A client decodes only what its interface definition lists for the method, and takes anything else for a broken reply.
-So each error has a list of exceptions, best first, of which the first that the method declares is sent.
+A client decodes only the exceptions that its interface definition lists for the method, and treats any other as a
+broken reply. So each error has a list of exceptions, best first; the first that the method declares is sent.
 
-In a few places Hive answers with what the method does not declare (`UndeclaredError`): clients see an internal error
-(TApplicationException), and Hive's own expect it.
+In a few places Hive raises an exception that the method does not declare (`UndeclaredError`): clients see an internal
+error (TApplicationException), and Hive's own expect it.
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ class UndeclaredError(MetastoreError):
 
 
 def shown_message(error: Exception) -> str:
-    """What an error says to a client: a location in it has no credentials."""
+    """Return the text of an error for a client: a location in it has no credentials."""
     return without_credentials(str(error))
 
 
@@ -55,7 +55,7 @@ _PREFERENCES: dict[type[MetastoreError], tuple[Any, ...]] = {
 
 
 def declared_exception(error: MetastoreError, declared: dict[Any, str]) -> tuple[str, Any] | None:
-    """The field of the method's result and the exception to put there; None if the method declares nothing that fits.
+    """Return the field of the method's result and the exception for it; None if the method declares none that fits.
 
     `declared` maps the exception classes of the method to the names of their fields.
     """

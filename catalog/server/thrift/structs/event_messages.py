@@ -1,10 +1,10 @@
-"""From an event to the message that Hive's notification log has for it, format `json-0.2`.
+"""Conversion of an event to its message in Hive's notification log, format `json-0.2`.
 
 A message is a JSON object; the event's type decides which fields it has. Objects in it are texts of their own: Thrift
 structures as Thrift's TJSONProtocol writes them, so that every consumer reads them with its own generated classes.
-Thrift's own writer does that byte by byte; `to_json` is a walk over the fields and one call of json. A struct is
-`{"<number>": {"<type>": value}}`, a list `["<type>", size, …]`, a map `["<key type>", "<value type>", size, {…}]`;
-keys of maps are text.
+Thrift's own writer does that byte by byte; `to_json` builds a tree of the fields and calls json once. A struct is
+`{"<number>": {"<type>": value}}`, a list `["<type>", size, …]`, a map `["<key type>", "<value type>", size, {…}]`; keys
+of maps are text.
 """
 
 import base64
@@ -54,13 +54,13 @@ _CONSTRAINT_FIELDS = {
 
 
 def to_json(structure: Any) -> str:
-    """The text of a structure."""
+    """Return the text of a structure."""
     return json.dumps(_struct(structure), separators=(",", ":"), ensure_ascii=False)
 
 
 def from_names(cls: Any, values: Mapping[str, Any]) -> Any:
-    """The structure that a mapping from names of fields describes; bytes in it are base64 text. Unknown names are
-    left out.
+    """Return the structure that a mapping from names of fields describes; bytes in it are base64 text. Unknown names
+    are ignored.
     """
     structure = cls()
     for field in cls.thrift_spec or ():
@@ -86,7 +86,7 @@ def _value(kind: int, detail: Any, value: Any) -> Any:
     if kind in (TType.LIST, TType.SET):
         return [_NAMES[detail[0]], len(value), *(_value(detail[0], detail[1], each) for each in value)]
     if kind == TType.MAP:
-        # A list as a key (the places of skewed values) has no form in JSON: Thrift's own readers fail on it.
+        # A list as a key (the locations of skewed values) has no form in JSON: Thrift's own readers fail on it.
         entries = value.items() if detail[0] != TType.LIST else ()
         pairs = {str(key): _value(detail[2], detail[3], each) for key, each in entries}
         return [_NAMES[detail[0]], _NAMES[detail[2]], len(pairs), pairs]
@@ -115,7 +115,7 @@ def _from_plain(kind: int, detail: Any, value: Any) -> Any:
 
 
 def event_to_thrift(event: NotificationEvent) -> Any:
-    """A NotificationEvent structure."""
+    """Return a NotificationEvent structure."""
     return ttypes.NotificationEvent(
         eventId=event.id,
         eventTime=event.time,
@@ -129,7 +129,7 @@ def event_to_thrift(event: NotificationEvent) -> Any:
 
 
 def message(event: NotificationEvent) -> str:
-    """The event's message."""
+    """Return the event's message."""
     write = _WRITERS.get(event.type)
     fields = {"server": "", "servicePrincipal": "", "timestamp": event.time}
     if write is not None:

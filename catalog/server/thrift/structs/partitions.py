@@ -1,4 +1,4 @@
-"""Partitions as structures, made while a reply is written: long lists never stand in memory twice."""
+"""Partitions as structures, made while a reply is written, so that long lists are never in memory twice."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,8 +16,8 @@ SPEC_GROUPING = "hive.hcatalog.partition.spec.grouping.enabled"
 """The parameter of a table by which lists of PartitionSpec share storage descriptors."""
 
 
-class Streamed:
-    """A list for the encoder, which asks for its length and goes through it once."""
+class StreamedList:
+    """A list for the encoder, which reads its length and iterates over it once."""
 
     __slots__ = ("_items", "_make")
 
@@ -33,10 +33,10 @@ class Streamed:
 
 
 class PartitionStructs:
-    """Makes Partition structures of a table's partitions, as a request wants them.
+    """Makes Partition structures of a table's partitions, in the form that a request selects.
 
-    `request` may have the fields skipColumnSchemaForPartition, includeParamKeyPattern and excludeParamKeyPattern. What
-    partitions share (columns, serde) is converted once, for they share it in memory, too.
+    `request` may have the fields skipColumnSchemaForPartition, includeParamKeyPattern and excludeParamKeyPattern. The
+    descriptors that partitions share (columns, serde) are converted once.
     """
 
     def __init__(self, table: MetastoreTable, request: Any = None) -> None:
@@ -51,7 +51,7 @@ class PartitionStructs:
         self._last: tuple[StorageDescriptor, Any] | None = None
 
     def of(self, partition: MetastorePartition) -> Any:
-        """A Partition structure."""
+        """Return a Partition structure."""
         structure = ttypes.Partition(
             values=list(partition.values),
             dbName=self._table.database,
@@ -65,7 +65,9 @@ class PartitionStructs:
         return structure if self._projection is None else self._projection.of(structure)
 
     def storage_of(self, storage: StorageDescriptor) -> Any:
-        """A StorageDescriptor structure with this location; all else is shared with that of the partition before."""
+        """Return a StorageDescriptor structure with this location; all else is shared with that of the partition
+        before.
+        """
         if self._last is None or not shares_all_but_location(self._last[0], storage):
             template = storage_to_thrift(storage)
             if self._skips_columns:
@@ -89,7 +91,9 @@ class PartitionStructs:
 
 
 def shares_all_but_location(left: StorageDescriptor, right: StorageDescriptor) -> bool:
-    """Whether two partitions read together were stored with the same descriptor; then they have the same objects."""
+    """Return whether two partitions were stored with the same descriptor. If they were read together, they share its
+    objects.
+    """
     return (
         left.columns is right.columns
         and left.has_columns == right.has_columns
@@ -102,23 +106,23 @@ def shares_all_but_location(left: StorageDescriptor, right: StorageDescriptor) -
 
 
 def partition_list(found: Found, request: Any = None, *, privileges: Any = None) -> Any:
-    """A list of Partition structures, each with these privileges."""
+    """Return a list of Partition structures, each with these privileges."""
     table, partitions = found
     make = PartitionStructs(table, request).of
     if privileges is None:
-        return Streamed(partitions, make)
+        return StreamedList(partitions, make)
 
     def with_privileges(partition: MetastorePartition) -> Any:
         structure = make(partition)
         structure.privileges = privileges
         return structure
 
-    return Streamed(partitions, with_privileges)
+    return StreamedList(partitions, with_privileges)
 
 
 def privileges_of(table: MetastoreTable, user: str | None, groups: Sequence[str] | None) -> Any:
-    """What a user may do with partitions, for a table whose parameter says that they have privileges of their own:
-    lists, all empty, since none are kept. None for other tables.
+    """Return a user's privileges on partitions, for a table whose parameter gives them privileges of their own: empty
+    lists, because none are stored. None for other tables.
     """
     if table.parameters.get("PARTITION_LEVEL_PRIVILEGE", "").lower() != "true":
         return None
@@ -139,14 +143,14 @@ def partition_specs(found: Found) -> list[Any]:
 
 
 def grouped_specs(found: Found, projection: Projection | None = None) -> list[Any]:
-    """PartitionSpec structures: one for all partitions below the table's location that share a storage descriptor, one
-    for all that lie elsewhere.
+    """Return PartitionSpec structures: one for all partitions below the table's location that share a storage
+    descriptor, one for all others.
     """
     table, partitions = found
     structs = PartitionStructs(table)
     inside = None if table.location is None else child(table.location, "")
     groups: dict[tuple[int, ...], tuple[StorageDescriptor, list[Any]]] = {}
-    # The groups are distinguished by the identity of what they share, which lives as long as one of them does.
+    # The groups are distinguished by the identity of the shared objects, which live as long as one of them does.
     kept: list[StorageDescriptor] = []
     elsewhere: list[Any] = []
     for partition in partitions:
@@ -188,7 +192,7 @@ def grouped_specs(found: Found, projection: Projection | None = None) -> list[An
 
 
 def _about(table: MetastoreTable) -> dict[str, Any]:
-    """What every PartitionSpec says of the table."""
+    """Return the fields of the table in every PartitionSpec."""
     return {
         "dbName": table.database,
         "tableName": table.name,
@@ -198,7 +202,7 @@ def _about(table: MetastoreTable) -> dict[str, Any]:
 
 
 def partitions_of_specs(specs: Iterable[Any]) -> list[MetastorePartition]:
-    """The partitions of PartitionSpec structures. MetastoreError for one that holds none."""
+    """Return the partitions of PartitionSpec structures. MetastoreError for one that holds none."""
     found: list[MetastorePartition] = []
     for spec in specs:
         if spec.partitionList is not None:
@@ -234,7 +238,7 @@ def table_key(dbname: str | None, name: str | None, catalog_field: str | None = 
 
 
 def event_spec(values: Mapping[str, str] | None) -> dict[str, str]:
-    """The values by key of a partition that an event is marked for."""
+    """Return the values by key of a partition that an event is recorded for."""
     return dict(values or {})
 
 
@@ -242,6 +246,6 @@ def _placed(storage: Any, root: str, relative_path: str | None) -> Any:
     if storage is None:
         return None
     fields = {field[2]: getattr(storage, field[2]) for field in storage.thrift_spec if field is not None}
-    # Without a path of their own they share a directory, which Hive calls so.
+    # Without a path of their own they share a directory, which is Hive's term.
     location = root.rstrip("/") + "/" + (relative_path or "null").lstrip("/")
     return ttypes.StorageDescriptor(**{**fields, "location": location})

@@ -1,7 +1,7 @@
-"""What is common to requests: required parts, projections, the environment context, and privileges.
+"""Checks of all requests: required parts, projections, the environment context, and privileges.
 
 Java's decoder refuses a structure without the fields that Hive's interface definition calls required. The decoder used
-here, in C, leaves None in their place. `parts_of` finds missing ones in the whole request, before anything of it is
+here, in C, leaves None in their place. `parts_of` finds missing ones in the whole request, before any of it is
 converted.
 
 A projection lists the fields of an object that a client requests, by dotted names (`sd.serdeInfo.name`), and patterns
@@ -9,11 +9,11 @@ of its parameters. Patterns are SQL's: `%` matches any text and `_` one characte
 is sent. A projection of tables is answered as by Hive: without patterns of parameters unless there are fields, as whole
 tables if a field with many values is among those requested, and with the times in any case.
 
-An environment context holds properties beside the arguments, such as `ifPurge`.
+An environment context holds additional properties, such as `ifPurge`.
 
 Engines send privileges of the owner with each table that they create (Trino always, Hive by
 `hive.security.authorization.createtable.owner.grants`). The owner of a table may do everything, as every client may,
-so these change nothing. Privileges of others are refused, because they are not kept.
+so these change nothing. Privileges of others are refused, because they are not stored.
 """
 
 import re
@@ -39,7 +39,7 @@ _guard = threading.Lock()
 
 _PURGE = "ifPurge"
 
-NO_PRIVILEGES = "privileges are not kept: everybody may do everything, access is limited by who may connect"
+NO_PRIVILEGES = "privileges are not kept: every client may do everything, access is limited by connection"
 
 _Tree = dict[str, "_Tree"]
 
@@ -59,22 +59,22 @@ _MANY_VALUED = frozenset(
         "sd.sortCols",
     )
 )
-"""Fields of a table that are lists or maps; what is inside them counts, too."""
+"""Fields of a table that are lists or maps; their inner fields count, too."""
 
 _ALWAYS_SENT = ("createTime", "lastAccessTime", "retention")
 
 
 class IncompleteRequestError(Exception):
-    """A structure lacks a part."""
+    """A structure lacks a required part."""
 
 
 class RequiredParts:
-    """The required fields of a class of Thrift structures, and of what it may hold."""
+    """The required fields of a class of Thrift structures, and of nested structures."""
 
     __slots__ = ("_inner", "_names")
 
     def __init__(self, structure: Any, known: "dict[Any, RequiredParts]") -> None:
-        # First of all: a table may hold another one.
+        # Set first: a table may hold another one.
         known[structure] = self
         renumbered = _RENUMBERED.get(structure.__name__, set())
         self._names = tuple(name for name in _required_names(structure) if name not in renumbered)
@@ -86,14 +86,14 @@ class RequiredParts:
                     self._inner.append((field[2], parts, values))
 
     def prune(self) -> bool:
-        """Forget parts in which nothing is required; whether there were any."""
+        """Remove parts in which nothing is required; return whether there were any."""
         kept = [each for each in self._inner if each[1]._names or each[1]._inner]
         has_changed = len(kept) < len(self._inner)
         self._inner = kept
         return has_changed
 
     def check(self, structure: Any) -> None:
-        """IncompleteRequestError names the first part that a structure lacks, with dots."""
+        """Raise IncompleteRequestError with the dotted name of the first missing part."""
         for name in self._names:
             if getattr(structure, name) is None:
                 raise IncompleteRequestError(name)
@@ -113,7 +113,7 @@ _known: dict[Any, RequiredParts] = {}
 
 
 def parts_of(structure: Any) -> RequiredParts:
-    """The required parts of a class of structures."""
+    """Return the required parts of a class of structures."""
     with _guard:
         if structure not in _known:
             RequiredParts(structure, _known)
@@ -124,7 +124,7 @@ def parts_of(structure: Any) -> RequiredParts:
 
 
 def _required_names(structure: Any) -> tuple[str, ...]:
-    """The generated code keeps them in `validate` alone, which names one at a time."""
+    """Return the required fields; the generated code has them in `validate` alone, which names one at a time."""
     probe = structure()
     for field in structure.thrift_spec or ():
         if field:
@@ -142,7 +142,7 @@ def _required_names(structure: Any) -> tuple[str, ...]:
 
 
 def _structures(kind: int, spec: Any) -> Iterator[tuple[Any, _Values]]:
-    """The classes of structures that a field of a kind holds, each with how to find them in its value."""
+    """Yield the classes of structures in a field of a kind, each with a function that finds them in its value."""
     if kind == TType.STRUCT:
         yield spec[0], lambda value: (value,)
     elif kind in (TType.LIST, TType.SET):
@@ -162,12 +162,12 @@ def _of_values(inner: _Values) -> _Values:
 
 
 def context_properties(context: Any) -> dict[str, str]:
-    """The properties of an EnvironmentContext structure, none if it is absent."""
+    """Return the properties of an EnvironmentContext structure, none if it is absent."""
     return dict(getattr(context, "properties", None) or {})
 
 
 def is_purge(context: Any) -> bool:
-    """Whether files are to be deleted rather than moved to the trash (DROP ... PURGE)."""
+    """Return whether files are to be deleted rather than moved to the trash (DROP ... PURGE)."""
     return context_properties(context).get(_PURGE, "").lower() == "true"
 
 
@@ -186,9 +186,9 @@ def check_only_the_owners(table: Any) -> None:
 
 
 class Projection:
-    """A GetProjectionsSpec structure, ready to be used on many objects; None wants everything.
+    """A GetProjectionsSpec structure, compiled for many objects; None selects everything.
 
-    MetastoreError if a field does not exist, as soon as the first object is looked at.
+    MetastoreError for an unknown field, when the first object is projected.
     """
 
     def __init__(self, spec: Any) -> None:
@@ -197,7 +197,7 @@ class Projection:
         self._excluded = None if spec is None else _matcher(spec.excludeParamKeyPattern)
 
     def of(self, structure: Any) -> Any:
-        """The structure with what is wanted; it is changed in place."""
+        """Reduce the structure in place to the selected fields and return it."""
         if self._tree:
             structure = _projected(structure, self._tree)
         parameters = structure.parameters
@@ -212,13 +212,15 @@ class Projection:
 
 
 def table_projection(spec: Any) -> Projection:
-    """A projection of tables. InvalidOperationError for patterns without fields; MetastoreError as Projection."""
+    """Return a projection of tables. InvalidOperationError for patterns without fields; MetastoreError as
+    Projection.
+    """
     if spec is None:
         return Projection(None)
     if spec.fieldList is None and (spec.includeParamKeyPattern is not None or spec.excludeParamKeyPattern is not None):
         raise InvalidOperationError("Include and Exclude Param key are not supported.")
     fields = list(spec.fieldList or ())
-    # Looked at also where the whole table is sent.
+    # Checked also where the whole table is sent.
     check_fields(ttypes.Table, fields)
     if any(field in _MANY_VALUED or field.rpartition(".")[0] in _MANY_VALUED for field in fields):
         fields = []
@@ -245,7 +247,7 @@ def _tree(fields: Sequence[str]) -> _Tree:
 
 
 def check_fields(structure: Any, fields: Sequence[str]) -> None:
-    """MetastoreError if a structure, or what is in it, has no field of one of the names."""
+    """Raise MetastoreError if a structure, or a nested one, has no field of one of the names."""
     _check(structure, _tree(fields))
 
 
@@ -283,7 +285,7 @@ def _matcher(pattern: str | None) -> re.Pattern[str] | None:
     if not pattern:
         return None
     check_pattern_length(pattern)
-    # Each part between two stars is matched once and for all, so that no pattern takes more than quadratic time.
+    # Each part between two stars is an atomic group, so that no pattern takes more than quadratic time.
     parts = ["".join("." if char == "_" else re.escape(char) for char in part) for part in pattern.split("%")]
     if len(parts) == 1:
         return re.compile(parts[0], re.DOTALL)

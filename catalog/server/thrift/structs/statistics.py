@@ -1,4 +1,4 @@
-"""Between Thrift's structures of column statistics and the values of the rules."""
+"""Conversion between Thrift's structures of column statistics and the values of the rules."""
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -43,14 +43,14 @@ _REQUIRED = {"numNulls": 0, "numDVs": 0, "maxColLen": 0, "avgColLen": 0.0, "numT
 
 
 def statistics_from_objects(objects: Iterable[Any]) -> tuple[ColumnStatistics, ...]:
-    """From ColumnStatisticsObj structures. MetastoreError for one without numbers."""
+    """Convert ColumnStatisticsObj structures. MetastoreError for one without numbers."""
     return tuple(
         ColumnStatistics(column=normalized(each.colName), type=each.colType or "", data=_data(each)) for each in objects
     )
 
 
 def statistics_objects(columns: Sequence[ColumnStatistics]) -> list[Any]:
-    """ColumnStatisticsObj structures."""
+    """Return the ColumnStatisticsObj structures of columns."""
     return [
         ttypes.ColumnStatisticsObj(
             colName=each.column,
@@ -64,7 +64,7 @@ def statistics_objects(columns: Sequence[ColumnStatistics]) -> list[Any]:
 def statistics_struct(
     table: MetastoreTable, partition: str | None, columns: Sequence[ColumnStatistics], engine: str
 ) -> Any:
-    """A ColumnStatistics structure of a table, or of its partition of this name."""
+    """Return a ColumnStatistics structure of a table, or of its partition of this name."""
     return ttypes.ColumnStatistics(
         statsDesc=ttypes.ColumnStatisticsDesc(
             isTblLevel=partition is None,

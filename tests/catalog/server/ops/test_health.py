@@ -15,7 +15,7 @@ from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlStore
 from interbed.catalog.server.ops.health import HealthServer
 from interbed.catalog.server.ops.metrics import UNKNOWN_METHODS_MAX, CacheFigures, PoolFigures
-from interbed.catalog.server.ops.observers import Operating, metrics_for, observers_for
+from interbed.catalog.server.ops.observers import ServerOperations, metrics_for, observers_for
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockType
 from interbed.catalog.server.service.locks import LockService
@@ -67,7 +67,7 @@ class Running:
         self.metrics = metrics
         self.observers = observers_for(settings, metrics)
         self.workers = 1
-        self.operating = Operating(
+        self.operating = ServerOperations(
             settings,
             self.store,
             self.locks,
@@ -239,7 +239,7 @@ def test_without_a_port_nothing_listens_and_nothing_is_counted(tmp_path: Path) -
     assert metrics_for(settings, None) is None
     store = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(store.engine)
-    operating = Operating(settings, store, LockService(store), None, warehouse=f"file:{tmp_path}")
+    operating = ServerOperations(settings, store, LockService(store), None, warehouse=f"file:{tmp_path}")
     operating.start()
     assert operating.health_address is None
     operating.stop()
@@ -249,7 +249,7 @@ def test_without_a_port_nothing_listens_and_nothing_is_counted(tmp_path: Path) -
 def test_a_taken_port_is_an_error_at_the_start(running: Running, tmp_path: Path) -> None:
     settings = ServerSettings(health_port=running.address[1])
     with pytest.raises(MetastoreError, match=f"health port 127.0.0.1:{running.address[1]}: .* in use"):
-        Operating(settings, running.store, running.locks, running.metrics, warehouse=f"file:{tmp_path}")
+        ServerOperations(settings, running.store, running.locks, running.metrics, warehouse=f"file:{tmp_path}")
 
 
 def poll(condition: Callable[[], bool]) -> None:
@@ -265,8 +265,8 @@ def poll(condition: Callable[[], bool]) -> None:
 def test_the_reaper_removes_locks_and_events_that_have_run_out(running: Running, tmp_path: Path) -> None:
     held = running.locks.lock(REQUEST)
     settings = ServerSettings(reaper_seconds=0.05)
-    operating = Operating(settings, running.store, running.locks, None, warehouse=f"file:{tmp_path}")
-    second = Operating(settings, running.store, running.locks, None, warehouse=f"file:{tmp_path}")
+    operating = ServerOperations(settings, running.store, running.locks, None, warehouse=f"file:{tmp_path}")
+    second = ServerOperations(settings, running.store, running.locks, None, warehouse=f"file:{tmp_path}")
     for each in (operating, second):
         each.start()
     try:

@@ -15,18 +15,18 @@ from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.session import SqlStore
 from interbed.catalog.server.ops.health import Probe
 from interbed.catalog.server.ops.metrics import ServerMetrics
-from interbed.catalog.server.ops.observers import Operating, metrics_for
+from interbed.catalog.server.ops.observers import ServerOperations, metrics_for
 from interbed.catalog.server.ops.reaper import Reaper
 from interbed.catalog.server.ops.vital_signs import WorkerPlace
 from interbed.catalog.server.process.workers import Supervisor
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
-from interbed.catalog.server.thrift.edge.cache import AnswerCache, Recall
+from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheLookup
 from interbed.catalog.server.thrift.edge.codec import codec_named
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.listeners import Service
-from interbed.catalog.server.thrift.edge.loop import Loop
+from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, listen
 
@@ -103,7 +103,7 @@ def a_thread_of_the_pool(watched: Watched, tmp_path: Path) -> Callable[[], None]
 
 
 def the_cache(watched: Watched, tmp_path: Path) -> Callable[[], None]:
-    recall = Recall(
+    recall = CacheLookup(
         AnswerCache(1000),
         fail,
         selector=selectors.DefaultSelector(),
@@ -112,7 +112,7 @@ def the_cache(watched: Watched, tmp_path: Path) -> Callable[[], None]:
         give_back=fail,
         park=fail,
     )
-    recall.look_after()
+    recall.on_tick()
     return recall.close
 
 
@@ -137,7 +137,7 @@ def test_a_thread_that_dies_is_named(
     # The server that it belongs to is unready, and says why.
     settings = ServerSettings(health_port=0)
     metrics = metrics_for(settings, None)
-    operating = Operating(
+    operating = ServerOperations(
         settings, store, LockService(store), metrics, warehouse=f"file:{tmp_path}", deaths=watched.deaths
     )
     assert operating.health_address is not None
@@ -149,7 +149,7 @@ def test_a_thread_that_dies_is_named(
 def test_a_server_whose_cache_cannot_ask_serves_and_is_not_ready(watched: Watched) -> None:
     listener = listen("127.0.0.1", 0)
     service = Service(codec=codec_named("binary"), framing=BufferedFraming)
-    loop = Loop(
+    loop = EventLoop(
         Dispatcher([]),
         connections_max=2,
         listeners=[(listener, service)],

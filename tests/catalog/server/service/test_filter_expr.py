@@ -8,11 +8,11 @@ from interbed.catalog.server.service.errors import BadFilterError
 from interbed.catalog.server.service.filters.expression import parse_filter
 from interbed.catalog.server.service.filters.tree import (
     EVERYTHING,
-    Absent,
     AllOf,
     AnyOf,
-    Compared,
+    KeyComparison,
     LikePattern,
+    MissingValue,
     OneOf,
     PartitionFilter,
     filter_of_values,
@@ -26,9 +26,9 @@ KEYS = [
 ]
 
 
-def text_is(value: str) -> Compared:
+def text_is(value: str) -> KeyComparison:
     """`dt` equals a text."""
-    return Compared(position=0, operator="=", operand=value)
+    return KeyComparison(position=0, operator="=", operand=value)
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def text_is(value: str) -> Compared:
         ("'x' = DT", text_is("x")),
         ("`dt` == 'x'", text_is("x")),
         ("(('x' = dt))", text_is("x")),
-        ("n >= -3", Compared(position=1, operator=">=", operand="V6")),
-        ("-3 < n", Compared(position=1, operator=">", operand="V6")),
-        ("n <> '12'", Compared(position=1, operator="<>", operand="c12")),
-        ("not n = 12", Compared(position=1, operator="<>", operand="c12")),
-        ("not not n = 12", Compared(position=1, operator="=", operand="c12")),
+        ("n >= -3", KeyComparison(position=1, operator=">=", operand="V6")),
+        ("-3 < n", KeyComparison(position=1, operator=">", operand="V6")),
+        ("n <> '12'", KeyComparison(position=1, operator="<>", operand="c12")),
+        ("not n = 12", KeyComparison(position=1, operator="<>", operand="c12")),
+        ("not not n = 12", KeyComparison(position=1, operator="=", operand="c12")),
         ('dt = "x" or dt = "y"', OneOf(position=0, operands=frozenset("xy"))),
         ('(dt) in ("x", "y")', OneOf(position=0, operands=frozenset("xy"))),
         ('dt not in ("x", "y")', OneOf(position=0, operands=frozenset("xy"), negated=True)),
@@ -53,8 +53,8 @@ def text_is(value: str) -> Compared:
             "n not between 1 and 2",
             AnyOf(
                 parts=(
-                    Compared(position=1, operator="<", operand="b1"),
-                    Compared(position=1, operator=">", operand="b2"),
+                    KeyComparison(position=1, operator="<", operand="b1"),
+                    KeyComparison(position=1, operator=">", operand="b2"),
                 )
             ),
         ),
@@ -62,20 +62,20 @@ def text_is(value: str) -> Compared:
             'dt = "x" and n = 1 or n = 2',
             AnyOf(
                 parts=(
-                    Compared(position=1, operator="=", operand="b2"),
-                    AllOf(parts=(text_is("x"), Compared(position=1, operator="=", operand="b1"))),
+                    KeyComparison(position=1, operator="=", operand="b2"),
+                    AllOf(parts=(text_is("x"), KeyComparison(position=1, operator="=", operand="b1"))),
                 )
             ),
         ),
         (
             '(struct(dt, n)) in (const struct("x", 1))',
-            AllOf(parts=(text_is("x"), Compared(position=1, operator="=", operand="b1"))),
+            AllOf(parts=(text_is("x"), KeyComparison(position=1, operator="=", operand="b1"))),
         ),
-        ("date = 2024-01-05", Compared(position=2, operator="=", operand="2024-01-05")),
-        ("date = DATE '2024-1-5'", Compared(position=2, operator="=", operand="2024-01-05")),
-        ("DATE '2024-1-5' > date", Compared(position=2, operator="<", operand="2024-01-05")),
-        ('n = "__HIVE_DEFAULT_PARTITION__"', Absent(position=1)),
-        ('n != "__HIVE_DEFAULT_PARTITION__"', Absent(position=1, negated=True)),
+        ("date = 2024-01-05", KeyComparison(position=2, operator="=", operand="2024-01-05")),
+        ("date = DATE '2024-1-5'", KeyComparison(position=2, operator="=", operand="2024-01-05")),
+        ("DATE '2024-1-5' > date", KeyComparison(position=2, operator="<", operand="2024-01-05")),
+        ('n = "__HIVE_DEFAULT_PARTITION__"', MissingValue(position=1)),
+        ('n != "__HIVE_DEFAULT_PARTITION__"', MissingValue(position=1, negated=True)),
         ('dt = "__HIVE_DEFAULT_PARTITION__"', text_is("__HIVE_DEFAULT_PARTITION__")),
         (r'dt = "a\"b\c"', text_is('a"b\\c')),
         ("dt like 'a.b.*'", LikePattern(position=0, pattern=("\\a.b", "%"))),
@@ -129,5 +129,5 @@ def test_values_select_exactly_what_is_written_so() -> None:
     tree = filter_of_values(KEYS, ["", "03"])
     assert isinstance(tree, AllOf)
     # The number, and among the partitions with that number those written with the same digits.
-    assert tree.parts[0] == Compared(position=1, operator="=", operand="b3")
+    assert tree.parts[0] == KeyComparison(position=1, operator="=", operand="b3")
     assert len(tree.parts) == 2

@@ -20,7 +20,7 @@ from interbed.catalog.server.service.model import (
     SerDe,
     StorageDescriptor,
 )
-from interbed.catalog.server.service.moves import Mover, carry_out, settle_all
+from interbed.catalog.server.service.moves import DirectoryMover, carry_out, settle_all
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.service.store import Transaction
 
@@ -98,7 +98,7 @@ def test_a_unit_of_work_that_fails_after_the_move_takes_it_back(
 ) -> None:
     root = f"file:{tmp_path}/warehouse"
 
-    def work(transaction: Transaction, mover: Mover) -> None:
+    def work(transaction: Transaction, mover: DirectoryMover) -> None:
         stored = transaction.tables.find("hive", "default", "old", for_update=True)
         assert stored is not None
         mover.move(transaction, stored.id, f"{root}/old", f"{root}/new")
@@ -129,7 +129,7 @@ def test_a_server_that_settles_too_early_does_not_disturb_a_rename(
     root = f"file:{tmp_path}/warehouse"
     runs = []
 
-    def work(transaction: Transaction, mover: Mover) -> None:
+    def work(transaction: Transaction, mover: DirectoryMover) -> None:
         runs.append(len(mover.announced))
         stored = transaction.tables.find("hive", "default", "old")
         assert stored is not None

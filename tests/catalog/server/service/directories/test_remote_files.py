@@ -12,10 +12,10 @@ from interbed.catalog.server.service.directories.remote_files import (
     THREADS_OF_AUTHORITY_MAX,
     THREADS_OF_UNPROVEN_AUTHORITY_MAX,
     THREADS_OF_UNPROVEN_MAX,
+    MissedDeadlines,
     RemoteFiles,
-    RequestPatience,
     StoreUnavailableError,
-    request_patience,
+    missed_deadlines,
 )
 from interbed.catalog.server.service.errors import MetastoreError
 
@@ -44,14 +44,14 @@ def silent() -> Iterator[SilentStore]:
 
 
 @contextmanager
-def no_patience() -> Iterator[RequestPatience]:
+def no_missed_deadlines() -> Iterator[MissedDeadlines]:
     """A request."""
-    patience = RequestPatience()
-    token = request_patience.set(patience)
+    missed = MissedDeadlines()
+    token = missed_deadlines.set(missed)
     try:
-        yield patience
+        yield missed
     finally:
-        request_patience.reset(token)
+        missed_deadlines.reset(token)
 
 
 class Clock:
@@ -168,11 +168,11 @@ def test_only_so_many_may_wait(silent: SilentStore) -> None:
 
 def test_one_request_does_not_wait_for_many_silent_stores(silent: SilentStore) -> None:
     files = RemoteFiles(0.01)
-    with no_patience() as patience:
+    with no_missed_deadlines() as missed:
         for number in range(2):
             with pytest.raises(StoreUnavailableError, match="did not answer"):
                 files.run(f"hdfs://silent:{number}/x", silent)
-        assert patience.timeouts == 2
+        assert missed.timeouts == 2
         with pytest.raises(StoreUnavailableError, match="waited for 2 file systems in vain"):
             files.run("hdfs://silent:3/x", silent)
     assert files.run("hdfs://silent:4/x", lambda: 1) == 1

@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from interbed.catalog.server.database.generation import GenerationChanges, Touch
+from interbed.catalog.server.database.generation import ChangedObject, GenerationChanges
 from interbed.catalog.server.service.events import EventType
 from interbed.catalog.server.thrift.edge.cache import AnswerCache
 from interbed.catalog.server.thrift.edge.call import CallOutcome, ClientSession
-from interbed.catalog.server.thrift.edge.dispatch import Answer
+from interbed.catalog.server.thrift.edge.dispatch import CallAnswer
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore as Service
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.raw_client import raw_client
@@ -62,38 +62,44 @@ EVERYTHING = (TABLE, NAMES, TYPES, DATABASE, DATABASES, SEVERAL, FUNCTIONS)
     ("touch", "dropped"),
     [
         (
-            Touch(type="CREATE_TABLE", catalog="hive", database="d", table="t", previous=None),
+            ChangedObject(type="CREATE_TABLE", catalog="hive", database="d", table="t", previous=None),
             "TABLE NAMES TYPES SEVERAL",
         ),
-        (Touch(type="CREATE_TABLE", catalog="hive", database="d", table="u", previous=None), "NAMES TYPES SEVERAL"),
-        (Touch(type="ALTER_TABLE", catalog="hive", database="d", table="t", previous=None), "TABLE TYPES SEVERAL"),
         (
-            Touch(type="ALTER_TABLE", catalog="hive", database="e", table="u", previous=("hive", "d", "t")),
+            ChangedObject(type="CREATE_TABLE", catalog="hive", database="d", table="u", previous=None),
+            "NAMES TYPES SEVERAL",
+        ),
+        (
+            ChangedObject(type="ALTER_TABLE", catalog="hive", database="d", table="t", previous=None),
+            "TABLE TYPES SEVERAL",
+        ),
+        (
+            ChangedObject(type="ALTER_TABLE", catalog="hive", database="e", table="u", previous=("hive", "d", "t")),
             "TABLE NAMES TYPES SEVERAL",
         ),
-        (Touch(type="ADD_PARTITION", catalog="hive", database="d", table="t", previous=None), "TABLE SEVERAL"),
-        (Touch(type="DROP_TABLE", catalog="hive", database="e", table="t", previous=None), ""),
-        (Touch(type="DROP_TABLE", catalog="other", database="d", table="t", previous=None), ""),
+        (ChangedObject(type="ADD_PARTITION", catalog="hive", database="d", table="t", previous=None), "TABLE SEVERAL"),
+        (ChangedObject(type="DROP_TABLE", catalog="hive", database="e", table="t", previous=None), ""),
+        (ChangedObject(type="DROP_TABLE", catalog="other", database="d", table="t", previous=None), ""),
         (
-            Touch(type="DROP_DATABASE", catalog="hive", database="d", table=None, previous=None),
+            ChangedObject(type="DROP_DATABASE", catalog="hive", database="d", table=None, previous=None),
             "TABLE NAMES TYPES DATABASE DATABASES SEVERAL",
         ),
-        (Touch(type="CREATE_DATABASE", catalog="hive", database="e", table=None, previous=None), "DATABASES"),
+        (ChangedObject(type="CREATE_DATABASE", catalog="hive", database="e", table=None, previous=None), "DATABASES"),
         (
-            Touch(type="ALTER_CATALOG", catalog="hive", database=None, table=None, previous=None),
+            ChangedObject(type="ALTER_CATALOG", catalog="hive", database=None, table=None, previous=None),
             "TABLE NAMES TYPES DATABASE DATABASES SEVERAL",
         ),
         (
-            Touch(type="SOMETHING_NEW", catalog="hive", database="d", table="t", previous=None),
+            ChangedObject(type="SOMETHING_NEW", catalog="hive", database="d", table="t", previous=None),
             "TABLE NAMES TYPES SEVERAL",
         ),
         (
-            Touch(type="SOMETHING_NEW", catalog=None, database=None, table=None, previous=None),
+            ChangedObject(type="SOMETHING_NEW", catalog=None, database=None, table=None, previous=None),
             "TABLE NAMES TYPES DATABASE DATABASES SEVERAL",
         ),
     ],
 )
-def test_an_event_drops_what_it_may_have_changed_and_no_more(touch: Touch, dropped: str) -> None:
+def test_an_event_drops_what_it_may_have_changed_and_no_more(touch: ChangedObject, dropped: str) -> None:
     cache = _cache_at(1)
     for method, arguments in EVERYTHING:
         assert cache.keep(method.encode(), _answer(method, **arguments), 1)
@@ -366,16 +372,16 @@ def _cache_at(generation: int) -> AnswerCache:
     return cache
 
 
-def _changes(generation: int, *touched: Touch) -> GenerationChanges:
+def _changes(generation: int, *touched: ChangedObject) -> GenerationChanges:
     return GenerationChanges(generation=generation, touched=touched)
 
 
-def _touch(kind: str, database: str, name: str) -> Touch:
-    return Touch(type=kind, catalog="hive", database=database, table=name, previous=None)
+def _touch(kind: str, database: str, name: str) -> ChangedObject:
+    return ChangedObject(type=kind, catalog="hive", database=database, table=name, previous=None)
 
 
-def _answer(method: str, *, body: bytes = b"body", **arguments: Any) -> Answer:
-    return Answer(
+def _answer(method: str, *, body: bytes = b"body", **arguments: Any) -> CallAnswer:
+    return CallAnswer(
         method=method,
         outcome=CallOutcome.OK,
         arguments=getattr(Service, f"{method}_args")(**arguments),

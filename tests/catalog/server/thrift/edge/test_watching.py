@@ -9,7 +9,7 @@ import pytest
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, ClientConnection
-from interbed.catalog.server.thrift.edge.watching import Watcher
+from interbed.catalog.server.thrift.edge.watching import ConnectionWatcher
 
 
 class Watched:
@@ -17,7 +17,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
-        self.watcher = Watcher(self.selector)
+        self.watcher = ConnectionWatcher(self.selector)
         self.client, connected = socket.socketpair()
         connected.setblocking(False)
         self.connection = ClientConnection(connected, BufferedFraming(), BinaryCodec(), ClientSession(peer="a:1"))
