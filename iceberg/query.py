@@ -19,7 +19,7 @@ from interbed.iceberg.meta.types import readable_fields
 from interbed.iceberg.plan.plan import FilePlan, plan_read
 from interbed.iceberg.read.files import TableFiles
 from interbed.iceberg.read.task_read import TaskRead
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import plain_errors
 from interbed.storage.base.predicate.expr import Predicate, and_
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited

@@ -26,9 +26,8 @@ from interbed.catalog.client.options import UNNAMED, CatalogOptions
 from interbed.catalog.client.staging import Fill, StagedTables, given_schema
 from interbed.catalog.client.versions import VersionsByName
 from interbed.catalog.client.views import Views
-from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError, plain_errors
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.frozen import plain_errors
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.table import Table
 

@@ -32,7 +32,7 @@ from interbed.storage.base.errors import (
     StorageAccessError,
 )
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.links import is_link, link_above
+from interbed.storage.base.fileio.deleting import is_link, link_above
 from interbed.storage.base.fileio.resolve import check_exclusive, file_io_for, renames_directories
 from interbed.storage.base.path_name import is_path_name
 from interbed.storage.meta.schema.manager import SchemaManager

@@ -4,8 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, plain_errors
 from interbed.storage.base.path_name import path_name
 from interbed.storage.meta.paths import MAIN_BRANCH
 

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError, plain_errors
 
 if TYPE_CHECKING:
     from interbed.storage.table.table import Table

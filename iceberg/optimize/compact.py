@@ -22,8 +22,7 @@ from interbed.iceberg.optimize.planner import Mode, OptimizeUnit, plan_units
 from interbed.iceberg.optimize.run_unit import UnitOutcome, run_unit
 from interbed.iceberg.plan.plan import plan_read
 from interbed.iceberg.read.files import TableFiles
-from interbed.storage.base.errors import CommitConflictError, CommitStateUnknownError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import CommitConflictError, CommitStateUnknownError, plain_errors
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.write.sort.order import SortOrder
 

@@ -27,9 +27,8 @@ from interbed.iceberg.commit.attempts import Attempt, commit_retried, delete_fil
 from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.meta.manifests import entries_of, entries_of_each, manifests_of
 from interbed.iceberg.meta.table_metadata import whole_number
-from interbed.storage.base.errors import InterbedError, NotSupportedError
+from interbed.storage.base.errors import InterbedError, NotSupportedError, plain_errors
 from interbed.storage.base.fileio.resolve import normalize_path
-from interbed.storage.base.frozen import plain_errors
 
 _log = logging.getLogger(__name__)
 

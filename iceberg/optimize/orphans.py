@@ -17,10 +17,9 @@ from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.meta.manifests import entries_of_each, manifests_of
 from interbed.iceberg.optimize.expire import check_collected
 from interbed.iceberg.read.files import TableFiles
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError, plain_errors
 from interbed.storage.base.fileio.api import FileIO, FileStatus
 from interbed.storage.base.fileio.resolve import one_scheme
-from interbed.storage.base.frozen import plain_errors
 
 _THREE_DAYS = 3 * 24 * 3600 * 1000
 _FOLDERS = ("data", "metadata")

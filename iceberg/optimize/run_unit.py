@@ -28,7 +28,7 @@ from interbed.iceberg.plan.task import DataTask, FileReadTask
 from interbed.iceberg.read.deletions import DeletedRows
 from interbed.iceberg.read.task_read import TaskRead
 from interbed.storage.base.arrow_values import from_numpy
-from interbed.storage.base.fileio.writing import write_file
+from interbed.storage.base.fileio.api import write_file
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.write.sort.external import ExternalSort, sample_of

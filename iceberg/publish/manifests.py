@@ -30,7 +30,7 @@ from pyiceberg.types import PrimitiveType
 from interbed.iceberg.meta.manifests import entries_of, manifests_of, with_status, write_manifest, write_manifest_list
 from interbed.iceberg.publish.place import PublishPlace, StoreIO
 from interbed.iceberg.publish.settings import PublishSettings
-from interbed.storage.base.avro.codec import compressor, decompressor
+from interbed.storage.base.avro.blocks import compressor, decompressor
 from interbed.storage.base.fileio.resolve import normalize_path
 
 _NAME: Literal["snappy"] = "snappy"

@@ -29,8 +29,8 @@ from interbed.iceberg.publish.settings import STORAGE_LOCATION, StorageLocation
 from interbed.iceberg.read.store_inputs import StoreInput
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.fileio.api import FileIO as StoreFiles
+from interbed.storage.base.fileio.api import write_file
 from interbed.storage.base.fileio.resolve import normalize_path, respelled
-from interbed.storage.base.fileio.writing import write_file
 from interbed.storage.base.path_name import entry_name
 
 if TYPE_CHECKING:

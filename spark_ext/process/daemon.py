@@ -19,7 +19,6 @@ ALIAS = "pyspark._interbed_worker"
 
 
 BY_USE = (
-    "interbed.storage.base.fileio.mapped",
     "interbed.storage.base.incoming",
     "interbed.storage.base.types.casting.cast",
     "interbed.storage.base.types.exact_cast",

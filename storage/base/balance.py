@@ -1,12 +1,14 @@
-"""Work of known cost dealt out: the longest first, each piece to whoever has the least. Pure.
+"""Work of known cost: spread over workers, and admitted while there is room for it.
 
-The one who is busy longest is so for at most 4/3 - 1/(3m) of the time that the best way to deal it out takes, with m
-who share it (R. L. Graham, Bounds on Multiprocessing Timing Anomalies, 1969); in the order in which the work comes it
-may be 2 - 1/m.
+`spread` gives the longest piece first, each to the worker with the least work. The busiest worker then takes at most
+4/3 - 1/(3m) of the time of the best possible distribution over m workers (R. L. Graham, Bounds on Multiprocessing
+Timing Anomalies, 1969); in the order of arrival it may be 2 - 1/m. `Room` is a weighted semaphore.
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 
 
@@ -32,3 +34,45 @@ def spread(costs: Sequence[float], bins: int) -> list[list[int]]:
         found[number].append(index)
         heapq.heapreplace(loads, (load + costs[index], count + 1, number))
     return found
+
+
+class NoRoomError(Exception):
+    """The room was closed before the work had begun."""
+
+
+class Room:
+    """Room for `count` pieces of work whatever they weigh, and for more while all of them weigh at most `weight`."""
+
+    def __init__(self, count: int, weight: int) -> None:
+        self._count = count
+        self._weight = weight
+        self._pieces = 0
+        self._weighs = 0
+        self._is_closed = False
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def taken(self, weight: int) -> Iterator[None]:
+        """Wait for room for work of that weight, which is done in the `with` block; raises NoRoomError once closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed or self._has_room(weight))
+            if self._is_closed:
+                raise NoRoomError("The work before it has failed.")
+            self._pieces += 1
+            self._weighs += weight
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._pieces -= 1
+                self._weighs -= weight
+                self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let nothing more begin; what has begun goes on."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _has_room(self, weight: int) -> bool:
+        return self._pieces < self._count or self._weighs + weight <= self._weight

@@ -29,6 +29,9 @@ ValueError for wrong input and for versions that are not there, RuntimeError for
 is not supported.
 """
 
+from dataclasses import FrozenInstanceError
+from typing import Any, NoReturn, TypeVar
+
 
 class InterbedError(Exception):
     """Base of all errors of interbed."""
@@ -138,3 +141,26 @@ class CommitStateUnknownError(InterbedError, RuntimeError):
     Look for a snapshot with this commit user and identifier before trying again; committing again with
     the same pair is safe, because commits are idempotent by it.
     """
+
+
+_T = TypeVar("_T")
+
+
+def plain_errors(cls: type[_T]) -> type[_T]:
+    """Have a frozen data class answer each assignment and deletion with an AttributeError that names the attribute."""
+    changed: Any = cls
+    changed.__setattr__ = _refuse_assignment
+    changed.__delattr__ = _refuse_deletion
+    return cls
+
+
+def _refuse_assignment(self: object, name: str, value: object) -> NoReturn:
+    raise FrozenInstanceError(_message(self, name, "assign to"))
+
+
+def _refuse_deletion(self: object, name: str) -> NoReturn:
+    raise FrozenInstanceError(_message(self, name, "delete"))
+
+
+def _message(frozen: object, name: str, action: str) -> str:
+    return f"cannot {action} {name!r} of a {type(frozen).__name__}, which never changes"

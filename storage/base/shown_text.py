@@ -2,11 +2,12 @@
 
 Characters that end a line, move a cursor or turn the direction of writing are shown by their numbers, as JSON writes
 them, so that a name can't forge a line of a log or of a terminal. Secrets are found by Paimon's list of words that mark
-a secret key.
+a secret key. Messages of Kafka's client are shown without the secrets of its settings.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 _UNPRINTABLE = re.compile(
     # C0 but for the blank, DEL and C1, marks without width and of direction, separators of lines and paragraphs, lone
@@ -122,3 +123,23 @@ def age_text(millis: int) -> str:
         if seconds < limit:
             return f"{seconds // length} {unit}"
     return f"{seconds // 86_400} d"
+
+
+_SECRET_SETTING = re.compile(
+    r"password|passphrase|secret|token|credential|private|key\.pem|oauthbearer\.config", re.IGNORECASE
+)
+"""Names of librdkafka's settings whose values are shown nowhere."""
+
+
+def secrets_of(settings: Mapping[str, str]) -> Sequence[str]:
+    """The values of settings that are shown nowhere."""
+    return [value for name, value in settings.items() if value and _SECRET_SETTING.search(name)]
+
+
+def shown_error(kafka: Any, error: Any, secrets: Sequence[str]) -> str:
+    """The text of an error without the secrets; Kafka's own errors by what they say. `kafka` is confluent_kafka."""
+    told = error.args[0] if isinstance(error, kafka.KafkaException) and error.args else error
+    text = f"{told.name()}: {told.str()}" if isinstance(told, kafka.KafkaError) else str(told)
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text

@@ -27,7 +27,7 @@ from typing import Protocol, Self
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.file_lock import FileLock
-from interbed.storage.base.recent import Recent
+from interbed.storage.base.memory_cache import Recent
 
 _log = logging.getLogger(__name__)
 

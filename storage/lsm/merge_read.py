@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from interbed.storage.base.ahead import Begun, Unopened
 from interbed.storage.base.arrow_values import from_numpy
-from interbed.storage.base.fileio.ahead.coming import ComingInputs
+from interbed.storage.base.fileio.ahead.held import ComingInputs
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField

@@ -8,8 +8,7 @@ import numpy.typing as npt
 
 from interbed.storage.base.arrow_values import scalar_of, to_numpy
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
-from interbed.storage.base.row.hash import murmur_hash
-from interbed.storage.base.row.words import Column, in_arrow_form
+from interbed.storage.base.row.words import Column, in_arrow_form, murmur_hash
 from interbed.storage.base.types.data_type import DataType, TypeRoot, is_atomic
 from interbed.storage.meta.options.core import CoreOptions
 

@@ -3,8 +3,8 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from interbed.storage.base.errors import plain_errors
 from interbed.storage.base.fileio.stores.tally import RequestReport
-from interbed.storage.base.frozen import plain_errors
 from interbed.storage.scan.split import Plan, PlanStatistics
 
 

@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import InvalidInputError, plain_errors
 from interbed.storage.meta.manifest.entry import DataFileMeta, data_file_from_json, data_file_to_json
 
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.storage.base.errors import CorruptFileError, InvalidInputError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import CorruptFileError, InvalidInputError, plain_errors
 from interbed.storage.base.row.values import parse_text
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.json_object import MemberType, read_object

@@ -10,7 +10,7 @@ from typing import Any
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import from_local
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import plain_errors
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.compact.strategy import Rewrite, pick_full, plan_file_rewrite, plan_unit
 from interbed.storage.lsm.interval_partition import key_ranks, partition_intervals

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import plain_errors
 from interbed.storage.write.commit_message import CommitMessage
 
 Progress = Callable[[int, int], None]

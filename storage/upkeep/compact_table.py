@@ -13,13 +13,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
-from interbed.storage.base.balance import first_within, longest_first
+from interbed.storage.base.balance import Room, first_within, longest_first
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import local_millis
 from interbed.storage.base.errors import InterbedError, InvalidInputError
 from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.fileio.pending import PendingFiles
-from interbed.storage.base.room import Room
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.files.format.readers import begin_loading

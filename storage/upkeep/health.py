@@ -20,8 +20,7 @@ from typing import Any, Protocol
 
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.clock import now_millis as the_time
-from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import CorruptFileError, plain_errors
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.manifest.entry import ManifestFileMeta
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, plain_errors
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode

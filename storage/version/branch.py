@@ -24,8 +24,7 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     StorageAccessError,
 )
-from interbed.storage.base.fileio.deleting import delete_all_files
-from interbed.storage.base.fileio.links import is_link
+from interbed.storage.base.fileio.deleting import delete_all_files, is_link
 from interbed.storage.base.fileio.resolve import renames_directories
 from interbed.storage.base.path_name import path_name
 from interbed.storage.commit.file_store_commit import FileStoreCommit

@@ -17,10 +17,15 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
-from interbed.storage.base.errors import CorruptFileError, InterbedError, InvalidInputError, NotSupportedError
+from interbed.storage.base.errors import (
+    CorruptFileError,
+    InterbedError,
+    InvalidInputError,
+    NotSupportedError,
+    plain_errors,
+)
 from interbed.storage.base.fileio.at_once import asked_at_once, both
 from interbed.storage.base.fileio.deleting import delete_files
-from interbed.storage.base.frozen import plain_errors
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.lsm import ChangelogProducer

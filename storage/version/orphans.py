@@ -21,10 +21,10 @@ from interbed.storage.base.errors import (
     InvalidInputError,
     SnapshotNotFoundError,
     UnsupportedVersionError,
+    plain_errors,
 )
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.deleting import delete_all_files
-from interbed.storage.base.frozen import plain_errors
 from interbed.storage.meta.paths import COMMIT_TURN
 from interbed.storage.meta.snapshot.expiry_mark import MARK
 from interbed.storage.meta.snapshot.manager import ChangelogManager

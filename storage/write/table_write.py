@@ -15,11 +15,10 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from interbed.storage.base.balance import longest_first
+from interbed.storage.base.balance import Room, longest_first
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.api import is_remote
-from interbed.storage.base.room import Room
 from interbed.storage.files.format.layout import DataFileNames
 from interbed.storage.lsm.compact.rewriter import discard
 from interbed.storage.lsm.spill import SpillFiles

@@ -12,8 +12,7 @@ from typing import Any, cast
 import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.disk import LocalDisk
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.base.fileio.local import LocalDisk, LocalFileIO
 
 
 class Killed(BaseException):

@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from interbed.storage.base.fileio.ahead.limits import ReadAhead
+from interbed.storage.base.fileio.ahead.needs import ReadAhead
 from interbed.storage.base.fileio.ahead.opening import opened_by_ranges
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.stores.upload import PART_BYTES, PARTS_AT_ONCE
+from interbed.storage.base.fileio.stores.writes import PART_BYTES, PARTS_AT_ONCE
 from interbed.storage.base.fileio.wrapped import WrappedFileIO
 
 _T = TypeVar("_T")

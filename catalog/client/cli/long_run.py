@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from interbed.storage.base.fileio.cached.counts import COUNTER
+from interbed.storage.base.fileio.cached.blocks import COUNTER
 from interbed.storage.base.fileio.stores.tally import requests_so_far
 from interbed.storage.base.shown_text import escaped
 

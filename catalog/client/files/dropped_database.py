@@ -31,7 +31,7 @@ from interbed.catalog.client.files.table_files import (
 )
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.links import is_link
+from interbed.storage.base.fileio.deleting import is_link
 from interbed.storage.version.own_files import OwnFiles
 from interbed.storage.version.own_paths import shortened
 

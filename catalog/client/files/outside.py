@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from interbed.storage.base.errors import InterbedError, StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.links import is_link
+from interbed.storage.base.fileio.deleting import is_link
 from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.meta.options.log import LogSystem
 from interbed.storage.meta.store import TableStore

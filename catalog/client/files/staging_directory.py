@@ -12,7 +12,7 @@ from interbed.catalog.client.files.table_files import check_no_remains, delete_t
 from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.base.errors import CommitStateUnknownError, StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.links import is_link
+from interbed.storage.base.fileio.deleting import is_link
 
 _log = logging.getLogger(__name__)
 

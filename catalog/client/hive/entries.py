@@ -27,7 +27,7 @@ from interbed.catalog.client.identifier import (
 )
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.fileio.links import is_link, link_above
+from interbed.storage.base.fileio.deleting import is_link, link_above
 from interbed.storage.base.fileio.resolve import file_io_for, local_path, renames_directories, respelled
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import StoreEnvironment, TableStore

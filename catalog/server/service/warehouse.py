@@ -20,8 +20,8 @@ from interbed.catalog.server.service.errors import InvalidOperationError, Metast
 from interbed.catalog.server.service.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable, StorageDescriptor
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.disk import LOCAL_DISK
 from interbed.storage.base.fileio.hdfs.settings import configuration_directory
+from interbed.storage.base.fileio.local import LOCAL_DISK
 from interbed.storage.base.fileio.resolve import file_io_for, one_scheme
 
 logger = logging.getLogger(__name__)

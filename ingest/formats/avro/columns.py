@@ -32,7 +32,7 @@ import pyarrow as pa
 
 from interbed.ingest.formats.arrays import Array, Indices, Mask
 from interbed.ingest.formats.avro.schema import AvroSchema
-from interbed.storage.base.avro.varints import PADDING, Bytes, Places, varints, words_of
+from interbed.storage.base.avro.decode import PADDING, Bytes, Places, varints, words_of
 from interbed.storage.base.errors import NotSupportedError
 
 Wanted: TypeAlias = "Mapping[str, Wanted] | bool"

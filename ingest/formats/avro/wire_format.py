@@ -14,7 +14,7 @@ from interbed.ingest.errors import UnknownSchemaError
 from interbed.ingest.flow.changes import BadMessage
 from interbed.ingest.formats.arrays import Array, Indices, kept
 from interbed.ingest.formats.avro.columns import AvroValues, Columns
-from interbed.storage.base.avro.varints import PADDING
+from interbed.storage.base.avro.decode import PADDING
 
 HEADER_BYTES = 5
 

@@ -11,7 +11,7 @@ from typing import Any
 from interbed.ingest.errors import SourceUnavailableError
 from interbed.storage.base.errors import InterbedError, InvalidOptionError
 from interbed.storage.base.extras import load_extra
-from interbed.storage.base.kafka_errors import secrets_of, shown_error
+from interbed.storage.base.shown_text import secrets_of, shown_error
 
 _log = logging.getLogger(__name__)
 

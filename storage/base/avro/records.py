@@ -22,8 +22,7 @@ import pyarrow as pa
 from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException, UnknownType
 
-from interbed.storage.base.avro.blocks import SYNC_BYTES, PlainBlocks, block_bytes, header_bytes
-from interbed.storage.base.avro.codec import compressor
+from interbed.storage.base.avro.blocks import SYNC_BYTES, PlainBlocks, block_bytes, compressor, header_bytes
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, NotSupportedError
 
 if sys.version_info >= (3, 14):

@@ -1,8 +1,8 @@
 """Parquet and ORC files of records of metadata: manifests, manifest lists and index manifests (`manifest.format`).
 
 Those that interbed writes have checksums: Parquet's of each page and of the footer
-(`interbed.storage.base.columnar.parquet_checks`), ORC's of the whole file
-(`interbed.storage.base.columnar.orc_checks`). Files of other writers are taken as they are.
+(`interbed.storage.base.columnar.checksums`), ORC's of the whole file
+(`interbed.storage.base.columnar.checksums`). Files of other writers are taken as they are.
 """
 
 import io
@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.storage.base.arrow_values import array_of
-from interbed.storage.base.columnar.orc_checks import SealingSink, check_orc
-from interbed.storage.base.columnar.parquet_checks import MAGIC, open_parquet, seal_footer
+from interbed.storage.base.columnar.checksums import MAGIC, SealingSink, check_orc, open_parquet, seal_footer
 from interbed.storage.base.errors import InvalidOptionError
 
 PARQUET, ORC = "parquet", "orc"

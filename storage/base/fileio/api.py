@@ -2,12 +2,16 @@
 
 Paths are absolute strings without a scheme for the local file system (`/tmp/lake/db.db/t`) and URIs for the others
 (`s3://bucket/lake`); `FileIO` implementations are picked by `interbed.storage.base.fileio.resolve.file_io_for`.
-All methods raise `StorageAccessError` naming the path when the store refuses, and FileNotFoundError where noted.
+All methods raise `StorageAccessError` naming the path when the store refuses, and FileNotFoundError where noted. A file
+that is not written completely is deleted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from interbed.storage.base.errors import StorageAccessError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -119,3 +123,41 @@ class FileIO(Protocol):
 def is_remote(file_io: FileIO) -> bool:
     """Whether each read of a file waits for another machine, so that several are better begun at once."""
     return file_io.scheme != "file"
+
+
+@runtime_checkable
+class GivesUp(Protocol):
+    """An output that can be closed without leaving a file."""
+
+    def abort(self) -> None:
+        """Close it, and let no file appear; never raises OSError."""
+        ...
+
+
+@contextmanager
+def write_errors(path: str) -> Iterator[None]:
+    """Turn the system's errors while a file is written into StorageAccessError naming it."""
+    try:
+        yield
+    except StorageAccessError:
+        raise
+    except OSError as error:
+        raise StorageAccessError(f"Can't write {path}: {error.strerror or error}.") from error
+
+
+def give_up(output: Any) -> None:
+    """Close a file that nobody wants any more; where the store can, it never appears."""
+    if isinstance(output, GivesUp):
+        output.abort()
+    else:
+        output.close()
+
+
+def write_file(file_io: FileIO, path: str, content: bytes) -> None:
+    """Write a whole new file; raises StorageAccessError naming it, and deletes it then."""
+    try:
+        with write_errors(path), file_io.open_output(path) as output:
+            output.write(content)
+    except BaseException:
+        file_io.delete_quietly([path])
+        raise

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interbed.storage.base.fileio.api import FileIO, is_remote
-from interbed.storage.base.fileio.writing import write_file
+from interbed.storage.base.fileio.api import FileIO, is_remote, write_file
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

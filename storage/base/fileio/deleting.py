@@ -1,6 +1,10 @@
-"""Deleting files that nobody needs, so that it is known which of them are gone."""
+"""Deleting files that are not needed any more, with a report of those that are gone.
+
+Only the local file system has symbolic links. No deletion follows one below a warehouse.
+"""
 
 import logging
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -9,6 +13,24 @@ from typing import Protocol, runtime_checkable
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.at_once import asked_at_once
+
+
+def is_link(file_io: FileIO, path: str) -> bool:
+    """Whether the path itself is a symbolic link."""
+    return file_io.scheme == "file" and os.path.islink(path.rstrip("/"))
+
+
+def link_above(file_io: FileIO, path: str, root: str) -> str | None:
+    """The first link among the directories between `root` and the path, both left out; None without one."""
+    if file_io.scheme != "file" or not path.startswith(f"{root.rstrip('/')}/"):
+        return None
+    at = root.rstrip("/")
+    for part in path.removeprefix(f"{at}/").split("/")[:-1]:
+        at = f"{at}/{part}"
+        if os.path.islink(at):
+            return at
+    return None
+
 
 BATCH = 1000
 """Files that one request of S3 deletes; other stores divide them further."""

@@ -6,9 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any, Self
 
 from interbed.storage.base.fileio.ahead.needs import open_sized
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.api import FileIO, give_up, write_errors
 from interbed.storage.base.fileio.wrapped import WrappedFileIO
-from interbed.storage.base.fileio.writing import give_up, write_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,10 +8,9 @@ from functools import lru_cache
 
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError, StorageAccessError
 from interbed.storage.base.extras import is_installed, missing_extra
-from interbed.storage.base.fileio.ahead.limits import PREFIX as AHEAD
-from interbed.storage.base.fileio.ahead.limits import ReadAhead
+from interbed.storage.base.fileio.ahead.needs import PREFIX as AHEAD
+from interbed.storage.base.fileio.ahead.needs import ReadAhead
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.by_pyarrow import pyarrow_s3, pyarrow_store
 from interbed.storage.base.fileio.cached.options import ENABLED, CacheOptions
 from interbed.storage.base.fileio.cached.options import PREFIX as CACHE
 from interbed.storage.base.fileio.local import LocalFileIO
@@ -185,7 +184,7 @@ def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -
 
 
 def _through_pyarrow(scheme: str, authority: str, options: dict[str, str], read_ahead: ReadAhead) -> FileIO:
-    from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
+    from interbed.storage.base.fileio.object_store import ObjectStoreFileIO, pyarrow_store
 
     settings = store_settings(scheme, authority, options)
     if CacheOptions.of(options) is not None:
@@ -241,6 +240,8 @@ class _MarkerSweep:
     options: tuple[tuple[str, str], ...] = field(repr=False)
 
     def __call__(self, directory: str) -> None:
+        from interbed.storage.base.fileio.object_store import pyarrow_s3
+
         settings = store_settings("s3", directory.partition("/")[0], dict(self.options))
         keys = {} if settings.credentials is None else settings.credentials()
         pyarrow_s3(settings, keys).delete_dir(directory)

@@ -1,15 +1,18 @@
 """A predicate over rows in memory, and as an Arrow expression for readers that filter by themselves.
 
-Predicates must be bound to the columns (interbed.storage.base.predicate.expr.bind).
+Predicates must be bound to the columns (interbed.storage.base.predicate.expr.bind). Floats compare as in Spark and
+PostgreSQL: NaN is equal to itself and greater than every other number, and -0.0 equals 0.0. Arrow's kernels compare
+them as IEEE 754 does, for which every comparison with NaN but "not equal" is false.
 """
 
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.arrow_values import FALSE, TRUE, UNKNOWN, array_of, nulls_of
+from interbed.storage.base.arrow_values import FALSE, TRUE, UNKNOWN, array_of, from_numpy, nulls_of, to_numpy
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.expr import (
     AlwaysFalse,
@@ -31,11 +34,84 @@ from interbed.storage.base.predicate.expr import (
     StartsWith,
     TextMatch,
 )
-from interbed.storage.base.predicate.inner_values import inner_values
-from interbed.storage.base.predicate.kernels import call, compare
 from interbed.storage.base.predicate.literals import literal
 from interbed.storage.base.predicate.reference import Inner, Reference, column_of
 from interbed.storage.base.row.words import Array
+
+_KERNELS = {
+    Op.EQ: "equal",
+    Op.NE: "not_equal",
+    Op.LT: "less",
+    Op.LE: "less_equal",
+    Op.GT: "greater",
+    Op.GE: "greater_equal",
+}
+
+
+def compare(column: Array, op: Op, value: object) -> Array:
+    """For each value of the column whether it compares so with the literal; null where it is null.
+
+    `value` is bound to the column and not null.
+    """
+    if isinstance(value, float) and pa.types.is_floating(column.type):
+        return _compare_floats(column, op, value)
+    return call(_KERNELS[op], column, literal(value, column.type))
+
+
+def _compare_floats(column: Array, op: Op, value: float) -> Array:
+    if value != value:
+        match op:
+            case Op.EQ | Op.GE:
+                return call("is_nan", column)
+            case Op.NE | Op.LT:
+                return call("invert", call("is_nan", column))
+            case _:
+                return call("if_else", call("is_valid", column), TRUE if op is Op.LE else FALSE, UNKNOWN)
+    if op in (Op.GT, Op.GE):
+        # IEEE says that NaN is neither less than the number nor equal to it, so that the opposite holds for NaN.
+        return call("invert", call(_KERNELS[op.negated], column, literal(value, column.type)))
+    return call(_KERNELS[op], column, literal(value, column.type))
+
+
+def call(kernel: str, *arguments: Any, options: Any = None) -> Array:
+    """What a kernel of Arrow makes of the arguments."""
+    import pyarrow.compute as pc
+
+    result: Array = pc.call_function(kernel, list(arguments), options)
+    return result
+
+
+def inner_values(column: Array, steps: Sequence[object]) -> Array:
+    """What the steps of a bound reference lead to in each row; null where there is nothing."""
+    for step in steps:
+        column = _values_of_key(column, step) if pa.types.is_map(column.type) else _field(column, str(step))
+    return column
+
+
+def _field(column: Any, name: str) -> Array:
+    import pyarrow.compute as pc
+
+    # With the nulls of the ROWs around it.
+    found: Array = pc.call_function(
+        "struct_field", [column], pc.StructFieldOptions([column.type.get_field_index(name)])
+    )
+    return found
+
+
+def _values_of_key(column: Any, key: object) -> Array:
+    """The value of a key in each MAP, the first where the key is there twice; Arrow's `map_lookup` is much slower."""
+    offsets = to_numpy(column.offsets)
+    keys = column.keys.slice(offsets[0], offsets[-1] - offsets[0])
+    equal: Any = compare(keys, Op.EQ, key)
+    entries = np.flatnonzero(to_numpy(equal.fill_null(FALSE))) + offsets[0]
+    places = np.full(len(column), -1, np.int64)
+    # The last to be set stands, so that the first entry of a row comes last.
+    places[(np.searchsorted(offsets, entries, side="right") - 1)[::-1]] = entries[::-1]
+    absent = places < 0
+    if column.null_count:
+        absent |= to_numpy(column.is_null())
+    found: Array = column.items.take(from_numpy(places, absent))
+    return found
 
 
 def mask(predicate: Predicate, batch: pa.RecordBatch | pa.Table) -> pa.BooleanArray:

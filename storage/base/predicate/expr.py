@@ -1,25 +1,42 @@
-"""Filters as immutable trees over a table's columns, with SQL's three-valued logic.
-
-A predicate of the caller becomes usable by `bind`, which checks it against columns and gives every literal the Python
-value of its column (interbed.storage.base.row.values). What it can't represent it replaces by something equal in
-effect: `i < 5.5` of an INT becomes `i <= 5`, `i = 5.5` what is never true.
-
-Floats compare as in Spark and PostgreSQL: NaN equals itself and is greater than every other number, -0.0 equals 0.0.
-"""
+"""The comparisons of filters."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import NoReturn
 
-from interbed.storage.base.errors import FilterError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import FilterError, plain_errors
 from interbed.storage.base.predicate.literals import locate
-from interbed.storage.base.predicate.operators import Op as Op
 from interbed.storage.base.predicate.reference import Reference, column_of, find, renamed
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.data_type import STRINGS, DataField, is_atomic
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
+
+
+class Op(StrEnum):
+    """A comparison; the value is its name in JSON."""
+
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+
+    @property
+    def symbol(self) -> str:
+        """The comparison as SQL writes it."""
+        return _SYMBOLS[self]
+
+    @property
+    def negated(self) -> "Op":
+        """The comparison that is true where this one is false."""
+        return _NEGATED[self]
+
+
+_SYMBOLS = {Op.EQ: "=", Op.NE: "<>", Op.LT: "<", Op.LE: "<=", Op.GT: ">", Op.GE: ">="}
+_NEGATED = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
 
 
 @plain_errors

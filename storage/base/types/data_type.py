@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self, overload
 
-from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError, plain_errors
 from interbed.storage.base.types.text import MAX_LENGTH as MAX_LENGTH
 from interbed.storage.base.types.text import UNSUPPORTED, AtomicText, atomic_text, split_atomic, split_nullable
 

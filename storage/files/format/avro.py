@@ -21,11 +21,9 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.arrow_values import array_of
-from interbed.storage.base.avro.blocks import SYNC_BYTES, PlainBlocks, block_bytes, header_bytes
-from interbed.storage.base.avro.codec import compressor
+from interbed.storage.base.avro.blocks import SYNC_BYTES, PlainBlocks, block_bytes, compressor, header_bytes
 from interbed.storage.base.avro.decode import Block, FlatDecoder, Values
-from interbed.storage.base.avro.encode import encode_rows
-from interbed.storage.base.avro.schema import record_schema
+from interbed.storage.base.avro.encode import encode_rows, record_schema
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.ahead.needs import prefetch, whole_file
 from interbed.storage.base.fileio.api import FileIO

@@ -21,7 +21,7 @@ from pyarrow import orc
 
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
-from interbed.storage.base.columnar.orc_checks import SealingSink, check_orc
+from interbed.storage.base.columnar.checksums import SealingSink, check_orc
 from interbed.storage.base.columnar.schema import ORC_ID
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.fileio.ahead.needs import open_sized

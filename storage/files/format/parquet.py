@@ -2,9 +2,15 @@
 
 Columns are found by name, as Paimon does. Memory: a page of each column, plus the batch; local files are mapped, others
 read through a buffer per column, or a row group at a time where that is little. The input is told which column chunks
-or pages are needed, so that one in a store fetches them by few requests and ahead of need.
+or pages are needed, so that one in an object store fetches them by few requests and ahead of need.
+
+The pages of a mapped file count as the process's memory from the first touch on, although the system could reclaim them
+at any time. They are released once they were read, so that a merge of many large files does not seem to need as much
+memory as they have bytes.
 """
 
+import ctypes
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, cast
@@ -14,16 +20,60 @@ import pyarrow as pa
 
 from interbed.storage.base.ahead import ahead_of
 from interbed.storage.base.arrays import Positions
-from interbed.storage.base.columnar.parquet_checks import opened
+from interbed.storage.base.columnar.checksums import opened
 from interbed.storage.base.fileio.ahead.needs import FetchesAhead, open_sized, prefetch
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.mapped import MappedPages
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, ReadChecks, data_file_errors
 from interbed.storage.files.format.pages.footer import Footer, read_footer
 from interbed.storage.files.format.pages.row_groups import RowGroups
 from interbed.storage.files.format.pages.selection import PageRead, PageRequest
+
+RELEASE_BYTES = 4 << 20
+"""After decoding about so many bytes pages are released: often enough to be few, rarely enough to cost nothing."""
+_DONT_NEED = 4
+
+
+def _madvise() -> Callable[[int, int, int], int] | None:
+    # Elsewhere the advice has another number, or drops what was written.
+    if not sys.platform.startswith("linux"):
+        return None
+    function: Any = ctypes.CDLL(None).madvise
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    found: Callable[[int, int, int], int] = function
+    return found
+
+
+_ADVISE = _madvise()
+
+
+class MappedPages:
+    """The pages of one open file; does nothing for files that are not mapped."""
+
+    def __init__(self, source: pa.NativeFile) -> None:
+        self._pending = 0
+        self._source = source if isinstance(source, pa.MemoryMappedFile) else None
+        self._buffer: pa.Buffer | None = None
+
+    def read(self, size: int) -> None:
+        """Note that so many bytes were decoded; the pages behind them leave the process's memory now and then.
+
+        Pages that are still needed are mapped again at the next touch, from the system's cache.
+        """
+        self._pending += size
+        if self._source is None or self._pending < RELEASE_BYTES or _ADVISE is None:
+            return
+        self._pending = 0
+        if self._buffer is None:
+            # Asked for late: the system is told then that the whole file is needed, which few reads are worth.
+            before = self._source.tell()
+            self._source.seek(0)
+            self._buffer = self._source.read_buffer(self._source.size())
+            self._source.seek(before)
+        # A refusal does no harm: it is advice.
+        _ADVISE(self._buffer.address, self._buffer.size, _DONT_NEED)
+
 
 COLUMN_BUFFER_BYTES = 1 << 20
 """What is read of a column at once where files can't be mapped: few requests to an object store, little memory."""

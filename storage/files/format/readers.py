@@ -7,8 +7,7 @@ from contextlib import suppress
 from functools import cache, partial
 
 from interbed.storage.base.errors import NotSupportedError
-from interbed.storage.base.fileio.ahead.needs import read_ahead_of
-from interbed.storage.base.fileio.ahead.readiness import get_ready
+from interbed.storage.base.fileio.ahead.needs import ReadAhead, read_ahead_of
 from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.files.format.api import FormatReader
 
@@ -65,7 +64,7 @@ def begin_loading(file_io: FileIO, file_format: str, *, many: bool = False, merg
         wanted[_FUNCTIONS] = _load_functions
     limits = read_ahead_of(file_io)
     if many and limits is not None:
-        wanted[limits] = partial(get_ready, limits)
+        wanted[limits] = partial(_start_read_ahead, limits)
     steps = [step for key, step in wanted.items() if key not in _BEGUN]
     _BEGUN.update(wanted)
     if steps:
@@ -74,6 +73,16 @@ def begin_loading(file_io: FileIO, file_format: str, *, many: bool = False, merg
 
 def _load_functions() -> None:
     import pyarrow.compute  # noqa: F401
+
+
+def _start_read_ahead(limits: ReadAhead) -> None:
+    # By use: the files at hand need none of it.
+    import interbed.storage.base.fileio.ahead.file  # noqa: F401
+    from interbed.storage.base.fileio.ahead.pool import pool_of
+
+    pool = pool_of(limits)
+    if pool is not None:
+        pool.start_threads()
 
 
 def _load(steps: Sequence[Callable[[], object]]) -> None:

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import scalar_of
 from interbed.storage.base.clock import Clock, local_millis
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.writing import give_up, write_errors
+from interbed.storage.base.fileio.api import FileIO, give_up, write_errors
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.files.file_index.api import INDEX_SUFFIX, FileIndexes, FileIndexWriter
 from interbed.storage.files.file_index.spec import TableFileIndexWriter

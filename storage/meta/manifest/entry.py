@@ -11,9 +11,8 @@ from enum import IntEnum
 from typing import Any, NamedTuple
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.errors import CorruptFileError, plain_errors
 from interbed.storage.base.fileio.resolve import normalize_path
-from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.path_name import entry_name
 
 EMPTY_ROW = b"\x00\x00\x00\x00" + b"\x00" * 8

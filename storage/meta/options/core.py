@@ -5,8 +5,7 @@ Each property parses one option and raises InvalidOptionError naming the key, th
 
 from dataclasses import dataclass
 
-from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import InvalidOptionError, plain_errors
 from interbed.storage.base.shown_text import all_masked
 from interbed.storage.meta.options.format import COMPRESSIONS, ExternalPathOptions, FormatOptions
 from interbed.storage.meta.options.log import LogOptions

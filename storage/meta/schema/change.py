@@ -11,8 +11,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, plain_errors
 from interbed.storage.base.types.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType
 from interbed.storage.base.types.parse import data_type as given_type
 from interbed.storage.meta.options.core import option_text

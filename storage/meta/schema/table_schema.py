@@ -14,8 +14,8 @@ from interbed.storage.base.errors import (
     InvalidInputError,
     InvalidOptionError,
     UnsupportedVersionError,
+    plain_errors,
 )
-from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.shown_text import all_masked
 from interbed.storage.base.types.data_type import (
     ArrayType,

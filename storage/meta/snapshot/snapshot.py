@@ -6,8 +6,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionError, plain_errors
 from interbed.storage.meta.json_object import read_object
 
 CURRENT_VERSION = 3

@@ -23,9 +23,9 @@ from interbed.storage.base.errors import (
     InvalidInputError,
     TagNotFoundError,
     UnsupportedVersionError,
+    plain_errors,
 )
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.frozen import plain_errors
 from interbed.storage.base.path_name import path_name
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot

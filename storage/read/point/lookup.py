@@ -18,8 +18,8 @@ from interbed.storage.base.arrays import Ints, distinct
 from interbed.storage.base.arrow_values import array_of, from_numpy, rows_taken, taken
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.api import is_remote
+from interbed.storage.base.memory_cache import Recent
 from interbed.storage.base.predicate.expr import Predicate, conjuncts
-from interbed.storage.base.recent import Recent
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.column_names import check_asked_once

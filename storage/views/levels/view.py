@@ -13,8 +13,7 @@ from rich.text import Text
 
 from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.base.clock import Clock, local_millis
-from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.frozen import plain_errors
+from interbed.storage.base.errors import InvalidInputError, plain_errors
 from interbed.storage.base.shown_text import escaped
 from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.meta.store import TableStore

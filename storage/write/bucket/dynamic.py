@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.row.hash import murmur_hash, murmur_hash_bytes
+from interbed.storage.base.row.words import murmur_hash, murmur_hash_bytes
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.bucket_mode import DYNAMIC_BUCKETS
 from interbed.storage.meta.manifest.index_manifest import HASH_INDEX, IndexFileMeta

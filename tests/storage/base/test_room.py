@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from interbed.storage.base.room import NoRoomError, Room
+from interbed.storage.base.balance import NoRoomError, Room
 
 SECONDS_MAX = 60
 

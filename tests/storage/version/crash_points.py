@@ -18,7 +18,7 @@ import pytest
 import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio import disk
+from interbed.storage.base.fileio import local
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.table.table import Table
@@ -256,7 +256,7 @@ def begin(catalog: FileSystemCatalog, prepare: Act) -> Seen:
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing wait for the disk: what a killed process has written stays."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
-    monkeypatch.setattr(disk, "_fdatasync", lambda descriptor: None)
+    monkeypatch.setattr(local, "_fdatasync", lambda descriptor: None)
 
 
 def catalog_of(warehouse: Path) -> FileSystemCatalog:

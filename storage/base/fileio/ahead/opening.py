@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from interbed.storage.base.fileio.ahead.content import RangedContent
-from interbed.storage.base.fileio.ahead.limits import ReadAhead
+from interbed.storage.base.fileio.ahead.needs import ReadAhead
 from interbed.storage.base.fileio.ahead.pool import pool_of
 
 if TYPE_CHECKING:

@@ -1,14 +1,4 @@
-"""Blocks of files on local disk, each a file of its own, in a directory that processes share without locks.
-
-    <directory>/<two digits>/<digest of what it is a block of, 40 digits>-<number>
-
-A file begins with a head: the magic number `IBC2`, the CRC-32 of its name and of all that follows, and the length of a
-note, which comes next; then the block. It gets its name when it is whole, but nothing is synced: after a power cut it
-may be torn, which the checksum tells, and is thrown away then. When a file was used last is its time of change; those
-that were not used for longest make room for others. A process knows the size of the directory from a look at it, and
-what it wrote since; it looks again after a sixteenth of the whole, so that several at once exceed the bound by little.
-Whatever the disk refuses only ends the caching.
-"""
+"""How often a cache had what was asked for."""
 
 import logging
 import os
@@ -20,7 +10,50 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interbed.storage.base.fileio.cached.counts import COUNTER
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheCounts:
+    """Blocks that were there (hits) or not (misses), the bytes of both, files that were thrown away because they were
+    damaged, and those that made room for others.
+    """
+
+    hits: int = 0
+    misses: int = 0
+    hit_bytes: int = 0
+    missed_bytes: int = 0
+    damaged: int = 0
+    evicted: int = 0
+
+    @property
+    def hit_rate(self) -> float:
+        """The share of blocks that were there; 0 where none was asked for."""
+        asked = self.hits + self.misses
+        return self.hits / asked if asked else 0.0
+
+
+class CacheCounter:
+    """Counts for all caches of the process; safe for several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = dict.fromkeys(CacheCounts.__dataclass_fields__, 0)
+
+    def add(self, **more: int) -> None:
+        """Count by the names of CacheCounts."""
+        with self._lock:
+            for name, count in more.items():
+                self._counts[name] += count
+
+    @property
+    def counts(self) -> CacheCounts:
+        """What was counted by now."""
+        with self._lock:
+            return CacheCounts(**self._counts)
+
+
+COUNTER = CacheCounter()
+"""That of the process."""
+
 
 _log = logging.getLogger(__name__)
 

@@ -19,10 +19,8 @@ import pyarrow as pa
 from interbed.storage.base.fileio.ahead.needs import open_sized
 from interbed.storage.base.fileio.ahead.opening import opened_from
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.cached.blocks import BlockFiles
-from interbed.storage.base.fileio.cached.counts import COUNTER
-from interbed.storage.base.fileio.cached.kinds import kind_of
-from interbed.storage.base.fileio.cached.options import CacheOptions
+from interbed.storage.base.fileio.cached.blocks import COUNTER, BlockFiles
+from interbed.storage.base.fileio.cached.options import CacheOptions, kind_of
 from interbed.storage.base.fileio.cached.versioned import StoredEnd, VersionedFiles
 from interbed.storage.base.fileio.wrapped import WrappedFileIO
 

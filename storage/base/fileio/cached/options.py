@@ -1,12 +1,44 @@
-"""The options of the cache on local disk, by Paimon's names."""
+"""The options of the cache on local disk, by Paimon's names, and the kinds of files that it caches.
+
+A kind is known by the file's name. A file with a UUID in its name never changes, unless it holds a state. Snapshots,
+hints, schemas, tags, consumers and interbed's own epochs and positions are not cached.
+"""
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.fileio.cached.kinds import Kind
 from interbed.storage.base.quantities import parse_memory
+
+
+class Kind(StrEnum):
+    """What a file is, by Paimon's words for what its cache keeps."""
+
+    META = "meta"
+    DATA = "data"
+    BUCKET_INDEX = "bucket-index"
+    GLOBAL_INDEX = "global-index"
+    FILE_INDEX = "file-index"
+
+
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_PATTERNS = (
+    (Kind.META, re.compile(rf"(?:manifest|manifest-list|index-manifest|stat)-{_UUID}[-.0-9a-z]*")),
+    (Kind.BUCKET_INDEX, re.compile(rf"index-{_UUID}-\d+")),
+    (Kind.GLOBAL_INDEX, re.compile(rf".*global-index-.*{_UUID}.*\.index")),
+    (Kind.FILE_INDEX, re.compile(rf"[^.].*{_UUID}.*\.index")),
+    (Kind.DATA, re.compile(rf"(?:[^.].*)?{_UUID}.*\.(?:parquet|orc|avro)")),
+)
+
+
+def kind_of(path: str) -> Kind | None:
+    """What kind of file that never changes a path names; None for every other."""
+    name = path.rpartition("/")[2]
+    return next((kind for kind, pattern in _PATTERNS if pattern.fullmatch(name)), None)
+
 
 PREFIX = "local-cache."
 ENABLED, DIRECTORY, MOST, BLOCK, KINDS = (

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from interbed.storage.base.fileio.ahead.limits import ReadAhead
+from interbed.storage.base.fileio.ahead.needs import ReadAhead
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""HDFS without a JVM: settings, files, errors, and the FileIO of it."""
+"""HDFS without a JVM: `settings`, `store` (the FileIO), `files` (written ones) and `errors`."""

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.extras import load_extra
-from interbed.storage.base.fileio.ahead.limits import ReadAhead
+from interbed.storage.base.fileio.ahead.needs import ReadAhead
 from interbed.storage.base.fileio.ahead.opening import opened_by_ranges
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.deleting import check_deletable, delete_in_turn

@@ -16,8 +16,7 @@ from interbed.storage.base.fileio.stores.options import (
     listed,
     with_hadoops,
 )
-from interbed.storage.base.fileio.stores.patience import AZURE_NAMES, Patience
-from interbed.storage.base.fileio.stores.values import StoreSettings
+from interbed.storage.base.fileio.stores.values import AZURE_NAMES, Patience, StoreSettings
 
 _NAMES = {
     "endpoint": ("fs.azure.endpoint",),

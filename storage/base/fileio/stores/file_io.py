@@ -17,17 +17,16 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.ahead.limits import ReadAhead
+from interbed.storage.base.fileio.ahead.needs import ReadAhead
 from interbed.storage.base.fileio.ahead.opening import opened_from
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.cached.versioned import StoredEnd
 from interbed.storage.base.fileio.deleting import BATCH, check_deletable
 from interbed.storage.base.fileio.stores.errors import has_gone, is_missing_store
-from interbed.storage.base.fileio.stores.exclusive_puts import ExclusivePuts
 from interbed.storage.base.fileio.stores.objects import StoreObjects
 from interbed.storage.base.fileio.stores.settings import store_settings
-from interbed.storage.base.fileio.stores.upload import Upload, UploadedFile
 from interbed.storage.base.fileio.stores.values import StoreSettings
+from interbed.storage.base.fileio.stores.writes import ExclusivePuts, Upload, UploadedFile
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,9 +10,8 @@ from collections.abc import Mapping
 
 from interbed.storage.base.fileio.stores.aws_keys import FixedKeys
 from interbed.storage.base.fileio.stores.options import with_hadoops
-from interbed.storage.base.fileio.stores.patience import S3_NAMES
 from interbed.storage.base.fileio.stores.settings import S3_OPTIONS, store_settings
-from interbed.storage.base.fileio.stores.values import StoreSettings
+from interbed.storage.base.fileio.stores.values import S3_NAMES, StoreSettings
 
 S3A = "s3a"
 """The scheme of Hadoop's client for S3."""

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from interbed.ingest.flow.schemas import WriterSchema
 from interbed.ingest.formats.avro.columns import AvroValues, Columns, DecodedValues
 from interbed.ingest.formats.avro.schema import AvroSchema
-from interbed.storage.base.avro.varints import PADDING
+from interbed.storage.base.avro.decode import PADDING
 from interbed.storage.base.errors import NotSupportedError
 from tests.support.examples import examples
 

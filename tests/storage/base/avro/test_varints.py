@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.storage.base.avro.varints import PADDING, varints, words_of
+from interbed.storage.base.avro.decode import PADDING, varints, words_of
 
 _BOUNDS = [sign * 2**bits + off for bits in range(63) for sign in (1, -1) for off in (-1, 0, 1)]
 _INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([*_BOUNDS, 2**63 - 1, -(2**63)])

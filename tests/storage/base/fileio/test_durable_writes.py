@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from interbed.storage.base.errors import SyncFailedError
-from interbed.storage.base.fileio.disk import LocalDisk
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.base.fileio.local import LocalDisk, LocalFileIO
 from tests.support.power_cut import PowerCutDisk
 
 OUTCOMES = 60

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.fileio.api import give_up
 from interbed.storage.base.fileio.pending import PendingFiles
-from interbed.storage.base.fileio.writing import give_up
 from tests.support.paced_files import PacedFiles
 
 SECONDS_MAX = 60

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
 from interbed.storage.base.row.binary_row import decode_row, decode_rows, encode_row, encode_rows
-from interbed.storage.base.row.hash import murmur_hash, murmur_hash_bytes
 from interbed.storage.base.row.values import coerce
+from interbed.storage.base.row.words import murmur_hash, murmur_hash_bytes
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import AtomicType, DataType, TypeRoot
 from interbed.storage.base.types.json import type_from_json

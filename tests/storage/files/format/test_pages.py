@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.storage.base.arrays import Positions
-from interbed.storage.base.columnar.parquet_checks import footer_of, metadata_of
+from interbed.storage.base.columnar.checksums import footer_of, metadata_of
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.predicate.evaluate import mask

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.storage.base.fileio.ahead.coming import ComingInputs
+from interbed.storage.base.fileio.ahead.held import ComingInputs
 from interbed.storage.base.fileio.ahead.pool import pool_of
 from tests.support.paced_files import PacedFiles
 

@@ -14,8 +14,7 @@ from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.storage.base.fileio.ahead import content as content_module
 from interbed.storage.base.fileio.ahead.content import RangedContent
 from interbed.storage.base.fileio.ahead.file import RangedFile, RangedInput
-from interbed.storage.base.fileio.ahead.limits import ReadAhead
-from interbed.storage.base.fileio.ahead.needs import prefetch
+from interbed.storage.base.fileio.ahead.needs import ReadAhead, prefetch
 from interbed.storage.base.fileio.ahead.pool import FetchPool, pool_of
 from interbed.storage.base.fileio.resolve import file_io_for
 from tests.support.examples import examples

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.storage.base.fileio.ahead.pieces import Stretch, stretches_of, united, without
+from interbed.storage.base.fileio.ahead.content import Stretch, stretches_of, united, without
 
 RANGES = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 120)).map(lambda r: (r[0], r[0] + r[1])), max_size=12)
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.storage.base.fileio.cached.blocks import BlockFiles
-from interbed.storage.base.fileio.cached.counts import COUNTER, CacheCounter
+from interbed.storage.base.fileio.cached.blocks import COUNTER, BlockFiles, CacheCounter
 from tests.support.examples import examples
 
 KEY = "a" * 40

@@ -13,10 +13,9 @@ import pytest
 import interbed
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.cached.counts import COUNTER
+from interbed.storage.base.fileio.cached.blocks import COUNTER
 from interbed.storage.base.fileio.cached.file_io import CachedFileIO
-from interbed.storage.base.fileio.cached.kinds import Kind, kind_of
-from interbed.storage.base.fileio.cached.options import CacheOptions
+from interbed.storage.base.fileio.cached.options import CacheOptions, Kind, kind_of
 from interbed.storage.base.fileio.resolve import file_io_for
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy

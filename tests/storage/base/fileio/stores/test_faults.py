@@ -12,8 +12,8 @@ import pytest
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import file_io_for
-from interbed.storage.base.fileio.stores import upload
-from interbed.storage.base.fileio.stores.patience import Patience
+from interbed.storage.base.fileio.stores import writes
+from interbed.storage.base.fileio.stores.values import Patience
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy
 from tests.support.shares import LONG, each_run
@@ -218,7 +218,7 @@ def test_a_fault_at_any_request_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     tally: Tally,
 ) -> None:
-    monkeypatch.setattr(upload, "PART_BYTES", PART_BYTES)
+    monkeypatch.setattr(writes, "PART_BYTES", PART_BYTES)
     count, found = failures(store, proxy, operation, FAULTS + (MORE_FAULTS if LONG else []))
     tally("faults at requests of a store", count)
     assert count

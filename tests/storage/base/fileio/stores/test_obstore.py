@@ -18,14 +18,13 @@ from pyarrow import fs as pafs
 import interbed
 from interbed.storage.base.errors import NotSupportedError, StorageAccessError
 from interbed.storage.base.fileio import resolve
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.api import FileIO, give_up
 from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.base.fileio.stores import file_io, objects
 from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
 from interbed.storage.base.fileio.stores.objects import StoreObjects
-from interbed.storage.base.fileio.stores.patience import Patience
-from interbed.storage.base.fileio.writing import give_up
+from interbed.storage.base.fileio.stores.values import Patience
 from tests.support.servers.http_servers import running_s3, running_s3proxy
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy
 

@@ -7,9 +7,8 @@ from urllib.parse import quote
 import pytest
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
-from interbed.storage.base.fileio.stores.patience import Patience
 from interbed.storage.base.fileio.stores.settings import store_settings
-from interbed.storage.base.fileio.stores.values import StoreSettings
+from interbed.storage.base.fileio.stores.values import Patience, StoreSettings
 from interbed.storage.base.shown_text import masked
 
 ACCOUNT = "c@acct.dfs.core.windows.net"

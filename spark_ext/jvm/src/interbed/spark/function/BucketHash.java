@@ -11,7 +11,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * <p>A BinaryRow has a header byte (the row kind, here 0), a bit for each null, padded to 8 bytes, then 8 bytes for each field,
  * then a part of variable length in words of 8 bytes; all little-endian. Numbers lie in their 8 bytes; strings and bytes up to
  * 7 long too, with 0x80 | length in the last byte; longer ones in the variable part, with offset and size in the 8 bytes.
- * tests/golden/bucket_hash.json holds the values that this class and Python's interbed.storage.base.row.hash must both give.
+ * tests/golden/bucket_hash.json holds the values that this class and Python's interbed.storage.base.row.words must both give.
  */
 public final class BucketHash {
   private static final int SEED = 42;

@@ -1,18 +1,24 @@
-"""Objects that are created and never overwritten, by puts with a condition.
+"""Writing objects: sent while they are written, and created without ever overwriting one.
 
-`If-None-Match: *` in S3 and Azure, `x-goog-if-generation-match: 0` in Google's store. Each put carries a word of its
-own among the object's metadata: when the answer to a put got lost, the object itself says whose it is.
+An object is written by one put where it is small, in parts otherwise. A put is repeated as a whole, and so is the
+beginning of an upload in parts, as long as its first part is still held. An exclusive put has the condition
+`If-None-Match: *` in S3 and Azure, `x-goog-if-generation-match: 0` in Google's store. Each exclusive put and the end of
+each upload carry a unique word among the object's metadata: when an answer is lost, the word shows which writer made
+the object.
 
-AWS, Google and Azure promise to heed the condition. Other services that speak S3 may answer that they know no such
-thing, or overlook it and overwrite; which, is tried once for each bucket and process, by two puts of one new object.
-That a service looks first and writes then, in two steps, can't be seen so; who runs one says `s3.conditional-put`.
+AWS, Google and Azure promise to honour the condition. Other services that speak S3 may answer that they do not support
+it, or ignore it and overwrite; two puts of one new object, once for each bucket and process, show which. They cannot
+show that a service checks first and writes in a second step; such a service needs the option `s3.conditional-put`.
 """
 
+import io
 import logging
 import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.stores import requests
@@ -169,3 +175,148 @@ class ExclusivePuts:
                 self._objects.remove([key])
             except (BaseError, OSError) as error:
                 _log.debug("Left %s: %s", path, self._error("delete", path, error))
+
+
+PART_BYTES = 5 << 20
+"""The parts of an upload; 10,000 of them, the most that S3 takes, are 50 GB."""
+
+PARTS_AT_ONCE = 4
+
+
+class Upload:
+    """The bytes of one object, in their order; for one thread at a time. It raises what obstore raises."""
+
+    def __init__(self, objects: StoreObjects, key: str) -> None:
+        self._objects = objects
+        self._key = key
+        self._word = uuid.uuid4().hex
+        self._held = bytearray()
+        self._parts: Any = None
+
+    def write(self, content: memoryview) -> None:
+        """Take the bytes; a part is sent when it is full."""
+        if self._parts is None and len(self._held) + len(content) <= PART_BYTES:
+            self._held += content
+            return
+        if self._parts is not None:
+            self._parts.write(content)
+            return
+        self._parts = self._objects.repeated(lambda: self._begun(content))
+        self._held = bytearray()
+
+    def close(self) -> None:
+        """Send the rest and let the object appear."""
+        from obstore.exceptions import BaseError
+
+        if self._parts is None:
+            self._objects.put(self._key, bytes(self._held))
+            return
+        try:
+            self._parts.close()
+        except (BaseError, OSError) as error:
+            ended = isinstance(error, FileNotFoundError) and not is_missing_store(error)
+            if not ended and not may_have_happened(error):
+                raise
+            if self._is_there():
+                return
+            if ended:
+                raise StorageAccessError(
+                    f"Can't write {self._objects.settings.location}/{self._key}: the store has ended the upload too "
+                    "early; write it again."
+                ) from None
+            raise
+
+    def abort(self) -> None:
+        """End without an object."""
+        self._held = bytearray()
+        if self._parts is not None:
+            _give_up(self._parts)
+
+    def _begun(self, more: memoryview) -> Any:
+        from obstore.exceptions import BaseError
+
+        parts = requests.open_writer(
+            self._objects.store,
+            self._key,
+            attributes={WRITER: self._word},
+            buffer_size=PART_BYTES,
+            max_concurrency=PARTS_AT_ONCE,
+        )
+        try:
+            parts.write(bytes(self._held))
+            parts.write(more)
+        except BaseException:
+            with suppress(OSError, BaseError):
+                _give_up(parts)
+            raise
+        return parts
+
+    def _is_there(self) -> bool:
+        try:
+            return self._objects.attribute(self._key, WRITER) == self._word
+        except FileNotFoundError:
+            return False
+
+
+class UploadedFile(io.RawIOBase):
+    """A file that is there, whole, once it is closed; after an error in its `with`, or if it is left open, it never is.
+
+    `call` runs one step of the upload and translates its errors.
+    """
+
+    def __init__(self, upload: Upload, call: Callable[[Callable[[], Any]], Any]) -> None:
+        self._upload = upload
+        self._call = call
+        self._written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._written
+
+    def write(self, content: Any) -> int:
+        """Take the bytes; a part is sent when it is full."""
+        if self.closed:
+            raise ValueError("The file is closed.")
+        view = memoryview(content)
+        flat = view if view.ndim == 1 and view.format == "B" else view.cast("B")
+        if len(flat):
+            self._call(lambda: self._upload.write(flat))
+            self._written += len(flat)
+        return len(flat)
+
+    def close(self) -> None:
+        """Send the rest and let the file appear."""
+        if self.closed:
+            return
+        try:
+            self._call(self._upload.close)
+        except BaseException:
+            self.abort()
+            raise
+        super().close()
+
+    def abort(self) -> None:
+        """End the upload without a file."""
+        if self.closed:
+            return
+        super().close()
+        # Whatever the store says to it, the error that led here is the one to report.
+        with suppress(OSError):
+            self._call(self._upload.abort)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        # io would close it, and half a file would appear.
+        if not self.closed:
+            self.abort()
+
+
+def _give_up(parts: Any) -> None:
+    parts.__exit__(InterruptedError, InterruptedError("the upload was given up"), None)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.mapped import RELEASE_BYTES, MappedPages
+from interbed.storage.files.format.parquet import RELEASE_BYTES, MappedPages
 
 FILE_BYTES = 64 << 20
 

@@ -1,11 +1,17 @@
-"""Checksums of Parquet files: of pages, which the format has room for, and of footer and page index, which ours have.
+"""Checksums of Parquet and ORC files.
 
-A page's header has the CRC-32 of its bytes as they lie in the file; Arrow writes and verifies it. Where pages are, what
-their values mean and between which bounds they lie stands in the footer, of which the format has no checksum. Ours has
-one (`interbed.storage.base.seal`) in the field that the format leaves to extensions, which readers pass over. Among the
-keys and values of the file it would go along when somebody reads the rows and writes them to another file. Before it
-stand the CRC-32 and the length of what lies between the data and the footer, the index of the pages, which is verified
-when it is used. Source: parquet-format, README (checksumming) and BinaryProtocolExtensions.
+A page of Parquet has in its header the CRC-32 of its bytes in the file; Arrow writes and verifies it. The footer says
+where pages are, what their values mean and their bounds, and the format has no checksum of it. Files of ours have one
+(`interbed.storage.base.seal`) in the field that the format leaves to extensions, which readers skip. As one of the
+file's keys and values it would be copied when another writer rewrites the rows. Before it are the CRC-32 and the length
+of the bytes between the data and the footer, the index of the pages, which is verified when it is used. Source:
+parquet-format, README (checksumming) and BinaryProtocolExtensions.
+
+The ORC format has room for a checksum only in the postscript, the last part of a file. The postscript is a message of
+Protocol Buffers, whose readers skip unknown fields. Ours has one more field, with the CRC-32 of all bytes before it and
+of the length of the postscript. Source: ORC specification v1, file tail; Protocol Buffers encoding.
+
+Files of other writers have none of these and are not checked.
 """
 
 import zlib
@@ -15,6 +21,67 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from interbed.storage.base.seal import SEAL, UNSEALED, check_seal, sealed
+
+_SEAL = b"\xfd\xff\x07"
+"""The key of field 16383 with four bytes, in Protocol Buffers; a little-endian CRC-32 follows."""
+_SUM_BYTES = 4
+SEAL_BYTES = len(_SEAL) + _SUM_BYTES
+_MOST_POSTSCRIPT = 255
+"""The file's last byte is the length of the postscript."""
+_CHUNK = 1 << 20
+
+
+class SealingSink:
+    """Passes an ORC file on to a file object, and completes it with its checksum; the caller closes the file object."""
+
+    closed = False
+
+    def __init__(self, sink: Any) -> None:
+        self._sink = sink
+        self._last = b""
+        self._sum = 0
+
+    def write(self, data: Any) -> int:
+        """Write bytes; how many there were. The last one is held back: it is the length of the postscript."""
+        given = memoryview(data)
+        if given.nbytes:
+            head, self._last = self._last, bytes(given[-1:])
+            for part in (head, given[:-1]):
+                self._sum = zlib.crc32(part, self._sum)
+                self._sink.write(part)
+        return given.nbytes
+
+    def seal(self) -> int:
+        """Write the checksum, and the byte that was held back; how many bytes were added: none to an empty file."""
+        if not self._last:
+            return 0
+        length = self._last[0] + SEAL_BYTES
+        if length > _MOST_POSTSCRIPT:
+            self._sink.write(self._last)
+            return 0
+        ends = bytes([length])
+        self._sink.write(_SEAL + zlib.crc32(ends, self._sum).to_bytes(_SUM_BYTES, "little") + ends)
+        return SEAL_BYTES
+
+
+def check_orc(file: pa.NativeFile) -> None:
+    """Raise ValueError when a file that has the checksum is not what was written; it is read as a whole."""
+    # The stubs of pyarrow lag behind what a file can do.
+    source: Any = file
+    end = source.size() - 1 - SEAL_BYTES
+    if end < 0:
+        return
+    tail = bytes(source.read_at(SEAL_BYTES + 1, end))
+    seal, written, ends = tail[: len(_SEAL)], tail[len(_SEAL) : -1], tail[-1:]
+    # What stands before the checksum may be damaged as well.
+    if sum(a == b for a, b in zip(seal, _SEAL, strict=True)) < len(_SEAL) - 1:
+        return
+    found = 0
+    for start in range(0, end, _CHUNK):
+        found = zlib.crc32(source.read_at(min(_CHUNK, end - start), start), found)
+    if seal != _SEAL or zlib.crc32(ends, found).to_bytes(_SUM_BYTES, "little") != written:
+        raise ValueError("its checksum is wrong")
+
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
