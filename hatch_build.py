@@ -54,7 +54,7 @@ LINKED_FOLDERS = {
     "thrift_idl": "thrift_idl",
 }
 INTERFACE = Path("thrift_idl/planner.thrift")
-# By this resource the jar knows which interface it speaks; spark_ext/process/interface.py makes the same of that file.
+# By this resource the jar knows which interface it speaks; spark_ext/process/planner.py makes the same of that file.
 INTERFACE_RESOURCE = Path("interbed/spark/interface")
 INTERFACE_DIGITS = 16
 JAR_IN_WHEEL = "interbed/spark_ext/jvm/interbed-spark.jar"

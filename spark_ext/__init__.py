@@ -4,7 +4,6 @@
 """
 
 from interbed.spark_ext.ingest_query import ingest
-from interbed.spark_ext.prerequisites import SparkSetupError
-from interbed.spark_ext.session import configure, jar_path, spark_settings
+from interbed.spark_ext.session import SparkSetupError, configure, jar_path, spark_settings
 
 __all__ = ["SparkSetupError", "configure", "ingest", "jar_path", "spark_settings"]

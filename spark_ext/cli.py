@@ -63,7 +63,7 @@ def planner_command(host: str, port: int) -> None:
     It asks nobody who they are; whoever reaches the port reads and writes what this process may.
     """
     # Imported here: the settings are printed without importing Arrow.
-    from interbed.spark_ext.process.planner_server import PlannerServer
+    from interbed.spark_ext.process.planner import PlannerServer
 
     with PlannerServer(host, port) as server:
         click.echo(server.endpoint)

@@ -1,1 +1,5 @@
-"""The calls of planner.thrift, by what they are about; `interbed.spark_ext.process.planner` puts them together."""
+"""The calls of planner.thrift, by subject; `interbed.spark_ext.process.planner` puts them together.
+
+Read `base` (open catalogs, from a reference or a handle to a table), `tables`, `scans` and `writes`, then `namespaces`
+and `procedures`.
+"""

@@ -1,10 +1,14 @@
-"""Calls about tables: load, create, alter, drop, rename."""
+"""Calls about tables: load, create, alter, drop, rename; by name or by path; their partitions and statistics.
 
-from collections.abc import Mapping
+A table is named by its path in spark.read.format("interbed").load("/lake/db.db/t").
+"""
+
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from interbed.catalog.client.api import system_table
+from interbed.catalog.client.api import Catalog, system_table
 from interbed.catalog.client.errors import DatabaseNotFoundError
 from interbed.catalog.client.global_tables import GlobalTable
 from interbed.catalog.client.identifier import (
@@ -16,23 +20,34 @@ from interbed.catalog.client.identifier import (
     branch_to_alter,
     parse_table_name,
 )
+from interbed.catalog.client.partition import partitions_of
 from interbed.spark_ext.calls.base import Calls, identifier_of
-from interbed.spark_ext.handle.clustering import clustering_of
+from interbed.spark_ext.handle.clustering import clustering_of, without_functions
 from interbed.spark_ext.handle.ddl import MANAGED_LOCATION, schema_changes, schema_to_create, spark_properties
-from interbed.spark_ext.handle.hidden_columns import hidden_columns_of
-from interbed.spark_ext.handle.row_changes import row_changes_of
-from interbed.spark_ext.handle.session_options import with_session_options
-from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.handle.row_changes import hidden_columns_of, row_changes_of
+from interbed.spark_ext.handle.session_options import BRANCH, with_session_options
+from interbed.spark_ext.handle.table_handle import FILE_SYSTEM_PREFIXES, NO_CATALOG, TableHandle
+from interbed.spark_ext.values.partition_values import agrees, spec_from_spark, values_to_spark
 from interbed.spark_ext.values.spark_types import schema_to_spark
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.stores.hadoop_settings import hadoop_scheme
+from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.stream import READ_CHANGELOG
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.table.read_optimized import READ_OPTIMIZED
-from interbed.storage.table.table import Table
-from interbed.thrift_idl.planner.ttypes import TableInfo, TimeTravel, WriteClustering
+from interbed.storage.table.table import Table, load_table
+from interbed.storage.views.change_view import AUDIT_LOG
+from interbed.thrift_idl.planner.ttypes import (
+    CatalogRef,
+    PartitionInfo,
+    TableInfo,
+    TableRef,
+    TimeTravel,
+    WriteClustering,
+)
 
 MICROS_PER_MILLI = 1000
 
@@ -197,3 +212,92 @@ def table_info(
         mergesSchema=CoreOptions({**schema.options, **(options or {})}).merges_schema,
         hadoopScheme=hadoop_scheme(table.location),
     )
+
+
+_NOT_IN_NAMES = re.compile(r"[^\w-]")
+
+
+class PathCalls(Calls):
+    """What Spark's TableProvider asks."""
+
+    def loadPath(self, path: str, options: dict[str, str], settings: dict[str, str]) -> TableInfo:  # noqa: N802
+        to_files = {key: value for key, value in options.items() if key.startswith(FILE_SYSTEM_PREFIXES)}
+        to_branch = {key: value for key, value in options.items() if key == BRANCH}
+        table = load_table(path, options={**to_files, **to_branch})
+        # The name is for messages, and says whether the audit log is meant.
+        name = _NOT_IN_NAMES.sub("_", table.name)
+        catalog = CatalogRef(name=NO_CATALOG, options=to_files)
+        reference: Any = TableRef(catalog=catalog, database=DEFAULT_DATABASE, table=name)
+        info: Any
+        if table.copy(_changelog(options)).options.reads_changelog:
+            reference.table = f"{name}${AUDIT_LOG}"
+            return system_table_info(reference, table, None, AUDIT_LOG, {})
+        table, given = with_session_options(table, settings, NO_CATALOG, DEFAULT_DATABASE, travels=True)
+        snapshot = table.starting_snapshot() if table.travels else table.latest_snapshot()
+        if given:
+            # What the session sets is not the table's.
+            own = table.schema_of(table.schema.id).options
+            table = table.with_schema(replace(table.schema, options=own))
+        info = table_info(reference, table, snapshot, given)
+        info.clustering = without_functions(info.clustering)
+        if info.rowChanges.clustering is not None:
+            info.rowChanges.clustering.spread = None
+        return info
+
+
+def _changelog(options: dict[str, str]) -> dict[str, str]:
+    return {key: value for key, value in options.items() if key == READ_CHANGELOG}
+
+
+class PartitionCalls(Calls):
+    """What Spark's SupportsAtomicPartitionManagement asks."""
+
+    def listPartitions(self, handle: bytes, specJson: str) -> list[PartitionInfo]:  # noqa: N802, N803
+        table = self._table_of(TableHandle.from_bytes(handle))
+        fields = table.schema.partition_fields
+        spec = spec_from_spark(specJson, fields)
+        found = []
+        # A table has few partitions beside its rows, and each becomes an object of Thrift's anyway.
+        for partition in partitions_of(table):
+            values = decode_row(table.partition_of(partition.spec), table.schema.partition_types)
+            if agrees(spec, values, fields):
+                figures = {
+                    "recordCount": str(partition.record_count),
+                    "fileSizeInBytes": str(partition.file_size_in_bytes),
+                    "fileCount": str(partition.file_count),
+                    "lastFileCreationTime": str(partition.last_file_creation_time),
+                }
+                found.append(PartitionInfo(valuesJson=values_to_spark(values, fields), figures=figures))
+        return found
+
+    def createPartitions(self, handle: bytes, specsJson: list[str]) -> None:  # noqa: N802, N803
+        catalog, name, specs = self._specs(handle, specsJson)
+        catalog.create_partitions(name, specs)
+
+    def dropPartitions(self, handle: bytes, specsJson: list[str]) -> None:  # noqa: N802, N803
+        catalog, name, specs = self._specs(handle, specsJson)
+        catalog.drop_partitions(name, specs)
+
+    def truncatePartitions(self, handle: bytes, specsJson: list[str]) -> None:  # noqa: N802, N803
+        read = TableHandle.from_bytes(handle)
+        fields = read.schema.partition_fields
+        if specsJson:
+            self._table_of(read).truncate([spec_from_spark(text, fields) for text in specsJson])
+
+    def _specs(self, content: bytes, texts: Sequence[str]) -> tuple[Catalog, str, list[dict[str, Any]]]:
+        handle = TableHandle.from_bytes(content)
+        # Loaded for the check that it is still the same table.
+        table = self._table_of(handle)
+        catalog = self._catalogs.get(handle.catalog, handle.catalog_options)
+        specs = [spec_from_spark(text, table.schema.partition_fields) for text in texts]
+        return catalog, f"{handle.database}.{handle.table}", specs
+
+
+class StatisticsCalls(Calls):
+    """What ANALYZE TABLE asks."""
+
+    def analyzeTable(self, table: Any, columns: list[str], all_columns: bool) -> None:  # noqa: N802
+        loaded = self._catalog(table.catalog).get_table(identifier_of(table))
+        names = {name.lower(): name for name in loaded.field_names}
+        # Spark's names of columns are any case's; a name that is none's is left for the error.
+        loaded.analyze(None if all_columns else [names.get(c.lower(), c) for c in columns])

@@ -1,12 +1,147 @@
-"""Calls about write jobs."""
+"""Calls about write jobs, also those that change the schema or say what each of their rows does.
 
+Besides: staged tables (CREATE TABLE … AS SELECT, REPLACE TABLE), DELETE of whole partitions and TRUNCATE TABLE.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from interbed.spark_ext.calls.merging import MergingCalls
-from interbed.spark_ext.calls.staging import StagingCalls
-from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.catalog.client.identifier import DEFAULT_DATABASE, Identifier
+from interbed.catalog.client.staging import Fill, StagedTable
+from interbed.spark_ext.calls.base import Calls, identifier_of
+from interbed.spark_ext.calls.tables import table_info
+from interbed.spark_ext.handle.clustering import without_functions
+from interbed.spark_ext.handle.ddl import schema_to_create
+from interbed.spark_ext.handle.row_changes import whole_partitions
+from interbed.spark_ext.handle.schema_merging import RowsToCome, kind_field
+from interbed.spark_ext.handle.session_options import table_options
+from interbed.spark_ext.handle.table_handle import NO_CATALOG, Staged, TableHandle
 from interbed.spark_ext.write.writer import CommitToken, check_distinct, decode_all_marks, decode_messages, plan_write
-from interbed.thrift_idl.planner.ttypes import CommitResult, WritePlan
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.meta.store import TableStore
+from interbed.storage.table.table import Table
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.thrift_idl.planner.ttypes import CatalogRef, CommitResult, TableInfo, TableRef, WritePlan
+
+
+class MergingCalls(Calls):
+    """What the analysis of a write asks."""
+
+    def targetOfRows(  # noqa: N802
+        self, handle: bytes, schema_json: str, options: Mapping[str, str], case_sensitive: bool
+    ) -> TableInfo:
+        target = _target(TableHandle.from_bytes(handle), schema_json, options, case_sensitive)
+        catalog = CatalogRef(name=target.catalog, options=dict(target.catalog_options))
+        reference: Any = TableRef(catalog=catalog, database=target.database, table=target.table)
+        # The generated class has its fields set from outside, where no type checker looks.
+        info: Any = table_info(reference, Table(target.table, target.open().store), None)
+        info.snapshotId = target.snapshot_id or 0
+        info.handle = target.to_bytes()
+        info.mergesSchema = target.rows is not None
+        if target.kind_column is not None:
+            struct = json.loads(info.schemaJson)
+            struct["fields"].append(kind_field(schema_json, target.schema))
+            info.schemaJson = json.dumps(struct)
+        if target.catalog == NO_CATALOG:
+            info.clustering = without_functions(info.clustering)
+        result: TableInfo = info
+        return result
+
+    def _merged(self, handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
+        """The handle at a schema that takes the given rows, which is created if need be."""
+        if handle.rows is None:
+            return handle
+        table = self._table_of(handle)
+        merged = handle.rows.merge_into(_with_options(table.store, options))
+        return replace(handle, schema_json=merged.schema.to_json(), rows=None)
+
+    def _merged_for(self, handle: TableHandle, schema_json: str, options: Mapping[str, str]) -> TableHandle:
+        """The handle for rows that no analysis has seen: those of a stream."""
+        return self._merged(_target(handle, schema_json, options, case_sensitive=False), options)
+
+
+def _with_options(store: TableStore, options: Mapping[str, str]) -> TableStore:
+    """The table with what a write's options say of it."""
+    return store.with_options(table_options(options)) if options else store
+
+
+def _target(handle: TableHandle, schema_json: str, options: Mapping[str, str], case_sensitive: bool) -> TableHandle:
+    """The handle for a write of rows with these columns, at the schema that the write will make."""
+    kind = kind_field(schema_json, handle.schema)
+    if kind is not None:
+        handle = replace(handle, kind_column=kind["name"])
+        struct = json.loads(schema_json)
+        struct["fields"] = [f for f in struct["fields"] if f["name"] != kind["name"]]
+        schema_json = json.dumps(struct)
+    store = _with_options(handle.open().store, options)
+    if not store.options.merges_schema:
+        return handle
+    rows = RowsToCome(schema_json=schema_json, case_sensitive=case_sensitive)
+    return replace(handle, rows=rows, schema_json=rows.merged(handle.schema, store.options).to_json())
+
+
+class StagingCalls(Calls):
+    """What Spark's StagingTableCatalog asks."""
+
+    def stageTable(self, table: Any, request: Any, replaces: bool, create: bool) -> TableInfo:  # noqa: N802
+        catalog = self._catalog(table.catalog)
+        schema = schema_to_create(request.schemaJson, request.partitioning, request.properties)
+        if table.database == DEFAULT_DATABASE:
+            catalog.create_database(DEFAULT_DATABASE, ignore_if_exists=True)
+        staged = catalog.stage_table(identifier_of(table), schema, replace=replaces, create=create)
+        # The generated class has its fields set from outside, where no type checker looks.
+        info: Any = table_info(table, staged.table, None)
+        handle = replace(TableHandle.from_bytes(info.handle), staged=Staged(replaces=staged.replaces, path=staged.path))
+        info.handle = handle.to_bytes()
+        result: TableInfo = info
+        return result
+
+    def commitStaged(self, handle: bytes) -> None:  # noqa: N802
+        self._staged(TableHandle.from_bytes(handle)).commit()
+
+    def abortStaged(self, handle: bytes) -> None:  # noqa: N802
+        self._staged(TableHandle.from_bytes(handle)).abort()
+
+    def _staged(self, handle: TableHandle) -> StagedTable:
+        if handle.staged is None:
+            raise InvalidInputError(f"The table '{handle.database}.{handle.table}' is not a staged one.")
+        catalog = self._catalogs.get(handle.catalog, handle.catalog_options)
+        return catalog.staged(
+            Identifier(handle.database, handle.table),
+            handle.schema,
+            handle.staged.path,
+            replaces=handle.staged.replaces,
+        )
+
+    def _commit_staged(self, token: CommitToken, messages: list[CommitMessage]) -> CommitResult:
+        made: list[CommitResult] = []
+
+        def fill(table: Table) -> None:
+            made.append(token.commit(table, messages))
+
+        self._staged(token.handle).commit(Fill(fill, token.commit_user, bool(messages)))
+        return made[-1] if made else CommitResult()
+
+
+class RowChangeCalls(Calls):
+    """What Spark's SupportsDeleteV2 asks."""
+
+    def canDeleteWhere(self, handle: bytes, filters: list[str]) -> bool:  # noqa: N802
+        changed = TableHandle.from_bytes(handle)
+        # A system table is refused when it is asked to, with a better reason than Spark has.
+        return changed.is_system or whole_partitions(changed.schema, filters) is not None
+
+    def deleteWhere(self, handle: bytes, filters: list[str]) -> None:  # noqa: N802
+        changed = TableHandle.from_bytes(handle)
+        if changed.is_system:
+            raise NotSupportedError(f"The system table '{changed.database}.{changed.table}' is read only.")
+        table = self._table_of(changed)
+        predicate = whole_partitions(table.schema, filters)
+        if predicate is None:
+            raise NotSupportedError(f"These filters do not select whole partitions of '{changed.table}': {filters}")
+        table.delete_partitions(predicate)
 
 
 class WriteCalls(StagingCalls, MergingCalls):

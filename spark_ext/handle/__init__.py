@@ -1,1 +1,5 @@
-"""A table as Spark has it loaded: the handle, its columns, its options, its definition."""
+"""A table as Spark has it loaded: the handle, its columns, its options, its definition.
+
+Read `table_handle`, `session_options` and `ddl`, then `row_changes`, `schema_merging` and `clustering`; `errors` and
+`metrics` are what Spark shows.
+"""

@@ -14,10 +14,11 @@ from interbed.spark_ext.procedures.procedure import (
     Job,
     Procedure,
     ProcedureCall,
+    begun,
     column,
     optional,
+    table_of,
 )
-from interbed.spark_ext.procedures.table_job import begun, table_of
 from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode_messages
 from interbed.storage.base.errors import CommitFailedError, CommitStateUnknownError
 from interbed.storage.base.predicate.parse import bound_filter

@@ -31,14 +31,11 @@ from interbed.ingest.sources.kafka.source import REQUEST_SECONDS, KafkaSource
 from interbed.ingest.sources.kafka.topic_ids import KafkaTopicIds
 from interbed.ingest.tables.table_sink import TableSink, create_sink, open_sink
 from interbed.spark_ext.ingestion import writing
-from interbed.spark_ext.ingestion.progress import Progress, digest
-from interbed.spark_ext.ingestion.reading import payload_of
-from interbed.spark_ext.ingestion.report import Lack, Place, ReadReport, SourceSeen
-from interbed.spark_ext.ingestion.round import Round
+from interbed.spark_ext.ingestion.reading import Lack, Place, ReadReport, SourceSeen, payload_of
+from interbed.spark_ext.ingestion.round import Progress, Round, digest
 from interbed.spark_ext.ingestion.settings import ReadPlan, RunSettings, TargetTable
-from interbed.spark_ext.ingestion.task_groups import table_number
-from interbed.spark_ext.procedures.procedure import Answer, Job, ProcedureCall
-from interbed.spark_ext.procedures.table_job import begun, handle_of
+from interbed.spark_ext.ingestion.writing import table_number
+from interbed.spark_ext.procedures.procedure import Answer, Job, ProcedureCall, begun, handle_of
 from interbed.spark_ext.write.writer import CommitToken
 from interbed.storage.base.balance import spread
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError, CommitStateUnknownError, InterbedError

@@ -1,17 +1,20 @@
 """What a procedure is: a name, parameters, the columns of its result, and functions that carry it out.
 
-A procedure answers with rows, or with a `Job`: tasks that Spark runs on its executors, each in a Python worker, after
-which the procedure goes on with what they returned, to rows or to another job.
+A procedure answers with rows, or with a `Job`: tasks that Spark runs on its executors, each in a Python worker. Their
+results go to the procedure, which answers with rows or with another job.
 
     call(call)                      on the driver: rows or a Job
-    run_task(shared, payload)       on an executor: bytes to bytes; may run twice, so it must not mind
-    take_blocks(shared, payload, blocks)    the same, for a job that takes the blocks that the tasks before it gave
+    run_task(shared, payload)       on an executor: bytes to bytes; may run twice, so it must be idempotent
+    take_blocks(shared, payload, blocks)    the same, for a job that takes the blocks of the tasks before it
     resume(call, token, results)    on the driver: rows or a Job
     abort(call, token)              on the driver, when a job failed: deletes what its tasks left
+
+Jobs that write to one table share the token of their commit, begun on the driver and known to its tasks.
 """
 
 import re
 import struct
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,8 +23,11 @@ from typing import Any
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import DatabaseNotFoundError, TableNotFoundError
 from interbed.catalog.client.identifier import TableName
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.write.writer import CommitToken
 from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError
 from interbed.storage.table.table import Table
+from interbed.thrift_idl.planner.ttypes import WriteMode
 
 _LENGTH = struct.Struct("!i")
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
@@ -255,3 +261,30 @@ def name_parts(text: str) -> list[str] | None:
         if not rest.startswith("."):
             return None
         rest = rest[1:]
+
+
+def begun(call: ProcedureCall, name: str, table: Table) -> CommitToken:
+    """The token of a job that writes to the table, `database.table`; the table is marked with it."""
+    token = CommitToken(handle=handle_of(call, name, table), commit_user=str(uuid.uuid4()), mode=WriteMode.APPEND)
+    token.files(table).mark()
+    return token
+
+
+def handle_of(call: ProcedureCall, name: str, table: Table) -> TableHandle:
+    """The table as tasks open it."""
+    database, _, table_name = name.partition(".")
+    return TableHandle(
+        catalog=call.catalog_name,
+        catalog_options=call.catalog_options,
+        database=database,
+        table=table_name,
+        location=table.location,
+        schema_json=table.schema.to_json(),
+        snapshot_id=None,
+        dynamic_options=table.dynamic_options,
+    )
+
+
+def table_of(call: ProcedureCall, token: CommitToken) -> Table:
+    """The table of a job as its catalog has it, for the commit."""
+    return call.catalog.get_table(f"{token.handle.database}.{token.handle.table}").copy(token.handle.dynamic_options)

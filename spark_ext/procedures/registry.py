@@ -3,43 +3,37 @@
 from collections.abc import Iterator, Mapping
 
 from interbed.spark_ext.procedures import (
-    branches,
     compaction,
-    consumers,
     file_indexes,
     files,
     ingestion,
-    manifests,
+    metadata,
     migration,
     optimizing,
     partitions,
+    references,
     snapshots,
     statements,
-    tags,
-    views,
 )
 from interbed.spark_ext.procedures.procedure import Procedure
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 
 _MODULES = (
-    tags,
-    branches,
+    references,
     snapshots,
-    consumers,
     partitions,
     files,
     file_indexes,
-    manifests,
+    metadata,
     migration,
     compaction,
     ingestion,
-    views,
     optimizing,
 )
 
 PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}
 
-_STATEMENTS: Mapping[str, Procedure] = {p.name: p for p in (*tags.STATEMENTS, *statements.STATEMENTS)}
+_STATEMENTS: Mapping[str, Procedure] = {p.name: p for p in (*references.STATEMENTS, *statements.STATEMENTS)}
 
 
 def procedure_named(name: str) -> Procedure:

@@ -1,8 +1,13 @@
-"""Procedures about snapshots: expiry and rollback (documentation page `spark/procedures`)."""
+"""Procedures about snapshots, expiry and rollback, and about the consumers of streams that protect snapshots.
 
+Source: documentation page `spark/procedures`.
+"""
+
+import re
 from collections.abc import Callable
 
 from interbed.spark_ext.procedures.procedure import (
+    DONE,
     TABLE,
     Answer,
     ArgumentType,
@@ -68,7 +73,7 @@ def _repair_earliest_snapshot(call: ProcedureCall) -> Answer:
     return ((call.table().repair_earliest_snapshot(snapshot_id), snapshot_id),)
 
 
-PROCEDURES = (
+_OF_SNAPSHOTS = (
     Procedure(
         name="expire_snapshots",
         description="Deletes old snapshots, and the files that no newer one, no tag and no branch needs.",
@@ -115,3 +120,43 @@ PROCEDURES = (
         call=_repair_earliest_snapshot,
     ),
 )
+
+
+def _reset_consumer(call: ProcedureCall) -> Answer:
+    table = call.table()
+    number = call.given("nextSnapshotId")
+    if number is not None:
+        # It has to be there: a consumer can't go on from a snapshot that is gone.
+        table.store.snapshots.read(number)
+    table.reset_consumer(call.needed("consumerId"), number)
+    return DONE
+
+
+def _clear_consumers(call: ProcedureCall) -> Answer:
+    table = call.table()
+    patterns = {name: call.given(name) for name in ("includingConsumers", "excludingConsumers")}
+    for name, pattern in patterns.items():
+        try:
+            re.compile(pattern or "")
+        except re.error as error:
+            raise call.error(name, f"is no regular expression: {error}") from error
+    table.clear_consumers(patterns["includingConsumers"] or ".*", patterns["excludingConsumers"])
+    return DONE
+
+
+_OF_CONSUMERS = (
+    Procedure(
+        name="reset_consumer",
+        description="Lets a consumer go on from a snapshot, or forgets it without one.",
+        parameters=(TABLE, required("consumerId"), optional("nextSnapshotId", ArgumentType.LONG)),
+        call=_reset_consumer,
+    ),
+    Procedure(
+        name="clear_consumers",
+        description="Forgets the consumers whose ids match a regular expression.",
+        parameters=(TABLE, optional("includingConsumers"), optional("excludingConsumers")),
+        call=_clear_consumers,
+    ),
+)
+
+PROCEDURES = (*_OF_SNAPSHOTS, *_OF_CONSUMERS)

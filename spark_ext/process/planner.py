@@ -2,27 +2,58 @@
 
 It runs in processes of the driver and holds no session: each call names its catalog or brings a table's handle. The
 calls themselves are in `interbed.spark_ext.calls`.
+
+The jar and Python know their interface by a digest of planner.thrift, which the jar carries. A jar of another version
+would pass over what it does not know in an answer, and return wrong rows instead of an error. So the JVM says which
+interface it speaks: to a planner by its first call, to workers by an environment variable.
+
+A planner for drivers on other hosts speaks planner.thrift over TCP, binary protocol, unframed, with a thread for each
+connection. There is no authentication: any client that reaches the port reads and writes what this process may. Bind it
+to a network that is as closed as that of the executors.
 """
 
+import hashlib
+import logging
+import socket
+import socketserver
+from functools import cache
+from pathlib import Path
 from typing import BinaryIO
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.Thrift import TException
 
+import interbed.thrift_idl
 from interbed.spark_ext.calls.base import CatalogPool
-from interbed.spark_ext.calls.namespaces import NamespaceCalls
-from interbed.spark_ext.calls.partitions import PartitionCalls
-from interbed.spark_ext.calls.paths import PathCalls
+from interbed.spark_ext.calls.namespaces import NamespaceCalls, ViewCalls
 from interbed.spark_ext.calls.procedures import ProcedureCalls
-from interbed.spark_ext.calls.row_changes import RowChangeCalls
-from interbed.spark_ext.calls.scans import ScanCalls
-from interbed.spark_ext.calls.statistics import StatisticsCalls
-from interbed.spark_ext.calls.streams import StreamCalls
-from interbed.spark_ext.calls.tables import TableCalls
-from interbed.spark_ext.calls.views import ViewCalls
-from interbed.spark_ext.calls.writes import WriteCalls
+from interbed.spark_ext.calls.scans import ScanCalls, StreamCalls
+from interbed.spark_ext.calls.tables import PartitionCalls, PathCalls, StatisticsCalls, TableCalls
+from interbed.spark_ext.calls.writes import RowChangeCalls, WriteCalls
 from interbed.spark_ext.handle.errors import Guarded
-from interbed.spark_ext.process.interface import check_interface
+from interbed.storage.base.errors import NotSupportedError
 from interbed.thrift_idl.planner import Planner
+
+VARIABLE = "INTERBED_INTERFACE"
+
+_DIGITS = 16
+
+
+@cache
+def interface_version() -> str:
+    """The interface that this Python speaks; hatch_build.py puts the same into the jar."""
+    (folder,) = interbed.thrift_idl.__path__
+    return hashlib.sha256((Path(folder) / "planner.thrift").read_bytes()).hexdigest()[:_DIGITS]
+
+
+def check_interface(version: str | None) -> None:
+    """Raise NotSupportedError when a JVM speaks another interface; None is one that does not say."""
+    if version is not None and version != interface_version():
+        raise NotSupportedError(
+            f"The jar of interbed in this Spark application (interface {version}) and interbed in Python (interface "
+            f"{interface_version()}) are of different versions. Install the same interbed on every node and for a "
+            "remote planner, take the jar that `interbed spark settings` names, and start the application anew."
+        )
 
 
 class PlannerHandler(
@@ -84,3 +115,40 @@ def serve(infile: BinaryIO, outfile: BinaryIO) -> None:
         return
     finally:
         handler.close()
+
+
+logger = logging.getLogger(__name__)
+
+
+class _Conversation(socketserver.StreamRequestHandler):
+    """One connection of a driver, which asks as it would ask a process of its own."""
+
+    # Buffered, because Thrift writes an answer field by field.
+    wbufsize = -1
+    disable_nagle_algorithm = True
+
+    def handle(self) -> None:
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        try:
+            serve(self.rfile, self.wfile)  # type: ignore[arg-type]  # Typed as its base class.
+        except (OSError, TException, UnicodeDecodeError) as error:
+            logger.warning("a connection of %s broke off: %s", self.client_address[0], error)
+
+
+class PlannerServer(socketserver.ThreadingTCPServer):
+    """Answers from the moment of its making until `shutdown`; `port` 0 takes a free one."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 128
+
+    def __init__(self, host: str, port: int) -> None:
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), _Conversation)
+
+    @property
+    def endpoint(self) -> str:
+        """What `spark.interbed.planner` is set to, to ask this server."""
+        host, port = self.server_address[:2]
+        name = host.decode() if isinstance(host, bytes | bytearray) else str(host)
+        return f"thrift://[{name}]:{port}" if ":" in name else f"thrift://{name}:{port}"

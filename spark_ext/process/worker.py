@@ -74,7 +74,7 @@ def main(infile: BufferedReader, outfile: BufferedWriter) -> None:
 def _serve(operation: int, payloads: list[bytes], infile: BufferedReader, outfile: BufferedWriter) -> None:
     if operation != PLAN:
         # Imported late, see below. A planner is recognised by its first call.
-        from interbed.spark_ext.process.interface import VARIABLE, check_interface
+        from interbed.spark_ext.process.planner import VARIABLE, check_interface
 
         check_interface(os.environ.get(VARIABLE))
     match operation:

@@ -1,4 +1,11 @@
-"""Scans: planned on the driver, read by workers in Arrow batches of exactly the schema that Spark expects."""
+"""Scans: planned on the driver, read by workers in Arrow batches of exactly the schema that Spark expects.
+
+System tables of the catalog are read by the planner, and the split carries their rows to the worker. So no executor
+opens the catalog, and masked values never leave the driver. Steps of a stream of an eventual log travel in splits, too.
+
+Aggregates that Spark pushes down are answered where the storage layer knows them from metadata. A count of rows is also
+answered where that takes the planner no longer than Spark takes to start a job.
+"""
 
 import json
 import time
@@ -9,30 +16,97 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.spark_ext.handle.hidden_columns import read_with_hidden
+from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.global_tables import GlobalTable
 from interbed.spark_ext.handle.metrics import scan_metrics
-from interbed.spark_ext.handle.row_changes import whole_partitions
+from interbed.spark_ext.handle.row_changes import read_with_hidden, whole_partitions
 from interbed.spark_ext.handle.session_options import TRAVEL_KEYS, read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
-from interbed.spark_ext.read.estimates import estimate_for_spark
-from interbed.spark_ext.read.global_scan import global_rows
-from interbed.spark_ext.read.log_steps import is_log_step, log_rows, log_step
 from interbed.spark_ext.read.native import NativeFiles, native_files
-from interbed.spark_ext.read.partitioning import partitioning_of
-from interbed.spark_ext.values.predicates import conjunction_of
+from interbed.spark_ext.read.reports import estimate_for_spark, partitioning_of
+from interbed.spark_ext.values.predicates import Handling, conjunction_of, handling_of, has_literal, literals
 from interbed.spark_ext.values.pruned_columns import NarrowedFields
 from interbed.spark_ext.values.spark_types import arrow_schema_for_spark, batch_for_spark
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.types.data_type import AtomicType, DataField, DataType, TypeRoot
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
 from interbed.storage.read.change_read import AuditRead
 from interbed.storage.read.positions import deletions_in
+from interbed.storage.read.pushdown import quick_count
 from interbed.storage.scan.split import Plan, Split
-from interbed.storage.scan.summary.aggregates import Top, splits_of_top
+from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, Top, aggregated, splits_of_top
 from interbed.storage.table.read_optimized import ReadOptimizedTable
 from interbed.storage.table.table import Table
 from interbed.storage.views.change_view import ChangeView
+from interbed.storage.views.stream.log_step import LogStep, LogStepRead
+from interbed.thrift_idl.planner.ttypes import AggregateFunction as Asked
 from interbed.thrift_idl.planner.ttypes import ScanPlan, ScanSplit
+
+
+def plan_global(catalog: Catalog, handle: TableHandle, request: Any, task: bytes) -> ScanPlan:
+    """The plan for planner.thrift's ScanRequest, of one split with the rows that it selects, and the ReadTask given."""
+    table = GlobalTable.of(catalog, handle.table)
+    columns = list(request.columns)
+    query = table.scan(columns, conjunction_of(request.filters, handle.fields), request.limit)
+    rows = query.to_arrow()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    split = ScanSplit(
+        payload=sink.getvalue().to_pybytes(),
+        rowCount=rows.num_rows,
+        byteSize=rows.nbytes,
+        nativeFiles=[],
+        preferredHosts=[],
+    )
+    return ScanPlan(
+        task=task,
+        splits=[split],
+        rowCount=rows.num_rows,
+        byteSize=rows.nbytes,
+        description=f"(rows={rows.num_rows}, columns=[{', '.join(columns)}])",
+    )
+
+
+def global_rows(split: bytes) -> Iterator[pa.RecordBatch]:
+    """The rows that a split carries."""
+    with pa.ipc.open_stream(split) as stream:
+        yield from stream
+
+
+_MARK = b"log:"
+"""Begins the payload of a step; that of a split of files does not begin so."""
+
+_ROW_BYTES = 100
+"""What a row of a log is taken for, of which only the number is known."""
+
+
+def step_for_spark(step: LogStep) -> ScanSplit:
+    """A step on its way to Spark."""
+    rows = step.record_count + sum(split.row_count for split in step.splits)
+    size = step.record_count * _ROW_BYTES + sum(split.byte_size for split in step.splits)
+    return ScanSplit(payload=_MARK + step.to_bytes(), rowCount=rows, byteSize=size, nativeFiles=[], preferredHosts=[])
+
+
+def is_log_step(payload: bytes) -> bool:
+    """Whether the payload of a split is a step of a log."""
+    return payload.startswith(_MARK)
+
+
+def log_step(payload: bytes) -> LogStep:
+    """The step of a payload; raises InvalidInputError."""
+    return LogStep.from_bytes(payload.removeprefix(_MARK))
+
+
+def log_rows(handle: TableHandle, columns: Sequence[str], step: LogStep) -> Iterator[pa.RecordBatch]:
+    """Of the table itself the rows that are added or updated, of its audit log and binlog all changes."""
+    view = handle.view
+    if isinstance(view, ChangeView):
+        audit = AuditRead(view.store, columns, None, packed=view.packed)
+        return audit.of_changes(LogStepRead(view.store, audit.data_columns).to_batches(step), pairs=True)
+    return LogStepRead(handle.open().store, columns).added(step)
+
 
 SNAPSHOT_ID = "scan.snapshot-id"
 _VIEW_ROW_BYTES = 100
@@ -253,3 +327,41 @@ def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Itera
     if task.handle.snapshot_id is not None and view.store.options.startup_mode in OF_ONE_SNAPSHOT:
         view = view.copy({SNAPSHOT_ID: str(task.handle.snapshot_id)})
     return view.scan(task.columns, predicate).to_arrow_batch_reader()
+
+
+_COUNT = AtomicType(root=TypeRoot.BIGINT)
+_QUICK_RECORDS = 8 << 20
+"""So many records are counted in about a tenth of a second, which is what a job of a few tasks costs the JVM alone."""
+_FUNCTIONS = {
+    Asked.COUNT_ROWS: AggregateFunction.COUNT_ROWS,
+    Asked.COUNT: AggregateFunction.COUNT,
+    Asked.MIN: AggregateFunction.MIN,
+    Asked.MAX: AggregateFunction.MAX,
+}
+
+
+def answer(handle: TableHandle, request: Any, asked: Sequence[Any]) -> list[str] | None:
+    """The rows of planner.thrift's AggregateAnswer for its ScanRequest and Aggregates; None when Spark has to read."""
+    handle = as_read(handle, request.options)
+    schema = handle.schema
+    if handle.view is not None or handle.snapshot_id is None:
+        return None
+    if any(handling_of(tree, schema.fields, schema.partition_keys) is not Handling.EXACT for tree in request.filters):
+        return None
+    aggregates = [Aggregate(function=_FUNCTIONS[one.kind], column=one.column) for one in asked]
+    types = [schema.by_name[name].type for name in request.columns]
+    types += [_type_of(aggregate, schema.by_name) for aggregate in aggregates]
+    if not all(has_literal(one) for one in types):
+        return None
+    table, plan = planned(handle, conjunction_of(request.filters, schema.fields))
+    rows = aggregated(table.store, plan.splits, aggregates, request.columns)
+    if rows is None and not request.columns and {a.function for a in aggregates} == {AggregateFunction.COUNT_ROWS}:
+        with handle.being_read():
+            count = quick_count(table.store, plan.splits, _QUICK_RECORDS)
+        rows = None if count is None else [(count,) * len(aggregates)]
+    return None if rows is None else [literals(row, types) for row in rows]
+
+
+def _type_of(aggregate: Aggregate, columns: Mapping[str, DataField]) -> DataType:
+    bound = aggregate.function in (AggregateFunction.MIN, AggregateFunction.MAX)
+    return columns[aggregate.column].type if bound and aggregate.column is not None else _COUNT

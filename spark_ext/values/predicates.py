@@ -1,10 +1,13 @@
-"""Filters that Spark offers, as predicates of the storage layer.
+"""Filters that Spark offers, as predicates of the storage layer, and literals on their way to the JVM.
 
 A filter comes as a JSON tree of typed values (spark_ext/jvm/src/interbed/spark/value/PredicateJson.java writes it):
 
     {"op": "AND", "args": [{"op": "=", "args": [{"column": ["id"]}, {"type": "integer", "value": 3}]}, …]}
 
 Where Spark's semantics and the storage layer's could differ, the filter is not used; Spark then applies it by itself.
+
+Literals have the same form in both directions: dates are days and timestamps microseconds since 1970, decimals and text
+are strings. The JVM knows the types.
 """
 
 import json
@@ -16,7 +19,7 @@ from decimal import Decimal
 from enum import IntEnum
 from typing import Any
 
-from interbed.storage.base.errors import FilterError
+from interbed.storage.base.errors import FilterError, NotSupportedError
 from interbed.storage.base.predicate.expr import (
     And,
     Comparison,
@@ -33,8 +36,53 @@ from interbed.storage.base.predicate.expr import (
     bind,
 )
 from interbed.storage.base.predicate.reference import Inner, Reference, find
-from interbed.storage.base.row.values import days_to_value, millis_to_time, ticks_to_value
-from interbed.storage.base.types.data_type import STRINGS, TIMESTAMPS, AtomicType, DataField, TypeRoot, is_atomic
+from interbed.storage.base.row.values import (
+    days_to_value,
+    millis_to_time,
+    ticks_to_value,
+    unit_of,
+    value_to_days,
+    value_to_ticks,
+)
+from interbed.storage.base.types.data_type import (
+    INTEGERS,
+    STRINGS,
+    TIMESTAMPS,
+    AtomicType,
+    DataField,
+    DataType,
+    TypeRoot,
+    is_atomic,
+)
+
+_MICROS = {"ms": 1_000, "us": 1}
+
+
+def has_literal(data_type: DataType) -> bool:
+    """Whether values of the type can be sent. CHAR can't, which Spark pads, nor can numbers with several zeros."""
+    if not isinstance(data_type, AtomicType):
+        return False
+    if data_type.root in TIMESTAMPS:
+        return unit_of(data_type) in _MICROS
+    return data_type.root in INTEGERS | {TypeRoot.BOOLEAN, TypeRoot.VARCHAR, TypeRoot.DATE, TypeRoot.DECIMAL}
+
+
+def literals(values: Sequence[object], types: Sequence[DataType]) -> str:
+    """A row of values of these types; raises NotSupportedError for a type without literals."""
+    return json.dumps([_sent(value, data_type) for value, data_type in zip(values, types, strict=True)])
+
+
+def _sent(value: object, data_type: DataType) -> object:
+    if not has_literal(data_type) or not isinstance(data_type, AtomicType):
+        raise NotSupportedError(f"A value of type {data_type} can't be sent to Spark by itself.")
+    if value is None:
+        return None
+    if data_type.root in TIMESTAMPS:
+        return value_to_ticks(value, data_type) * _MICROS[unit_of(data_type)]
+    if data_type.root is TypeRoot.DATE:
+        return value_to_days(value)
+    return format(value, "f") if isinstance(value, Decimal) else value
+
 
 _NTZ = AtomicType(TypeRoot.TIMESTAMP, precision=6)
 _LTZ = AtomicType(TypeRoot.TIMESTAMP_LTZ, precision=6)

@@ -1,4 +1,7 @@
-"""What a task of an UPDATE, a DELETE or a MERGE INTO does with the changed rows that it gets."""
+"""A task's writer of changed rows, of an UPDATE, a DELETE or a MERGE INTO.
+
+A MERGE that does not look at its target fails when the rows of a task repeat a primary key.
+"""
 
 import json
 from base64 import b64decode, b64encode
@@ -11,20 +14,53 @@ import pyarrow.compute as pc
 
 from interbed.spark_ext.handle.row_changes import KIND
 from interbed.spark_ext.values.spark_types import batch_from_spark
-from interbed.storage.base.arrays import Positions
+from interbed.storage.base.arrays import Positions, Words
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, NotSupportedError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.files.deletion_vectors import DeletionVector, decode
-from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
+from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, ReadOptions, block_rows
 from interbed.storage.meta.manifest.entry import DataFileMeta
-from interbed.storage.read.positions import FILE_PATH, ROW_INDEX, DeletionReader
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.read.positions import FILE_PATH, DeletionReader
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
 from interbed.storage.write.append.deletions import vector_messages
+from interbed.storage.write.bucket.key_locations import KeyHashes
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.row_statements import delete_refusal
 from interbed.storage.write.table_write import TableWrite
+
+REPEATED = b"repeated:"
+"""Said to the driver in place of a commit message by a task in which a key came twice."""
+
+
+class DistinctKeys:
+    """Takes rows and reports in the end whether a key came again; eight bytes of memory a row.
+
+    A key is known by 64 bits of its hash. Two keys that share them look like one that came twice, which costs time but
+    nothing else: the statement is run again with a look at its target.
+    """
+
+    def __init__(self, schema: TableSchema) -> None:
+        self._names = schema.primary_keys
+        self._types = [schema.by_name[name].type for name in schema.primary_keys]
+        self._hashes: list[Words] = []
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """Take rows of the table's columns."""
+        if rows.num_rows:
+            self._hashes.append(KeyHashes.of([rows.column(name) for name in self._names], self._types).first)
+
+    def repeated(self) -> bool:
+        """Whether a key came again; asked once, after all rows."""
+        if not self._hashes:
+            return False
+        hashes = np.concatenate(self._hashes)
+        self._hashes.clear()
+        hashes.sort()
+        return bool((hashes[1:] == hashes[:-1]).any())
+
 
 MARKS = b"marked:"
 

@@ -24,14 +24,15 @@ from interbed.spark_ext.values.predicates import padded_partitions, partition_of
 from interbed.spark_ext.values.spark_types import batch_from_spark
 from interbed.spark_ext.write.change_writer import (
     MARKS,
+    REPEATED,
     ChangeWriter,
+    DistinctKeys,
     KeyedChanges,
     LocatedChanges,
     decode_marks,
     encode_marks,
     mark_messages,
 )
-from interbed.spark_ext.write.distinct_keys import REPEATED, DistinctKeys
 from interbed.storage.base.errors import CommitFailedError, InvalidInputError, NotSupportedError
 from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit

@@ -122,8 +122,8 @@ if TYPE_CHECKING:
         WorkerRefusedError,
     )
     from interbed.spark_ext.handle.errors import RepeatedKeyError
-    from interbed.spark_ext.prerequisites import SparkSetupError
     from interbed.spark_ext.procedures.procedure import ProcedureArgumentError
+    from interbed.spark_ext.session import SparkSetupError
     from interbed.storage.base.errors import (
         AccessRefusedError,
         BranchNotFoundError,
@@ -339,7 +339,7 @@ _HOLDS = {
     ),
     "interbed.spark_ext.handle.errors": "RepeatedKeyError",
     "interbed.spark_ext.procedures.procedure": "ProcedureArgumentError",
-    "interbed.spark_ext.prerequisites": "SparkSetupError",
+    "interbed.spark_ext.session": "SparkSetupError",
     "interbed.storage.base.errors": (
         "AccessRefusedError BranchNotFoundError CommitConflictError CommitError CommitFailedError "
         "CommitStateUnknownError CorruptFileError FileGoneError FilterError InterbedError InvalidInputError "

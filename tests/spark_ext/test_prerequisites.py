@@ -39,7 +39,7 @@ def _java(directory: Path, *, release: str | None = None, says: str = "") -> Pat
 
 def test_an_older_spark_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home = str(_spark(tmp_path / "s", "3.5.9"))
-    monkeypatch.setattr("interbed.spark_ext.prerequisites._pyspark_home", lambda: home)
+    monkeypatch.setattr("interbed.spark_ext.session._pyspark_home", lambda: home)
 
     for action in (spark_settings, lambda: configure(SparkSession.Builder())):
         with pytest.raises(SparkSetupError) as caught:

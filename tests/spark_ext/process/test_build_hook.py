@@ -19,7 +19,7 @@ from hatch_build import (
     find_javac,
 )
 
-from interbed.spark_ext.process.interface import interface_version
+from interbed.spark_ext.process.planner import interface_version
 
 ROOT = Path(__file__).parents[3]
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.spark_ext.values.timestamps import rounded_down
+from interbed.spark_ext.values.spark_types import rounded_down
 
 NANOS = pa.timestamp("ns")
 MICROS = pa.timestamp("us")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.spark_ext.handle.errors import RepeatedKeyError
-from interbed.spark_ext.write.distinct_keys import REPEATED, DistinctKeys
+from interbed.spark_ext.write.change_writer import REPEATED, DistinctKeys
 from interbed.spark_ext.write.writer import check_distinct
 from interbed.storage.meta.schema.table_schema import Schema
 

@@ -10,7 +10,7 @@ import java.nio.charset.StandardCharsets;
  * its own, because a jar of another version would pass over what it does not know, and return wrong rows.
  */
 final class InterfaceVersion {
-  /** What tells Python's workers; the same name as in interbed/spark_ext/process/interface.py. */
+  /** What tells Python's workers; the same name as in interbed/spark_ext/process/planner.py. */
   static final String VARIABLE = "INTERBED_INTERFACE";
 
   /** Where the build puts the digest; the same path as in hatch_build.py. */

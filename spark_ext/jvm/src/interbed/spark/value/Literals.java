@@ -22,7 +22,7 @@ import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Rows of values that the planner sends: a JSON list of Spark's own values; interbed/spark_ext/values/literals.py writes it. */
+/** Rows of values that the planner sends: a JSON list of Spark's own values; interbed/spark_ext/values/predicates.py writes it. */
 public final class Literals {
   private static final ObjectMapper JSON = new ObjectMapper();
 

@@ -1,4 +1,10 @@
-"""Procedures about metadata: manifests, and what a metastore knows (documentation page `spark/procedures`)."""
+"""Procedures about metadata: manifests, what a metastore knows, and views (documentation page `spark/procedures`).
+
+In Paimon a view has a query for each engine, which REST catalogs keep. A Hive metastore keeps one query, which is
+Spark's here, so it can be replaced, and there is no place for others; Java's Hive catalog alters no view at all.
+"""
+
+from dataclasses import replace
 
 from interbed.spark_ext.procedures.procedure import (
     DONE,
@@ -10,6 +16,7 @@ from interbed.spark_ext.procedures.procedure import (
     ProcedureCall,
     name_parts,
     optional,
+    required,
 )
 from interbed.storage.base.errors import NotSupportedError
 
@@ -45,7 +52,7 @@ def _repair(call: ProcedureCall) -> Answer:
     return DONE
 
 
-PROCEDURES = (
+_OF_MANIFESTS = (
     Procedure(
         name="compact_manifest",
         description="Merges the manifests of a table.",
@@ -66,3 +73,37 @@ PROCEDURES = (
         call=_repair,
     ),
 )
+
+
+_SPARK = "spark"
+
+
+def _alter_view_dialect(call: ProcedureCall) -> Answer:
+    name = call.table_name("view").of_table
+    view = call.catalog.get_view(name)
+    action, engine = str(call.needed("action")).lower(), str(call.given("engine") or _SPARK).lower()
+    if action not in ("add", "update", "drop"):
+        raise call.error("action", f"is 'add', 'update' or 'drop', not {action!r}")
+    if engine != _SPARK:
+        raise NotSupportedError(
+            f"The catalog '{call.catalog_name}' keeps one query of a view, which is Spark's; there is no place for "
+            f"one of {engine!r}. Make a view of another name for it."
+        )
+    if action == "add":
+        raise call.error("action", f"is 'add', but '{name}' has a query for Spark already; 'update' replaces it")
+    if action == "drop":
+        raise NotSupportedError(f"A query for Spark is all that the view '{name}' has; drop the view instead.")
+    call.catalog.create_view(name, replace(view, query=call.needed("query")), replace=True)
+    return DONE
+
+
+_OF_VIEWS = (
+    Procedure(
+        name="alter_view_dialect",
+        description="Replaces the query of a view.",
+        parameters=(required("view"), required("action"), optional("engine"), optional("query")),
+        call=_alter_view_dialect,
+    ),
+)
+
+PROCEDURES = (*_OF_MANIFESTS, *_OF_VIEWS)
