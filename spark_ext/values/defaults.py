@@ -1,12 +1,17 @@
 """Defaults of columns: Spark keeps a SQL expression, a schema file a literal's text (`storage.types.default_value`).
 
-Only literals have a counterpart: an expression such as current_date() would have to be evaluated by every writer.
+Only literals have a counterpart: an expression such as current_date() would have to be evaluated by every writer. The
+JVM adds the offset of the session's time zone to timestamps (DefaultLiterals), before it sends them.
 """
 
 import re
-from decimal import Decimal
+from collections.abc import Iterable
+from datetime import datetime
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
+from interbed.spark_ext.values.default_syntax import LiteralKind, SqlLiteral, parse_literal
+from interbed.storage.base.clock import instant_of
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.types.data_type import (
@@ -21,31 +26,24 @@ from interbed.storage.base.types.data_type import (
 )
 from interbed.storage.base.types.default_value import default_scalar
 
-_TYPED = re.compile(r"^(?:DATE|TIMESTAMP(?:_NTZ|_LTZ)?)\s*(?P<text>'[^']*'|\"[^\"]*\")$", re.IGNORECASE)
-_NUMBER = re.compile(r"^(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:E[+-]?\d+)?)(?:L|S|Y|D|F|BD)?$", re.IGNORECASE)
-_QUOTED = re.compile(r"""^(?:'(?P<single>(?:[^'\\]|\\.|'')*)'|"(?P<double>(?:[^"\\]|\\.|"")*)")$""", re.DOTALL)
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "0": "\0"}
+_ROUNDING = Context(prec=100, rounding=ROUND_HALF_UP)
+"""As Spark rounds."""
+_OFFSET = re.compile(r"(?:Z|[+-]\d{2}:\d{2}(?::\d{2})?)$")
 _WORDS = {TypeRoot.DATE: "DATE", TypeRoot.TIMESTAMP: "TIMESTAMP_NTZ", TypeRoot.TIMESTAMP_LTZ: "TIMESTAMP_LTZ"}
 
 
 def default_from_spark(sql: str, data_type: DataType, *, column: str) -> str | None:
     """The text for a schema file of a default given in SQL; None for NULL. Raises NotSupportedError."""
-    text = sql.strip()
-    if text.upper() == "NULL":
-        return None
-    typed = _TYPED.match(text)
-    number = _NUMBER.match(text)
-    quoted = _QUOTED.match(text if typed is None else typed["text"])
-    if quoted is not None:
-        text = f"'{_unescaped(quoted)}'"
-    elif number is not None:
-        text = number["number"]
     try:
+        literal = parse_literal(sql)
+        if literal.kind is LiteralKind.NULL:
+            return None
+        text = _stored(literal, data_type)
         default_scalar(text, data_type, column=column)
-    except InvalidInputError as error:
+    except (ValueError, ArithmeticError, InvalidInputError) as error:
         raise NotSupportedError(
-            f"The default of the column '{column}' is a literal of the column's type, not {sql}: {error}"
+            f"The default of the column '{column}' is a literal of the column's type, not {sql}: "
+            f"{str(error).rstrip('.')}. Write the value itself, or let each INSERT give it."
         ) from error
     return text
 
@@ -58,10 +56,66 @@ def default_to_spark(text: str, data_type: DataType, *, column: str) -> str | No
         return None
 
 
-def _unescaped(quoted: re.Match[str]) -> str:
-    single, double = quoted["single"], quoted["double"]
-    text = double.replace('""', '"') if single is None else single.replace("''", "'")
-    return _ESCAPED.sub(lambda found: _ESCAPES.get(found[1], found[1]), text)
+def _stored(literal: SqlLiteral, data_type: DataType, *, is_nested: bool = False) -> str:
+    """The literal as `default_value` reads it; raises ValueError for one that the type does not have."""
+    if literal.kind is LiteralKind.NULL:
+        return "null"
+    match literal.kind, data_type:
+        case LiteralKind.ARRAY, ArrayType(element=element):
+            return f"ARRAY({_joined((part, element) for part in literal.parts)})"
+        case LiteralKind.MAP, MapType(key=key, value=value):
+            return f"MAP({_joined((part, value if i % 2 else key) for i, part in enumerate(literal.parts))})"
+        case LiteralKind.STRUCT, RowType(fields=fields):
+            if len(fields) != len(literal.parts):
+                raise ValueError(f"it has {len(literal.parts)} fields, not {len(fields)}")
+            return f"STRUCT({_joined(zip(literal.parts, (f.type for f in fields), strict=True))})"
+        case _, AtomicType():
+            text = _stored_atomic(literal, data_type)
+            if is_nested and "'" in text[1:-1]:
+                raise ValueError("a nested text with a single quote can't be stored")
+            return text
+    raise ValueError(f"it is no {data_type.with_nullable(True)}")
+
+
+def _joined(parts: Iterable[tuple[SqlLiteral, DataType]]) -> str:
+    return ", ".join(_stored(part, data_type, is_nested=True) for part, data_type in parts)
+
+
+def _stored_atomic(literal: SqlLiteral, data_type: AtomicType) -> str:
+    root = data_type.root
+    match literal.kind:
+        case LiteralKind.TEXT if root is not TypeRoot.TIMESTAMP_LTZ:
+            return f"'{literal.text}'"
+        case LiteralKind.BINARY if root in BINARIES:
+            try:
+                return f"'{literal.content.decode()}'"
+            except UnicodeDecodeError as error:
+                raise ValueError("a default is stored as text in UTF-8, which these bytes are not") from error
+        case LiteralKind.BOOLEAN if root is TypeRoot.BOOLEAN or root in STRINGS:
+            return literal.text
+        case LiteralKind.NUMBER if root is TypeRoot.DECIMAL:
+            number = Decimal(literal.text).quantize(Decimal(1).scaleb(-(data_type.scale or 0)), context=_ROUNDING)
+            return f"{number:f}"
+        case LiteralKind.NUMBER if root in STRINGS:
+            if not literal.is_exact:
+                raise ValueError("the text of a FLOAT or DOUBLE is written in quotes")
+            return f"{Decimal(literal.text):f}"
+        case LiteralKind.NUMBER if root not in BINARIES:
+            return literal.text
+        case LiteralKind.DATE if root in (TypeRoot.DATE, TypeRoot.TIMESTAMP):
+            return f"'{literal.text}'"
+        case LiteralKind.TIMESTAMP if root is TypeRoot.TIMESTAMP:
+            return f"'{_OFFSET.sub('', literal.text)}'"
+        case LiteralKind.TIMESTAMP if root is TypeRoot.TIMESTAMP_LTZ:
+            return f"'{_instant(literal.text)}'"
+    raise ValueError(f"it is no {data_type.with_nullable(True)}")
+
+
+def _instant(text: str) -> str:
+    """The text of an instant: without its offset where the machine's zone has it, as Java Paimon reads it."""
+    given = datetime.fromisoformat(text)
+    local = given.replace(tzinfo=None)
+    return _OFFSET.sub("", text) if given.tzinfo is None or instant_of(local) == instant_of(given) else text
 
 
 def _literal(value: Any, data_type: DataType) -> str:
