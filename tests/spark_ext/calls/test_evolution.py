@@ -116,7 +116,41 @@ def test_defaults_stand_in_for_columns_that_an_insert_leaves_out(lake: Lake) -> 
 def test_a_default_that_is_no_literal_is_refused(lake: Lake) -> None:
     with pytest.raises(Exception, match="literal"):
         lake.sql("CREATE TABLE {lake}.db.t (id INT, d DATE DEFAULT current_date())")
+    for column in (
+        "s STRING DEFAULT concat('a', 'b')",
+        "s BINARY DEFAULT X'ff00'",
+        "s ARRAY<BINARY> DEFAULT array(X'ff')",
+    ):
+        with pytest.raises(Exception, match="The default of the column 's' is a literal"):
+            lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, {column})")
     assert lake.tuples("SHOW TABLES IN {lake}.db") == []
+
+
+def test_a_default_of_bytes_is_their_value(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, b BINARY DEFAULT X'4100', c BINARY DEFAULT cast('abc' AS BINARY))")
+    lake.sql("INSERT INTO {lake}.db.t (id) VALUES (1)")
+    lake.sql("ALTER TABLE {lake}.db.t ALTER COLUMN b SET DEFAULT X'42'")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (2, DEFAULT, DEFAULT)")
+    assert lake.tuples("SELECT hex(b), hex(c) FROM {lake}.db.t ORDER BY id") == [("4100", "616263"), ("42", "616263")]
+
+
+def test_a_default_instant_is_of_the_zone_of_the_session(lake: Lake) -> None:
+    zone = lake.spark.conf.get("spark.sql.session.timeZone")
+    lake.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    try:
+        lake.sql(
+            "CREATE TABLE {lake}.db.t (id INT, ts TIMESTAMP DEFAULT timestamp'2020-01-01 00:00:00', "
+            "plain TIMESTAMP_NTZ DEFAULT timestamp'2020-01-01 00:00:00', l ARRAY<TIMESTAMP> DEFAULT "
+            "array(timestamp'2020-01-01 00:00:00', NULL, timestamp'2019-12-31 21:00:00 America/Los_Angeles'))"
+        )
+        lake.sql("INSERT INTO {lake}.db.t (id) VALUES (1)")
+        lake.sql("INSERT INTO {lake}.db.t VALUES (2, DEFAULT, DEFAULT, DEFAULT)")
+        lake.sql("ALTER TABLE {lake}.db.t ALTER COLUMN ts SET DEFAULT timestamp'2020-01-01 05:00:00Z'")
+        lake.sql("INSERT INTO {lake}.db.t (id) VALUES (3)")
+        found = lake.tuples("SELECT unix_seconds(ts), string(plain), string(l) FROM {lake}.db.t")
+    finally:
+        lake.spark.conf.set("spark.sql.session.timeZone", str(zone))
+    assert found == [(1577854800, "2020-01-01 00:00:00", "[2020-01-01 00:00:00, null, 2020-01-01 00:00:00]")] * 3
 
 
 def test_a_primary_key_is_given_as_a_constraint(lake: Lake) -> None:

@@ -15,15 +15,17 @@ import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.types.StructType;
 
-/** Spark's descriptions of tables and of changes, as planner.thrift's; nothing is decided here. */
+/** Spark's descriptions of tables and of changes, as planner.thrift's; but for time zones nothing is decided here. */
 public final class Translation {
   private Translation() {}
 
   public static CreateTable toThrift(Column[] columns, Transform[] partitioning, Map<String, String> properties) {
     List<PartitionTransform> transforms = Arrays.stream(partitioning).map(Translation::toThrift).toList();
     // The struct carries comments and defaults as metadata, the way that Spark itself keeps them.
-    return new CreateTable(CatalogV2Util.v2ColumnsToStructType(columns).json(), transforms, properties);
+    StructType struct = DefaultLiterals.withOffsets(CatalogV2Util.v2ColumnsToStructType(columns));
+    return new CreateTable(struct.json(), transforms, properties);
   }
 
   private static PartitionTransform toThrift(Transform transform) {
@@ -91,7 +93,7 @@ public final class Translation {
       return at(of(ChangeKind.UPDATE_COLUMN_POSITION, update.fieldNames()), update.position());
     }
     if (change instanceof TableChange.UpdateColumnDefaultValue update) {
-      return of(ChangeKind.UPDATE_COLUMN_DEFAULT, update.fieldNames()).setValue(update.newDefaultValue());
+      return of(ChangeKind.UPDATE_COLUMN_DEFAULT, update.fieldNames()).setValue(DefaultLiterals.withOffsets(update.newDefaultValue()));
     }
     // Constraints among them, whose classes Spark 4.0 lacks: nothing would hold them, and keys are given at creation.
     throw new UnsupportedOperationException(
