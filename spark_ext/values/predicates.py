@@ -175,6 +175,8 @@ def _equality(node: Mapping[str, Any], fields: Mapping[str, DataField]) -> tuple
     arguments = node.get("args", [])
     if node.get("op") == "IS_NULL":
         return _column(arguments[0], fields, exact=False).name, None
+    if node.get("op") == "NOT":
+        return _false(arguments[0], fields)
     if node.get("op") not in ("=", "<=>"):
         raise _UnusableError
     field = _column(arguments[0], fields, exact=False)
@@ -182,6 +184,16 @@ def _equality(node: Mapping[str, Any], fields: Mapping[str, DataField]) -> tuple
     if is_atomic(field.type, TypeRoot.TIME) and value is not None:
         value = millis_to_time(value)
     return field.name, value
+
+
+def _false(node: Mapping[str, Any], fields: Mapping[str, DataField]) -> tuple[str, Any]:
+    """The column of `NOT (column = true)`, in which form Spark hands over `column = false`."""
+    name, value = _equality(node, fields)
+    # A null is unlike true by `<=>`, and has a partition of its own.
+    is_whole = node.get("op") == "=" or not fields[name].type.nullable
+    if value is not True or not is_whole:
+        raise _UnusableError
+    return name, False
 
 
 def padded_partitions(

@@ -72,6 +72,15 @@ def test_a_part_of_the_columns_means_char_values_as_they_are_written(lake: Lake,
     assert ids(lake) == []
 
 
+def test_a_partition_of_a_boolean_that_is_never_null_is_overwritten(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, p BOOLEAN NOT NULL, q BOOLEAN) PARTITIONED BY (p, q)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, false, false), (2, true, false), (3, true, true), (4, false, null)")
+    lake.sql("INSERT OVERWRITE {lake}.db.t PARTITION (p = false) SELECT 5, true")
+    assert ids(lake) == [2, 3, 5]
+    lake.sql("INSERT OVERWRITE {lake}.db.t PARTITION (p = true, q = false) SELECT 6")
+    assert ids(lake) == [3, 5, 6]
+
+
 def test_nested_fields_that_a_query_leaves_out_are_not_read_for_others(lake: Lake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.n (id INT, s STRUCT<a: INT, b: STRING, c: INT>, l ARRAY<STRUCT<x: INT, y: INT>>) "

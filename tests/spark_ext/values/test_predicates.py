@@ -168,6 +168,22 @@ def test_all_usable_filters_are_joined() -> None:
     assert conjunction_of([trees[1]], FIELDS) is None
 
 
+def test_a_partition_of_false_comes_as_one_that_is_not_true() -> None:
+    never_null = DataField(id=97, name="sure", type=AtomicType(TypeRoot.BOOLEAN, nullable=False))
+
+    def partition(tree: dict[str, Any]) -> dict[str, Any] | None:
+        return partition_of([json.dumps(tree)], [*FIELDS, never_null], ["flag", "sure", "hour"])
+
+    true = literal(True, "boolean")
+    assert partition(op("NOT", op("=", column("sure"), true))) == {"sure": False}
+    assert partition(op("NOT", op("<=>", column("sure"), true))) == {"sure": False}
+    assert partition(op("NOT", op("=", column("flag"), true))) == {"flag": False}
+    # These hold for nulls, too.
+    assert partition(op("NOT", op("<=>", column("flag"), true))) is None
+    assert partition(op("NOT", op("IS_NULL", column("flag")))) is None
+    assert partition(op("NOT", op("=", column("hour"), literal(1)))) is None
+
+
 def test_an_overwrite_names_partitions_by_equality() -> None:
     dt = op("=", column("dt"), literal("a", "string"))
     hour = op("<=>", column("hour"), literal(3))
