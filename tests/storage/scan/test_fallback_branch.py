@@ -85,10 +85,10 @@ def test_an_empty_table_is_all_of_the_branch(lake: interbed.Catalog) -> None:
 
 def test_a_branch_that_there_is_not_is_refused(lake: interbed.Catalog) -> None:
     options = {"scan.fallback-branch": "nope"}
-    with pytest.raises(InvalidOptionError, match="the branch 'nope', which there is not; create it first"):
+    with pytest.raises(InvalidOptionError, match="the branch 'nope', which does not exist; create it first"):
         lake.create_table("db.n", COLUMNS, partition_keys=["dt"], options=options)
     plain = lake.create_table("db.n", COLUMNS, partition_keys=["dt"])
-    with pytest.raises(InvalidOptionError, match="the branch 'nope', which there is not; create it first"):
+    with pytest.raises(InvalidOptionError, match="the branch 'nope', which does not exist; create it first"):
         plain.store.alter([SetOption(*next(iter(options.items())))])
 
 
