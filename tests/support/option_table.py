@@ -53,7 +53,7 @@ _MEANINGS = {
     "scan.mode": "Where a read starts; `default` follows from the other `scan.…` options.",
     "scan.snapshot-id": "The snapshot that a read starts from.",
     "scan.tag-name": "The tag that a read starts from.",
-    "scan.timestamp": "The time that a read starts from, as text in the local time zone.",
+    "scan.timestamp": "The time that a read starts from, as text in the time zone of the machine, or with an offset.",
     "scan.timestamp-millis": "The time that a read starts from, in milliseconds since the epoch.",
     "scan.version": "A snapshot id or the name of a tag that a read starts from.",
     "spill-compression": "Codec of spilled rows.",

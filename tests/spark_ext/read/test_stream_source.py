@@ -212,3 +212,22 @@ def test_functions_read_what_changed_between_snapshots(lake: Lake) -> None:
     assert lake.tuples(timed) == [(3,)]
     with pytest.raises(Exception, match="takes the name of a table, a start and an end"):
         lake.sql("SELECT * FROM paimon_incremental_query('t', 1)")
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+def test_times_of_a_function_are_of_the_zone_of_the_session(lake: Lake, zone: str) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+    lake.sql("USE {lake}.db")
+    before = lake.spark.conf.get("spark.sql.session.timeZone")
+    lake.spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        hour = "INTERVAL 1 HOUR"
+        ((start, end),) = lake.tuples(f"SELECT string(now() - {hour}), string(now() + {hour})")
+        for first, last in ((f"'{start}'", f"'{end}'"), (f"timestamp'{start}'", f"timestamp'{end}'")):
+            timed = f"SELECT id FROM paimon_incremental_between_timestamp('t', {first}, {last})"
+            assert lake.tuples(timed) == [(1,)]
+        with pytest.raises(Exception, match="takes a time such as"):
+            lake.sql("SELECT * FROM paimon_incremental_between_timestamp('t', 'yesterday', 'today')")
+    finally:
+        lake.spark.conf.set("spark.sql.session.timeZone", str(before))

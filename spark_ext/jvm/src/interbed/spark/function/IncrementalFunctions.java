@@ -1,16 +1,26 @@
 package interbed.spark.function;
 
+import java.time.ZoneId;
+import java.time.ZoneOffset;
+import java.time.format.DateTimeFormatter;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.FunctionIdentifier;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.EvalMode;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
 import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.util.DateTimeUtils;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.unsafe.types.UTF8String;
+import scala.Option;
 import scala.Tuple3;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -24,11 +34,16 @@ import scala.runtime.AbstractFunction1;
 public final class IncrementalFunctions {
   private static final String TO_AUTO_TAG = "paimon_incremental_to_auto_tag";
 
+  private static final String BETWEEN_TIMES = "paimon_incremental_between_timestamp";
+
   private static final Map<String, String> OPTIONS =
       Map.of(
           "paimon_incremental_query", "incremental-between",
-          "paimon_incremental_between_timestamp", "incremental-between-timestamp",
+          BETWEEN_TIMES, "incremental-between-timestamp",
           TO_AUTO_TAG, "incremental-to-auto-tag");
+
+  private static final DateTimeFormatter WITH_OFFSET =
+      DateTimeFormatter.ofPattern("uuuu-MM-dd HH:mm:ss.SSSSSSxxx").withZone(ZoneOffset.UTC);
 
   private IncrementalFunctions() {}
 
@@ -50,7 +65,7 @@ public final class IncrementalFunctions {
   private static LogicalPlan relation(String name, String option, Seq<Expression> arguments) {
     List<String> texts = new ArrayList<>();
     for (Expression argument : CollectionConverters.asJava(arguments)) {
-      Object value = argument.foldable() ? argument.eval(null) : null;
+      Object value = argument.foldable() ? text(argument) : null;
       if (value == null) {
         throw new IllegalArgumentException(name + " takes constants, not " + argument.sql());
       }
@@ -61,9 +76,36 @@ public final class IncrementalFunctions {
       String taken = toTag ? "the name of a table and a tag" : "the name of a table, a start and an end";
       throw new IllegalArgumentException(name + " takes " + taken + ", not " + texts.size() + " arguments");
     }
+    if (name.equals(BETWEEN_TIMES)) {
+      withOffsets(texts.subList(1, texts.size()));
+    }
     return new UnresolvedRelation(
         CatalystSqlParser$.MODULE$.parseMultipartIdentifier(texts.get(0)),
         new CaseInsensitiveStringMap(Map.of(option, String.join(",", texts.subList(1, texts.size())))),
         false);
+  }
+
+  /** The argument as the session shows it. */
+  private static Object text(Expression argument) {
+    return new Cast(
+            argument,
+            DataTypes.StringType,
+            Option.apply(SQLConf.get().sessionLocalTimeZone()),
+            EvalMode.fromSQLConf(SQLConf.get()))
+        .eval(null);
+  }
+
+  /** Times of the session's zone with their offset, as those of TIMESTAMP AS OF are; milliseconds stay as they are. */
+  private static void withOffsets(List<String> times) {
+    if (times.stream().allMatch(time -> time.matches("-?\\d+"))) {
+      return;
+    }
+    ZoneId zone = DateTimeUtils.getZoneId(SQLConf.get().sessionLocalTimeZone());
+    // What is no time to Spark is refused where the option is read.
+    times.replaceAll(
+        time -> {
+          Option<Object> micros = DateTimeUtils.stringToTimestamp(UTF8String.fromString(time), zone);
+          return micros.isEmpty() ? time : WITH_OFFSET.format(DateTimeUtils.microsToInstant((Long) micros.get()));
+        });
   }
 }
