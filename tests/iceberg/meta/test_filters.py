@@ -26,7 +26,7 @@ FILTERS = {
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
 @pytest.mark.parametrize("values", VALUES, ids=str)
 def test_infinities_are_found(tmp_path: Path, kind: pa.DataType, values: list[float | None]) -> None:
-    catalog = InMemoryCatalog("ice", warehouse=f"file://{tmp_path}")
+    catalog = InMemoryCatalog("ice", warehouse=f"file://{tmp_path}")  # type: ignore[no-untyped-call]
     catalog.create_namespace("d")
     rows = pa.table({"c": pa.array(values, kind)})
     table = catalog.create_table("d.t", rows.schema)

@@ -233,6 +233,9 @@ class TableRows:
                 reasons[rows.start + row] = (None, reason)
             good = cast if not refused else cast.filter(pa.array([row not in refused for row in range(len(rows))]))
             self._incoming.batches(good)
+            for whole in cast.combine_chunks().to_batches():
+                for row, why in self._incoming.too_long(whole).items():
+                    reasons.setdefault(rows.start + row, why)
         except InvalidInputError as error:
             if len(rows) == 1:
                 reasons.setdefault(rows.start, (None, str(error)))
