@@ -89,7 +89,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     ),
     "metadata of a table": (
         "meta.bucket_mode",
-        "meta.further_hook",
+        "meta.commit_listener",
         "meta.manifest.entry",
         "meta.manifest.index_manifest",
         "meta.merge_schema",
@@ -111,7 +111,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "meta.snapshot.publish",
         "meta.snapshot.snapshot",
         "meta.snapshot.tag",
-        "meta.store",
+        "meta.file_store",
     ),
     "reads that are planned in one process and carried out in others": (
         "files.deletion_vectors",

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import interbed
 from interbed import MissingExtraError
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.cli import main
 from interbed.storage.base.extras import EXTRAS, load_extra
 
@@ -55,7 +55,7 @@ def sketches(table: interbed.Table) -> Any:
         ("datasketches", sketches, "datasketches: pip install 'interbed[sketches]'"),
         (
             "psycopg",
-            lambda t: SqlStore("postgresql://nobody@localhost/db"),
+            lambda t: SqlRepository("postgresql://nobody@localhost/db"),
             "A PostgreSQL database needs psycopg: pip install 'interbed[postgres]'",
         ),
     ],

@@ -100,7 +100,7 @@ def test_a_table_is_opened_without_arrow_and_without_what_changes_it(written: tu
         "interbed.storage.meta.options.known.check",
         "interbed.storage.meta.schema.apply",
         "interbed.storage.meta.schema.change",
-        "interbed.storage.meta.snapshot.line_journal",
+        "interbed.storage.meta.snapshot.history_journal",
     }
 
 

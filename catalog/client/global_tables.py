@@ -17,7 +17,7 @@ from interbed.catalog.client.errors import UNREADABLE, DatabaseNotFoundError, Ta
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier
 from interbed.catalog.client.options import CatalogOptions
 from interbed.catalog.client.partition import Partition, epoch_millis, partition_name
-from interbed.further_tables import FURTHER_TABLES
+from interbed.package_tables import PACKAGE_TABLES
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.shown_text import masked
 from interbed.storage.meta.options.core import PATH
@@ -88,7 +88,7 @@ class GlobalTableKind:
 
 @dataclass(frozen=True)
 class GlobalTable(RowsTable):
-    """One system table of a catalog; read only. `kind` is one of GLOBAL_TABLES, or of FURTHER_TABLES."""
+    """One system table of a catalog; read only. `kind` is one of GLOBAL_TABLES, or of PACKAGE_TABLES."""
 
     name: str
     catalog: ShownCatalog
@@ -119,7 +119,7 @@ class GlobalTable(RowsTable):
 
 def global_tables(catalog: ShownCatalog) -> list[str]:
     """The names of the system tables that the catalog has, sorted."""
-    names = (*GLOBAL_TABLES, *FURTHER_TABLES)
+    names = (*GLOBAL_TABLES, *PACKAGE_TABLES)
     return sorted(name for name in names if name != CATALOG_OPTIONS or catalog.options.shows_options)
 
 
@@ -127,7 +127,7 @@ def _kind_named(name: str) -> GlobalTableKind:
     own = GLOBAL_TABLES.get(name)
     if own is not None:
         return own
-    module, _, attribute = FURTHER_TABLES[name].partition(":")
+    module, _, attribute = PACKAGE_TABLES[name].partition(":")
     kind: GlobalTableKind = getattr(import_module(module), attribute)
     return kind
 

@@ -24,7 +24,8 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import respelled
-from interbed.storage.meta.further_hook import further_hooks, without_hooks
+from interbed.storage.meta.commit_listener import commit_listeners, without_hooks
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import PRIMARY_KEY, option_text
 from interbed.storage.meta.options.log import (
     KAFKA_TOPIC,
@@ -36,7 +37,6 @@ from interbed.storage.meta.options.log import (
     LogSystem,
 )
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class StagedTables(ABC):
         else:
             options = staged.table.store.options
             has_log = options.log_system is not LogSystem.NONE
-            if fill is None or not (has_log or further_hooks(options.raw)):
+            if fill is None or not (has_log or commit_listeners(options.raw)):
                 self._create_table(staged.identifier, staged.schema, staged.path, fill)
                 return
             from interbed.storage.log.publisher import publish_after_commit
@@ -306,7 +306,7 @@ class StagedTables(ABC):
         return schema, given.options.get("path")
 
 
-def publish_replacement(store: TableStore, name: str, schema: TableSchema, fill: Fill) -> None:
+def publish_replacement(store: FileStore, name: str, schema: TableSchema, fill: Fill) -> None:
     """Make the schema file of a replacement and the snapshot under it; the file goes again if that fails.
 
     Raises CommitConflictError when the schema was altered since it was staged, and what `fill` raises.

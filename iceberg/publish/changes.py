@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from interbed.iceberg.publish.settings import shows_vectors
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import LiveFiles
 
 TOTALS = ("total-data-files", "total-records", "total-files-size")
@@ -136,7 +136,7 @@ class PublishedCoverage:
         return f"{text}. With deletion vectors and 'metadata.iceberg.format-version' = '3' each commit shows all rows"
 
 
-def published_coverage(store: TableStore) -> PublishedCoverage | None:
+def published_coverage(store: FileStore) -> PublishedCoverage | None:
     """The coverage of the newest snapshot, None without one; raises CorruptFileError for a manifest."""
     snapshot = store.snapshots.latest()
     if snapshot is None:

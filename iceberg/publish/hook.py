@@ -1,4 +1,4 @@
-"""Where storage calls the publishing of tables as Iceberg tables: see interbed.further_hooks."""
+"""Where storage calls the publishing of tables as Iceberg tables: see interbed.commit_listeners."""
 
 import logging
 import os
@@ -10,9 +10,9 @@ from interbed.iceberg.publish.publication import publish
 from interbed.iceberg.publish.register import metastore_address
 from interbed.iceberg.publish.settings import FORMAT_VERSION, STORAGE, PublishSettings, Storage
 from interbed.storage.base.errors import InterbedError, InvalidOptionError, NotSupportedError
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore
 
 _log = logging.getLogger(__name__)
 _FORMAT = "parquet"
@@ -20,7 +20,7 @@ _PER_LEVEL = "file.format.per.level"
 
 
 class IcebergPublishing:
-    """What storage knows of publishing (storage.meta.further_hook.FurtherHook)."""
+    """What storage knows of publishing (storage.meta.further_hook.CommitListener)."""
 
     def check(self, schema: TableSchema, before: TableSchema | None) -> None:
         """Raise InvalidOptionError for options that contradict it, NotSupportedError for columns that Iceberg has not,
@@ -51,7 +51,7 @@ class IcebergPublishing:
                 f"('{STORAGE}' = '{Storage.DISABLED}')."
             )
 
-    def follow(self, store: TableStore) -> None:
+    def follow(self, store: FileStore) -> None:
         """Publish what was committed or changed. That stands whatever becomes of this: failures are logged, and made
         up for after a later commit.
         """
@@ -65,7 +65,7 @@ class IcebergPublishing:
                 error,
             )
 
-    def publish(self, store: TableStore) -> int | None:
+    def publish(self, store: FileStore) -> int | None:
         """Publish the newest snapshot; its id, None for a table without one. Raises as publication.publish does."""
         return publish(store)
 

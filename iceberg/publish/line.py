@@ -28,18 +28,18 @@ from interbed.iceberg.publish.settings import FORMAT_VERSION, PublishSettings, s
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.fileio.resolve import normalize_path, respelled
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import LiveFiles
 
 _EXTERNAL = "data-file.external-paths"
 
 
 @dataclass(frozen=True, slots=True)
-class There:
+class PublishedState:
     """What is published already: the numbers of the versions, the Puffin files, and what the newest version says."""
 
     versions: tuple[int, ...]
@@ -49,11 +49,11 @@ class There:
     is_pending: bool
 
 
-class Line:
+class PublishedHistory:
     """The snapshots of the table up to the newest, as Iceberg's: those that are published already, and the others."""
 
     def __init__(
-        self, store: TableStore, settings: PublishSettings, place: PublishPlace, there: There, latest: Snapshot
+        self, store: FileStore, settings: PublishSettings, place: PublishPlace, there: PublishedState, latest: Snapshot
     ) -> None:
         self._store = store
         self._settings = settings

@@ -16,7 +16,7 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.snapshots import Snapshot as Published
 
 from interbed.iceberg.publish.document import Document, Legacy
-from interbed.iceberg.publish.line import Line, There
+from interbed.iceberg.publish.line import PublishedHistory, PublishedState
 from interbed.iceberg.publish.manifests import Manifests
 from interbed.iceberg.publish.place import PUFFIN, RETIRE_PENDING, PublishPlace, index_file_of, version_of
 from interbed.iceberg.publish.register import Register
@@ -24,17 +24,17 @@ from interbed.iceberg.publish.retention import PublishedRetention, forgotten, ke
 from interbed.iceberg.publish.settings import PublishSettings, Storage
 from interbed.storage.base.errors import CorruptFileError, SnapshotNotFoundError
 from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import LiveFiles
 
 _log = logging.getLogger(__name__)
 _MOST_TURNS = 8
 
 
-def publish(store: TableStore, clock: Callable[[], float] = time.time) -> int | None:
+def publish(store: FileStore, clock: Callable[[], float] = time.time) -> int | None:
     """Publish the newest snapshot of the table; its id, None for a table without one.
 
     Raises NotSupportedError for what Iceberg has not, InvalidOptionError, StorageAccessError, and as reads do.
@@ -43,7 +43,7 @@ def publish(store: TableStore, clock: Callable[[], float] = time.time) -> int | 
 
 
 class _Publication:
-    def __init__(self, store: TableStore, clock: Callable[[], float]) -> None:
+    def __init__(self, store: FileStore, clock: Callable[[], float]) -> None:
         self._store = store
         self._clock = clock
         self._settings = PublishSettings.of(store.options)
@@ -66,7 +66,7 @@ class _Publication:
         _log.info("Others commit to %s faster than it is published; they publish it.", self._store.location)
         return newest
 
-    def _there(self) -> There:
+    def _there(self) -> PublishedState:
         names = [status.name for status in self._files.list(self._place.directory)]
         versions = tuple(sorted(number for name in names if (number := version_of(name)) is not None))
         document, legacy = None, Legacy()
@@ -77,12 +77,12 @@ class _Publication:
                 content = b""
             document, legacy = Document.decode(content), Legacy.of(content)
         vectors = tuple(name for name in names if name.endswith(PUFFIN))
-        return There(versions, vectors, document, legacy, RETIRE_PENDING in names)
+        return PublishedState(versions, vectors, document, legacy, RETIRE_PENDING in names)
 
-    def _publish(self, latest: Snapshot, there: There) -> bool:
+    def _publish(self, latest: Snapshot, there: PublishedState) -> bool:
         """Make the metadata say what the snapshot says; False when another one was faster."""
         now = int(self._clock() * 1000)
-        line = Line(self._store, self._settings, self._place, there, latest)
+        line = PublishedHistory(self._store, self._settings, self._place, there, latest)
         document = self._retained(line.document(), now)
         path = self._place.version(latest.id)
         is_there = latest.id in there.versions
@@ -117,7 +117,7 @@ class _Publication:
             pass
         self._files.overwrite(self._place.hint, text)
 
-    def _clean(self, there: There, document: Document, newest: int, line: Line) -> None:
+    def _clean(self, there: PublishedState, document: Document, newest: int, line: PublishedHistory) -> None:
         """Delete what nothing names any more: later versions first, which readers would look for."""
         late = [number for number in there.versions if number > newest]
         self._files.delete_quietly(map(self._place.version, reversed(late)))
@@ -140,7 +140,7 @@ class _Publication:
         if there.is_pending:
             self._files.delete_quietly([f"{self._place.directory}/{RETIRE_PENDING}"])
 
-    def _unused(self, gone: Published, neighbours: Sequence[Published], line: Line) -> list[str]:
+    def _unused(self, gone: Published, neighbours: Sequence[Published], line: PublishedHistory) -> list[str]:
         """What a snapshot names that goes, and none of those next to it: nothing when it can't be read.
 
         Snapshots that have a vector file follow each other as those do that have its index file, which may be named
@@ -158,7 +158,7 @@ class _Publication:
         paths = [manifest.manifest_path for manifest in named]
         return [*paths, gone.manifest_list, *map(line.puffin_path, vectors)]
 
-    def _sweep(self, there: There, document: Document, newest: int, manifests: Manifests) -> None:
+    def _sweep(self, there: PublishedState, document: Document, newest: int, manifests: Manifests) -> None:
         """Delete the Puffin files that metadata name no more that were not continued, as Java's, which do not say which
         there are. Those that another run has just written are of a newer snapshot, which was there before they were.
         """
@@ -178,7 +178,7 @@ class _Publication:
         unused = [name for name in left if index_file_of(name) not in needed]
         self._files.delete_quietly(f"{self._place.directory}/{name}" for name in unused)
 
-    def _clear(self, there: There) -> None:
+    def _clear(self, there: PublishedState) -> None:
         """Delete the metadata of a table that has no snapshot any more."""
         if there.versions:
             self._files.delete(self._place.directory, recursive=True)

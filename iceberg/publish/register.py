@@ -36,7 +36,7 @@ from thrift.transport.TTransport import TBufferedTransport
 from interbed.iceberg.publish.place import PublishPlace, own_names
 from interbed.iceberg.publish.settings import DATABASE, TABLE, URI, PublishSettings
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 
 METADATA_LOCATION = "metadata_location"
 PREVIOUS_LOCATION = "previous_metadata_location"
@@ -53,7 +53,7 @@ _FILES = ("hive-site.xml", "metastore-site.xml", "core-site.xml")
 class Register:
     """Writes the entries of one table."""
 
-    def __init__(self, store: TableStore, settings: PublishSettings, place: PublishPlace) -> None:
+    def __init__(self, store: FileStore, settings: PublishSettings, place: PublishPlace) -> None:
         self._store = store
         self._settings = settings
         self._place = place

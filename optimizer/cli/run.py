@@ -117,7 +117,7 @@ def run(
     from interbed.optimizer.flow.process import Process
     from interbed.optimizer.journal.opening import journal_url
     from interbed.optimizer.journal.sql import SqlJournal
-    from interbed.optimizer.service.duty import Duty
+    from interbed.optimizer.service.leadership import Leadership
     from interbed.optimizer.service.local_worker import LOG_FORMAT, place
     from interbed.optimizer.service.local_workers import LocalWorkers
     from interbed.optimizer.service.metrics import OptimizerMetrics, shown_duty
@@ -141,7 +141,7 @@ def run(
     with ExitStack() as stack:
         catalog = stack.enter_context(chosen.catalog())
         journal = stack.enter_context(closing(SqlJournal.open(journal_url(catalog, db))))
-        duty = Duty()
+        duty = Leadership()
         metrics = OptimizerMetrics(duty)
         told = CatalogForWorkers.of(catalog.name, catalog.options.raw)
         try:

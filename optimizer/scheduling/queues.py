@@ -136,7 +136,7 @@ class _Line:
         return self.heap[0] if self.heap else None
 
 
-class Lines:
+class Queues:
     """The lines of the tables of a board."""
 
     def __init__(self, tables: TableBoard, usage: Usage) -> None:

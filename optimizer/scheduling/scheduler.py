@@ -17,7 +17,7 @@ from interbed.optimizer.flow.table_state import RequestKind, TableState
 from interbed.optimizer.flow.tables import Measurement, PlannedTask
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
 from interbed.optimizer.scheduling.process_board import ProcessBoard
-from interbed.optimizer.scheduling.queues import Lines, Turn, Usage, turn_of, waiting_table
+from interbed.optimizer.scheduling.queues import Queues, Turn, Usage, turn_of, waiting_table
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.scheduling.table_board import TableBoard
 from interbed.storage.base.errors import InvalidInputError
@@ -56,7 +56,7 @@ class Scheduler:
         state = journal.load(lease)
         now = clock()
         self._tables = TableBoard(state.tables, settings)
-        self._lines = Lines(self._tables, self._usage)
+        self._lines = Queues(self._tables, self._usage)
         self._processes = ProcessBoard(state.processes, state.tasks, settings, self._usage, now)
         for process in state.processes:
             self._tables.busy(process.table)

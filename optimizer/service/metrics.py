@@ -14,7 +14,7 @@ from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.flow.process import Process, ProcessState
 from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.scheduling.scheduler import Scheduler
-from interbed.optimizer.service.duty import Duty
+from interbed.optimizer.service.leadership import Leadership
 from interbed.storage.base.shown_text import escaped
 
 SCORES = ((20, "0-20"), (40, "21-40"), (60, "41-60"), (80, "61-80"), (100, "81-100"))
@@ -35,7 +35,7 @@ class _Ended:
 class OptimizerMetrics:
     """A collector of Prometheus; `ended` is to be told of each process that has ended."""
 
-    def __init__(self, duty: Duty) -> None:
+    def __init__(self, duty: Leadership) -> None:
         self._duty = duty
         self._guard = threading.Lock()
         self._ended = _Ended()
@@ -145,13 +145,13 @@ def _range_of(table: TableState) -> str:
 
 
 @contextmanager
-def shown_duty(duty: Duty) -> Iterator[None]:
+def shown_duty(duty: Leadership) -> Iterator[None]:
     """Shows how a run goes on standard error while the block runs; nothing where nobody looks."""
     with shown_line(lambda: _line(duty), thread_name="optimizer-progress"):
         yield
 
 
-def _line(duty: Duty) -> str:
+def _line(duty: Leadership) -> str:
     try:
         return duty.ask(_told)
     except NotOnDutyError:

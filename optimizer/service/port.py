@@ -21,7 +21,7 @@ from thrift.transport.TTransport import CReadableTransport, TMemoryBuffer, TTran
 from interbed.catalog.server.thrift.edge.codec import BinaryCodec
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, listen, prepare, shut_down
 from interbed.optimizer.errors import NotOnDutyError, UnknownWorkerError
-from interbed.optimizer.service.duty import Duty
+from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.wire import (
     assignment_to_wire,
     outcome_of_wire,
@@ -126,7 +126,7 @@ class CatalogForWorkers:
 class SchedulerCalls:
     """One for all connections. Every method raises NotScheduling while this process does not schedule."""
 
-    def __init__(self, duty: Duty, catalog: CatalogForWorkers, lease_millis: int) -> None:
+    def __init__(self, duty: Leadership, catalog: CatalogForWorkers, lease_millis: int) -> None:
         self._duty = duty
         self._catalog = catalog
         self._lease_millis = lease_millis

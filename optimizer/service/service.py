@@ -21,7 +21,7 @@ from interbed.optimizer.journal.api import Journal, Lease
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.service.duty import Duty
+from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.local_workers import LocalWorkers
 from interbed.optimizer.watch.files_watch import FilesWatch, SnapshotSweep
 from interbed.optimizer.work.lake_tables import LakeTables
@@ -116,7 +116,7 @@ class OptimizerService:
         catalog: Catalog,
         journal: Journal,
         groups: Groups,
-        duty: Duty,
+        duty: Leadership,
         settings: ServiceSettings,
         *,
         holder: str,

@@ -12,8 +12,8 @@ from interbed.catalog.client.errors import DatabaseNotFoundError
 from interbed.catalog.client.identifier import SYSTEM_DATABASE
 from interbed.optimizer.flow.tables import ChangedTables
 from interbed.storage.base.errors import InterbedError
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.manager import SnapshotManager
-from interbed.storage.meta.store import TableStore
 
 ROUNDS = 30
 """All tables at rest are looked at once in so many rounds."""
@@ -32,7 +32,7 @@ class SnapshotSweep:
         self._warm: dict[str, int] = {}
         self._cold: deque[str] = deque()
 
-    def remember(self, name: str, store: TableStore) -> None:
+    def remember(self, name: str, store: FileStore) -> None:
         """A table was opened, and its newest snapshot seen."""
         # Without what the catalog knew then, which grows old.
         manager = SnapshotManager(store.file_io, store.paths)

@@ -13,8 +13,8 @@ from interbed.optimizer.flow.process import Cleanup, Process
 from interbed.optimizer.flow.tables import Measurement, PlannedTask, WorkPlan
 from interbed.optimizer.work.payload import Payload, decode_messages, decode_snapshot
 from interbed.storage.base.errors import MissingExtraError
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.optimizing import SelfOptimizing
-from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_tasks import CompactionTask, balanced_tasks, plan_sort_tasks, plan_tasks
 from interbed.storage.upkeep.health import table_health
@@ -26,7 +26,7 @@ class LakeTables:
     """See OptimizedTables."""
 
     def __init__(
-        self, catalog: Catalog, on_measured: Callable[[str, TableStore], None] = lambda name, store: None
+        self, catalog: Catalog, on_measured: Callable[[str, FileStore], None] = lambda name, store: None
     ) -> None:
         """`on_measured` is told of each table as it was opened."""
         self._catalog = catalog

@@ -20,7 +20,7 @@ from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, Staged, TableHandle
 from interbed.spark_ext.write.writer import CommitToken, check_distinct, decode_all_marks, decode_messages, plan_write
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.table.table import Table
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.thrift_idl.planner.ttypes import CatalogRef, CommitResult, TableInfo, TableRef, WritePlan
@@ -62,7 +62,7 @@ class MergingCalls(Calls):
         return self._merged(_target(handle, schema_json, options, case_sensitive=False), options)
 
 
-def _with_options(store: TableStore, options: Mapping[str, str]) -> TableStore:
+def _with_options(store: FileStore, options: Mapping[str, str]) -> FileStore:
     """The table with what a write's options say of it."""
     return store.with_options(table_options(options)) if options else store
 

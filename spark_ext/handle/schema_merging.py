@@ -13,10 +13,10 @@ from typing import Any
 from interbed.spark_ext.values.spark_types import schema_from_spark, type_to_spark
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.types.data_type import BINARIES, MAX_LENGTH, AtomicType, DataField, DataType, TypeRoot
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.merge_schema import MergeRules, merge_changes, merge_into, same_column
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.table.option_rules import changed_schema
 
 _UNTYPED = "void"
@@ -40,7 +40,7 @@ class RowsToCome:
         changes = merge_changes(schema, self._fields(schema, rules), rules)
         return changed_schema(schema, changes) if changes else schema
 
-    def merge_into(self, store: TableStore) -> TableStore:
+    def merge_into(self, store: FileStore) -> FileStore:
         """Make the schema; raises SchemaMismatchError and CommitFailedError."""
         rules = self._rules(store.options)
         return merge_into(store, self._fields(store.schema, rules), rules)

@@ -2,7 +2,7 @@
 
 `spread` gives the longest piece first, each to the worker with the least work. The busiest worker then takes at most
 4/3 - 1/(3m) of the time of the best possible distribution over m workers (R. L. Graham, Bounds on Multiprocessing
-Timing Anomalies, 1969); in the order of arrival it may be 2 - 1/m. `Room` is a weighted semaphore.
+Timing Anomalies, 1969); in the order of arrival it may be 2 - 1/m. `ByteBudget` is a weighted semaphore.
 """
 
 import heapq
@@ -40,7 +40,7 @@ class NoRoomError(Exception):
     """The room was closed before the work had begun."""
 
 
-class Room:
+class ByteBudget:
     """Room for `count` pieces of work whatever they weigh, and for more while all of them weigh at most `weight`."""
 
     def __init__(self, count: int, weight: int) -> None:

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar, cast
 _T = TypeVar("_T")
 
 
-class Recent(Generic[_T]):
+class LruCache(Generic[_T]):
     """At most so many values; the one that was used longest ago goes first. Safe for several threads."""
 
     def __init__(self, most: int) -> None:

@@ -14,9 +14,9 @@ import numpy as np
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.interval_partition import key_ranks
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta, IndexManifestEntry
-from interbed.storage.meta.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
 
 
@@ -201,7 +201,7 @@ def _index_entries(message: CommitMessage, kind: FileKind, files: Iterable[Index
     ]
 
 
-def owned_paths(store: TableStore, messages: Sequence[CommitMessage], *, compact_only: bool = False) -> list[str]:
+def owned_paths(store: FileStore, messages: Sequence[CommitMessage], *, compact_only: bool = False) -> list[str]:
     """Return the paths of owned data files, of their extra files and of index files; see owned_files."""
     paths = [
         store.index_path(bucket_id, file) for bucket_id, file in owned_index_files(messages, compact_only=compact_only)
@@ -211,7 +211,7 @@ def owned_paths(store: TableStore, messages: Sequence[CommitMessage], *, compact
     return paths
 
 
-def new_paths(store: TableStore, changes: PartChanges) -> list[str]:
+def new_paths(store: FileStore, changes: PartChanges) -> list[str]:
     """Return the paths of data files, of their extra files and of index files that the changes add to the table.
 
     A file that the changes both remove and add only moves to another level; its extra files may be new.
@@ -222,9 +222,9 @@ def new_paths(store: TableStore, changes: PartChanges) -> list[str]:
     return [*paths, *_index_paths(store, changes.indexes)]
 
 
-def _paths(store: TableStore, entry: ManifestEntry) -> list[str]:
+def _paths(store: FileStore, entry: ManifestEntry) -> list[str]:
     return entry.file.paths_in(store.paths.bucket_directory(entry.bucket_id))
 
 
-def _index_paths(store: TableStore, entries: Iterable[IndexManifestEntry]) -> list[str]:
+def _index_paths(store: FileStore, entries: Iterable[IndexManifestEntry]) -> list[str]:
     return [store.index_path(BucketId(e.partition, e.bucket), e.file) for e in entries if e.kind is FileKind.ADD]

@@ -36,10 +36,10 @@ from interbed.storage.commit.pending_snapshot import (
 from interbed.storage.commit.publication import Publication
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotFacts, can_merge_fully
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import (
     AllPartitions,
@@ -70,7 +70,7 @@ class FileStoreCommit:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         commit_user: str,
         *,
         new_user: bool = False,

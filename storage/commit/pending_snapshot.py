@@ -15,12 +15,12 @@ from interbed.storage.commit.changes import MessageChanges
 from interbed.storage.commit.committed import PartIdentity
 from interbed.storage.commit.snapshot_builder import SnapshotFacts
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta, merge_entries
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
 
@@ -160,7 +160,7 @@ def replaced_by(base: Sequence[ManifestEntry], new_files: Sequence[ManifestEntry
     return (*(replace(e, kind=FileKind.DELETE) for e in base), *new_files)
 
 
-def check_keys_once(store: TableStore, reader: ManifestReader, target: PartitionFilter) -> None:
+def check_keys_once(store: FileStore, reader: ManifestReader, target: PartitionFilter) -> None:
     """Refuse to overwrite a part of a cross-partition table: its keys might be in two partitions afterwards.
 
     Raises NotSupportedError when partitions with files remain.

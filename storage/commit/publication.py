@@ -27,7 +27,6 @@ from interbed.storage.base.fileio.at_once import both
 from interbed.storage.base.fileio.pending import PendingFiles
 from interbed.storage.commit.basis import BasisCheck
 from interbed.storage.commit.changes import owned_paths
-from interbed.storage.commit.commit_queue import CommitQueue, MachineQueue, StoreQueue
 from interbed.storage.commit.committed import CommittedParts, SnapshotOutcome
 from interbed.storage.commit.conflict import (
     DuplicateFileError,
@@ -37,20 +36,21 @@ from interbed.storage.commit.conflict import (
     check_total_buckets,
     check_vectors,
 )
+from interbed.storage.commit.contention import CommitLease, ContentionLock, LocalCommitLock
 from interbed.storage.commit.manifest_writer import IndexFiles, ManifestWriter
 from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.progress import PROGRESS
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.snapshot.line_journal import JournalOutcome, finish_line_change
+from interbed.storage.meta.snapshot.history_journal import JournalOutcome, finish_line_change
 from interbed.storage.meta.snapshot.progress import LogPositions
 from interbed.storage.meta.snapshot.publish import attempts_of, is_waited_for
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.write.commit_message import CommitMessage
 
@@ -62,7 +62,7 @@ class Publication:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         commit_user: str,
         reader: ManifestReader,
         retry: RetryPolicy,
@@ -157,11 +157,11 @@ class Publication:
         store.snapshots.write_hints(snapshot_id)
         return snapshot_id
 
-    def _queue(self) -> CommitQueue:
+    def _queue(self) -> ContentionLock:
         file_io, paths = self._store.file_io, self._store.paths
-        return StoreQueue(file_io, paths.turn_in_store) if is_remote(file_io) else MachineQueue(paths.turn_on_disk)
+        return CommitLease(file_io, paths.turn_in_store) if is_remote(file_io) else LocalCommitLock(paths.turn_on_disk)
 
-    def _race(self, part: PendingSnapshot, writer: ManifestWriter, queue: CommitQueue) -> int:
+    def _race(self, part: PendingSnapshot, writer: ManifestWriter, queue: ContentionLock) -> int:
         store = self._store
         builder, indexes = self._builders(part, writer)
         check = BasisCheck(self._reader, store.snapshots, self._user, part.basis)
@@ -389,7 +389,7 @@ class Publication:
             check_conflicts((), delta, kind=part.facts.kind, key_types=(), place=self.place)
         return delta
 
-    def _state(self, queue: CommitQueue, *, is_new: bool = False) -> tuple[Snapshot | None, TableSchema]:
+    def _state(self, queue: ContentionLock, *, is_new: bool = False) -> tuple[Snapshot | None, TableSchema]:
         """Return the snapshot to build on and the newest schema.
 
         Raises CorruptFileError while the table's history changes. In an object store the snapshot is the one that was

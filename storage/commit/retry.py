@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from interbed.storage.base.errors import CommitConflictError
-from interbed.storage.commit.commit_queue import CommitQueue
+from interbed.storage.commit.contention import ContentionLock
 from interbed.storage.meta.options.core import CoreOptions
 
 _log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Retries:
         """Time since the start."""
         return (self._policy.clock() - self._started) * 1000
 
-    def take(self, queue: CommitQueue) -> bool:
+    def take(self, queue: ContentionLock) -> bool:
         """Wait for a turn, at most for the length of a pause. Return whether the turn was taken.
 
         The commit may be tried without a turn.

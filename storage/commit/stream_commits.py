@@ -39,8 +39,8 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
 )
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.write.commit_message import CommitMessage
 
@@ -76,7 +76,7 @@ class EpochNote:
 class EpochCommit:
     """Commits of a user whose identifiers are epochs, in ascending order; only one at a time."""
 
-    def __init__(self, store: TableStore, commit_user: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: FileStore, commit_user: str, clock: Callable[[], float] = time.time) -> None:
         _check_user(commit_user)
         self._store = store
         self._user = commit_user
@@ -245,7 +245,7 @@ class PositionNote:
 class PositionedCommit:
     """Commits of the user of a stream. Neither several threads nor several processes may use it at a time."""
 
-    def __init__(self, store: TableStore, commit_user: str) -> None:
+    def __init__(self, store: FileStore, commit_user: str) -> None:
         """Restore how far the stream was read; raises CommitStateUnknownError when that is no longer known."""
         _check_user(commit_user)
         self._store = store
@@ -268,7 +268,7 @@ class PositionedCommit:
         return self._last.source
 
     def commit(
-        self, store: TableStore, messages: Sequence[CommitMessage], position: str, source: str | None = None
+        self, store: FileStore, messages: Sequence[CommitMessage], position: str, source: str | None = None
     ) -> list[int]:
         """Commit rows with the position after them and return the snapshots' ids.
 
@@ -281,7 +281,7 @@ class PositionedCommit:
         )
 
     def overwrite(
-        self, store: TableStore, messages: Sequence[CommitMessage], position: str, source: str | None = None
+        self, store: FileStore, messages: Sequence[CommitMessage], position: str, source: str | None = None
     ) -> list[int]:
         """Replace all rows by those of the messages, with the position after them. Return the snapshots' ids.
 
@@ -296,7 +296,7 @@ class PositionedCommit:
         if (position, source) != (self._last.position, self._last.source):
             self._write(replace(self._last, position=position, source=source))
 
-    def _begin(self, store: TableStore, position: str, source: str | None) -> tuple[FileStoreCommit, dict[str, str]]:
+    def _begin(self, store: FileStore, position: str, source: str | None) -> tuple[FileStoreCommit, dict[str, str]]:
         """Record that a commit begins. Return it, and the properties of its snapshots."""
         last = self._last
         begun = replace(

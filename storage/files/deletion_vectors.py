@@ -25,8 +25,8 @@ from interbed.storage.base.arrays import Mask, Positions, distinct
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, UnsupportedVersionError
 from interbed.storage.base.fileio.api import FileIO, write_file
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, DeletionVectorRange, IndexFileMeta
-from interbed.storage.meta.store import TableStore
 
 MAGIC_32 = struct.pack(">i", 1581511376)
 MAGIC_64 = struct.pack("<i", 1681511377)
@@ -258,7 +258,7 @@ class BucketDeletions:
     use by several threads at once.
     """
 
-    def __init__(self, store: TableStore, bucket_id: BucketId, files: Sequence[IndexFileMeta] = ()) -> None:
+    def __init__(self, store: FileStore, bucket_id: BucketId, files: Sequence[IndexFileMeta] = ()) -> None:
         self._store = store
         self._bucket_id = bucket_id
         self._files = tuple(files)
@@ -266,7 +266,7 @@ class BucketDeletions:
         self._changed = False
 
     @staticmethod
-    def restore(store: TableStore, bucket_id: BucketId, index_files: Sequence[IndexFileMeta]) -> "BucketDeletions":
+    def restore(store: FileStore, bucket_id: BucketId, index_files: Sequence[IndexFileMeta]) -> "BucketDeletions":
         """The bucket's vectors from its index files; what asks for them raises what read_vectors raises."""
         return BucketDeletions(store, bucket_id, [f for f in index_files if f.index_type == DELETION_VECTORS])
 

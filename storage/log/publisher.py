@@ -30,11 +30,11 @@ from interbed.storage.log.kafka import partition_of
 from interbed.storage.log.kafka_log import KafkaLogWriter
 from interbed.storage.log.records import LogRecords, RecordCodec
 from interbed.storage.log.settings import LogSettings, identity_of
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.log import LOG_SYSTEM, LogConsistency
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.progress import LogPosition, LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
 from interbed.storage.scan.change_plan import ChangeFiles, SnapshotChangeRules, splits_of_snapshot
 from interbed.storage.scan.scan import TableScan
@@ -71,12 +71,12 @@ _guard = Lock()
 _locks: dict[tuple[object, ...], Lock] = {}
 
 
-def publishes(store: TableStore) -> bool:
+def publishes(store: FileStore) -> bool:
     """Return whether snapshots of the table are published in its log after their commit."""
     return store.log_consistency is LogConsistency.TRANSACTIONAL
 
 
-def publish_after_commit(store: TableStore, clock: Callable[[], float] = time.monotonic) -> None:
+def publish_after_commit(store: FileStore, clock: Callable[[], float] = time.monotonic) -> None:
     """Publish what was committed. Failures are logged and do not affect the commit.
 
     A later commit tries again.
@@ -102,7 +102,7 @@ def publish_after_commit(store: TableStore, clock: Callable[[], float] = time.mo
         )
 
 
-def publish(store: TableStore, *, seconds: float = 10.0, connect: WriterFactory | None = None) -> int | None:
+def publish(store: FileStore, *, seconds: float = 10.0, connect: WriterFactory | None = None) -> int | None:
     """Publish all snapshots that are not in the log yet, and return the newest one in it.
 
     None for a table without snapshots. `seconds` is the timeout of each request. Raises LogUnavailableError,
@@ -142,7 +142,7 @@ def forget_writers() -> None:
             each.writer.close()
 
 
-def release(store: TableStore) -> None:
+def release(store: FileStore) -> None:
     """Close the log of a table that is dropped."""
     _close_log(LogSettings.of(store.options))
 
@@ -150,7 +150,7 @@ def release(store: TableStore) -> None:
 class _PublicationRun:
     """One run of a publisher that has taken over the log."""
 
-    def __init__(self, store: TableStore, owned: _OwnedLog) -> None:
+    def __init__(self, store: FileStore, owned: _OwnedLog) -> None:
         self._store = store
         self._owned_log = owned
         self._table = identity_of(store)
@@ -283,7 +283,7 @@ class _PublicationRun:
         """Return whether rows were replaced without records of the changes."""
         return snapshot.commit_kind is CommitKind.OVERWRITE and rules.files_of(snapshot) is ChangeFiles.NOTHING
 
-    def _store_of(self, snapshot: Snapshot) -> TableStore:
+    def _store_of(self, snapshot: Snapshot) -> FileStore:
         """Return the table with the columns of the snapshot, if that has a newer schema."""
         if snapshot.schema_id <= self._store.schema.id:
             return self._store
@@ -308,7 +308,7 @@ class _PublicationRun:
             _log.warning("The log position of %s was not recorded: %s", self._store.location, error)
 
 
-def _records(store: TableStore, splits: Sequence[Split], partitions: int) -> Iterator[tuple[int, LogRecords]]:
+def _records(store: FileStore, splits: Sequence[Split], partitions: int) -> Iterator[tuple[int, LogRecords]]:
     read = ChangeRead(store)
     codec = RecordCodec(store.schema)
     for split in splits:

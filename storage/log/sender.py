@@ -18,8 +18,8 @@ from interbed.storage.log.kafka import LogConsumer, ensure_topic, partition_of, 
 from interbed.storage.log.records import RecordCodec
 from interbed.storage.log.settings import LogSettings, identity_of, kafka_library, kept_settings
 from interbed.storage.log.written import WRITTEN_HEADER, WrittenBy
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.progress import LogPosition
-from interbed.storage.meta.store import TableStore
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.05
 _ROWS_BETWEEN_POLLS = 1_000
 
 
-def log_ends(store: TableStore) -> Mapping[str, int] | None:
+def log_ends(store: FileStore) -> Mapping[str, int] | None:
     """Return the end offsets of the table's log for a snapshot; None when Kafka does not answer."""
     try:
         return _connection_of(LogSettings.of(store.options)).ends()
@@ -42,7 +42,7 @@ def log_ends(store: TableStore) -> Mapping[str, int] | None:
         return None
 
 
-def forget_sender(store: TableStore) -> None:
+def forget_sender(store: FileStore) -> None:
     """Close the connection to the log of a table that is dropped."""
     with _guard:
         held = _connections.pop(LogSettings.of(store.options).identity, None)
@@ -63,7 +63,7 @@ def forget_senders() -> None:
 class KafkaWriteLog:
     """WriteLog of one writer of a table. It connects at the first row."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._settings = LogSettings.of(store.options)
         self._store = store
         self._codec = RecordCodec(store.schema)

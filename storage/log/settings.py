@@ -12,6 +12,7 @@ from typing import Any
 from interbed.storage.base.errors import InvalidOptionError, LogUnavailableError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.shown_text import secrets_of, shown_error
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import (
     KAFKA,
@@ -20,7 +21,6 @@ from interbed.storage.meta.options.log import (
     LOG_SYSTEM,
     LogSystem,
 )
-from interbed.storage.meta.store import TableStore
 
 _log = logging.getLogger(__name__)
 
@@ -130,13 +130,13 @@ def kept_settings(settings: LogSettings) -> Mapping[str, str]:
     }
 
 
-def identity_of(store: TableStore) -> int:
+def identity_of(store: FileStore) -> int:
     """Return the creation time of the table's first schema, in milliseconds since the epoch."""
     ids = store.schemas.ids()
     return store.schemas.schema(min(ids)).time_millis or 0 if ids else 0
 
 
-def error_of_another_table(settings: LogSettings, store: TableStore) -> InvalidOptionError:
+def error_of_another_table(settings: LogSettings, store: FileStore) -> InvalidOptionError:
     """Return the error for readers of a topic that has records of another table."""
     return InvalidOptionError(
         f"The {settings.place} is the log of another table than the one at {store.location}; set 'kafka.topic'."

@@ -21,10 +21,10 @@ from interbed.storage.files.format.api import DecodeTally, ReadChecks, data_file
 from interbed.storage.files.format.file_schema import SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD
 from interbed.storage.files.format.readers import reader_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.evolution import FileMapping, map_fields
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore
 
 ROW_INDEX = "__paimon_row_index"
 """The column of positions in the file, counted from 0, under the name that Paimon gives it in Spark."""
@@ -70,7 +70,7 @@ class FileRead:
     What is decoded is noted in the tally, if there is one.
     """
 
-    def __init__(self, store: TableStore, fields: Sequence[DataField], tally: DecodeTally | None = None) -> None:
+    def __init__(self, store: FileStore, fields: Sequence[DataField], tally: DecodeTally | None = None) -> None:
         self._store = store
         self._fields = tuple(fields)
         self._tally = tally

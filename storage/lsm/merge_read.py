@@ -33,9 +33,9 @@ from interbed.storage.lsm.sort_merge import (
     RunInput,
     merge_runs,
 )
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
-from interbed.storage.meta.store import TableStore
 
 PathOf = Callable[[DataFileMeta], str]
 DeletedOf = Callable[[DataFileMeta], DeletionVector | None]
@@ -59,7 +59,7 @@ class MergeRead:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         output: Sequence[DataField],
         function: MergeFunction,
         tally: DecodeTally | None = None,
@@ -205,6 +205,6 @@ def file_ages(runs: Sequence[SortedRun]) -> Mapping[str, int] | None:
     return {name: age for age, (_, _, _, name) in enumerate(placed)}
 
 
-def merge_function_for(store: TableStore, *, drop_deletes: bool, merges_alone: bool = False) -> MergeFunction:
+def merge_function_for(store: FileStore, *, drop_deletes: bool, merges_alone: bool = False) -> MergeFunction:
     """The table's merge function; see merge_function.factory."""
     return function_of_schema(store.schema, store.options, drop_deletes=drop_deletes, merges_alone=merges_alone)

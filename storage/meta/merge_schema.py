@@ -26,6 +26,7 @@ from interbed.storage.base.types.data_type import (
     RowType,
 )
 from interbed.storage.base.types.json import type_to_json
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.write import EXPLICIT_CAST
 from interbed.storage.meta.schema.change import (
     ELEMENT,
@@ -38,7 +39,6 @@ from interbed.storage.meta.schema.change import (
 )
 from interbed.storage.meta.schema.evolution import is_widening
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore
 
 Path = tuple[str, ...]
 
@@ -169,11 +169,11 @@ _log = logging.getLogger(__name__)
 _TRIES = 20
 
 
-def merge_into(store: TableStore, fields: Sequence[DataField], rules: MergeRules) -> TableStore:
+def merge_into(store: FileStore, fields: Sequence[DataField], rules: MergeRules) -> FileStore:
     """Return the table at a schema that accepts rows with these fields; the schema is created if necessary.
 
     It starts from the newest schema, and again when another writer changes the schema meanwhile. Raises as
-    merge_changes and TableStore.alter do, and CommitFailedError when other writers always win the race.
+    merge_changes and FileStore.alter do, and CommitFailedError when other writers always win the race.
     """
     for _ in range(_TRIES):
         current = store.refreshed()

@@ -32,9 +32,9 @@ from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.positions import DeletionReader
 from interbed.storage.scan.split import DeletionFile, Split
@@ -58,7 +58,7 @@ class ChangeRead:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         columns: Sequence[str] | None = None,
         predicate: Predicate | None = None,
         *,
@@ -242,7 +242,7 @@ _SEQUENCE_FIELD = DataField(id=2**31 - 2, name=SEQUENCE_NUMBER, type=AtomicType(
 _KIND_TEXTS = array_of([k.short for k in RowKind], pa.string())
 
 
-def audit_fields(store: TableStore, *, packed: bool) -> tuple[DataField, ...]:
+def audit_fields(store: FileStore, *, packed: bool) -> tuple[DataField, ...]:
     """The columns of the audit log, or with `packed` of the binlog."""
     system = [_ROWKIND_FIELD]
     if store.options.reads_sequence_numbers and store.schema.has_primary_key:
@@ -262,7 +262,7 @@ class AuditRead:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         columns: Sequence[str] | None = None,
         predicate: Predicate | None = None,
         *,

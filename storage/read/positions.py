@@ -17,9 +17,9 @@ from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.deletion_vectors import DeletionVector, read_index_file, vectors_in
 from interbed.storage.files.file_index.api import EVERYTHING
 from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, ReadOptions, block_rows
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import DeletionVectorRange
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.split import DeletionFile, Split
 
@@ -108,7 +108,7 @@ class LocatedRead:
     """
 
     def __init__(
-        self, store: TableStore, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+        self, store: FileStore, columns: Sequence[str] | None = None, predicate: Predicate | None = None
     ) -> None:
         self._store = store
         self._columns = ReadColumns.of(store.schema, columns, predicate)

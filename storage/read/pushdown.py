@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, and_
 from interbed.storage.files.format.api import DecodeTally
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.lsm import MergeEngine
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, Top, aggregated
@@ -27,7 +27,7 @@ _FORMAT = "parquet"
 """Other formats have no key without the rest of the row, or no numbers as they are."""
 
 
-def quick_count(store: TableStore, splits: Sequence[Split], records: int) -> int | None:
+def quick_count(store: FileStore, splits: Sequence[Split], records: int) -> int | None:
     """How many rows the splits have, if no more than so many records are merged for it; None if they would be.
 
     Files count as records, too. Raises as TableRead does.
@@ -44,7 +44,7 @@ def quick_count(store: TableStore, splits: Sequence[Split], records: int) -> int
     return count + sum(batch.num_rows for batch in TableRead(store, ()).to_reader(merged))
 
 
-def _is_counted_by_place(store: TableStore, split: Split) -> bool:
+def _is_counted_by_place(store: FileStore, split: Split) -> bool:
     schema, options = store.schema, store.options
     if split.branch is not None or split.tells_changes or len(schema.key_fields) != 1:
         return False
@@ -72,7 +72,7 @@ class TopRead:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         columns: Sequence[str] | None,
         predicate: Predicate | None,
         top: Top,

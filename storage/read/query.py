@@ -10,7 +10,7 @@ import pyarrow as pa
 from interbed.storage.base.predicate.expr import Predicate, and_
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.readers import begin_loading
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.read.arrow_rows import ArrowRows, check_limit, limited
 from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.scan import TableScan
@@ -29,7 +29,7 @@ class Scan(ArrowRows):
     The plan is made once, on first use, so that every form of the same query shows the same snapshot.
     """
 
-    store: TableStore
+    store: FileStore
     columns: tuple[str, ...] | None = None
     predicate: Predicate | None = None
     limit: int | None = None

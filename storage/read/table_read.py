@@ -21,8 +21,8 @@ from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, fi
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MIN_BATCH_ROWS
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.parallel import read_ahead
 from interbed.storage.read.positions import DeletionReader
@@ -52,7 +52,7 @@ class TableRead:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         columns: Sequence[str] | None = None,
         predicate: Predicate | None = None,
         *,
@@ -225,7 +225,7 @@ def _within(rows: tuple[int, int] | None, positions: Positions | None) -> Positi
 
 
 def with_reading(
-    explanation: Explanation, store: TableStore, splits: Sequence[Split], predicate: Predicate | None
+    explanation: Explanation, store: FileStore, splits: Sequence[Split], predicate: Predicate | None
 ) -> Explanation:
     """The explanation of a plan with what reading its splits has decoded; raises what reading raises."""
     tally = DecodeTally()

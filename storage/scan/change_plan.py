@@ -12,10 +12,10 @@ from typing import Protocol
 
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError, SnapshotNotFoundError
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import DeletionFile, Split
 from interbed.storage.scan.split_generator import append_groups
 from interbed.storage.scan.starting_point import has_changelog
@@ -57,7 +57,7 @@ class SnapshotChangeRules:
     overwrites: bool = False
 
     @staticmethod
-    def of_stream(store: TableStore) -> "SnapshotChangeRules":
+    def of_stream(store: FileStore) -> "SnapshotChangeRules":
         """Return the rules of a stream of the table."""
         options, keyed = store.options, store.schema.has_primary_key
         return SnapshotChangeRules(
@@ -77,7 +77,7 @@ class SnapshotChangeRules:
         return ChangeFiles.CHANGELOG
 
 
-def check_changes_readable(store: TableStore) -> None:
+def check_changes_readable(store: FileStore) -> None:
     """Raise NotSupportedError for a table without changelog whose written rows are not its changes."""
     options = store.options
     if options.merge_engine is MergeEngine.FIRST_ROW and options.changelog_producer is ChangelogProducer.NONE:
@@ -88,7 +88,7 @@ def check_changes_readable(store: TableStore) -> None:
         )
 
 
-def splits_of_snapshot(store: TableStore, source: ChangedEntries, snapshot: Snapshot, kind: ChangeFiles) -> list[Split]:
+def splits_of_snapshot(store: FileStore, source: ChangedEntries, snapshot: Snapshot, kind: ChangeFiles) -> list[Split]:
     """Return the splits of the changes of one snapshot; raises CorruptFileError naming a manifest that can't be read.
 
     Raises SnapshotNotFoundError when the changelog has expired; its message has the first snapshot with changes.
@@ -114,14 +114,14 @@ def splits_of_snapshot(store: TableStore, source: ChangedEntries, snapshot: Snap
     return _replaced_splits(store, snapshot.id, removed, added, deletions)
 
 
-def _expired(store: TableStore, snapshot: Snapshot) -> SnapshotNotFoundError:
+def _expired(store: FileStore, snapshot: Snapshot) -> SnapshotNotFoundError:
     return SnapshotNotFoundError(
         f"The changes of snapshot {snapshot.id} of {store.location} have expired: a tag or a branch has kept its rows, "
         f"not its changelog. Changes can be read from snapshot {snapshot.id + 1} on."
     )
 
 
-def record_splits(store: TableStore, snapshot_id: int, entries: Iterable[ManifestEntry]) -> list[Split]:
+def record_splits(store: FileStore, snapshot_id: int, entries: Iterable[ManifestEntry]) -> list[Split]:
     """Return splits whose rows are the unmerged records of the files."""
     options = store.options
     splits: list[Split] = []
@@ -135,7 +135,7 @@ def record_splits(store: TableStore, snapshot_id: int, entries: Iterable[Manifes
     return splits
 
 
-def record_split(store: TableStore, snapshot_id: int, entries: Sequence[ManifestEntry]) -> Split:
+def record_split(store: FileStore, snapshot_id: int, entries: Sequence[ManifestEntry]) -> Split:
     """Return a split whose rows are the unmerged records of one bucket's files; there is at least one entry."""
     bucket_id = entries[0].bucket_id
     return Split(
@@ -151,7 +151,7 @@ def record_split(store: TableStore, snapshot_id: int, entries: Sequence[Manifest
 
 
 def _replaced_splits(
-    store: TableStore,
+    store: FileStore,
     snapshot_id: int,
     removed: Iterable[ManifestEntry],
     added: Iterable[ManifestEntry],

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from interbed.storage.base.errors import BranchNotFoundError, InvalidOptionError, SnapshotNotFoundError
 from interbed.storage.base.predicate.expr import Predicate, restrict_to
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH, OF_ONE_SNAPSHOT, StartupMode
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan
 from interbed.storage.scan.starting_point import PINNED, starting_snapshot
@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 
 def plan_rows(
-    store: TableStore, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
+    store: FileStore, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
 ) -> Plan:
     """Plan the table's rows, with those of the fallback branch; see TableScan.plan.
 
@@ -49,7 +49,7 @@ def plan_rows(
     return replace(plan, splits=(*plan.splits, *splits))
 
 
-def fallback_of(store: TableStore) -> TableStore | None:
+def fallback_of(store: FileStore) -> FileStore | None:
     """Return the branch that batch reads of the table fall back to, or None. InvalidOptionError as plan_rows."""
     name = store.options.fallback_branch
     if name is None or name == store.paths.branch or store.options.startup_mode not in (*OF_ONE_SNAPSHOT, *PINNED):
@@ -72,12 +72,12 @@ def fallback_of(store: TableStore) -> TableStore | None:
     return branch
 
 
-def _shape(store: TableStore) -> object:
+def _shape(store: FileStore) -> object:
     """Return the parts of the schema that the table and its branch must have in common."""
     return [(f.name, f.type.with_nullable(True)) for f in store.schema.fields], store.schema.partition_keys
 
 
-def _at_time(branch: TableStore, millis: int) -> int | None:
+def _at_time(branch: FileStore, millis: int) -> int | None:
     """Return the id of the branch's snapshot at a time, in milliseconds since the epoch; None when it had none."""
     try:
         return branch.snapshots.by_time_millis(millis).id
@@ -85,5 +85,5 @@ def _at_time(branch: TableStore, millis: int) -> int | None:
         return None
 
 
-def _partitions(store: TableStore, snapshot_id: int, meant: Predicate | None) -> frozenset[bytes]:
+def _partitions(store: FileStore, snapshot_id: int, meant: Predicate | None) -> frozenset[bytes]:
     return frozenset(e.partition for e in TableScan(store, predicate=meant, snapshot_id=snapshot_id).entries())

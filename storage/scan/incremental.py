@@ -14,6 +14,7 @@ from typing import Protocol
 from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError, TagNotFoundError
 from interbed.storage.lsm.interval_partition import interval_partition
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import INCREMENTAL_BETWEEN, INCREMENTAL_TO_AUTO_TAG, IncrementalScanMode
@@ -21,7 +22,6 @@ from interbed.storage.meta.options.version import TagPeriod
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.change_plan import (
     ChangedEntries,
     SnapshotChangeRules,
@@ -55,7 +55,7 @@ class SnapshotRange:
         return range(self.first + 1, self.last + 1)
 
 
-def incremental_plan(store: TableStore, files: SnapshotFiles) -> Plan:
+def incremental_plan(store: FileStore, files: SnapshotFiles) -> Plan:
     """Return the splits of the changes that the options ask for; none when the range is empty.
 
     Raises InvalidOptionError, SnapshotNotFoundError for a range that has expired or lies in the future,
@@ -74,7 +74,7 @@ def incremental_plan(store: TableStore, files: SnapshotFiles) -> Plan:
     return plan_between(store, files, between, mode)
 
 
-def plan_between(store: TableStore, files: SnapshotFiles, between: SnapshotRange, mode: IncrementalScanMode) -> Plan:
+def plan_between(store: FileStore, files: SnapshotFiles, between: SnapshotRange, mode: IncrementalScanMode) -> Plan:
     """Return the splits of the changes in a range that is not empty, in the order in which they became visible.
 
     Errors are those of incremental_plan.
@@ -108,7 +108,7 @@ def plan_of(snapshot: Snapshot, splits: Sequence[Split]) -> Plan:
     return Plan(snapshot_id=snapshot.id, schema_id=snapshot.schema_id, splits=tuple(splits), statistics=statistics)
 
 
-def chosen_range(store: TableStore) -> SnapshotRange | None:
+def chosen_range(store: FileStore) -> SnapshotRange | None:
     """Return the range that the options name; None while the table lacks snapshots, or the automatic tags."""
     options = store.options
     oldest, newest = store.snapshots.earliest_id(), store.snapshots.latest_id()
@@ -130,7 +130,7 @@ def chosen_range(store: TableStore) -> SnapshotRange | None:
     return SnapshotRange(first=first, last=last)
 
 
-def _named_range(store: TableStore, names: tuple[str, str]) -> SnapshotRange:
+def _named_range(store: FileStore, names: tuple[str, str]) -> SnapshotRange:
     """Return the range between two tags, or between two snapshots."""
     tags = TagManager(store.file_io, store.paths)
     found = [tags.find(name) for name in names]
@@ -146,7 +146,7 @@ def _named_range(store: TableStore, names: tuple[str, str]) -> SnapshotRange:
     return SnapshotRange(first=int(names[0]), last=int(names[1]))
 
 
-def _up_to_automatic_tag(store: TableStore, name: str) -> SnapshotRange | None:
+def _up_to_automatic_tag(store: FileStore, name: str) -> SnapshotRange | None:
     """Return the range that ends with an automatic tag and begins with the automatic tag before it.
 
     None when either is missing. InvalidOptionError for a name that no automatic tag has.
@@ -170,7 +170,7 @@ def _up_to_automatic_tag(store: TableStore, name: str) -> SnapshotRange | None:
     )
 
 
-def _at_or_before(store: TableStore, millis: int) -> int:
+def _at_or_before(store: FileStore, millis: int) -> int:
     """Return the newest snapshot of that time or before it; without any, the id before the oldest one."""
     try:
         return store.snapshots.by_time_millis(millis).id
@@ -179,7 +179,7 @@ def _at_or_before(store: TableStore, millis: int) -> int:
         return max(before, default=(earliest_changes(store) or 1) - 1)
 
 
-def _rules(store: TableStore, mode: IncrementalScanMode) -> SnapshotChangeRules:
+def _rules(store: FileStore, mode: IncrementalScanMode) -> SnapshotChangeRules:
     producer = store.options.changelog_producer if store.schema.has_primary_key else ChangelogProducer.NONE
     if mode is IncrementalScanMode.DELTA:
         producer = ChangelogProducer.NONE
@@ -189,7 +189,7 @@ def _rules(store: TableStore, mode: IncrementalScanMode) -> SnapshotChangeRules:
     return SnapshotChangeRules(keyed=store.schema.has_primary_key, producer=producer)
 
 
-def _existing(store: TableStore, snapshot_id: int, between: SnapshotRange) -> Snapshot:
+def _existing(store: FileStore, snapshot_id: int, between: SnapshotRange) -> Snapshot:
     if snapshot_id in between.tagged:
         return between.tagged[snapshot_id]
     try:
@@ -202,7 +202,7 @@ def _existing(store: TableStore, snapshot_id: int, between: SnapshotRange) -> Sn
         ) from None
 
 
-def snapshot_changed(store: TableStore, snapshot_id: int, between: SnapshotRange) -> Snapshot:
+def snapshot_changed(store: FileStore, snapshot_id: int, between: SnapshotRange) -> Snapshot:
     """Return the snapshot, or the remains of it in the changelog; raises SnapshotNotFoundError."""
     if snapshot_id not in between.tagged and not store.snapshots.exists(snapshot_id):
         changelog = ChangelogManager(store.file_io, store.paths).find(snapshot_id)
@@ -211,12 +211,12 @@ def snapshot_changed(store: TableStore, snapshot_id: int, between: SnapshotRange
     return _existing(store, snapshot_id, between)
 
 
-def _compared(store: TableStore, between: SnapshotRange) -> Snapshot | None:
+def _compared(store: FileStore, between: SnapshotRange) -> Snapshot | None:
     """Return the snapshot to compare with; None for the empty table before the first one."""
     return None if between.first == 0 else _existing(store, between.first, between)
 
 
-def _difference(store: TableStore, files: SnapshotFiles, first: Snapshot | None, last: Snapshot) -> list[Split]:
+def _difference(store: FileStore, files: SnapshotFiles, first: Snapshot | None, last: Snapshot) -> list[Split]:
     if not store.schema.has_primary_key:
         raise NotSupportedError(
             f"The table at {store.location} has no primary key to compare two snapshots by; read its changes with "
@@ -244,7 +244,7 @@ def _difference(store: TableStore, files: SnapshotFiles, first: Snapshot | None,
     return splits
 
 
-def _changed_part(store: TableStore, split: Split) -> Split | None:
+def _changed_part(store: FileStore, split: Split) -> Split | None:
     """Return the split without the sections of overlapping files that are the same before and after.
 
     None without any other sections. Files that both sides have must stay in a section that differs: rows of other files
@@ -268,7 +268,7 @@ def _changed_part(store: TableStore, split: Split) -> Split | None:
     )
 
 
-def _check_buckets(store: TableStore, old: Sequence[ManifestEntry], new: Sequence[ManifestEntry]) -> None:
+def _check_buckets(store: FileStore, old: Sequence[ManifestEntry], new: Sequence[ManifestEntry]) -> None:
     if old and new and old[0].total_buckets != new[0].total_buckets:
         where = store.paths.partition_directory(new[0].partition) or "the table"
         raise NotSupportedError(

@@ -12,10 +12,10 @@ from typing import TypeVar
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry, ManifestFileMeta, merge_entries
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta, IndexManifestEntry
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader, deletion_files, index_entries, index_files_by_bucket
 from interbed.storage.scan.partition_filter import (
     AllPartitions,
@@ -38,7 +38,7 @@ class LiveFiles:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         *,
         predicate: Predicate | None = None,
         partition_filter: PartitionChoice = None,
@@ -140,7 +140,7 @@ def restricted(predicate: Predicate | None, columns: Sequence[str]) -> Predicate
     return None if isinstance(found, AlwaysTrue) else found
 
 
-def check_not_replaced(store: TableStore, snapshot: Snapshot) -> None:
+def check_not_replaced(store: FileStore, snapshot: Snapshot) -> None:
     """Raise InvalidInputError for a snapshot of a later table that replaced this one."""
     if store.schemas.is_replaced(store.schema, snapshot.schema_id):
         raise InvalidInputError(
@@ -149,7 +149,7 @@ def check_not_replaced(store: TableStore, snapshot: Snapshot) -> None:
         )
 
 
-def _partition_filters(store: TableStore, predicate: Predicate | None, given: PartitionChoice) -> list[PartitionFilter]:
+def _partition_filters(store: FileStore, predicate: Predicate | None, given: PartitionChoice) -> list[PartitionFilter]:
     schema = store.schema
     filters: list[PartitionFilter] = []
     own = restricted(predicate, schema.partition_keys)
@@ -233,7 +233,7 @@ class RestoredBuckets:
 
 
 def restore_buckets(
-    store: TableStore, *, partition_filter: PartitionChoice = None, buckets: Collection[int] | None = None
+    store: FileStore, *, partition_filter: PartitionChoice = None, buckets: Collection[int] | None = None
 ) -> RestoredBuckets:
     """Return the files of the newest snapshot in some partitions and buckets, or in all. Scan options are ignored.
 
@@ -275,7 +275,7 @@ def sum_files(entries: Iterable[ManifestEntry], key: Callable[[ManifestEntry], K
     return sums
 
 
-def partition_sums(store: TableStore, snapshot: Snapshot) -> dict[bytes, FileSum]:
+def partition_sums(store: FileStore, snapshot: Snapshot) -> dict[bytes, FileSum]:
     """Return the sums over the files of a snapshot by partition; without partition columns there is one partition."""
     reader = ManifestReader(store.file_io, store.paths)
     return sum_files(merge_entries(reader.entries(reader.data(snapshot))), lambda entry: entry.partition)

@@ -15,6 +15,7 @@ from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.fileio.at_once import REQUESTS_AT_ONCE, asked_at_once
 from interbed.storage.base.memory_cache import MemoryCache
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
 from interbed.storage.meta.manifest.index_manifest import (
     DELETION_VECTORS,
@@ -25,7 +26,6 @@ from interbed.storage.meta.manifest.index_manifest import (
 from interbed.storage.meta.manifest.manifest_file import read_manifest, read_manifest_list
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import DeletionFile
 
 _T = TypeVar("_T")
@@ -200,7 +200,7 @@ def index_files_by_bucket(entries: Iterable[IndexManifestEntry]) -> dict[BucketI
 
 
 def deletion_files(
-    store: TableStore, entries: Iterable[IndexManifestEntry]
+    store: FileStore, entries: Iterable[IndexManifestEntry]
 ) -> Mapping[BucketId, Mapping[str, DeletionFile]]:
     """Return the locations of deletion vectors by partition and bucket, then by name of the data file."""
     found: dict[BucketId, dict[str, DeletionFile]] = {}

@@ -8,11 +8,11 @@ from typing import TypeAlias
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.predicate.expr import Predicate, bind
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, ManifestEntry
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.options.stream import StartupMode
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import LiveFiles, check_not_replaced, restricted
 from interbed.storage.scan.partition_filter import (
     PartitionChoice,
@@ -58,7 +58,7 @@ class TableScan:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         *,
         predicate: Predicate | None = None,
         partition_filter: PartitionChoice = None,

@@ -6,20 +6,20 @@ from datetime import datetime, timedelta
 
 from interbed.storage.base.clock import instant_millis
 from interbed.storage.base.errors import SnapshotNotFoundError
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.core import DELETION_VECTORS, CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import SCAN_TAG_NAME, SCAN_VERSION, StartupMode
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from interbed.storage.meta.store import TableStore
 
 _WATERMARK = "watermark-"
 PINNED = (StartupMode.FROM_SNAPSHOT, StartupMode.FROM_SNAPSHOT_FULL, StartupMode.FROM_TIMESTAMP)
 """Modes in which options name one snapshot of the past."""
 
 
-def starting_snapshot(store: TableStore, snapshot_id: int | None = None) -> Snapshot | None:
+def starting_snapshot(store: FileStore, snapshot_id: int | None = None) -> Snapshot | None:
     """Return the snapshot of that id; without one the snapshot of the scan options, or the newest (None without any).
 
     Raises SnapshotNotFoundError and TagNotFoundError naming those that exist, InvalidOptionError.
@@ -39,7 +39,7 @@ def starting_snapshot(store: TableStore, snapshot_id: int | None = None) -> Snap
     return store.newest_snapshot()
 
 
-def files_since(store: TableStore) -> int | None:
+def files_since(store: FileStore) -> int | None:
     """Return the least creation time of files to read, in milliseconds since the epoch; None for all files."""
     options = store.options
     if options.startup_mode is StartupMode.FROM_FILE_CREATION_TIME:
@@ -49,7 +49,7 @@ def files_since(store: TableStore) -> int | None:
     return None
 
 
-def first_since_creation(store: TableStore) -> int | None:
+def first_since_creation(store: FileStore) -> int | None:
     """Return the first snapshot since `scan.creation-time-millis`.
 
     None when that time is before the oldest snapshot or after the newest.
@@ -67,7 +67,7 @@ def is_made_since(file: DataFileMeta, millis: int) -> bool:
     return instant_millis(wall_clock) >= millis
 
 
-def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore:
+def at_snapshot(store: FileStore, snapshot_id: int | None = None) -> FileStore:
     """Return the table with the columns of the snapshot, for reads of the past, and with the current options.
 
     Which snapshot, and errors, as in starting_snapshot. The table stays unchanged without a snapshot to travel to. It
@@ -96,12 +96,12 @@ def _options_for(then: TableSchema, options: Mapping[str, str]) -> Mapping[str, 
     return {**kept, DELETION_VECTORS: then.options[DELETION_VECTORS]} if DELETION_VECTORS in then.options else kept
 
 
-def travels(store: TableStore) -> bool:
+def travels(store: FileStore) -> bool:
     """Return whether the options name a snapshot of the past."""
     return store.options.startup_mode in PINNED
 
 
-def snapshot_or_tagged(store: TableStore, snapshot_id: int) -> Snapshot:
+def snapshot_or_tagged(store: FileStore, snapshot_id: int) -> Snapshot:
     """Return the snapshot of that id, from a tag if it has expired; raises SnapshotNotFoundError."""
     from interbed.storage.meta.snapshot.tag import TagManager
 
@@ -114,7 +114,7 @@ def snapshot_or_tagged(store: TableStore, snapshot_id: int) -> Snapshot:
         return tag.snapshot
 
 
-def named_version(store: TableStore, version: str) -> Snapshot:
+def named_version(store: FileStore, version: str) -> Snapshot:
     """Return the snapshot of VERSION AS OF: a tag, or the id of a snapshot. As in Paimon, a tag comes first.
 
     Raises TagNotFoundError and SnapshotNotFoundError naming those that exist.
@@ -128,7 +128,7 @@ def named_version(store: TableStore, version: str) -> Snapshot:
     return (tag or tags.get(version)).snapshot
 
 
-def compacted_snapshot(store: TableStore) -> Snapshot | None:
+def compacted_snapshot(store: FileStore) -> Snapshot | None:
     """Return the newest snapshot of a compaction, of a full one where those are scheduled; without any the newest."""
     newest = store.newest_snapshot()
     found = (s for s in store.snapshots.descending() if is_compacted(s, store.options))
@@ -146,7 +146,7 @@ def is_compacted(snapshot: Snapshot, options: CoreOptions) -> bool:
     return identifier == BATCH_COMMIT_IDENTIFIER or identifier % (commits or 1) == 0
 
 
-def _pinned_snapshot(store: TableStore) -> Snapshot:
+def _pinned_snapshot(store: FileStore) -> Snapshot:
     """Return the snapshot of the past that the options name."""
     from interbed.storage.meta.snapshot.tag import TagManager
 
@@ -168,7 +168,7 @@ def _pinned_snapshot(store: TableStore) -> Snapshot:
     return store.snapshots.by_time_millis(millis)
 
 
-def _at_watermark(store: TableStore, watermark: int) -> Snapshot:
+def _at_watermark(store: FileStore, watermark: int) -> Snapshot:
     """Return the oldest snapshot whose watermark is at least that."""
     for snapshot in store.snapshots.all():
         if snapshot.watermark is not None and snapshot.watermark >= watermark:
@@ -178,7 +178,7 @@ def _at_watermark(store: TableStore, watermark: int) -> Snapshot:
     )
 
 
-def earliest_changes(store: TableStore) -> int | None:
+def earliest_changes(store: FileStore) -> int | None:
     """Return the first snapshot whose changes can be read, possibly a future one; None while there is no snapshot."""
     from interbed.storage.meta.snapshot.manager import ChangelogManager
 
@@ -191,7 +191,7 @@ def earliest_changes(store: TableStore) -> int | None:
     return oldest_with_changes(store, oldest)
 
 
-def oldest_with_changes(store: TableStore, oldest: int) -> int:
+def oldest_with_changes(store: FileStore, oldest: int) -> int:
     """Return the oldest snapshot, whose id is given, or the next one where the changelog of the oldest was deleted.
 
     It was where the table was rolled back to a tag of an expired snapshot, and where a branch began with one.
@@ -207,7 +207,7 @@ def oldest_with_changes(store: TableStore, oldest: int) -> int:
     return oldest + 1 if is_gone else oldest
 
 
-def has_changelog(store: TableStore, snapshot: Snapshot) -> bool:
+def has_changelog(store: FileStore, snapshot: Snapshot) -> bool:
     """Return whether the first snapshot of a history still has its changelog.
 
     The changelog may belong to the history that a branch began from, where the snapshot has expired, and its changelog

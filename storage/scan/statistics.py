@@ -8,10 +8,10 @@ from typing import Any
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, plain_errors
 from interbed.storage.base.row.values import parse_text
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.json_object import MemberType, read_object
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ _MEMBERS: Mapping[str, MemberType] = {
 }
 
 
-def read_statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | None:
+def read_statistics(store: FileStore, snapshot: Snapshot) -> TableStatistics | None:
     """Return the statistics of the table as of a snapshot, by current column names; None if it was never analysed.
 
     Columns that were dropped or are of another type are left out. Raises CorruptFileError.

@@ -4,14 +4,14 @@ import logging
 from functools import lru_cache
 
 from interbed.storage.base.errors import NotSupportedError
-from interbed.storage.meta.further_hook import further_hooks
+from interbed.storage.meta.commit_listener import commit_listeners
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.known.check import OptionSupport, judged
-from interbed.storage.meta.store import TableStore
 
 _log = logging.getLogger(__name__)
 
 
-def check_readable(store: TableStore) -> None:
+def check_readable(store: FileStore) -> None:
     """Raise NotSupportedError when reading the table needs a feature that this version lacks.
 
     Options that are unknown, or without effect here, are logged once for each table.
@@ -23,7 +23,7 @@ def check_readable(store: TableStore) -> None:
         raise NotSupportedError(f"The table at {store.location} can't be read. {judgement.reading}")
 
 
-def check_writable(store: TableStore) -> None:
+def check_writable(store: FileStore) -> None:
     """Raise NotSupportedError when writing the table needs a feature that this version lacks.
 
     Raises MissingExtraError when a listener of its commits needs a library that is not installed.
@@ -34,10 +34,10 @@ def check_writable(store: TableStore) -> None:
     if judgement.writing is not None:
         raise NotSupportedError(f"The table at {store.location} can't be written. {judgement.writing}")
     # Every writer calls the listeners of its commits.
-    further_hooks(store.options.raw)
+    commit_listeners(store.options.raw)
 
 
-def _check_kind(store: TableStore) -> None:
+def _check_kind(store: FileStore) -> None:
     kind = store.options.text("type", "table").lower()
     if kind != "table":
         raise NotSupportedError(
@@ -45,7 +45,7 @@ def _check_kind(store: TableStore) -> None:
         )
 
 
-def _log_notes(store: TableStore, judgement: OptionSupport) -> None:
+def _log_notes(store: FileStore, judgement: OptionSupport) -> None:
     for note in judgement.notes:
         _log_once(store.location, note)
 

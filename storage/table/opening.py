@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.meta import store
+from interbed.storage.meta import file_store
+from interbed.storage.meta.file_store import FileStore, StoreEnvironment, StoreHooks
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import StoreEnvironment, StoreHooks, TableStore
 
 if TYPE_CHECKING:
     from interbed.storage.meta.write_log import WriteLog
@@ -33,13 +33,13 @@ def _check_options(
         _check_compacted(open_store(paths.location, file_io, schema=before, dynamic_options={"branch": paths.branch}))
 
 
-def _maintain(of: TableStore) -> None:
+def _maintain(of: FileStore) -> None:
     if of.log_consistency is LogConsistency.TRANSACTIONAL:
         # First, because readers wait for it.
         from interbed.storage.log.publisher import publish_after_commit
 
         publish_after_commit(of)
-    from interbed.storage.meta.further_hook import follow
+    from interbed.storage.meta.commit_listener import follow
     from interbed.storage.upkeep.maintenance import maintain
 
     # Before old snapshots go, whose files readers of what was published before may still need.
@@ -47,7 +47,7 @@ def _maintain(of: TableStore) -> None:
     maintain(of)
 
 
-def _log_of_writes(of: TableStore) -> "WriteLog | None":
+def _log_of_writes(of: FileStore) -> "WriteLog | None":
     if of.log_consistency is not LogConsistency.EVENTUAL:
         return None
     from interbed.storage.log.sender import KafkaWriteLog
@@ -55,14 +55,14 @@ def _log_of_writes(of: TableStore) -> "WriteLog | None":
     return KafkaWriteLog(of)
 
 
-def _log_ends(of: TableStore) -> Mapping[str, int] | None:
+def _log_ends(of: FileStore) -> Mapping[str, int] | None:
     from interbed.storage.log.sender import log_ends
 
     return log_ends(of)
 
 
-def _follow(of: TableStore) -> None:
-    from interbed.storage.meta.further_hook import follow
+def _follow(of: FileStore) -> None:
+    from interbed.storage.meta.commit_listener import follow
 
     follow(of)
 
@@ -84,9 +84,9 @@ def open_store(
     schema: TableSchema | None = None,
     dynamic_options: Mapping[str, str] | None = None,
     environment: StoreEnvironment | None = None,
-) -> TableStore:
-    """Open the table at the location; see `interbed.storage.meta.store.open_store`, also for the errors."""
-    return store.open_store(
+) -> FileStore:
+    """Open the table at the location; see `interbed.storage.meta.file_store.open_store`, also for the errors."""
+    return file_store.open_store(
         location,
         file_io,
         hooks=HOOKS,
@@ -96,14 +96,14 @@ def open_store(
     )
 
 
-def find_store(location: str, file_io: FileIO) -> TableStore | None:
+def find_store(location: str, file_io: FileIO) -> FileStore | None:
     """The store of the table at the location, None where there is no table; errors as of open_store."""
-    return store.find_store(location, file_io, hooks=HOOKS)
+    return file_store.find_store(location, file_io, hooks=HOOKS)
 
 
 def schema_manager(location: str, file_io: FileIO | None = None) -> SchemaManager:
     """The schema manager of a location, whether or not there is a table."""
-    return store.schema_manager(location, file_io, rules=_check_options)
+    return file_store.schema_manager(location, file_io, rules=_check_options)
 
 
 def _switches_on(before: TableSchema, after: TableSchema) -> bool:
@@ -111,7 +111,7 @@ def _switches_on(before: TableSchema, after: TableSchema) -> bool:
     return before.has_primary_key and after.core.deletion_vectors_enabled and not before.core.deletion_vectors_enabled
 
 
-def _check_compacted(store: TableStore) -> None:
+def _check_compacted(store: FileStore) -> None:
     """Raise InvalidOptionError unless each bucket of the newest snapshot is one sorted run above level 0.
 
     Source: Paimon's documentation, "Table Mode", merge on write.

@@ -16,7 +16,7 @@ from interbed.storage.lsm.merge_function.factory import check_merge_options
 from interbed.storage.lsm.merge_function.fields.functions import check_function_name
 from interbed.storage.meta.bucket_function import BucketFunction, bucket_function
 from interbed.storage.meta.bucket_mode import crosses_partitions
-from interbed.storage.meta.further_hook import further_hooks
+from interbed.storage.meta.commit_listener import commit_listeners
 from interbed.storage.meta.manifest.layout import check_codec
 from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, CoreOptions
 from interbed.storage.meta.options.known.check import check_names, check_supported
@@ -80,7 +80,7 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
         _named_columns(schema, options)
     # Last: what contradicts in itself has a message of its own.
     check_supported(schema.options, had)
-    for hook in further_hooks(schema.options):
+    for hook in commit_listeners(schema.options):
         hook.check(schema, before)
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import AtomicType, DataField
+from interbed.storage.meta.file_store import FileStore, changes_table
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore, changes_table
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table_changes import TableChanges
 from interbed.storage.table.table_names import PypaimonNames
@@ -49,7 +49,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
     own columns. Only `copy` and `branch`, which look at a table in another way, return another Table.
     """
 
-    def __init__(self, name: str, store: TableStore) -> None:
+    def __init__(self, name: str, store: FileStore) -> None:
         self.name = name
         self.store = store
 
@@ -336,7 +336,7 @@ def load_table(location: str, *, schema_json: str | None = None, options: Mappin
     return Table(location.rstrip("/").rsplit("/", 1)[-1], open_store(location, schema=schema, dynamic_options=options))
 
 
-def _bound(given: "str | Predicate", store: TableStore) -> "Predicate":
+def _bound(given: "str | Predicate", store: FileStore) -> "Predicate":
     """The filter, checked against the table's columns."""
     from interbed.storage.base.predicate.parse import bound_filter
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Self
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
 
 if TYPE_CHECKING:
     from interbed.storage.base.predicate.expr import Predicate
@@ -23,7 +23,7 @@ class TableAccess:
     """The parts of a table that the catalog and the Spark side need; a part of Table."""
 
     name: str
-    store: TableStore
+    store: FileStore
 
     @property
     def storage_io(self) -> FileIO:

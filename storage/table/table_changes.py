@@ -9,7 +9,7 @@ from interbed.storage.meta.options.stream import IncrementalScanMode
 
 if TYPE_CHECKING:
     from interbed.storage.base.predicate.expr import Predicate
-    from interbed.storage.meta.store import TableStore
+    from interbed.storage.meta.file_store import FileStore
     from interbed.storage.read.change_read import ChangeRead
     from interbed.storage.views.change_query import ChangeQuery
     from interbed.storage.views.change_view import ChangeView
@@ -21,7 +21,7 @@ class TableChanges:
     """What `Table` can do with its changes; `store` is the table's."""
 
     name: str
-    store: "TableStore"
+    store: "FileStore"
 
     def changes(
         self,

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode, crosses_partitions
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore
 
 if TYPE_CHECKING:
     from interbed.storage.views.builder.managers import (
@@ -25,7 +25,7 @@ class PypaimonNames:
     """The builders of a table, and its parts by pypaimon's names."""
 
     name: str
-    store: TableStore
+    store: FileStore
 
     # -- builders --------------------------------------------------------------------------------------------------
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.meta.store import changes_table
+from interbed.storage.meta.file_store import changes_table
 
 if TYPE_CHECKING:
-    from interbed.storage.meta.store import TableStore
+    from interbed.storage.meta.file_store import FileStore
     from interbed.storage.scan.partition_filter import PartitionChoice, Partitions
     from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress
     from interbed.storage.upkeep.health import TableHealth
@@ -22,7 +22,7 @@ class TableUpkeep:
     """What `Table` can do for its files; `store` is the table's."""
 
     name: str
-    store: "TableStore"
+    store: "FileStore"
 
     @changes_table
     def compact(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from interbed.storage.base.clock import Moment, moment_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.quantities import parse_duration_millis
+from interbed.storage.meta.file_store import changes_table
 from interbed.storage.meta.paths import MAIN_BRANCH
-from interbed.storage.meta.store import changes_table
 from interbed.storage.table.table_access import TableAccess
 
 if TYPE_CHECKING:
@@ -341,7 +341,7 @@ class TableVersions(TableAccess):
         'metadata.iceberg.storage' or with what Iceberg has not, MissingExtraError without pyiceberg,
         InvalidOptionError, StorageAccessError.
         """
-        from interbed.storage.meta.further_hook import hook_of
+        from interbed.storage.meta.commit_listener import hook_of
 
         hook = hook_of(self.store, _ICEBERG)
         if hook is None:

@@ -11,8 +11,8 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
 )
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.file_store import FileStore, changes_table
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
-from interbed.storage.meta.store import TableStore, changes_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ class TableWrites:
     """What `Table` can do to its rows and columns; `store` is the table's."""
 
     name: str
-    store: TableStore
+    store: FileStore
 
     @changes_table
     def upsert(self, data: "IncomingRows", *, columns: str = "all", merge_schema: bool | None = None) -> int | None:
@@ -306,7 +306,7 @@ class TableWrites:
             messages = write.prepare_commit()
         return self._commit(user, messages) if messages else None
 
-    def _without_fallback(self) -> TableStore:
+    def _without_fallback(self) -> FileStore:
         # What is read from another branch is not this one's to delete.
         return (
             self.store if self.store.options.fallback_branch is None else self.store.with_options({FALLBACK_BRANCH: ""})

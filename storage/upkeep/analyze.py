@@ -25,7 +25,7 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.file_index.bloom_filter import hash_values
 from interbed.storage.files.file_index.values import ValueForm
 from interbed.storage.files.format.stats import float_bounds
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.read.query import Scan
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.statistics import TableColumnStatistics, TableStatistics
@@ -45,7 +45,7 @@ _BYTES = {
 }
 
 
-def analyze_table(store: TableStore, columns: Sequence[str]) -> TableStatistics | None:
+def analyze_table(store: FileStore, columns: Sequence[str]) -> TableStatistics | None:
     """Gather the statistics and commit them; None for a table without snapshots.
 
     Reads the columns once, in bounded memory. Raises InvalidInputError for an unknown column, NotSupportedError for a
@@ -86,7 +86,7 @@ def analyze_table(store: TableStore, columns: Sequence[str]) -> TableStatistics 
     return statistics
 
 
-def _checked(store: TableStore, name: str) -> DataField:
+def _checked(store: FileStore, name: str) -> DataField:
     field = store.schema.by_name.get(name)
     if field is None:
         raise InvalidInputError(

@@ -11,9 +11,9 @@ from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.data_file_place import DataFilePlace
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
-from interbed.storage.meta.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
 
 FileGroup = tuple[DataFileMeta, ...]
@@ -53,7 +53,7 @@ def plan_append_compaction(
 class FileConcatenator:
     """Concatenation of files of one table. Threads may share it, each with a bucket of its own."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._store = store
         self._layout = DataFileLayout.of(store.schema, store.options)
         self._names = DataFileNames(store.options.data_file_prefix)

@@ -15,8 +15,8 @@ from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.compact.strategy import Rewrite, pick_full, plan_file_rewrite, plan_unit
 from interbed.storage.lsm.interval_partition import key_ranks, partition_intervals
 from interbed.storage.lsm.levels import Levels
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
-from interbed.storage.meta.store import TableStore
 from interbed.storage.upkeep.append_compact import plan_append_compaction
 
 Vectors = Mapping[str, int | None]
@@ -109,7 +109,7 @@ class BucketRules:
     deletion_vectors: bool = False
 
     @staticmethod
-    def of(store: TableStore) -> "BucketRules":
+    def of(store: FileStore) -> "BucketRules":
         """Return the rules by a table's options."""
         options = store.options
         keyed = store.schema.has_primary_key

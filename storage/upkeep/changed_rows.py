@@ -28,8 +28,8 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.point.keys import key_batch
 from interbed.storage.read.point.lookup import PointLookup
 from interbed.storage.read.positions import FILE_PATH, ROW_INDEX, DeletionReader, LocatedRead
@@ -51,7 +51,7 @@ Positions = npt.NDArray[np.int64]
 class SnapshotRows:
     """Rows of the newest snapshot, and the commit of changes that are computed from them."""
 
-    def __init__(self, store: TableStore, commit_user: str) -> None:
+    def __init__(self, store: FileStore, commit_user: str) -> None:
         # Rows of a fallback branch can't be changed from here.
         self.store = store if store.options.fallback_branch is None else store.with_options({FALLBACK_BRANCH: ""})
         self.snapshot_id = store.snapshots.latest_id() or 0
@@ -190,7 +190,7 @@ def _kinds(rows: int, kind: RowKind) -> "pa.Array[Any]":
 _BATCH_ROWS = 65_536
 
 
-def check_takes_present_columns(store: TableStore, name: str) -> None:
+def check_takes_present_columns(store: FileStore, name: str) -> None:
     """Raise NotSupportedError for a table that can't keep the old values of missing columns."""
     if store.options.merge_engine not in UPDATABLE:
         raise NotSupportedError(
@@ -224,7 +224,7 @@ def groups_of_dicts(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> l
     return list(groups.values())
 
 
-def upsert_present(store: TableStore, name: str, parts: Sequence[ArrowRows], commit_user: str) -> int | None:
+def upsert_present(store: FileStore, name: str, parts: Sequence[ArrowRows], commit_user: str) -> int | None:
     """Write rows, with the old values of columns that they lack. Return the snapshot's id, None for no rows.
 
     Raises SchemaMismatchError for rows without a column of the key, CommitConflictError when another writer changed the
@@ -238,14 +238,14 @@ def upsert_present(store: TableStore, name: str, parts: Sequence[ArrowRows], com
     return rows.commit(inserted=_completed(store, rows.snapshot_id, parts))
 
 
-def _completed(store: TableStore, snapshot_id: int, parts: Sequence[ArrowRows]) -> Iterator[pa.RecordBatch]:
+def _completed(store: FileStore, snapshot_id: int, parts: Sequence[ArrowRows]) -> Iterator[pa.RecordBatch]:
     for part in parts:
         absent = [each for each in store.schema.names if each not in part.schema.names]
         for batch in _batches(part):
             yield batch if not absent or not snapshot_id else _with_old_values(store, snapshot_id, batch, absent)
 
 
-def _with_old_values(store: TableStore, snapshot_id: int, batch: pa.RecordBatch, absent: list[str]) -> pa.RecordBatch:
+def _with_old_values(store: FileStore, snapshot_id: int, batch: pa.RecordBatch, absent: list[str]) -> pa.RecordBatch:
     schema = store.schema
     keys = list(schema.primary_keys)
     asked = key_batch(pa.Table.from_batches([batch.select(keys)]), schema)
@@ -270,7 +270,7 @@ def _batches(part: ArrowRows) -> Iterator[pa.RecordBatch]:
         yield from part
 
 
-def delete_rows(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
+def delete_rows(store: FileStore, predicate: Predicate, commit_user: str) -> int | None:
     """Delete the rows that the predicate selects. Return the snapshot's id, or None when no row matched.
 
     With the option `deletion-vectors.enabled` files stay unchanged. Raises CommitConflictError when another writer
@@ -281,7 +281,7 @@ def delete_rows(store: TableStore, predicate: Predicate, commit_user: str) -> in
     return delete_rows_by_rewrite(store, predicate, commit_user)
 
 
-def delete_rows_by_vectors(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
+def delete_rows_by_vectors(store: FileStore, predicate: Predicate, commit_user: str) -> int | None:
     """Mark the rows that the predicate selects as deleted; as delete_rows."""
     plan = TableScan(store, predicate=predicate).plan()
     read = LocatedRead(store, (), predicate)
@@ -299,7 +299,7 @@ def delete_rows_by_vectors(store: TableStore, predicate: Predicate, commit_user:
     return ids[-1] if ids else None
 
 
-def delete_rows_by_rewrite(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
+def delete_rows_by_rewrite(store: FileStore, predicate: Predicate, commit_user: str) -> int | None:
     """Delete the rows that the predicate selects. Return the snapshot's id, or None when no row matched.
 
     A file without a matching row stays. Raises CommitConflictError when another writer replaced one of the files.

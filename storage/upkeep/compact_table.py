@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
-from interbed.storage.base.balance import Room, first_within, longest_first
+from interbed.storage.base.balance import ByteBudget, first_within, longest_first
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import local_millis
 from interbed.storage.base.errors import InterbedError, InvalidInputError
@@ -27,8 +27,8 @@ from interbed.storage.lsm.compact.rewriter import BucketRewriter, run_compaction
 from interbed.storage.lsm.compact.strategy import CompactionUnit, PickReason, Rewrite, pick_full
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.paths import POSTPONE_BUCKET
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import RestoredBuckets, restore_buckets
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.support import check_writable
@@ -48,7 +48,7 @@ Most of the time is spent waiting for files to be opened and uploaded.
 
 
 def compact_table(
-    store: TableStore,
+    store: FileStore,
     commit_user: str,
     *,
     full: bool = True,
@@ -87,7 +87,7 @@ def compact_table(
 
 
 def plan_table_compaction(
-    store: TableStore,
+    store: FileStore,
     *,
     full: bool = True,
     partition: PartitionChoice = None,
@@ -114,7 +114,7 @@ def plan_table_compaction(
 
 
 def compact_buckets(
-    store: TableStore,
+    store: FileStore,
     restored: RestoredBuckets,
     *,
     full: bool = True,
@@ -141,7 +141,7 @@ def compact_buckets(
         work = partial(_concatenate_bucket, store, FileConcatenator(store), full)
     futures: dict[int, Future[CommitMessage | None]] = {}
     pool = ThreadPoolExecutor(threads, thread_name_prefix="compact")
-    memory = Room(COMPACTION_THREADS, _SMALL_BYTES)
+    memory = ByteBudget(COMPACTION_THREADS, _SMALL_BYTES)
 
     def run_one(index: int) -> CommitMessage | None:
         with memory.taken(sizes[index]):
@@ -168,7 +168,7 @@ def compact_buckets(
     return [m for index in range(len(buckets)) if (m := futures[index].result()) is not None]
 
 
-def _threads_for(store: TableStore, sizes: Sequence[int]) -> int:
+def _threads_for(store: FileStore, sizes: Sequence[int]) -> int:
     """Return the greatest number of buckets of these sizes, in bytes, that are compacted at once."""
     if not is_remote(store.file_io):
         return COMPACTION_THREADS
@@ -177,7 +177,7 @@ def _threads_for(store: TableStore, sizes: Sequence[int]) -> int:
 
 
 def restored_buckets(
-    store: TableStore, partition: PartitionChoice, buckets: Collection[int] | None, idle: timedelta | None
+    store: FileStore, partition: PartitionChoice, buckets: Collection[int] | None, idle: timedelta | None
 ) -> RestoredBuckets:
     """Return the buckets to compact, as of the newest snapshot.
 
@@ -201,7 +201,7 @@ def restored_buckets(
 
 
 def waiting_partitions(
-    store: TableStore, restored: RestoredBuckets, partition: PartitionChoice, *, whole: bool
+    store: FileStore, restored: RestoredBuckets, partition: PartitionChoice, *, whole: bool
 ) -> list[PostponedPartition]:
     """Return partitions with postponed rows to take up; a compaction of single buckets leaves them."""
     if not whole or bucket_mode(store.schema, store.options) is not BucketMode.POSTPONED:
@@ -219,7 +219,7 @@ class _DueCompaction:
     detail: str
 
 
-def due_bytes(store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool) -> int | None:
+def due_bytes(store: FileStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool) -> int | None:
     """Return the bytes to read for merging a bucket of a table with a primary key; None if nothing is due."""
     planner = CompactionPlanner(store)
     levels = planner.levels(restored.files(bucket_id))
@@ -228,7 +228,7 @@ def due_bytes(store: TableStore, restored: RestoredBuckets, bucket_id: BucketId,
 
 
 def concatenated_groups(
-    store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool
+    store: FileStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool
 ) -> tuple[FileGroup, ...]:
     """Return the files of a bucket of an append table to concatenate, by groups.
 
@@ -273,7 +273,7 @@ def _due(
 
 
 def _merge_bucket(
-    store: TableStore,
+    store: FileStore,
     planner: CompactionPlanner,
     full: bool,
     restored: RestoredBuckets,
@@ -289,7 +289,7 @@ def _merge_bucket(
 
 
 def _concatenate_bucket(
-    store: TableStore,
+    store: FileStore,
     concatenator: FileConcatenator,
     full: bool,
     restored: RestoredBuckets,
@@ -303,18 +303,18 @@ def _concatenate_bucket(
     return concatenator.run(groups, bucket_id, total_buckets=total, index_files=index_files)
 
 
-def total_buckets(store: TableStore, restored: RestoredBuckets, partition: bytes) -> int:
+def total_buckets(store: FileStore, restored: RestoredBuckets, partition: bytes) -> int:
     """Return the bucket count that new files of a partition are recorded with."""
     total = restored.total_buckets(partition)
     return store.options.bucket if total is None else total
 
 
-def _small_file_bytes(store: TableStore) -> int:
+def _small_file_bytes(store: FileStore) -> int:
     target = store.options.target_file_size_for(primary_key=store.schema.has_primary_key)
     return int(target * store.options.small_file_ratio)
 
 
-def _planned(store: TableStore, bucket_id: BucketId, due: _DueCompaction, levels: Levels) -> PlannedCompaction:
+def _planned(store: FileStore, bucket_id: BucketId, due: _DueCompaction, levels: Levels) -> PlannedCompaction:
     unit = due.unit
     rewritten = [f for step in unit.steps if isinstance(step, Rewrite) for f in step.files]
     moved = [step.file for step in unit.steps if not isinstance(step, Rewrite)]
@@ -336,7 +336,7 @@ def _planned(store: TableStore, bucket_id: BucketId, due: _DueCompaction, levels
     )
 
 
-def _planned_take_up(store: TableStore, waiting: PostponedPartition) -> PlannedCompaction:
+def _planned_take_up(store: FileStore, waiting: PostponedPartition) -> PlannedCompaction:
     return PlannedCompaction(
         partition=store.paths.partition_spec(waiting.partition),
         bucket=POSTPONE_BUCKET,
@@ -353,7 +353,7 @@ def _planned_take_up(store: TableStore, waiting: PostponedPartition) -> PlannedC
 
 
 def _planned_concatenation(
-    store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool
+    store: FileStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool
 ) -> list[PlannedCompaction]:
     files = restored.files(bucket_id)
     groups = concatenated_groups(store, restored, bucket_id, full=full)
@@ -380,7 +380,7 @@ def _planned_concatenation(
 _log = logging.getLogger(__name__)
 
 
-def compact_again(store: TableStore) -> None:
+def compact_again(store: FileStore) -> None:
     """Compact what is due, after a commit of new rows whose compaction lost a race and was given up.
 
     Does nothing where readers merge level 0. The rows are committed, and after an error the caller would write them

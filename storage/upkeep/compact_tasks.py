@@ -18,10 +18,10 @@ from enum import StrEnum
 from interbed.storage.base.balance import longest_first, spread
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta, IndexManifestEntry
 from interbed.storage.meta.paths import POSTPONE_BUCKET
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import RestoredBuckets
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.split_generator import pack_in_order, sharing_sections
@@ -151,7 +151,7 @@ class CompactionTask:
 
 
 def plan_tasks(
-    store: TableStore,
+    store: FileStore,
     *,
     full: bool = True,
     partition: PartitionChoice = None,
@@ -181,7 +181,7 @@ def plan_tasks(
 
 
 def plan_sort_tasks(
-    store: TableStore, order: SortOrder, *, partition: PartitionChoice = None, parallelism: int | None = None
+    store: FileStore, order: SortOrder, *, partition: PartitionChoice = None, parallelism: int | None = None
 ) -> list[CompactionTask]:
     """Return a task for each partition to sort; large partitions are to be sorted in ranges.
 
@@ -207,13 +207,13 @@ def plan_sort_tasks(
     return tasks
 
 
-def ranges_of(store: TableStore, task: CompactionTask) -> str:
+def ranges_of(store: FileStore, task: CompactionTask) -> str:
     """Return the ranges of a sort, as text for `in_ranges`; reads the columns to sort by."""
     assert task.order is not None
     return sort_ranges(store, task.unit(), task.order, task.range_count).to_text()
 
 
-def run_task(store: TableStore, task: CompactionTask, commit_user: str) -> list[CommitMessage]:
+def run_task(store: FileStore, task: CompactionTask, commit_user: str) -> list[CommitMessage]:
     """Run a task and return the messages to commit. On an error all written files are deleted."""
     if task.kind is TaskKind.TAKE_UP:
         waiting = PostponedPartition(partition=task.partition, files=task.files, buckets=task.total_buckets)
@@ -241,7 +241,7 @@ def run_task(store: TableStore, task: CompactionTask, commit_user: str) -> list[
 
 
 def _of_bucket(
-    store: TableStore,
+    store: FileStore,
     restored: RestoredBuckets,
     bucket_id: BucketId,
     *,
@@ -271,7 +271,7 @@ def _take_up(waiting: PostponedPartition, *, full: bool) -> CompactionTask:
 
 
 def _concatenations(
-    store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool
+    store: FileStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool
 ) -> Iterator[CompactionTask]:
     # A task concatenates all its files, as in a full compaction: the decision is made here.
     groups = concatenated_groups(store, restored, bucket_id, full=full)

@@ -22,11 +22,11 @@ from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.clock import now_millis as the_time
 from interbed.storage.base.errors import CorruptFileError, plain_errors
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestFileMeta
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexManifestEntry
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import LiveFiles, check_not_replaced
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.statistics import TableStatistics, read_statistics
@@ -336,7 +336,7 @@ class TableHealth:
         }
 
 
-def table_health(store: TableStore, *, now_millis: Callable[[], int] = the_time) -> TableHealth:
+def table_health(store: FileStore, *, now_millis: Callable[[], int] = the_time) -> TableHealth:
     """Return the health of the newest snapshot, from metadata alone; `now_millis` returns the time since the epoch.
 
     The read amplification of a table with a primary key is the number of sorted runs that a read merges where their key
@@ -396,18 +396,18 @@ def _vectors(entries: Iterable[IndexManifestEntry]) -> Mapping[BucketId, Mapping
     return found
 
 
-def _name(store: TableStore, partition: bytes) -> str:
+def _name(store: FileStore, partition: bytes) -> str:
     return "/".join(f"{name}={value}" for name, value in store.paths.partition_spec(partition).items())
 
 
-def _manifests_due(store: TableStore, manifests: Sequence[ManifestFileMeta]) -> int:
+def _manifests_due(store: FileStore, manifests: Sequence[ManifestFileMeta]) -> int:
     options = store.options
     small = sum(m.file_size < options.manifest_target_file_size for m in manifests)
     # A commit merges them when there are that many, and adds its own; more than twice as many are overdue.
     return max(0, small - 2 * max(2, options.manifest_merge_min_count))
 
 
-def _statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | None:
+def _statistics(store: FileStore, snapshot: Snapshot) -> TableStatistics | None:
     try:
         return read_statistics(store, snapshot)
     except CorruptFileError as error:
@@ -416,7 +416,7 @@ def _statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | None
         return None
 
 
-def _rows_since(store: TableStore, snapshot: Snapshot, analysed: int) -> int:
+def _rows_since(store: FileStore, snapshot: Snapshot, analysed: int) -> int:
     rows = 0
     for seen, earlier in enumerate(store.snapshots.descending(snapshot.id)):
         if earlier.id <= analysed or seen == _SNAPSHOTS_SINCE_STATISTICS:

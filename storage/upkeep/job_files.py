@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.path_name import entry_name
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.version.orphans import named_files
 from interbed.storage.write.commit_message import CommitMessage
 
@@ -24,7 +24,7 @@ _BUCKET = "bucket-"
 class JobFiles:
     """Files of the job of that name in a table: `store` is the table as the driver opened it, not as `named`."""
 
-    store: TableStore
+    store: FileStore
     name: str
 
     @property
@@ -101,7 +101,7 @@ class JobFiles:
         return f"{directory}/{entry_name(_MARK + self.name, directory)}"
 
 
-def marked_jobs(store: TableStore, prefix: str) -> list[JobFiles]:
+def marked_jobs(store: FileStore, prefix: str) -> list[JobFiles]:
     """Return the jobs of a table that have a mark and this prefix: running, or left by a driver that died."""
     listed = store.file_io.list(store.paths.snapshot_directory)
     return [JobFiles(store, f.name.removeprefix(_MARK)) for f in listed if f.name.startswith(f"{_MARK}{prefix}")]
@@ -112,7 +112,7 @@ def delete_unnamed(jobs: Iterable[JobFiles]) -> None:
 
     Raises CorruptFileError when it is unknown which these are.
     """
-    store: TableStore | None = None
+    store: FileStore | None = None
     found: set[str] = set()
     for job in jobs:
         store = job.store
@@ -121,7 +121,7 @@ def delete_unnamed(jobs: Iterable[JobFiles]) -> None:
         store.file_io.delete_quietly(sorted(found - named_files(store)))
 
 
-def _files_below(store: TableStore, directory: str) -> Iterator[FileStatus]:
+def _files_below(store: FileStore, directory: str) -> Iterator[FileStatus]:
     """Yield the files of a bucket; external paths may have directories in between."""
     for found in store.file_io.list(directory):
         if found.is_directory:

@@ -11,8 +11,8 @@ from datetime import datetime
 
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import is_remote
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.progress import ConsumerManager
-from interbed.storage.meta.store import TableStore
 from interbed.storage.version.changelog_expiry import expire_changelogs
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.tags import create_automatic_tags, expire_tags
@@ -20,7 +20,7 @@ from interbed.storage.version.tags import create_automatic_tags, expire_tags
 _log = logging.getLogger(__name__)
 
 
-def maintain(store: TableStore, clock: Callable[[], float] = time.time) -> None:
+def maintain(store: FileStore, clock: Callable[[], float] = time.time) -> None:
     """Tag and expire what is due. Failures are logged and do not affect the commit.
 
     The next commit tries again.
@@ -33,7 +33,7 @@ def maintain(store: TableStore, clock: Callable[[], float] = time.time) -> None:
         _log.warning("Maintenance after a commit failed for %s: %s", store.location, error)
 
 
-def carry_out_maintenance(store: TableStore, clock: Callable[[], float] = time.time) -> None:
+def carry_out_maintenance(store: FileStore, clock: Callable[[], float] = time.time) -> None:
     """Tag and expire what is due, in `write-only` tables, too. Raises as each of the steps does."""
     # Tags come first: a snapshot that is due for one stays readable by it after its expiry.
     created = create_automatic_tags(store)

@@ -15,11 +15,11 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError, p
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.core import BUCKET
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.schema.change import SetOption
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.scan import TableScan
@@ -67,7 +67,7 @@ class RescaleResult:
 
 
 def rescale_table(
-    store: TableStore,
+    store: FileStore,
     commit_user: Callable[[], str],
     bucket_num: int | None = None,
     partitions: PartitionChoice = None,
@@ -94,7 +94,7 @@ def rescale_table(
         raise
 
 
-def _target(store: TableStore, mode: BucketMode, bucket_num: int | None) -> int:
+def _target(store: FileStore, mode: BucketMode, bucket_num: int | None) -> int:
     if mode not in (BucketMode.FIXED, BucketMode.POSTPONED):
         ways = {
             BucketMode.NONE: "it has no buckets",
@@ -113,7 +113,7 @@ def _target(store: TableStore, mode: BucketMode, bucket_num: int | None) -> int:
     return bucket_num
 
 
-def _rescale(store: TableStore, commit_user: str, target: int, partitions: PartitionChoice) -> RescaleResult:
+def _rescale(store: FileStore, commit_user: str, target: int, partitions: PartitionChoice) -> RescaleResult:
     if store.schema.has_primary_key and store.options.changelog_producer in (
         ChangelogProducer.LOOKUP,
         ChangelogProducer.FULL_COMPACTION,
@@ -153,7 +153,7 @@ def _rescale(store: TableStore, commit_user: str, target: int, partitions: Parti
     )
 
 
-def _old_files(store: TableStore, snapshot_id: int, target: int, partitions: PartitionChoice) -> list[ManifestEntry]:
+def _old_files(store: FileStore, snapshot_id: int, target: int, partitions: PartitionChoice) -> list[ManifestEntry]:
     """Return the files of the chosen partitions that have another bucket count."""
     entries = TableScan(store, partition_filter=partitions, snapshot_id=snapshot_id).entries()
     return [entry for entry in entries if entry.total_buckets != target]

@@ -17,8 +17,8 @@ from interbed.storage.files.file_index.spec import TableFileIndexWriter
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.support import check_writable
@@ -36,7 +36,7 @@ class IndexRewrite:
     snapshot_id: int | None
 
 
-def rewrite_file_indexes(store: TableStore, partition: PartitionChoice = None) -> IndexRewrite:
+def rewrite_file_indexes(store: FileStore, partition: PartitionChoice = None) -> IndexRewrite:
     """Give the files of the partitions, or all, the indexes that new files get.
 
     Each file's indexed columns are read once, in bounded memory. Raises NotSupportedError for indexes that select rows
@@ -57,7 +57,7 @@ def rewrite_file_indexes(store: TableStore, partition: PartitionChoice = None) -
     )
 
 
-def files_to_index(store: TableStore, partition: PartitionChoice = None) -> list[CommitMessage]:
+def files_to_index(store: FileStore, partition: PartitionChoice = None) -> list[CommitMessage]:
     """Return the files of the partitions, or all, as messages that only remove them, for index_files.
 
     Raises NotSupportedError for indexes that select rows of a table with a primary key.
@@ -76,7 +76,7 @@ def files_to_index(store: TableStore, partition: PartitionChoice = None) -> list
     ]
 
 
-def index_files(store: TableStore, chosen: Sequence[CommitMessage], *, prefix: str = "") -> list[CommitMessage]:
+def index_files(store: FileStore, chosen: Sequence[CommitMessage], *, prefix: str = "") -> list[CommitMessage]:
     """Write the indexes of files that files_to_index chose. Return the messages to commit, for files with changes.
 
     `prefix` begins the names of the files that are written; without one they are named after the data files. After an
@@ -91,7 +91,7 @@ def index_files(store: TableStore, chosen: Sequence[CommitMessage], *, prefix: s
     return [m for m in done if m.compaction.after != m.compaction.before]
 
 
-def delete_indexes(store: TableStore, messages: Sequence[CommitMessage]) -> None:
+def delete_indexes(store: FileStore, messages: Sequence[CommitMessage]) -> None:
     """Delete the files of index_files, which an abort leaves alone because they belong to existing data files."""
     paths: list[str] = []
     for message in messages:
@@ -105,14 +105,14 @@ def _with_file(message: CommitMessage, file: DataFileMeta) -> CommitMessage:
     return replace(message, compaction=replace(message.compaction, after=(file,)))
 
 
-def _path(store: TableStore, message: CommitMessage, file: DataFileMeta) -> str:
+def _path(store: FileStore, message: CommitMessage, file: DataFileMeta) -> str:
     return file.path_in(store.paths.bucket_directory(message.bucket_id))
 
 
 class _IndexRewriter:
     """Writer of the indexes of one file after the other."""
 
-    def __init__(self, store: TableStore, layout: DataFileLayout, prefix: str) -> None:
+    def __init__(self, store: FileStore, layout: DataFileLayout, prefix: str) -> None:
         self._store = store
         self._prefix = prefix
         self._spec = layout.file_indexes

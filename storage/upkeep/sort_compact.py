@@ -17,8 +17,8 @@ from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.support import check_writable
@@ -35,7 +35,7 @@ _LEAST_MAGNIFICATION = 20
 
 
 def sort_compact_table(
-    store: TableStore,
+    store: FileStore,
     commit_user: str,
     order: SortOrder,
     *,
@@ -64,7 +64,7 @@ def sort_compact_table(
 
 
 def plan_sort_compaction(
-    store: TableStore, order: SortOrder, *, partition: PartitionChoice = None
+    store: FileStore, order: SortOrder, *, partition: PartitionChoice = None
 ) -> list[PlannedCompaction]:
     """Return the plans of sort_compact_table, partition by partition, without carrying them out."""
     return [
@@ -85,7 +85,7 @@ def plan_sort_compaction(
     ]
 
 
-def sort_units(store: TableStore, partition: PartitionChoice = None) -> list[SortUnit]:
+def sort_units(store: FileStore, partition: PartitionChoice = None) -> list[SortUnit]:
     """Return the units to sort in the newest snapshot; raises NotSupportedError for a table with buckets."""
     check_writable(store)
     mode = bucket_mode(store.schema, store.options)
@@ -113,7 +113,7 @@ def sort_units(store: TableStore, partition: PartitionChoice = None) -> list[Sor
     ]
 
 
-def sort_unit(store: TableStore, unit: SortUnit, order: SortOrder) -> CommitMessage:
+def sort_unit(store: FileStore, unit: SortUnit, order: SortOrder) -> CommitMessage:
     """Rewrite a unit's rows, sorted; on an error the new files are deleted."""
     rows = PartitionRows(store, unit, order.columns)
     # A curve needs a sample for its ranges; another order needs one only if it is too large for memory.
@@ -122,13 +122,13 @@ def sort_unit(store: TableStore, unit: SortUnit, order: SortOrder) -> CommitMess
     return sorted_message(unit, _write_sorted(store, unit, key, rows, sample))
 
 
-def sort_ranges(store: TableStore, unit: SortUnit, order: SortOrder, ranges: int) -> SortRanges:
+def sort_ranges(store: FileStore, unit: SortUnit, order: SortOrder, ranges: int) -> SortRanges:
     """Return ranges in which the unit's rows can be sorted independently."""
     sample = PartitionRows(store, unit, order.columns).sample()
     return SortRanges.of(SortKey.of(order, sample), sample, ranges)
 
 
-def sort_range(store: TableStore, unit: SortUnit, ranges: SortRanges, number: int) -> CommitMessage:
+def sort_range(store: FileStore, unit: SortUnit, ranges: SortRanges, number: int) -> CommitMessage:
     """Rewrite one range of a unit's rows, sorted; the message of the first range replaces the unit's files.
 
     On an error the new files are deleted.
@@ -141,7 +141,7 @@ def sort_range(store: TableStore, unit: SortUnit, ranges: SortRanges, number: in
 
 
 def _write_sorted(
-    store: TableStore, unit: SortUnit, key: SortKey, rows: Rows, sample: Sample | None
+    store: FileStore, unit: SortUnit, key: SortKey, rows: Rows, sample: Sample | None
 ) -> list[DataFileMeta]:
     layout = DataFileLayout.of(store.schema, store.options)
     memory = max(store.options.write_buffer_size, _LEAST_MEMORY)
@@ -154,7 +154,7 @@ def _write_sorted(
         return writer.close()
 
 
-def new_files(store: TableStore, unit: SortUnit, layout: DataFileLayout) -> RollingFileWriter:
+def new_files(store: FileStore, unit: SortUnit, layout: DataFileLayout) -> RollingFileWriter:
     """Return the writer of the files that replace those of the unit."""
     return RollingFileWriter(
         store.file_io,

@@ -14,10 +14,10 @@ from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.table_schema import VALUE_KIND
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import RestoredBuckets, restore_buckets
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.write.bucket.relocated import as_compaction
@@ -35,7 +35,7 @@ class PostponedPartition:
 
 
 def postponed_partitions(
-    store: TableStore, restored: RestoredBuckets, partition: PartitionChoice = None
+    store: FileStore, restored: RestoredBuckets, partition: PartitionChoice = None
 ) -> list[PostponedPartition]:
     """Return the partitions with postponed rows, all or those chosen; `restored` has the real buckets.
 
@@ -57,7 +57,7 @@ def postponed_partitions(
 
 
 def take_up(
-    store: TableStore, partitions: list[PostponedPartition], commit_user: str, *, full: bool
+    store: FileStore, partitions: list[PostponedPartition], commit_user: str, *, full: bool
 ) -> list[CommitMessage]:
     """Write the postponed rows to real buckets and compact those, fully or as is due. Return messages of compaction.
 
@@ -84,7 +84,7 @@ def take_up(
 
 
 def _take_up_rows(
-    store: TableStore, partitions: list[PostponedPartition], commit_user: str, *, full: bool
+    store: FileStore, partitions: list[PostponedPartition], commit_user: str, *, full: bool
 ) -> list[CommitMessage]:
     reader = FileRead(store, store.schema.fields)
     with TableWrite(store, commit_user, rewrites=True) as write:

@@ -28,12 +28,13 @@ from interbed.storage.base.fileio.deleting import delete_all_files, is_link
 from interbed.storage.base.fileio.resolve import renames_directories
 from interbed.storage.base.path_name import path_name
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.paths import MAIN_BRANCH
-from interbed.storage.meta.snapshot.line_journal import (
+from interbed.storage.meta.snapshot.history_journal import (
     FileChange,
-    LineChange,
-    NewLine,
+    HistoryChange,
+    NewHistory,
     change_line,
     deletion,
     digests,
@@ -43,7 +44,6 @@ from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.publish import NoLock
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.version.branch_stores import branch_names, half_branches
 from interbed.storage.version.expire import SnapshotExpiry
@@ -61,7 +61,7 @@ _NEW = ".new-"
 class BranchManager:
     """Manager of the branches of one table. `store` is the table on its main branch."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._store = store if store.paths.branch == MAIN_BRANCH else store.on_branch(MAIN_BRANCH)
         self._file_io = store.file_io
 
@@ -141,7 +141,7 @@ class BranchManager:
         with lock.hold():
             change_line(self._file_io, self._store.paths, lambda: self._fast_forward_change(name))
 
-    def _fast_forward_change(self, name: str) -> LineChange:
+    def _fast_forward_change(self, name: str) -> HistoryChange:
         """Return the history change of a fast-forward to the branch."""
         file_io, main, branch = self._file_io, self._store, self._store.on_branch(name)
         for store in (main, branch):
@@ -160,7 +160,7 @@ class BranchManager:
         for number in main.schemas.ids():
             if number >= first_schema and number not in schemas:
                 then += deletion(file_io, main.paths, main.paths.schema(number))
-        line = NewLine(
+        line = NewHistory(
             first=begin,
             before=digests(file_io, main.paths, [n for n in main.snapshots.stored_ids() if n >= begin]),
             after={
@@ -191,7 +191,9 @@ class BranchManager:
         self._check_schemas(name, remaining)
         for tag_name in branch_tags:
             then += self._copied(branch.paths.tag(tag_name), main.paths.tag(tag_name))
-        return LineChange(what=f"fast-forward to the branch {name!r}", first=tuple(first), line=line, then=tuple(then))
+        return HistoryChange(
+            what=f"fast-forward to the branch {name!r}", first=tuple(first), line=line, then=tuple(then)
+        )
 
     def _check_schemas(self, name: str, remaining: Mapping[str, Snapshot]) -> None:
         """Raise InvalidInputError for a remaining version whose schema would be replaced or deleted."""
@@ -271,17 +273,17 @@ def check_branch_name(name: str) -> str:
     return name
 
 
-def new_directory(store: TableStore) -> str:
+def new_directory(store: FileStore) -> str:
     """Return the path of a hidden directory for preparing a branch."""
     return f"{_directory(store)}/{_NEW}{uuid.uuid4()}"
 
 
-def hidden_directory(store: TableStore) -> str:
+def hidden_directory(store: FileStore) -> str:
     """Return the path of a hidden directory that a branch is moved to before it is deleted."""
     return f"{_directory(store)}/{_DELETED}{uuid.uuid4()}"
 
 
-def clear_away(store: TableStore, limit_millis: int) -> None:
+def clear_away(store: FileStore, limit_millis: int) -> None:
     """Delete branches that were deleted in part, and those prepared before a time, in milliseconds since the epoch."""
     for entry in store.file_io.list(_directory(store)):
         modified = entry.modified_millis
@@ -291,7 +293,7 @@ def clear_away(store: TableStore, limit_millis: int) -> None:
             delete_branch_files(store, entry.path)
 
 
-def delete_branch_files(store: TableStore, directory: str) -> None:
+def delete_branch_files(store: FileStore, directory: str) -> None:
     """Delete a branch's files, and its directory if no foreign files are in it; otherwise log them.
 
     Raises StorageAccessError.
@@ -313,7 +315,7 @@ def delete_branch_files(store: TableStore, directory: str) -> None:
     file_io.delete(directory)
 
 
-def _directory(store: TableStore) -> str:
+def _directory(store: FileStore) -> str:
     main = store.paths if store.paths.branch == MAIN_BRANCH else store.on_branch(MAIN_BRANCH).paths
     return main.branch_directory("x").rpartition("/")[0]
 
@@ -322,7 +324,7 @@ _FIRST = 1
 _HARMLESS = frozenset({CommitKind.APPEND, CommitKind.ANALYZE})
 
 
-def merge_branch(source: TableStore, target: TableStore) -> int | None:
+def merge_branch(source: FileStore, target: FileStore) -> int | None:
     """Add the files that only the source branch has. Return the target's new snapshot, None without any.
 
     Raises NotSupportedError for tables with a primary key or row tracking, InvalidInputError for branches that do not
@@ -358,11 +360,11 @@ def merge_branch(source: TableStore, target: TableStore) -> int | None:
     return commit.commit(messages, check_append_conflicts=True, owns_files=False)[-1]
 
 
-def _live_entries(store: TableStore) -> list[ManifestEntry]:
+def _live_entries(store: FileStore) -> list[ManifestEntry]:
     return TableScan(store).entries()
 
 
-def _check_tables(source: TableStore, target: TableStore) -> None:
+def _check_tables(source: FileStore, target: FileStore) -> None:
     for store in (source, target):
         branch = store.paths.branch
         if store.schema.has_primary_key:
@@ -381,7 +383,7 @@ def _check_tables(source: TableStore, target: TableStore) -> None:
         )
 
 
-def _diverged_at(source: TableStore, target: TableStore) -> int:
+def _diverged_at(source: FileStore, target: FileStore) -> int:
     """Return the first snapshot in which the branches differ; both share the one before it."""
     for one, other in ((source, target), (target, source)):
         first = one.snapshots.earliest_id()
@@ -396,7 +398,7 @@ def _identity(snapshot: Snapshot) -> tuple[str, str, str]:
     return snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.commit_user
 
 
-def _check_appends_only(store: TableStore, diverged: int) -> None:
+def _check_appends_only(store: FileStore, diverged: int) -> None:
     branch, ids = store.paths.branch, store.snapshots.ids()
     later = [number for number in ids if number >= diverged]
     complete = list(range(diverged, ids[-1] + 1))

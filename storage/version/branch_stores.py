@@ -10,31 +10,31 @@ A branch exists when it has the first schema: its creation writes it last, and i
 from dataclasses import dataclass, field
 
 from interbed.storage.base.errors import InterbedError
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
-from interbed.storage.meta.store import TableStore
 
 _PREFIX = "branch-"
 
 
-def branch_names(store: TableStore) -> list[str]:
+def branch_names(store: FileStore) -> list[str]:
     """Return the names of the table's complete branches but the main one, sorted."""
     return [name for name, is_whole in _directories(store).items() if is_whole]
 
 
-def half_branches(store: TableStore) -> list[str]:
+def half_branches(store: FileStore) -> list[str]:
     """Return the names of directories of branches whose creation or deletion was not finished."""
     return [name for name, is_whole in _directories(store).items() if not is_whole]
 
 
-def _directories(store: TableStore) -> dict[str, bool]:
+def _directories(store: FileStore) -> dict[str, bool]:
     directory = store.paths.branch_directory("x").rpartition("/")[0]
     found = sorted(s.name for s in store.file_io.list(directory) if s.is_directory and s.name.startswith(_PREFIX))
     return {name.removeprefix(_PREFIX): store.file_io.exists(f"{directory}/{name}/schema/schema-0") for name in found}
 
 
-def place(line: TableStore) -> str:
+def place(line: FileStore) -> str:
     """Return the prefix of a version's name in messages: "branch x: ", and nothing for the main branch."""
     return "" if line.paths.branch == MAIN_BRANCH else f"branch {line.paths.branch}: "
 
@@ -51,12 +51,12 @@ class KeptVersions:
     later: list[Snapshot] = field(default_factory=list)
     unjudged: dict[str, InterbedError] = field(default_factory=dict)
 
-    def unjudged_in(self, line: TableStore) -> dict[str, InterbedError]:
+    def unjudged_in(self, line: FileStore) -> dict[str, InterbedError]:
         """Return the errors of one history, by names that include its branch."""
         return {place(line) + name: error for name, error in self.unjudged.items()}
 
 
-def all_branches(store: TableStore) -> tuple[list[TableStore], dict[str, InterbedError]]:
+def all_branches(store: FileStore) -> tuple[list[FileStore], dict[str, InterbedError]]:
     """Return the table on each of its branches, main first, and the errors of branches that can't be opened."""
     lines = [store.on_branch(MAIN_BRANCH)]
     damaged: dict[str, InterbedError] = {}
@@ -71,7 +71,7 @@ def all_branches(store: TableStore) -> tuple[list[TableStore], dict[str, Interbe
     return lines, damaged
 
 
-def tagged(line: TableStore) -> KeptVersions:
+def tagged(line: FileStore) -> KeptVersions:
     """Return the snapshots that the history's tags and guards keep, by id."""
     manager = TagManager(line.file_io, line.paths)
     # Read guards first: a guard that is deleted in between has become a tag.
@@ -83,7 +83,7 @@ def tagged(line: TableStore) -> KeptVersions:
     )
 
 
-def roots_of_others(store: TableStore, first: int, last: int) -> KeptVersions:
+def roots_of_others(store: FileStore, first: int, last: int) -> KeptVersions:
     """Return the snapshots that other branches need of this history's snapshots from `first` to `last`.
 
     They name the files that these branches need.
@@ -106,7 +106,7 @@ def roots_of_others(store: TableStore, first: int, last: int) -> KeptVersions:
     return kept
 
 
-def _add_shared(kept: KeptVersions, line: TableStore, store: TableStore, first: int, last: int) -> None:
+def _add_shared(kept: KeptVersions, line: FileStore, store: FileStore, first: int, last: int) -> None:
     # Snapshots that are being expired still count: their files must stay until that is over.
     for position, number in enumerate(line.snapshots.stored_ids()):
         found = line.snapshots.stored(number)

@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import roots_of_others
 from interbed.storage.version.own_paths import own_paths
 from interbed.storage.version.references import References
@@ -44,7 +44,7 @@ def first_kept_changelog(
     return max(end, earliest)
 
 
-def expire_changelogs(store: TableStore, clock: Callable[[], float] = time.time) -> list[int]:
+def expire_changelogs(store: FileStore, clock: Callable[[], float] = time.time) -> list[int]:
     """Delete the changelogs that the table's options expire, with their files, and return their ids.
 
     Raises CorruptFileError.
@@ -81,7 +81,7 @@ def expire_changelogs(store: TableStore, clock: Callable[[], float] = time.time)
     return [changelog.id for changelog in expired]
 
 
-def _kept(store: TableStore, expired: Sequence[Snapshot], references: References) -> set[str] | None:
+def _kept(store: FileStore, expired: Sequence[Snapshot], references: References) -> set[str] | None:
     """Return the files that branches need to which the table was forwarded; None when unknown: then all files stay."""
     others = roots_of_others(store, expired[0].id, expired[-1].id)
     if others.unjudged:

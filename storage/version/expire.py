@@ -26,15 +26,15 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.fileio.at_once import asked_at_once, both
 from interbed.storage.base.fileio.deleting import delete_files
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMark, ExpiryMarks, ExpiryPlan
-from interbed.storage.meta.snapshot.line_journal import find_line_change
+from interbed.storage.meta.snapshot.history_journal import find_line_change
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.progress import ConsumerManager, LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import roots_of_others, tagged
 from interbed.storage.version.own_paths import own_paths
 from interbed.storage.version.references import References
@@ -138,7 +138,7 @@ def first_kept(
 class SnapshotExpiry:
     """Expiry of snapshots of one history of a table."""
 
-    store: TableStore
+    store: FileStore
     dry_run: bool = False
     clock: Callable[[], float] = field(default=time.time)
 
@@ -426,7 +426,7 @@ def _needed_tags(tagged: Sequence[Snapshot], begin: int, end: int) -> list[Snaps
     return before[-1:] + [s for s in tagged if begin < s.id < end]
 
 
-def _keeps_changelog(store: TableStore) -> bool:
+def _keeps_changelog(store: FileStore) -> bool:
     """Return whether changelogs stay; raises NotSupportedError where new files would have to stay in their place."""
     if not store.options.changelog_outlives_snapshots:
         return False

@@ -18,12 +18,12 @@ from typing import Any
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import CorruptFileError, InterbedError, NotSupportedError, StorageAccessError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMarks
-from interbed.storage.meta.snapshot.line_journal import find_line_change, finish_line_change, put_aside
+from interbed.storage.meta.snapshot.history_journal import find_line_change, finish_line_change, put_aside
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.starting_point import has_changelog
 from interbed.storage.version.branch import BranchManager
@@ -77,7 +77,7 @@ class FsckResult:
         return "\n".join([*map(str, self.findings), looked])
 
 
-def check_table(store: TableStore, *, repair: bool = False, clock: Callable[[], float] = time.time) -> FsckResult:
+def check_table(store: FileStore, *, repair: bool = False, clock: Callable[[], float] = time.time) -> FsckResult:
     """Check all versions of a table; with `repair` mend everything that needs no guess."""
     return _TableCheck(store, repair, int(clock() * 1000)).run()
 
@@ -85,7 +85,7 @@ def check_table(store: TableStore, *, repair: bool = False, clock: Callable[[], 
 class _TableCheck:
     """Check of all versions of one table."""
 
-    def __init__(self, store: TableStore, repair: bool, now_millis: int) -> None:
+    def __init__(self, store: FileStore, repair: bool, now_millis: int) -> None:
         self._store = store if store.paths.branch == MAIN_BRANCH else store.on_branch(MAIN_BRANCH)
         self._repair = repair
         self._now = now_millis
@@ -109,7 +109,7 @@ class _TableCheck:
             self._findings[before:] = [replace(f, what=place(line) + f.what) for f in self._findings[before:]]
         return FsckResult(findings=tuple(self._findings), versions=self._versions, files=len(self._checked))
 
-    def _check_history(self, line: TableStore) -> None:
+    def _check_history(self, line: FileStore) -> None:
         self._check_journal(line)
         is_expiring = self._check_expiry(line)
         ids = line.snapshots.ids()
@@ -131,7 +131,7 @@ class _TableCheck:
         for snapshot in tags.snapshots:
             self._check_version(line, f"tag of snapshot {snapshot.id}", snapshot, changelog=False)
 
-    def _check_journal(self, line: TableStore) -> None:
+    def _check_journal(self, line: FileStore) -> None:
         try:
             change = find_line_change(line.file_io, line.paths)
         except CorruptFileError as error:
@@ -145,7 +145,7 @@ class _TableCheck:
                 lambda: finish_line_change(line.file_io, line.paths),
             )
 
-    def _check_expiry(self, line: TableStore) -> bool:
+    def _check_expiry(self, line: FileStore) -> bool:
         """Report an expiry that was not finished. Return whether it is still unfinished."""
         marks = ExpiryMarks(line.file_io, line.paths)
         try:
@@ -160,7 +160,7 @@ class _TableCheck:
             self._report("expiry", what, SnapshotExpiry(line).finish)
         return mark is not None
 
-    def _check_hints(self, line: TableStore, ids: list[int]) -> None:
+    def _check_hints(self, line: FileStore, ids: list[int]) -> None:
         # A stale hint only costs its reader a listing; a hint of a missing snapshot comes from a change that failed.
         for path, right, note in (
             (line.paths.latest_hint, max(ids, default=None), line.snapshots.note_latest),
@@ -176,7 +176,7 @@ class _TableCheck:
                 mend = None if right is None else (lambda note=note, right=right: note(right))
                 self._report(f"hint {name}", f"it says {text[:40]!r} and {right} is right", mend)
 
-    def _check_version(self, line: TableStore, what: str, snapshot: Snapshot, *, changelog: bool) -> None:
+    def _check_version(self, line: FileStore, what: str, snapshot: Snapshot, *, changelog: bool) -> None:
         self._versions += 1
         try:
             for path, size in self._needs(line, snapshot, changelog=changelog):
@@ -186,7 +186,7 @@ class _TableCheck:
         except InterbedError as error:
             self._report(what, str(error))
 
-    def _needs(self, line: TableStore, snapshot: Snapshot, *, changelog: bool) -> Iterator[tuple[str, int | None]]:
+    def _needs(self, line: FileStore, snapshot: Snapshot, *, changelog: bool) -> Iterator[tuple[str, int | None]]:
         """Yield the files that a read of the snapshot needs, with `changelog` also those of its changes.
 
         Each comes with its size, or None where its size is not recorded.
@@ -243,7 +243,7 @@ class _TableCheck:
         self._findings.append(FsckIssue(what=what, problem=problem, mended=mended))
 
 
-def remove_missing_files(store: TableStore, *, dry_run: bool = False) -> list[str]:
+def remove_missing_files(store: FileStore, *, dry_run: bool = False) -> list[str]:
     """Remove missing data files from the table by a commit of their own. Return their paths.
 
     A file outside of the table's directory counts as missing only where its directory exists without it: a disk that is
@@ -260,7 +260,7 @@ def remove_missing_files(store: TableStore, *, dry_run: bool = False) -> list[st
     return sorted(_data_path(store, entry) for entries in missing.values() for entry in entries)
 
 
-def _missing(store: TableStore) -> dict[BucketId, list[ManifestEntry]]:
+def _missing(store: FileStore) -> dict[BucketId, list[ManifestEntry]]:
     latest = store.newest_snapshot()
     if latest is None:
         return {}
@@ -279,7 +279,7 @@ def _missing(store: TableStore) -> dict[BucketId, list[ManifestEntry]]:
     return by_bucket(found)
 
 
-def _check_reachable(store: TableStore, directory: str) -> None:
+def _check_reachable(store: FileStore, directory: str) -> None:
     scheme = directory.partition("://")[0] if "://" in directory else "file"
     if scheme != store.file_io.scheme:
         raise NotSupportedError(
@@ -294,5 +294,5 @@ def _check_reachable(store: TableStore, directory: str) -> None:
         )
 
 
-def _data_path(store: TableStore, entry: ManifestEntry) -> str:
+def _data_path(store: FileStore, entry: ManifestEntry) -> str:
     return entry.file.path_in(store.paths.bucket_directory(entry.bucket_id))

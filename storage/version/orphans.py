@@ -25,12 +25,12 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.deleting import delete_all_files
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.paths import COMMIT_TURN
 from interbed.storage.meta.snapshot.expiry_mark import MARK
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import GUARD_PREFIX
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.starting_point import has_changelog
 from interbed.storage.version.branch import clear_away
 from interbed.storage.version.branch_stores import all_branches, place, tagged
@@ -76,7 +76,7 @@ class OrphansResult:
 
 
 def remove_orphan_files(
-    store: TableStore,
+    store: FileStore,
     *,
     older_than_millis: int | None = None,
     dry_run: bool = False,
@@ -148,7 +148,7 @@ class NeededFiles:
             self.unjudged[what] = error
 
 
-def named_files(store: TableStore) -> set[str]:
+def named_files(store: FileStore) -> set[str]:
     """Return the files that a snapshot, tag or changelog of any branch refers to.
 
     Raises CorruptFileError when that is unknown.
@@ -159,7 +159,7 @@ def named_files(store: TableStore) -> set[str]:
     return needed.files
 
 
-def needed_files(store: TableStore) -> NeededFiles:
+def needed_files(store: FileStore) -> NeededFiles:
     """Return the files that a snapshot, tag or changelog of any branch refers to, as far as that is known."""
     lines, damaged = all_branches(store)
     needed = NeededFiles(unjudged=dict(damaged))
@@ -168,7 +168,7 @@ def needed_files(store: TableStore) -> NeededFiles:
     return needed
 
 
-def _add_history(line: TableStore, needed: NeededFiles, where: str) -> None:
+def _add_history(line: FileStore, needed: NeededFiles, where: str) -> None:
     references, known = References(line), set[str]()
 
     def add(what: str, snapshot: Snapshot, *, changelog: bool) -> None:
@@ -201,7 +201,7 @@ def _add_history(line: TableStore, needed: NeededFiles, where: str) -> None:
     _add_changelogs(line, references, needed, where)
 
 
-def _add_changelogs(line: TableStore, references: References, needed: NeededFiles, where: str) -> None:
+def _add_changelogs(line: FileStore, references: References, needed: NeededFiles, where: str) -> None:
     changelogs = ChangelogManager(line.file_io, line.paths)
     for number in changelogs.ids():
         try:
@@ -217,7 +217,7 @@ def _of_changelog(references: References, changelog: Snapshot) -> set[str]:
     return references.changelog_metadata(changelog) | references.named_changelog_data(changelog)
 
 
-def _temporary_files(store: TableStore) -> Iterator[FileStatus]:
+def _temporary_files(store: FileStore) -> Iterator[FileStatus]:
     """Yield guards, and temporary files of the metadata that were never renamed."""
     for line in all_branches(store)[0]:
         paths = line.paths
@@ -228,7 +228,7 @@ def _temporary_files(store: TableStore) -> Iterator[FileStatus]:
                     yield found
 
 
-def _files(store: TableStore) -> Iterator[FileStatus]:
+def _files(store: FileStore) -> Iterator[FileStatus]:
     """Yield the files in all directories of a table's files, on every branch."""
     paths = store.paths
     for directory in ("manifest", "index", "statistics"):
@@ -241,7 +241,7 @@ def _files(store: TableStore) -> Iterator[FileStatus]:
     yield from _in_buckets(store, root, len(paths.partition_names))
 
 
-def _in_buckets(store: TableStore, directory: str, levels: int) -> Iterator[FileStatus]:
+def _in_buckets(store: FileStore, directory: str, levels: int) -> Iterator[FileStatus]:
     for entry in store.file_io.list(directory):
         if not entry.is_directory or entry.is_link:
             continue
@@ -251,5 +251,5 @@ def _in_buckets(store: TableStore, directory: str, levels: int) -> Iterator[File
             yield from _listed(store, entry.path)
 
 
-def _listed(store: TableStore, directory: str) -> Iterator[FileStatus]:
+def _listed(store: FileStore, directory: str) -> Iterator[FileStatus]:
     return (entry for entry in store.file_io.list(directory) if not entry.is_directory)

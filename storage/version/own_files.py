@@ -17,8 +17,8 @@ from functools import partial
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO, FileStatus
 from interbed.storage.base.fileio.at_once import asked_at_once
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import DATA_FILE_PREFIX, CoreOptions
-from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import all_branches
 from interbed.storage.version.orphans import needed_files
 from interbed.storage.version.own_paths import (
@@ -55,7 +55,7 @@ class OwnFiles:
         self.foreign += other.foreign
 
 
-def own_files(file_io: FileIO, location: str, opened: Callable[[], TableStore]) -> OwnFiles:
+def own_files(file_io: FileIO, location: str, opened: Callable[[], FileStore]) -> OwnFiles:
     """Return the content of a table's directory, which may be damaged.
 
     `opened` opens the table where names do not suffice. Raises StorageAccessError.
@@ -66,7 +66,7 @@ def own_files(file_io: FileIO, location: str, opened: Callable[[], TableStore]) 
 class _DirectoryWalk:
     """Walk through the directory of a table, a level at a time."""
 
-    def __init__(self, file_io: FileIO, location: str, opened: Callable[[], TableStore]) -> None:
+    def __init__(self, file_io: FileIO, location: str, opened: Callable[[], FileStore]) -> None:
         self._file_io = file_io
         self._location = location
         self._opened = opened
@@ -176,7 +176,7 @@ class _DirectoryWalk:
         return name == DONE and PARTITION.fullmatch(parts[-1]) is not None
 
 
-def outside_of(store: TableStore) -> tuple[tuple[str, ...], set[str]]:
+def outside_of(store: FileStore) -> tuple[tuple[str, ...], set[str]]:
     """Return the external paths in schemas of any branch, and the files in them that a version of any branch refers to.
 
     Versions that can't be read are logged. Raises CorruptFileError, InvalidOptionError and StorageAccessError.

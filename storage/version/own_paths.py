@@ -17,8 +17,8 @@ from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.at_once import asked_at_once
 from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
-from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import all_branches
 
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
@@ -86,7 +86,7 @@ def shortened(paths: Iterable[str], directory: str, most: int = 3) -> str:
 _log = logging.getLogger(__name__)
 
 
-def own_paths(store: TableStore, paths: Iterable[str]) -> list[str]:
+def own_paths(store: FileStore, paths: Iterable[str]) -> list[str]:
     """Return the paths that are below the table's own directories, in their order; log the others."""
     location = store.location.rstrip("/")
     given = list(paths)
@@ -106,7 +106,7 @@ def own_paths(store: TableStore, paths: Iterable[str]) -> list[str]:
     return own
 
 
-def _external_roots(store: TableStore) -> Iterator[str]:
+def _external_roots(store: FileStore) -> Iterator[str]:
     yield from map(normalize_path, store.options.external_roots)
     for line in all_branches(store)[0]:
         for number in line.schemas.ids():

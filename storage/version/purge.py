@@ -10,17 +10,17 @@ from collections.abc import Callable
 
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.tag import TagManager
-from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch import BranchManager
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.orphans import remove_orphan_files
 
 
-def purge(store: TableStore, clock: Callable[[], float] = time.time) -> None:
+def purge(store: FileStore, clock: Callable[[], float] = time.time) -> None:
     """Delete everything of the table but its schemas and one empty snapshot.
 
     No process may write to it meanwhile: files that are not committed yet are deleted, too. Raises InvalidInputError

@@ -9,17 +9,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, merge_entries
 from interbed.storage.meta.manifest.index_manifest import read_index_manifest
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 
 
 class References:
     """Files of the snapshots of one table, on any of its branches; nothing is cached."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._store = store
         self._reader = ManifestReader(store.file_io, store.paths)
 

@@ -10,10 +10,11 @@ snapshots stay until orphan files are removed. Source: paimon-core's RollbackHel
 from contextlib import suppress
 
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
-from interbed.storage.meta.snapshot.line_journal import (
+from interbed.storage.meta.file_store import FileStore
+from interbed.storage.meta.snapshot.history_journal import (
     FileChange,
-    LineChange,
-    NewLine,
+    HistoryChange,
+    NewHistory,
     change_line,
     deletion,
     digests,
@@ -22,12 +23,11 @@ from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.publish import NoLock
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.starting_point import has_changelog, snapshot_or_tagged
 from interbed.storage.version.expire import SnapshotExpiry
 
 
-def roll_back(store: TableStore, version: int | str) -> Snapshot:
+def roll_back(store: FileStore, version: int | str) -> Snapshot:
     """Make the snapshot of that id, or that of the tag of that name, the newest. Return it.
 
     A snapshot that has expired is found by its tag. Raises SnapshotNotFoundError, TagNotFoundError.
@@ -37,12 +37,12 @@ def roll_back(store: TableStore, version: int | str) -> Snapshot:
     return _roll_back(store, target)
 
 
-def roll_back_to_time(store: TableStore, time_millis: int) -> Snapshot:
+def roll_back_to_time(store: FileStore, time_millis: int) -> Snapshot:
     """Make the newest snapshot of that time (milliseconds since the epoch) or before the newest of all."""
     return _roll_back(store, store.snapshots.by_time_millis(time_millis))
 
 
-def roll_back_to_watermark(store: TableStore, watermark: int) -> Snapshot:
+def roll_back_to_watermark(store: FileStore, watermark: int) -> Snapshot:
     """Make the newest snapshot whose watermark is at most that the newest of all; raises SnapshotNotFoundError."""
     target = next(
         (s for s in store.snapshots.descending() if s.watermark is not None and s.watermark <= watermark), None
@@ -52,18 +52,18 @@ def roll_back_to_watermark(store: TableStore, watermark: int) -> Snapshot:
     return _roll_back(store, target)
 
 
-def _snapshot(store: TableStore, snapshot_id: int) -> Snapshot:
+def _snapshot(store: FileStore, snapshot_id: int) -> Snapshot:
     if snapshot_id < 1:
         raise InvalidInputError(f"A snapshot's id is 1 or more, not {snapshot_id}.")
     return snapshot_or_tagged(store, snapshot_id)
 
 
-def _roll_back(store: TableStore, target: Snapshot) -> Snapshot:
+def _roll_back(store: FileStore, target: Snapshot) -> Snapshot:
     """Make the target the newest snapshot. Return it in its restored form."""
     store.check_exclusive()
     newest = target
 
-    def make() -> LineChange:
+    def make() -> HistoryChange:
         nonlocal newest
         SnapshotExpiry(store).finish()
         is_there = store.snapshots.exists(target.id)
@@ -80,14 +80,14 @@ def _roll_back(store: TableStore, target: Snapshot) -> Snapshot:
     return newest
 
 
-def restored(store: TableStore, snapshot: Snapshot) -> Snapshot:
+def restored(store: FileStore, snapshot: Snapshot) -> Snapshot:
     """Return a snapshot that a tag or a branch restores to the history, without a changelog that has expired."""
     if snapshot.changelog_manifest_list is None or has_changelog(store, snapshot):
         return snapshot
     return snapshot.without_changelog()
 
 
-def _change(store: TableStore, target: Snapshot, *, is_there: bool) -> LineChange:
+def _change(store: FileStore, target: Snapshot, *, is_there: bool) -> HistoryChange:
     """Return the history change of a rollback to the snapshot.
 
     Raises SnapshotNotFoundError when it was deleted since.
@@ -109,11 +109,11 @@ def _change(store: TableStore, target: Snapshot, *, is_there: bool) -> LineChang
             store.snapshots.read(target.id)
         # All that is left is newer: the tag's snapshot is the only one from now on.
         after[target.id] = target.to_json()
-    line = NewLine(first=target.id if after else target.id + 1, before=newer, after=after, newest=target)
-    return LineChange(what=f"rollback to snapshot {target.id}", line=line, then=tuple(then))
+    line = NewHistory(first=target.id if after else target.id + 1, before=newer, after=after, newest=target)
+    return HistoryChange(what=f"rollback to snapshot {target.id}", line=line, then=tuple(then))
 
 
-def repair_earliest(store: TableStore, snapshot_id: int) -> int:
+def repair_earliest(store: FileStore, snapshot_id: int) -> int:
     """Make that snapshot the earliest one in the hint. Return the earlier one.
 
     Raises InvalidInputError unless it follows a gap, or is the earliest already, and no later one is missing.

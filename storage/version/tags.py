@@ -34,18 +34,18 @@ from interbed.storage.base.errors import (
     TagNotFoundError,
     UnsupportedVersionError,
 )
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.version import TagCreation, TagPeriod
-from interbed.storage.meta.snapshot.line_journal import LineChange, change_line, deletion, file_change
+from interbed.storage.meta.snapshot.history_journal import HistoryChange, change_line, deletion, file_change
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager, check_tag_name, new_tag
-from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import KeptVersions, roots_of_others, tagged
 from interbed.storage.version.own_paths import own_paths
 from interbed.storage.version.references import References
 
 
-def create_tag(store: TableStore, tag: Tag) -> bool:
+def create_tag(store: FileStore, tag: Tag) -> bool:
     """Create the tag. Return False when its name is taken.
 
     Raises SnapshotNotFoundError when its snapshot is expiring.
@@ -57,7 +57,7 @@ def create_tag(store: TableStore, tag: Tag) -> bool:
         return tags.create(tag)
 
 
-def replace_tag(store: TableStore, tag: Tag) -> None:
+def replace_tag(store: FileStore, tag: Tag) -> None:
     """Point an existing tag to another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
     store.check_exclusive()
     tags = TagManager(store.file_io, store.paths)
@@ -65,26 +65,26 @@ def replace_tag(store: TableStore, tag: Tag) -> None:
         tags.replace(tag)
 
 
-def rename_tag(store: TableStore, name: str, new_name: str) -> None:
+def rename_tag(store: FileStore, name: str, new_name: str) -> None:
     """Rename a tag; raises TagNotFoundError, InvalidInputError for a name that is taken."""
     store.check_exclusive()
     file_io, paths = store.file_io, store.paths
     tags = TagManager(file_io, paths)
     check_tag_name(new_name)
 
-    def change() -> LineChange:
+    def change() -> HistoryChange:
         content = tags.get(name).to_json()
         if tags.exists(new_name):
             raise InvalidInputError(f"There is a tag {new_name!r} already; choose another name, or replace it.")
         creation = file_change(file_io, paths, paths.tag(new_name), content)
-        return LineChange(
+        return HistoryChange(
             what=f"renaming of the tag {name!r}", first=(*creation, *deletion(file_io, paths, paths.tag(name)))
         )
 
     change_line(file_io, paths, change)
 
 
-def reset_consumer(store: TableStore, consumer_id: str, next_snapshot: int) -> None:
+def reset_consumer(store: FileStore, consumer_id: str, next_snapshot: int) -> None:
     """Set the next snapshot of a consumer; raises SnapshotNotFoundError when that snapshot is being expired."""
     consumers = ConsumerManager(store.file_io, store.paths)
     before = consumers.next_snapshot(consumer_id)
@@ -103,7 +103,7 @@ def reset_consumer(store: TableStore, consumer_id: str, next_snapshot: int) -> N
 
 
 @contextmanager
-def guarded(store: TableStore, snapshot: Snapshot) -> Iterator[None]:
+def guarded(store: FileStore, snapshot: Snapshot) -> Iterator[None]:
     """Keep all files of a snapshot, or of what a tag keeps, while it gets a name.
 
     Raises SnapshotNotFoundError when they are being deleted or were deleted.
@@ -122,7 +122,7 @@ def guarded(store: TableStore, snapshot: Snapshot) -> Iterator[None]:
         tags.release(guard)
 
 
-def _is_there(store: TableStore, snapshot: Snapshot) -> bool:
+def _is_there(store: FileStore, snapshot: Snapshot) -> bool:
     # Read the mark first: it is deleted only after the snapshot.
     mark = store.snapshots.expiring()
     if mark is not None and mark.covers(snapshot.id):
@@ -141,19 +141,19 @@ _DIRECTORY = "tag-success-file"
 _SUFFIX = "_SUCCESS"
 
 
-def note_created(store: TableStore, name: str, clock: Callable[[], float] = time.time) -> None:
+def note_created(store: FileStore, name: str, clock: Callable[[], float] = time.time) -> None:
     """Write the tag's success file, if the table's options ask for one."""
     if store.options.tag_create_success_file:
         write_success_file(store, _success_path(store, name), int(clock() * 1000))
 
 
-def note_deleted(store: TableStore, name: str) -> None:
+def note_deleted(store: FileStore, name: str) -> None:
     """Delete the tag's success file, if there is one."""
     if store.options.tag_create_success_file:
         store.file_io.delete_quietly([_success_path(store, name)])
 
 
-def write_success_file(store: TableStore, path: str, now_millis: int) -> None:
+def write_success_file(store: FileStore, path: str, now_millis: int) -> None:
     """Write or renew a success file, with the time when it was first written."""
     created = now_millis
     if store.file_io.exists(path):
@@ -166,7 +166,7 @@ def write_success_file(store: TableStore, path: str, now_millis: int) -> None:
     store.file_io.overwrite(path, content.encode())
 
 
-def _success_path(store: TableStore, name: str) -> str:
+def _success_path(store: FileStore, name: str) -> str:
     directory = store.paths.tag(name).rpartition("/")[0]
     return f"{directory}/{_DIRECTORY}/{name}{_SUFFIX}"
 
@@ -174,7 +174,7 @@ def _success_path(store: TableStore, name: str) -> str:
 _log = logging.getLogger(__name__)
 
 
-def delete_tag(store: TableStore, name: str) -> Tag | None:
+def delete_tag(store: FileStore, name: str) -> Tag | None:
     """Delete the tag, and the files that only it kept if its snapshot has expired. Return it, None if it can't be read.
 
     The tag is deleted first, then other users of its files are read, then the files are deleted: a concurrent process
@@ -196,7 +196,7 @@ def delete_tag(store: TableStore, name: str) -> Tag | None:
     return tag
 
 
-def delete_files_of(store: TableStore, tag: Tag) -> None:
+def delete_files_of(store: FileStore, tag: Tag) -> None:
     """Delete the files that only a tag kept, which was deleted or points to another snapshot now."""
     if store.snapshots.exists(tag.snapshot.id):
         return
@@ -221,7 +221,7 @@ def delete_files_of(store: TableStore, tag: Tag) -> None:
     store.file_io.delete_quietly(own_paths(store, sorted(metadata)))
 
 
-def _only_of(store: TableStore, snapshot: Snapshot, kept: Sequence[Snapshot]) -> tuple[set[str], set[str]]:
+def _only_of(store: FileStore, snapshot: Snapshot, kept: Sequence[Snapshot]) -> tuple[set[str], set[str]]:
     """Return the data files and the metadata files that the snapshot needs and none of the others does."""
     references = References(store)
     kept_data = set().union(*(references.live_data(s) for s in kept))
@@ -232,7 +232,7 @@ def _only_of(store: TableStore, snapshot: Snapshot, kept: Sequence[Snapshot]) ->
     )
 
 
-def expire_tags(store: TableStore, now: datetime, older_than: datetime | None = None) -> list[str]:
+def expire_tags(store: FileStore, now: datetime, older_than: datetime | None = None) -> list[str]:
     """Delete the tags whose time to live is over, and those created before `older_than`; both in local time.
 
     A tag without a time to live counts as created when its file was written. Return their names.
@@ -248,7 +248,7 @@ def expire_tags(store: TableStore, now: datetime, older_than: datetime | None = 
     return deleted
 
 
-def _neighbours(store: TableStore, snapshot: Snapshot, found: KeptVersions) -> list[Snapshot]:
+def _neighbours(store: FileStore, snapshot: Snapshot, found: KeptVersions) -> list[Snapshot]:
     """Return the nearest older and the nearest newer version that stay: only they can share a file."""
     older = [s for s in found.snapshots if s.id < snapshot.id][-1:]
     newer = [s for s in found.snapshots if s.id > snapshot.id][:1]
@@ -292,7 +292,7 @@ def due_tags(
         following = begin + period.length
 
 
-def create_automatic_tags(store: TableStore) -> list[str]:
+def create_automatic_tags(store: FileStore) -> list[str]:
     """Create the tags that are due by the table's options and delete those beyond `tag.num-retained-max`.
 
     Return the created tags. Raises InvalidOptionError.
@@ -333,7 +333,7 @@ def _automatic(tags: TagManager, period: TagPeriod) -> Mapping[str, datetime]:
     return period.of_names(tags.names())
 
 
-def _make_automatic(store: TableStore, due: DueTag) -> bool:
+def _make_automatic(store: FileStore, due: DueTag) -> bool:
     try:
         created = create_tag(store, new_tag(due.name, due.snapshot, _lifetime(store)))
     except SnapshotNotFoundError:
@@ -344,12 +344,12 @@ def _make_automatic(store: TableStore, due: DueTag) -> bool:
     return created
 
 
-def _lifetime(store: TableStore) -> timedelta | None:
+def _lifetime(store: FileStore) -> timedelta | None:
     retained = store.options.tag_default_time_retained_millis
     return None if retained is None else timedelta(milliseconds=retained)
 
 
-def _tag_batch(store: TableStore) -> list[str]:
+def _tag_batch(store: FileStore) -> list[str]:
     latest = store.snapshots.latest()
     if latest is None or latest.commit_identifier != BATCH_COMMIT_IDENTIFIER:
         return []
@@ -377,7 +377,7 @@ def _tag_age(tag: Tag) -> tuple[int, datetime, str]:
     return tag.snapshot.id, tag.created or datetime.min, tag.name
 
 
-def _zone(store: TableStore, creation: TagCreation) -> ZoneInfo | None:
+def _zone(store: FileStore, creation: TagCreation) -> ZoneInfo | None:
     """Return the time zone of the option; None for the local one."""
     key, default = (
         ("sink.watermark-time-zone", "UTC") if creation is TagCreation.WATERMARK else ("sink.process-time-zone", "")

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import IncrementalScanMode
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import ArrowRows
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
 from interbed.storage.scan.incremental import SnapshotRange, plan_between, snapshot_changed
@@ -35,7 +35,7 @@ class ChangeQuery(ArrowRows):
     `from_snapshot` and contains each key once.
     """
 
-    store: TableStore
+    store: FileStore
     from_snapshot: int | None = None
     to_snapshot: int | None = None
     columns: tuple[str, ...] | None = None

@@ -15,7 +15,7 @@ from interbed.storage.base.predicate.expr import Predicate, restrict_to
 from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.read.arrow_rows import ArrowRows, limited
 from interbed.storage.read.change_read import AuditRead, audit_fields
 from interbed.storage.scan.scan import TableScan
@@ -34,11 +34,11 @@ class ChangeView:
     """The audit log of a table, or with `packed` its binlog. It is read only."""
 
     name: str
-    store: TableStore
+    store: FileStore
     packed: bool = False
 
     @staticmethod
-    def of(table: str, store: TableStore, kind: str) -> "ChangeView":
+    def of(table: str, store: FileStore, kind: str) -> "ChangeView":
         """The view of that kind, AUDIT_LOG or BINLOG, of the table with that name."""
         return ChangeView(f"{table}${kind}", store, kind == BINLOG)
 
@@ -115,7 +115,7 @@ class ChangeView:
 class ChangeViewQuery(ArrowRows):
     """What `ChangeView.scan` returns. The plan is made once, on first use."""
 
-    store: TableStore
+    store: FileStore
     read: AuditRead
     predicate: Predicate | None = None
     limit: int | None = None
@@ -137,6 +137,6 @@ class ChangeViewQuery(ArrowRows):
         return limited(self.read.to_reader(self.plan.splits), self.limit)
 
 
-def pushed_down(predicate: Predicate | None, store: TableStore) -> Predicate | None:
+def pushed_down(predicate: Predicate | None, store: FileStore) -> Predicate | None:
     """What the predicate says of the table's own columns."""
     return None if predicate is None else restrict_to(predicate, store.schema.names)

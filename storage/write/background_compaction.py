@@ -7,7 +7,7 @@ from functools import cached_property
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.compact.planner import CompactionPlanner
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.write.bucket_restore import BucketRestore
 
 COMPACTION_THREADS = min(4, os.cpu_count() or 1)
@@ -17,7 +17,7 @@ COMPACTION_THREADS = min(4, os.cpu_count() or 1)
 class BackgroundCompactions:
     """What the compactions of one writer share; made at the first bucket. Not for use by several threads."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._store = store
         self._pool: ThreadPoolExecutor | None = None
         # Buckets are opened anew for each commit; with `lookup-compact` = `gentle` their compactions count on.

@@ -15,8 +15,8 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.lsm.write_buffer import Kinds
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.paths import POSTPONE_BUCKET
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.write.bucket.choose import BucketsByPartition, FixedBuckets, OneBucket
 from interbed.storage.write.bucket.cross_partition import CrossPartition
@@ -114,7 +114,7 @@ class NoBuckets:
 
     compacts = False
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self.files = FlushedFiles.of(store)
         self._router = Router(store.schema, store.options, OneBucket(0))
 
@@ -137,7 +137,7 @@ class NoBuckets:
 class PostponedBuckets(NoBuckets):
     """Rows wait in a bucket of their own, in the order in which they came; files are as independent as without any."""
 
-    def __init__(self, store: TableStore, commit_user: str) -> None:
+    def __init__(self, store: FileStore, commit_user: str) -> None:
         self.files = FlushedFiles.postponed(store, commit_user)
         self._router = Router(store.schema, store.options, OneBucket(POSTPONE_BUCKET), in_order=True)
 
@@ -145,7 +145,7 @@ class PostponedBuckets(NoBuckets):
 class _RealBuckets:
     """What modes have in common whose buckets go on from where the table's newest snapshot ends."""
 
-    def __init__(self, store: TableStore, latest: LatestBuckets) -> None:
+    def __init__(self, store: FileStore, latest: LatestBuckets) -> None:
         self.files = FlushedFiles.of(store)
         self.compacts = store.schema.has_primary_key
         self._store = store
@@ -162,7 +162,7 @@ class _RealBuckets:
 class FixedBucketStrategy(_RealBuckets):
     """A hash of the bucket key picks one of as many buckets as the option says."""
 
-    def __init__(self, store: TableStore, latest: LatestBuckets) -> None:
+    def __init__(self, store: FileStore, latest: LatestBuckets) -> None:
         super().__init__(store, latest)
         self._router = Router(store.schema, store.options, FixedBuckets(store.schema, store.options))
 
@@ -207,7 +207,7 @@ class TakenUpAtOnce(_RealBuckets):
     New partitions get `postpone.default-bucket-num`. Raises InvalidOptionError if that is less than 1.
     """
 
-    def __init__(self, store: TableStore, latest: LatestBuckets) -> None:
+    def __init__(self, store: FileStore, latest: LatestBuckets) -> None:
         super().__init__(store, latest)
         self._default = store.options.postpone_default_bucket_num
         if self._default < 1:
@@ -233,7 +233,7 @@ class TakenUpAtOnce(_RealBuckets):
 class DynamicBucketStrategy(_RealBuckets):
     """A key stays where the partition's hash indexes say."""
 
-    def __init__(self, store: TableStore, latest: LatestBuckets) -> None:
+    def __init__(self, store: FileStore, latest: LatestBuckets) -> None:
         super().__init__(store, latest)
         self._dynamic = DynamicBuckets(store, latest.get)
         self._router = Router(store.schema, store.options, self._dynamic)
@@ -250,7 +250,7 @@ class DynamicBucketStrategy(_RealBuckets):
 class CrossPartitionStrategy(_RealBuckets):
     """A key may move between partitions; `keys` knows where each is."""
 
-    def __init__(self, store: TableStore, latest: LatestBuckets, keys: CrossPartition) -> None:
+    def __init__(self, store: FileStore, latest: LatestBuckets, keys: CrossPartition) -> None:
         super().__init__(store, latest)
         self._keys = keys
         # The rows come with their buckets; this one is never asked.
@@ -272,10 +272,10 @@ class CrossPartitionStrategy(_RealBuckets):
         self._keys.close()
 
 
-MakeStrategy = Callable[[TableStore, str, LatestBuckets], BucketStrategy]
+MakeStrategy = Callable[[FileStore, str, LatestBuckets], BucketStrategy]
 
 
-def strategy_of(store: TableStore, commit_user: str, latest: LatestBuckets) -> BucketStrategy:
+def strategy_of(store: FileStore, commit_user: str, latest: LatestBuckets) -> BucketStrategy:
     """The strategy of the table's bucket mode."""
     match bucket_mode(store.schema, store.options):
         case BucketMode.FIXED:
@@ -290,7 +290,7 @@ def strategy_of(store: TableStore, commit_user: str, latest: LatestBuckets) -> B
             return NoBuckets(store)
 
 
-def batch_strategy_of(store: TableStore, commit_user: str, latest: LatestBuckets) -> BucketStrategy:
+def batch_strategy_of(store: FileStore, commit_user: str, latest: LatestBuckets) -> BucketStrategy:
     """The strategy of a batch: rows of a table with postponed buckets go to real ones, as Paimon's engines write them.
 
     They wait behind those that wait already: what is taken up later counts as newer.
@@ -301,7 +301,7 @@ def batch_strategy_of(store: TableStore, commit_user: str, latest: LatestBuckets
     return TakenUpAtOnce(store, latest)
 
 
-def bucket_unit(store: TableStore) -> int:
+def bucket_unit(store: FileStore) -> int:
     """What divides the numbers of buckets that a batch gives to partitions of a table with postponed buckets.
 
     0 for other tables, and where batches wait. Raises InvalidOptionError.
@@ -313,5 +313,5 @@ def bucket_unit(store: TableStore) -> int:
     return math.gcd(max(store.options.postpone_default_bucket_num, 1), *known)
 
 
-def _has_waiting_rows(store: TableStore) -> bool:
+def _has_waiting_rows(store: FileStore) -> bool:
     return bool(restore_buckets(store, buckets=[POSTPONE_BUCKET]).buckets())

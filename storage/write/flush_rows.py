@@ -8,9 +8,9 @@ from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import Spill
 from interbed.storage.lsm.writer import BufferMerge, RemovalRules
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
-from interbed.storage.meta.store import TableStore
 from interbed.storage.write.append.writer import small_batches
 from interbed.storage.write.postponed import PostponedRows, postponed_layout, postponed_prefix
 
@@ -30,7 +30,7 @@ class FlushedFiles:
     merge: FlushRows | None
 
     @staticmethod
-    def of(store: TableStore) -> "FlushedFiles":
+    def of(store: FileStore) -> "FlushedFiles":
         """Files of rows in their buckets; raises what DataFileLayout.of raises."""
         schema, options = store.schema, store.options
         layout = DataFileLayout.of(schema, options)
@@ -47,7 +47,7 @@ class FlushedFiles:
         return FlushedFiles(layout=layout, names=DataFileNames(options.data_file_prefix), merge=merge)
 
     @staticmethod
-    def postponed(store: TableStore, commit_user: str) -> "FlushedFiles":
+    def postponed(store: FileStore, commit_user: str) -> "FlushedFiles":
         """Files of rows that wait for their buckets."""
         layout = postponed_layout(store.schema, store.options)
         names = DataFileNames(postponed_prefix(store.options, commit_user))

@@ -12,8 +12,8 @@ from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.lsm import MergeEngine
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.partition_filter import (
     PartitionChoice,
     PartitionFilter,
@@ -34,7 +34,7 @@ from interbed.storage.write.table_write import TableWrite
 
 
 def overwriting(
-    store: TableStore, commit_user: str, partition: PartitionChoice, *, strategy: MakeStrategy = strategy_of
+    store: FileStore, commit_user: str, partition: PartitionChoice, *, strategy: MakeStrategy = strategy_of
 ) -> TableWrite:
     """The writer of an overwrite of the partitions chosen (all for {}), or with None of those that get rows.
 
@@ -46,7 +46,7 @@ def overwriting(
     return TableWrite(store, commit_user, NothingBefore, strategy=strategy)
 
 
-def _takes_deletions(store: TableStore) -> bool:
+def _takes_deletions(store: FileStore) -> bool:
     options = store.options
     return (
         bucket_mode(store.schema, options) is BucketMode.CROSS_PARTITION
@@ -62,11 +62,11 @@ class ReplacingWrite(TableWrite):
     There must be no other writer of the same overwrite, because each would delete what the others write.
     """
 
-    def __init__(self, store: TableStore, commit_user: str, partition: PartitionChoice) -> None:
+    def __init__(self, store: FileStore, commit_user: str, partition: PartitionChoice) -> None:
         super().__init__(store, commit_user, strategy=self._make_strategy)
         self._partition = partition
 
-    def _make_strategy(self, store: TableStore, commit_user: str, latest: LatestBuckets) -> BucketStrategy:
+    def _make_strategy(self, store: FileStore, commit_user: str, latest: LatestBuckets) -> BucketStrategy:
         self._replacing = ReplacingCrossPartition(store, commit_user, latest.get)
         return CrossPartitionStrategy(store, latest, self._replacing)
 

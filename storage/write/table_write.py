@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from interbed.storage.base.balance import Room, longest_first
+from interbed.storage.base.balance import ByteBudget, longest_first
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.api import is_remote
@@ -23,9 +23,9 @@ from interbed.storage.files.format.layout import DataFileNames
 from interbed.storage.lsm.compact.rewriter import discard
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import WriteBufferPool
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.snapshot.snapshot import CommitKind
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.support import check_writable
 from interbed.storage.write.background_compaction import BackgroundCompactions
@@ -65,7 +65,7 @@ class TableWrite:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         commit_user: str,
         restore: Callable[[], BucketRestore] | None = None,
         *,
@@ -295,7 +295,7 @@ class TableWrite:
                 work(writer)
             return
         sizes = [w.buffer.bytes for w in writers]
-        room = Room(FLUSH_THREADS, _SMALL_BYTES if is_far else 0)
+        room = ByteBudget(FLUSH_THREADS, _SMALL_BYTES if is_far else 0)
 
         def done(place: int) -> None:
             with room.taken(sizes[place]):

@@ -30,7 +30,7 @@ import interbed
 from interbed.storage.base.balance import longest_first
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.rewriter import run_compaction
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep import compact_table
@@ -138,11 +138,11 @@ def by_threads(location: str, order: str) -> Figures:
     return _figures(spans)
 
 
-_store: TableStore
+_store: FileStore
 """The table of a worker."""
 
 
-def _opened(location: str) -> TableStore:
+def _opened(location: str) -> FileStore:
     return open_store(location, dynamic_options={"write-only": "false"})
 
 

@@ -41,7 +41,7 @@ from pathlib import Path
 import interbed
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.storage.commit import publication
-from interbed.storage.commit.commit_queue import MachineQueue
+from interbed.storage.commit.contention import LocalCommitLock
 from interbed.testing import metastore
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
 from tests.catalog.writer_process import SCHEMA, TABLE, rows
@@ -68,7 +68,7 @@ class Contention:
     longest_seconds_after: float
 
 
-class NoQueue(MachineQueue):
+class NoQueue(LocalCommitLock):
     """A commit queue that never excludes another writer."""
 
     def take(self, timeout_seconds: float) -> bool:
@@ -147,7 +147,7 @@ def _writer(options: dict[str, str], number: int, log: Path) -> "subprocess.Pope
 
 def work(options: dict[str, str], writer: int, log: Path) -> None:
     """Commit until the process is killed, and write the begin and the end of each commit to the log."""
-    publication.MachineQueue = NoQueue  # type: ignore[attr-defined]
+    publication.LocalCommitLock = NoQueue  # type: ignore[attr-defined]
     with interbed.CatalogFactory.create(options) as catalog, log.open("w", buffering=1) as lines:
         table = catalog.get_table(TABLE)
         for number in range(1_000_000):

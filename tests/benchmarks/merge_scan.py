@@ -26,9 +26,9 @@ import pyarrow.parquet as pq
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import EMPTY_ROW, DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.split import Split
 from interbed.storage.table.opening import open_store
@@ -48,7 +48,7 @@ SCHEMA = pa.schema(_FIELDS)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-def make_table(location: Path, rows: int) -> tuple[TableStore, list[Split]]:
+def make_table(location: Path, rows: int) -> tuple[FileStore, list[Split]]:
     """Write the table's files, unless they are there, and return it with one split a bucket."""
     io = LocalFileIO()
     schema = Schema.from_pyarrow_schema(SCHEMA, primary_keys=["id"], options={"bucket": str(BUCKETS)}).to_table_schema()
@@ -163,7 +163,7 @@ def _meta(file: dict[str, Any]) -> DataFileMeta:
     )
 
 
-def scan(store: TableStore, splits: Sequence[Split], columns: Sequence[str] | None, threads: int) -> int:
+def scan(store: FileStore, splits: Sequence[Split], columns: Sequence[str] | None, threads: int) -> int:
     """Read all rows, keeping none; how many there were."""
     return sum(batch.num_rows for batch in TableRead(store, columns).to_reader(splits, threads=threads))
 

@@ -21,7 +21,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.embedded import start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
@@ -61,7 +61,7 @@ def _measure_on(db: str, directory: Path, partitions: int) -> Figures:
         port = int(running.uri.rpartition(":")[2])
         with raw_client(port) as client:
             client.create_table(table("default", "t", *((f"c{i}", "string") for i in range(20)), partition_keys=KEYS))
-            store = SqlStore(db)
+            store = SqlRepository(db)
             made = fill(store, "default", "t", partitions)
             store.close()
             figures = _calls(client, days_and_regions(partitions), made)

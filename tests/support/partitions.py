@@ -5,7 +5,7 @@ from datetime import date, timedelta
 
 from sqlalchemy import text
 
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.filters.tree import kind_of_type, search_form
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, StorageDescriptor
 from interbed.catalog.server.service.names import partition_name
@@ -23,7 +23,7 @@ def days_and_regions(partitions: int) -> tuple[list[str], list[str]]:
     return [(date(2020, 1, 1) + timedelta(days=number)).isoformat() for number in range(days)], regions
 
 
-def fill(store: SqlStore, database: str, table: str, partitions: int) -> int:
+def fill(store: SqlRepository, database: str, table: str, partitions: int) -> int:
     """Fill a table that has the keys KEYS and no partitions; returns how many it has now.
 
     The first partition goes the usual way, and the others are stored as it is.

@@ -17,8 +17,8 @@ from interbed.storage.base.errors import InterbedError, StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.deleting import is_link
 from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.log import LogSystem
-from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store
 
 _log = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ def _scheme(path: str) -> str:
     return path.partition("://")[0] if "://" in path else "file"
 
 
-def table_with_log(file_io: FileIO, location: str) -> TableStore | None:
+def table_with_log(file_io: FileIO, location: str) -> FileStore | None:
     """The table at the location if it has a log; None as well for a link, and when it can't be
     read, which others log.
     """
@@ -90,7 +90,7 @@ def table_with_log(file_io: FileIO, location: str) -> TableStore | None:
         return None
 
 
-def delete_log(table: TableStore | None) -> None:
+def delete_log(table: FileStore | None) -> None:
     """Delete the topic of a table that was dropped, if it has one; what stays is logged."""
     if table is None:
         return

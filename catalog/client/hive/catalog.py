@@ -37,9 +37,9 @@ from interbed.catalog.client.staging import Fill, StagedTable
 from interbed.catalog.client.views import View
 from interbed.storage.base.errors import InterbedError, InvalidInputError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import schema_manager
 from interbed.storage.table.table import Table
 
@@ -312,23 +312,23 @@ class HiveCatalog(Catalog):
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _registered(self, identifier: Identifier, store: TableStore) -> MetastorePartitions:
+    def _registered(self, identifier: Identifier, store: FileStore) -> MetastorePartitions:
         return MetastorePartitions(self.client, identifier, store.paths, self._entries.locations)
 
     def _repair(self, dry_run: bool) -> MetastoreRepair:
         return MetastoreRepair(self._entries, self._databases, self._tables, dry_run=dry_run)
 
 
-def _has_partitions(store: TableStore, entry: object) -> bool:
+def _has_partitions(store: FileStore, entry: object) -> bool:
     return bool(getattr(entry, "partitionKeys", None)) and is_partitioned_in_metastore(store.schema)
 
 
-def _complete(store: TableStore, spec: Mapping[str, object]) -> dict[str, str]:
+def _complete(store: FileStore, spec: Mapping[str, object]) -> dict[str, str]:
     """The specification with all columns, in the text of directories; InvalidInputError."""
     return store.paths.directory_spec(store.paths.parse_partition_spec(spec))
 
 
-def _text(store: TableStore, spec: Mapping[str, object]) -> dict[str, str]:
+def _text(store: FileStore, spec: Mapping[str, object]) -> dict[str, str]:
     """A specification that may lack columns, in the text of directories; InvalidInputError."""
     keys, defaults = store.schema.partition_keys, store.options.partition_default_name
     unknown = [name for name in spec if name not in keys]

@@ -29,8 +29,8 @@ from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.fileio.deleting import is_link, link_above
 from interbed.storage.base.fileio.resolve import file_io_for, local_path, renames_directories, respelled
+from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import StoreEnvironment, TableStore
 from interbed.storage.table.opening import open_store, schema_manager
 
 MOVED_FROM = "interbed.moved-from"
@@ -191,7 +191,7 @@ class Entries:
             found.extend(t.tableName for t in batch if is_meant(t))
         return sorted(found)
 
-    def open(self, identifier: Identifier, entry: Any) -> TableStore:
+    def open(self, identifier: Identifier, entry: Any) -> FileStore:
         """The store of a table, whose commits go by the metastore. TableNotFoundError when its files are gone."""
         told = self.locations.of(entry)
         location = self.path(told)

@@ -35,8 +35,8 @@ from interbed.catalog.client.partition import partition_name, partitions_of
 from interbed.catalog.client.repair_report import RepairAction, RepairKind, RepairReport
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.resolve import renames_directories
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.table.table import Table
 
@@ -199,7 +199,7 @@ class MetastoreRepair:
             if not self._dry_run:
                 self._tables.update(identifier, schema, previous=None)
 
-    def _point(self, identifier: Identifier, entry: Any, store: TableStore) -> None:
+    def _point(self, identifier: Identifier, entry: Any, store: FileStore) -> None:
         """Set a pointer right that is wrong; tables that no interbed has written have none, and get none here."""
         pointer = (entry.parameters or {}).get(CURRENT_SNAPSHOT)
         latest = store.snapshots.latest_id()
@@ -215,7 +215,7 @@ class MetastoreRepair:
                 identifier.database, identifier.table, entry, properties={"DO_NOT_UPDATE_STATS": "true"}
             )
 
-    def _add_partitions(self, identifier: Identifier, entry: Any | None, store: TableStore) -> None:
+    def _add_partitions(self, identifier: Identifier, entry: Any | None, store: FileStore) -> None:
         if not is_partitioned_in_metastore(store.schema) or (entry is not None and not entry.partitionKeys):
             return
         registered = MetastorePartitions(self._entries.client, identifier, store.paths, self._entries.locations)

@@ -15,7 +15,7 @@ from interbed.catalog.client.errors import CatalogError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import parse_database_url
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.lock_model import Lock, LockComponent, LockLevel, LockState, LockType
 from interbed.catalog.server.service.locks import DISCONNECT_SECONDS, LEASE_SECONDS, LockService
@@ -118,7 +118,7 @@ def open_source(
         if url.get_backend_name() == "sqlite" and not os.path.exists(url.database or ""):
             # Opening it would create it.
             raise MetastoreError(f"there is no database {url.database}")
-        store = SqlStore(db)
+        store = SqlRepository(db)
         try:
             if not schema.is_current(store.engine):
                 raise MetastoreError(

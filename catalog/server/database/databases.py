@@ -15,7 +15,7 @@ from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, Fun
 from interbed.catalog.server.database.statement import Statement, insert_unless_taken
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase
-from interbed.catalog.server.service.store import StoredRow
+from interbed.catalog.server.service.repository import StoredRow
 
 # Statements are built once: the driver's own work is so short that composing them would be half of a read.
 _NAMED = select(DatabaseRow.id, DatabaseRow.document).where(

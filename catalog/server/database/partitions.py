@@ -40,7 +40,7 @@ from interbed.catalog.server.database.statement import insert_unless_taken
 from interbed.catalog.server.service.directories.locations import indexed_place
 from interbed.catalog.server.service.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, StorageDescriptor
-from interbed.catalog.server.service.store import StoredRow
+from interbed.catalog.server.service.repository import StoredRow
 from interbed.catalog.server.service.warehouse import child, directories_of
 
 ROWS_FETCHED = 10_000

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, delete, insert, select, text
 from interbed.catalog.server.database.models import CatalogRow, DatabaseRow, LinkedPlaceRow, MoveRow
 from interbed.catalog.server.database.statement import Statement, insert_or_replace
 from interbed.catalog.server.service.directories.locations import KEY_LENGTH_MAX, place_key
-from interbed.catalog.server.service.store import DatabasePlaces, DirectoryMove
+from interbed.catalog.server.service.repository import DatabasePlaces, DirectoryMove
 
 _IN = "(p.place = :at OR (p.place >= :first AND p.place < :last))"
 _AMONG = "p.place = ANY(CAST(:keys AS text[]))"

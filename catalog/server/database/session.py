@@ -52,7 +52,7 @@ class SqlTransaction:
         self.statistics = SqlStatistics(connection)
 
 
-class SqlStore(SqlUnits[SqlTransaction]):
+class SqlRepository(SqlUnits[SqlTransaction]):
     """The metastore's repository in a SQL database, for many concurrent threads.
 
     `url` is `sqlite:///path/to/file.db` or `postgresql://user:password@host:port/database`. The database's tables must

@@ -23,7 +23,7 @@ from interbed.catalog.server.service.model import (
     QualifiedTableName,
     TableMeta,
 )
-from interbed.catalog.server.service.store import StoredRow
+from interbed.catalog.server.service.repository import StoredRow
 
 NAMES_IN_STATEMENT_MAX = 500
 """Names bound in one statement; longer lists take several, for databases limit the number of parameters."""

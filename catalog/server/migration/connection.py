@@ -15,7 +15,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from interbed.catalog.client.hive.connection import current_user, parse_uri
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.migration.errors import MigrationError, MissingMethodError, RefusedError
 from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectError, UnknownDatabaseError
 from interbed.catalog.server.service.names import normalized
@@ -186,7 +186,7 @@ class RemoteConnection:
 class LocalConnection:
     """Interbed's own handlers, called without a server in between; closes the database at its end."""
 
-    def __init__(self, store: SqlStore, name: str) -> None:
+    def __init__(self, store: SqlRepository, name: str) -> None:
         self.name = name
         self._store = store
         # No call needs the warehouse.

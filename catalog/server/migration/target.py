@@ -16,7 +16,7 @@ from sqlalchemy.engine import make_url
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import parse_database_url
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.migration.connection import LocalConnection
 from interbed.catalog.server.migration.errors import MigrationError
 from interbed.catalog.server.migration.record import CONSTRAINTS, to_json
@@ -28,7 +28,7 @@ from interbed.catalog.server.service.errors import MetastoreError, NoSuchObjectE
 from interbed.catalog.server.service.events import NotificationEvent
 from interbed.catalog.server.service.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
 from interbed.catalog.server.service.names import normalized, partition_name
-from interbed.catalog.server.service.store import StoredRow, Transaction
+from interbed.catalog.server.service.repository import StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import same_keys
 from interbed.catalog.server.thrift.structs import convert
 from interbed.catalog.server.thrift.structs.statistics import statistics_from_objects
@@ -54,7 +54,7 @@ class Target:
         self.name = shown_url(url)
         self._clock = clock
         self._rules = LocationRules()
-        self._store = SqlStore(url)
+        self._store = SqlRepository(url)
         try:
             schema.upgrade(self._store.engine)
             self._connection = LocalConnection(self._store, self.name)
@@ -292,7 +292,7 @@ def open_database(url: str) -> MetastoreSource:
     parsed = parse_database_url(url)
     if parsed.get_backend_name() == "sqlite" and not _is_file(parsed.database):
         raise MigrationError(f"there is no database {name}")
-    store = SqlStore(url)
+    store = SqlRepository(url)
     try:
         if not schema.is_current(store.engine):
             raise MigrationError(
@@ -309,7 +309,7 @@ def exists(url: str) -> bool:
     parsed = parse_database_url(url)
     if parsed.get_backend_name() == "sqlite" and not _is_file(parsed.database):
         return False
-    store = SqlStore(url)
+    store = SqlRepository(url)
     try:
         return schema.is_current(store.engine)
     finally:

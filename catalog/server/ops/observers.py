@@ -23,7 +23,7 @@ from interbed.catalog.server.ops.reaper import Reaper
 from interbed.catalog.server.service.directories.guard import DeletionGuard
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.locks import LockService
-from interbed.catalog.server.service.store import Store
+from interbed.catalog.server.service.repository import Repository
 from interbed.catalog.server.service.trash import Trash
 from interbed.catalog.server.service.warehouse import directory_exists
 from interbed.catalog.server.settings import ServerSettings
@@ -169,7 +169,7 @@ class ServerOperations:
     def __init__(
         self,
         settings: ServerSettings,
-        store: Store,
+        store: Repository,
         locks: LockService,
         metrics: ServerMetrics | None,
         *,

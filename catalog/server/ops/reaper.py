@@ -20,7 +20,7 @@ from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.service.moves import settle_all
 from interbed.catalog.server.service.queries import RuntimeStatisticsService, ScheduledQueryService
-from interbed.catalog.server.service.store import Store
+from interbed.catalog.server.service.repository import Repository
 from interbed.catalog.server.service.trash import Trash
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
@@ -36,7 +36,7 @@ class Reaper:
 
     def __init__(
         self,
-        store: Store,
+        store: Repository,
         locks: LockService,
         *,
         every_seconds: float,

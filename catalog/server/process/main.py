@@ -14,7 +14,7 @@ from typing import Protocol
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import parse_database_url
 from interbed.catalog.server.database.generation import open_generation_reader
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.metrics import CacheFigures, PoolFigures, ServerMetrics
 from interbed.catalog.server.ops.observers import ServerOperations, metrics_for, observers_for
 from interbed.catalog.server.ops.vital_signs import OwnSigns, SharedBoard, WorkerPlace
@@ -98,7 +98,7 @@ def run(settings: ServerSettings, *, on_ready: Callable[[Server], None] = lambda
 
 
 @contextmanager
-def _prepared(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
+def _prepared(settings: ServerSettings) -> Iterator[tuple[SqlRepository, Metastore]]:
     """Yield the database, migrated and with the objects that every metastore contains."""
     with _opened(settings) as (store, metastore):
         schema.upgrade(store.engine)
@@ -107,9 +107,9 @@ def _prepared(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
 
 
 @contextmanager
-def _opened(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
+def _opened(settings: ServerSettings) -> Iterator[tuple[SqlRepository, Metastore]]:
     REMOTE_FILES.configure(seconds=settings.store_seconds)
-    store = SqlStore(settings.db)
+    store = SqlRepository(settings.db)
     try:
         yield (
             store,
@@ -191,7 +191,7 @@ def services_for(settings: ServerSettings) -> list[tuple[str, int, Service]]:
 
 def loop_for(
     settings: ServerSettings,
-    store: SqlStore,
+    store: SqlRepository,
     metastore: Metastore,
     metrics: ServerMetrics | None,
     *,
@@ -239,7 +239,7 @@ def loop_for(
 class _OneProcess:
     """A server in this process."""
 
-    def __init__(self, settings: ServerSettings, store: SqlStore, metastore: Metastore) -> None:
+    def __init__(self, settings: ServerSettings, store: SqlRepository, metastore: Metastore) -> None:
         metrics = metrics_for(settings, None)
         listeners = [(listen(host, port), service) for host, port, service in services_for(settings)]
         self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener, _ in listeners]

@@ -19,7 +19,7 @@ from interbed.catalog.server.service.errors import (
 )
 from interbed.catalog.server.service.model import DEFAULT_CATALOG, DEFAULT_DATABASE, MetastoreCatalog, MetastoreDatabase
 from interbed.catalog.server.service.names import is_valid_name, normalized, shortened
-from interbed.catalog.server.service.store import Store, Transaction
+from interbed.catalog.server.service.repository import Repository, Transaction
 from interbed.catalog.server.service.warehouse import Warehouse
 
 
@@ -27,7 +27,12 @@ class CatalogService:
     """The calls about catalogs."""
 
     def __init__(
-        self, store: Store, warehouse: Warehouse, deletions: GuardedDeletions, *, clock: Callable[[], float] = time.time
+        self,
+        store: Repository,
+        warehouse: Warehouse,
+        deletions: GuardedDeletions,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._warehouse = warehouse

@@ -15,7 +15,7 @@ from interbed.catalog.server.service.errors import InvalidObjectError, Metastore
 from interbed.catalog.server.service.events import NotificationEvent
 from interbed.catalog.server.service.model import Constraint, ConstraintKind, MetastoreTable, QualifiedTableName
 from interbed.catalog.server.service.names import normalized, shortened
-from interbed.catalog.server.service.store import Store, StoredRow, Transaction
+from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
 
 NAME_LENGTH_MAX = 256
 
@@ -42,7 +42,7 @@ _ORDER = (
 class ConstraintService:
     """The calls about constraints."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 

@@ -31,7 +31,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.moves import settle_all
 from interbed.catalog.server.service.names import is_valid_name, matching, normalized, shortened
-from interbed.catalog.server.service.store import Store, Transaction
+from interbed.catalog.server.service.repository import Repository, Transaction
 from interbed.catalog.server.service.tables.rules import data_locations, skips_trash
 from interbed.catalog.server.service.warehouse import Warehouse
 
@@ -42,7 +42,12 @@ class DatabaseService:
     """The calls about databases."""
 
     def __init__(
-        self, store: Store, warehouse: Warehouse, deletions: GuardedDeletions, *, clock: Callable[[], float] = time.time
+        self,
+        store: Repository,
+        warehouse: Warehouse,
+        deletions: GuardedDeletions,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._warehouse = warehouse
@@ -269,7 +274,7 @@ class DatabaseService:
 class FunctionService:
     """The calls about functions."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 

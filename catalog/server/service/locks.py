@@ -34,7 +34,7 @@ from interbed.catalog.server.service.lock_model import (
     blocking,
     is_blocked_by,
 )
-from interbed.catalog.server.service.store import Store, Transaction
+from interbed.catalog.server.service.repository import Repository, Transaction
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class LockService:
 
     def __init__(
         self,
-        store: Store,
+        store: Repository,
         *,
         lease_seconds: float = LEASE_SECONDS,
         disconnect_seconds: float = 0.0,

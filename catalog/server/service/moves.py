@@ -17,7 +17,7 @@ from interbed.catalog.server.service.directories.deletions import check_move, ch
 from interbed.catalog.server.service.directories.guard import DeletionGuard, DirectoryKeptError
 from interbed.catalog.server.service.directories.remote_files import StoreUnavailableError
 from interbed.catalog.server.service.errors import MetastoreError
-from interbed.catalog.server.service.store import DirectoryMove, Store, Transaction
+from interbed.catalog.server.service.repository import DirectoryMove, Repository, Transaction
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,9 @@ class DirectoryMover:
             self._moved.add(key)
 
 
-def carry_out(store: Store, work: Callable[[Transaction, DirectoryMover], T], guard: DeletionGuard | None = None) -> T:
+def carry_out(
+    store: Repository, work: Callable[[Transaction, DirectoryMover], T], guard: DeletionGuard | None = None
+) -> T:
     """Run a unit of work that may rename directories. If it fails, the directories are back in their old places."""
     mover = DirectoryMover(guard)
     done = False
@@ -120,7 +122,7 @@ def carry_out(store: Store, work: Callable[[Transaction, DirectoryMover], T], gu
                 _settle_later(store, number, guard)
 
 
-def settle_all(store: Store, guard: DeletionGuard | None = None) -> int:
+def settle_all(store: Repository, guard: DeletionGuard | None = None) -> int:
     """Settle the moves that a crash left unfinished and return how many. MetastoreError. Moves on file systems that do
     not answer stay for the next call.
 
@@ -139,7 +141,7 @@ def settle_all(store: Store, guard: DeletionGuard | None = None) -> int:
     return settled
 
 
-def settle(store: Store, number: int, guard: DeletionGuard | None = None) -> None:
+def settle(store: Repository, number: int, guard: DeletionGuard | None = None) -> None:
     """Move the directory of an announced move to where the metadata has it, and remove the announcement."""
 
     def work(transaction: Transaction) -> None:
@@ -161,11 +163,11 @@ def settle(store: Store, number: int, guard: DeletionGuard | None = None) -> Non
     store.write(work)
 
 
-def _announce(store: Store, key: _Key) -> int:
+def _announce(store: Repository, key: _Key) -> int:
     return store.write(lambda transaction: transaction.moves.announce(*key))
 
 
-def _settle_later(store: Store, number: int, guard: DeletionGuard | None) -> None:
+def _settle_later(store: Repository, number: int, guard: DeletionGuard | None) -> None:
     try:
         settle(store, number, guard)
     except MetastoreError as error:

@@ -7,7 +7,7 @@ from interbed.catalog.server.service import events
 from interbed.catalog.server.service.errors import NoSuchObjectError
 from interbed.catalog.server.service.events import NotificationEvent
 from interbed.catalog.server.service.names import LISTED_MAX, check_number, normalized, partition_name, shortened
-from interbed.catalog.server.service.store import Store, Transaction
+from interbed.catalog.server.service.repository import Repository, Transaction
 from interbed.catalog.server.service.tables.rules import table_not_found
 
 EVENTS_TTL_SECONDS = 86_400
@@ -23,7 +23,7 @@ EVENTS_BYTES_MAX = 4 * 1024 * 1024
 class NotificationService:
     """The calls about notification events."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 

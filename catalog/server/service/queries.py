@@ -16,6 +16,7 @@ from interbed.catalog.server.service.errors import (
     NoSuchObjectError,
 )
 from interbed.catalog.server.service.names import shortened
+from interbed.catalog.server.service.repository import Repository, Transaction
 from interbed.catalog.server.service.schedule import (
     ENDED,
     QueryState,
@@ -24,7 +25,6 @@ from interbed.catalog.server.service.schedule import (
     ScheduleError,
     parse_schedule,
 )
-from interbed.catalog.server.service.store import Store, Transaction
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ AGE_SECONDS_MAX = 3 * 86400
 class ScheduledQueryService:
     """The calls about scheduled queries. `clock` gives seconds since the epoch."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 
@@ -195,7 +195,7 @@ def _not_found(namespace: str, name: str) -> NoSuchObjectError:
 class RuntimeStatisticsService:
     """The calls about statistics of runs. `clock` gives seconds since the epoch."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 

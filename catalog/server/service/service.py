@@ -15,8 +15,8 @@ from interbed.catalog.server.service.names import DEFAULT_PARTITION_NAME, shorte
 from interbed.catalog.server.service.notifications import NotificationService
 from interbed.catalog.server.service.partitions.changes import PartitionService
 from interbed.catalog.server.service.queries import RuntimeStatisticsService, ScheduledQueryService
+from interbed.catalog.server.service.repository import Repository
 from interbed.catalog.server.service.statistics import StatisticsService
-from interbed.catalog.server.service.store import Store
 from interbed.catalog.server.service.tables.tables import TableService
 from interbed.catalog.server.service.trash import Trash
 from interbed.catalog.server.service.warehouse import Warehouse
@@ -95,7 +95,7 @@ class Metastore:
 
     def __init__(
         self,
-        store: Store,
+        store: Repository,
         warehouse: str,
         *,
         lease_seconds: float = LEASE_SECONDS,

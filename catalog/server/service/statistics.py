@@ -24,7 +24,7 @@ from interbed.catalog.server.service.errors import InvalidObjectError, Metastore
 from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable
 from interbed.catalog.server.service.names import LISTED_MAX, check_number, normalized, partition_name, shortened
 from interbed.catalog.server.service.partitions.reads import TableKey, canonical_names, values_in_name
-from interbed.catalog.server.service.store import Store, StoredRow, Transaction
+from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class StatisticsUpdate:
 class StatisticsService:
     """The calls about column statistics. Each takes the table as (catalog, database, name)."""
 
-    def __init__(self, store: Store, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, store: Repository, *, clock: Callable[[], float] = time.time) -> None:
         self._store = store
         self._clock = clock
 

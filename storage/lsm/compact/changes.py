@@ -25,10 +25,10 @@ from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, Mer
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
 from interbed.storage.lsm.merge_function.lookup import NO_LEVEL, levels_of, lowest_above_0
 from interbed.storage.lsm.merge_read import merge_function_for
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
-from interbed.storage.meta.store import TableStore
 
 
 class Older(Protocol):
@@ -229,7 +229,7 @@ def _gone(rows: pa.RecordBatch) -> Mask:
 Keys = Sequence["pa.Array[Any]"]
 
 
-def rules_for(store: TableStore, *, drop_deletes: bool, emit: Emit | None) -> RowChangeRules:
+def rules_for(store: FileStore, *, drop_deletes: bool, emit: Emit | None) -> RowChangeRules:
     """What the table's options say of changes."""
     options, schema = store.options, store.schema
     ignored = set(options.changelog_row_deduplicate_ignored)
@@ -249,7 +249,7 @@ def rules_for(store: TableStore, *, drop_deletes: bool, emit: Emit | None) -> Ro
 class FullCompactionChanges:
     """`changelog-producer` = `full-compaction`: what reaches the highest level is news."""
 
-    store: TableStore
+    store: FileStore
     max_level: int
 
     def upgrade_rule(self, file: DataFileMeta, output_level: int) -> UpgradeRule:
@@ -269,7 +269,7 @@ class FullCompactionChanges:
 class LookupCompactionChanges:
     """Rows of level 0 meet the older rows of their keys when they go upward."""
 
-    store: TableStore
+    store: FileStore
     max_level: int
     older: OlderRows
     deletions: BucketDeletions | None
@@ -335,6 +335,6 @@ class OlderThan:
         return there
 
 
-def produces_changelog(store: TableStore) -> bool:
+def produces_changelog(store: FileStore) -> bool:
     """Whether compactions write changelog files."""
     return store.options.changelog_producer in (ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION)

@@ -22,9 +22,9 @@ from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.lsm.merge_read import RowSource
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.evolution import is_widening
-from interbed.storage.meta.store import TableStore
 
 Seconds = npt.NDArray[np.int64]
 
@@ -40,14 +40,14 @@ class RecordExpiry:
     A time counts in whole seconds; those without a zone are taken for UTC, as Java Paimon takes them.
     """
 
-    store: TableStore
+    store: FileStore
     time: DataField
     seconds: int
     clock: Clock
     """Milliseconds since the epoch."""
 
     @staticmethod
-    def of(store: TableStore, clock: Clock) -> "RecordExpiry | None":
+    def of(store: FileStore, clock: Clock) -> "RecordExpiry | None":
         """What the table's options ask for; None when rows stay for ever."""
         millis, name = store.options.record_expire_millis, store.options.record_time_field
         if millis is None or name is None:

@@ -15,9 +15,9 @@ from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.rewriter import discard, run_compaction
 from interbed.storage.lsm.compact.strategy import CompactionUnit, Moment, pick_full
 from interbed.storage.lsm.levels import Levels
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
-from interbed.storage.meta.store import TableStore
 
 
 class CompactManager:
@@ -28,7 +28,7 @@ class CompactManager:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         planner: CompactionPlanner,
         executor: Executor,
         bucket_id: BucketId,

@@ -25,16 +25,16 @@ from interbed.storage.lsm.compact.strategy import (
 )
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.lsm.lookup.older_rows import OlderRows, shared_lookup_files
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.meta.options.lsm import ChangelogProducer
-from interbed.storage.meta.store import TableStore
 
 
 class RewriterFactory:
     """Makes the rewriter of each bucket of one table; may be shared by threads."""
 
-    def __init__(self, store: TableStore, expiry: RecordExpiry | None = None) -> None:
+    def __init__(self, store: FileStore, expiry: RecordExpiry | None = None) -> None:
         options = store.options
         self._store = store
         self._expiry = expiry
@@ -79,7 +79,7 @@ class RewriterFactory:
 class CompactionPlanner:
     """Decides for the buckets of one table; holds no state of a bucket, so that threads may share it."""
 
-    def __init__(self, store: TableStore, clock: Clock = now_millis) -> None:
+    def __init__(self, store: FileStore, clock: Clock = now_millis) -> None:
         options = store.options
         self.strategy = UniversalStrategy.of(options)
         self._store = store

@@ -21,14 +21,14 @@ from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.lsm.merge_function.api import MergeFunction
 from interbed.storage.lsm.merge_read import DeletedOf, MergeRead, PathOf, RowSource, merge_function_for, no_deletions
 from interbed.storage.meta.data_file_place import DataFilePlace
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from interbed.storage.meta.store import TableStore
 
 
 def kv_batches(
-    store: TableStore,
+    store: FileStore,
     sections: Sequence[Sequence[SortedRun]],
     path_of: PathOf,
     *,
@@ -106,7 +106,7 @@ class BucketFiles:
     Rows that `expiry` finds too old are left out where the output is the bucket's `oldest_level` or below it.
     """
 
-    store: TableStore
+    store: FileStore
     place: DataFilePlace
     layout: DataFileLayout
     names: DataFileNames
@@ -286,7 +286,7 @@ class ChangelogRewriter(MergeRewriter):
 
 
 def run_compaction(
-    store: TableStore, rewriter: BucketRewriter, unit: CompactionUnit, bucket_id: BucketId
+    store: FileStore, rewriter: BucketRewriter, unit: CompactionUnit, bucket_id: BucketId
 ) -> CompactIncrement:
     """Do what the unit says. On an error all files written are deleted, and the bucket is as it was."""
     before: list[DataFileMeta] = []
@@ -322,13 +322,13 @@ def run_compaction(
     )
 
 
-def discard(store: TableStore, bucket_id: BucketId, outcome: CompactIncrement) -> None:
+def discard(store: FileStore, bucket_id: BucketId, outcome: CompactIncrement) -> None:
     """Delete what a compaction wrote that is not going to be committed; never raises."""
     delete_files(store, bucket_id, outcome.written)
     store.file_io.delete_quietly([store.index_path(bucket_id, f) for f in outcome.new_index_files])
 
 
-def delete_files(store: TableStore, bucket_id: BucketId, files: Iterable[DataFileMeta]) -> None:
+def delete_files(store: FileStore, bucket_id: BucketId, files: Iterable[DataFileMeta]) -> None:
     """Delete data or changelog files of a bucket with all that belongs to them; never raises."""
     directory = store.paths.bucket_directory(bucket_id)
     store.file_io.delete_quietly([path for file in files for path in file.paths_in(directory)])

@@ -35,9 +35,9 @@ from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.lsm.key_words import comparable_key
 from interbed.storage.lsm.levels import Levels, SortedRun
 from interbed.storage.lsm.lookup.sorted_keys import SortedKeys
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
-from interbed.storage.meta.store import TableStore
 
 _KEYS = "keys.arrow"
 _RECORDS = "records.arrow"
@@ -113,7 +113,7 @@ class LookupFiles:
     Records have all columns of the table's schema, then `_SEQUENCE_NUMBER` and `_VALUE_KIND`.
     """
 
-    def __init__(self, store: TableStore, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: FileStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._keys = store.schema.trimmed_primary_keys
         self._schema = fields_to_schema(store.schema.fields)
         self._clock = clock
@@ -123,7 +123,7 @@ class LookupFiles:
         self._guard = threading.Lock()
         self._directory: Path | None = None
 
-    def used_by(self, store: TableStore) -> None:
+    def used_by(self, store: FileStore) -> None:
         """Read data files by this store from now on, and keep to the limits of its options; the schema is the same."""
         self._store = store
         self._files = FileRead(store, store.schema.fields)
@@ -228,7 +228,7 @@ _guard = threading.Lock()
 _shared: dict[tuple[Any, ...], LookupFiles] = {}
 
 
-def shared_lookup_files(store: TableStore) -> LookupFiles:
+def shared_lookup_files(store: FileStore) -> LookupFiles:
     """This process's lookup files of the table in its schema; nobody closes them."""
     schema = store.schema
     key = (store.location, schema.id, schema.fields, schema.primary_keys)

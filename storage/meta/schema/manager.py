@@ -179,7 +179,7 @@ class SchemaManager:
         is_turn = COMMIT_TURN in names
         if LINE_JOURNAL not in names:
             return SettledSchemas(ids=numbers_of(names, _PREFIX), was_changing=False, is_turn=is_turn)
-        from interbed.storage.meta.snapshot.line_journal import finish_line_change
+        from interbed.storage.meta.snapshot.history_journal import finish_line_change
 
         try:
             finish_line_change(self._file_io, self._paths)
@@ -237,7 +237,7 @@ class SchemaManager:
         is noticed. Raises InvalidInputError, CommitFailedError, CorruptFileError.
         """
         from interbed.storage.meta.schema.apply import apply_changes
-        from interbed.storage.meta.snapshot.line_journal import find_line_change
+        from interbed.storage.meta.snapshot.history_journal import find_line_change
 
         find_line_change(self._file_io, self._paths)
         for _ in range(_COMMIT_RETRIES):

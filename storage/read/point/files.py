@@ -29,8 +29,8 @@ from interbed.storage.files.format.pages.index import GroupPages
 from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, FileRead, ReadOptions
 from interbed.storage.lsm.key_words import row_ranks
 from interbed.storage.lsm.lookup.sorted_keys import KeyColumns, SortedKeys
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
-from interbed.storage.meta.store import TableStore
 
 CACHE = MemoryCache()
 """The cache of the process."""
@@ -171,7 +171,7 @@ class PointRows:
 class FileLookup:
     """Finds keys in the data files of one table; rows have the `columns` that `files` reads, and the system columns."""
 
-    def __init__(self, store: TableStore, files: FileRead, columns: tuple[DataField, ...]) -> None:
+    def __init__(self, store: FileStore, files: FileRead, columns: tuple[DataField, ...]) -> None:
         self._store = store
         self._files = files
         self._columns = columns

@@ -18,7 +18,7 @@ from interbed.storage.base.arrays import Ints, distinct
 from interbed.storage.base.arrow_values import array_of, from_numpy, rows_taken, taken
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.api import is_remote
-from interbed.storage.base.memory_cache import Recent
+from interbed.storage.base.memory_cache import LruCache
 from interbed.storage.base.predicate.expr import Predicate, conjuncts
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.types.arrow import fields_to_schema
@@ -32,10 +32,10 @@ from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.lsm.lookup.sorted_keys import SortedKeys
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.point.files import FileLookup
 from interbed.storage.read.point.keys import key_batch
@@ -48,7 +48,7 @@ from interbed.storage.scan.support import check_readable
 
 KeyColumns = Sequence["pa.Array[Any]"]
 
-_PLANS: "Recent[_Buckets]" = Recent(16)
+_PLANS: "LruCache[_Buckets]" = LruCache(16)
 
 _BUCKETS_AT_ONCE = 4
 _FILES_AT_ONCE = 16
@@ -77,7 +77,7 @@ _Buckets = dict[bytes, dict[int, _Bucket]]
 class PointLookup:
     """Looks keys up in one snapshot of a table, for rows of some columns (all when None)."""
 
-    def __init__(self, store: TableStore, columns: Sequence[str] | None = None) -> None:
+    def __init__(self, store: FileStore, columns: Sequence[str] | None = None) -> None:
         schema = store.schema
         names = schema.names if columns is None else tuple(columns)
         check_asked_once(names)
@@ -210,7 +210,7 @@ class PointLookup:
             store = replace(self._store, file_io=held)
             yield from at_once(lambda i: self._look_up(store, routed[i][0], keys_of[i]), places, most=_BUCKETS_AT_ONCE)
 
-    def _look_up(self, store: TableStore, bucket: _Bucket, keys: KeyColumns) -> pa.RecordBatch | None:
+    def _look_up(self, store: FileStore, bucket: _Bucket, keys: KeyColumns) -> pa.RecordBatch | None:
         """The merged rows of the keys in one bucket, in key order; None without any."""
         merge = MergeRead(store, self._output, merge_function_for(store, drop_deletes=True))
         columns = merge.fields
@@ -300,7 +300,7 @@ _ROOTS = (*INTEGERS, *STRINGS, TypeRoot.DATE)
 class KeyedRead:
     """The rows of a snapshot that have one of some keys and for which a predicate is true."""
 
-    def __init__(self, store: TableStore, columns: ReadColumns, keys: pa.RecordBatch, snapshot: Snapshot) -> None:
+    def __init__(self, store: FileStore, columns: ReadColumns, keys: pa.RecordBatch, snapshot: Snapshot) -> None:
         self._store = store
         self._columns = columns
         self._keys = keys
@@ -326,7 +326,7 @@ class KeyedRead:
 
 
 def keyed_read(
-    store: TableStore, columns: Sequence[str] | None, predicate: Predicate, snapshot_id: int | None
+    store: FileStore, columns: Sequence[str] | None, predicate: Predicate, snapshot_id: int | None
 ) -> KeyedRead | None:
     """How the rows of a scan are looked up; None where its filter does not name a few primary keys.
 

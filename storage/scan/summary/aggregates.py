@@ -21,9 +21,9 @@ from interbed.storage.base.row.binary_row import decode_row, decode_rows
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.row.values import order_key
 from interbed.storage.base.types.data_type import INTEGERS, TIMESTAMPS, AtomicType, DataField, DataType, TypeRoot
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Split
 
 _EXACT_BOUNDS = INTEGERS | TIMESTAMPS | {TypeRoot.BOOLEAN, TypeRoot.DATE, TypeRoot.DECIMAL}
@@ -55,7 +55,7 @@ class _UnknownError(Exception):
 
 
 def aggregated(
-    store: TableStore, splits: Sequence[Split], aggregates: Sequence[Aggregate], group_by: Sequence[str] = ()
+    store: FileStore, splits: Sequence[Split], aggregates: Sequence[Aggregate], group_by: Sequence[str] = ()
 ) -> list[tuple[object, ...]] | None:
     """Return a row for each group, with the group's values and those of the aggregates; None without an answer.
 
@@ -71,7 +71,7 @@ def aggregated(
 class _MetadataAnswers:
     """Answers over some splits; methods raise _UnknownError."""
 
-    def __init__(self, store: TableStore, splits: Sequence[Split]) -> None:
+    def __init__(self, store: FileStore, splits: Sequence[Split]) -> None:
         self._store = store
         self._schema = store.schema
         self._partition_keys = {name: i for i, name in enumerate(store.schema.partition_keys)}
@@ -230,7 +230,7 @@ class _FileBounds:
     nulls: int
 
 
-def splits_of_top(store: TableStore, splits: Sequence[Split], top: Top) -> tuple[Split, ...]:
+def splits_of_top(store: FileStore, splits: Sequence[Split], top: Top) -> tuple[Split, ...]:
     """Return the splits with only those files that may hold rows of the top n.
 
     The splits must not be filtered any further. Files without exact metadata stay: files that are merged or have
@@ -262,7 +262,7 @@ def _deletions(split: Split, files: Iterable[DataFileMeta]) -> dict[str, Any]:
     return {f.file_name: split.deletion_files[f.file_name] for f in files if f.file_name in split.deletion_files}
 
 
-def _bounds_of(store: TableStore, split: Split, top: Top) -> _FileBounds | None:
+def _bounds_of(store: FileStore, split: Split, top: Top) -> _FileBounds | None:
     functions = (AggregateFunction.MIN, AggregateFunction.MAX, AggregateFunction.COUNT)
     asked = [Aggregate(function=f, column=top.column) for f in functions]
     rows = aggregated(store, [split], [*asked, Aggregate(function=AggregateFunction.COUNT_ROWS)])

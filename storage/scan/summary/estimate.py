@@ -19,9 +19,9 @@ from interbed.storage.base.row.binary_row import decode_row, decode_rows
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.row.values import order_key
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType, TypeRoot
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Plan
 from interbed.storage.scan.statistics import TableColumnStatistics, TableStatistics
 
@@ -66,7 +66,7 @@ class ScanEstimate:
 
 
 def estimate_scan(
-    store: TableStore,
+    store: FileStore,
     plan: Plan,
     columns: Sequence[DataField],
     *,
@@ -134,7 +134,7 @@ def _values_between(least: Any, greatest: Any) -> int | None:
     return None
 
 
-def _merged_part(store: TableStore, statistics: TableStatistics | None) -> float:
+def _merged_part(store: FileStore, statistics: TableStatistics | None) -> float:
     """Return the number of rows for each record of the files, as ANALYZE counted.
 
     It is less than one where keys are updated.
@@ -154,7 +154,7 @@ def _scaled(known: ColumnEstimate, rows: int, total: int) -> ColumnEstimate:
     )
 
 
-def _of_partitions(store: TableStore, plan: Plan, rows: int) -> dict[str, ColumnEstimate]:
+def _of_partitions(store: FileStore, plan: Plan, rows: int) -> dict[str, ColumnEstimate]:
     """Return the estimates of partition columns, which the plan knows exactly."""
     counts: dict[bytes, int] = {}
     for split in plan.splits:
@@ -174,7 +174,7 @@ def _of_partitions(store: TableStore, plan: Plan, rows: int) -> dict[str, Column
     return found
 
 
-def _of_files(store: TableStore, files: Sequence[DataFileMeta], rows: int) -> dict[str, ColumnEstimate]:
+def _of_files(store: FileStore, files: Sequence[DataFileMeta], rows: int) -> dict[str, ColumnEstimate]:
     """Return nulls and bounds by the files' statistics; a column is left out when one file lacks them."""
     found: dict[str, list[ColumnEstimate]] = {}
     groups = 0
@@ -203,7 +203,7 @@ def _of_files(store: TableStore, files: Sequence[DataFileMeta], rows: int) -> di
     return columns
 
 
-def _of_alike_files(store: TableStore, files: Sequence[DataFileMeta]) -> dict[str, ColumnEstimate]:
+def _of_alike_files(store: FileStore, files: Sequence[DataFileMeta]) -> dict[str, ColumnEstimate]:
     own = store.schema
     then = store.schema_of(files[0].schema_id)
     names = list(then.names if files[0].value_stats_cols is None else files[0].value_stats_cols)
@@ -241,7 +241,7 @@ def _extreme(values: "pa.Array[Any]", which: str) -> object:
 
 
 def _bytes(
-    store: TableStore,
+    store: FileStore,
     columns: Sequence[DataField],
     known: Mapping[str, ColumnEstimate],
     rows: int,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.meta.bucket_mode import bucket_mode
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.scan.explain import explain_plan
 from interbed.storage.scan.split import Plan, Split
 
@@ -82,7 +82,7 @@ class ExplainResult:
 
 
 def explained(
-    store: TableStore,
+    store: FileStore,
     name: str,
     plan: Plan,
     *,
@@ -134,11 +134,11 @@ def explained(
     )
 
 
-def _has_buckets(store: TableStore) -> bool:
+def _has_buckets(store: FileStore) -> bool:
     return store.options.bucket > 0
 
 
-def _split(store: TableStore, split: Split) -> ExplainSplitInfo:
+def _split(store: FileStore, split: Split) -> ExplainSplitInfo:
     return ExplainSplitInfo(
         partition=store.paths.partition_spec(split.partition),
         bucket=split.bucket,

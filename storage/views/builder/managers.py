@@ -11,10 +11,10 @@ from pyarrow import fs as pafs
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager
-from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch import BranchManager
 
 
@@ -22,7 +22,7 @@ from interbed.storage.version.branch import BranchManager
 class BuiltSnapshots:
     """The snapshots of a table; what is not there is None."""
 
-    store: TableStore
+    store: FileStore
 
     def get_latest_snapshot(self) -> Snapshot | None:
         """The newest one."""
@@ -69,7 +69,7 @@ class BuiltSnapshots:
 class BuiltTags:
     """The tags of a table by name; to change them call the table's methods."""
 
-    store: TableStore
+    store: FileStore
 
     def list_tags(self) -> list[str]:
         """The names."""
@@ -96,7 +96,7 @@ class BuiltTags:
 class BuiltConsumers:
     """The consumers of a table: the first snapshot that each has not read."""
 
-    store: TableStore
+    store: FileStore
 
     def list_all_ids(self) -> list[str]:
         """The ids."""
@@ -123,7 +123,7 @@ class BuiltConsumers:
 class BuiltBranches:
     """The branches of a table."""
 
-    store: TableStore
+    store: FileStore
 
     def branches(self) -> list[str]:
         """The names of all but `main`."""

@@ -28,7 +28,7 @@ from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import DataField, RowType
 from interbed.storage.base.types.names_without_case import check_apart_without_case
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
 from interbed.storage.read.change_read import AuditRead, audit_fields
 from interbed.storage.read.table_read import TableRead
@@ -322,7 +322,7 @@ class ReadBuilder:
     `fields` are the columns, where they are not those of the table.
     """
 
-    def __init__(self, store: TableStore, fields: Sequence[DataField] | None = None, *, name: str = "") -> None:
+    def __init__(self, store: FileStore, fields: Sequence[DataField] | None = None, *, name: str = "") -> None:
         self._store = store
         self._name = name or store.location
         self._fields = {f.name: f for f in (store.schema.fields if fields is None else fields)}
@@ -417,7 +417,7 @@ class ReadBuilder:
 class ViewReadBuilder(ReadBuilder):
     """What to read from a view of a table's changes; see ReadBuilder."""
 
-    def __init__(self, store: TableStore, *, packed: bool) -> None:
+    def __init__(self, store: FileStore, *, packed: bool) -> None:
         super().__init__(store, audit_fields(store, packed=packed))
         self._packed = packed
 

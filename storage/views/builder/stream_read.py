@@ -13,7 +13,7 @@ from interbed.storage.base.predicate.expr import Predicate, bind
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.split import Split
@@ -105,7 +105,7 @@ class KindRead:
 class StreamReadBuilder:
     """What to read from a table as it changes; every `with_…` returns the builder itself, as in pypaimon."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._store = streamed(store)
         self._predicate: Predicate | None = None
         self._columns: tuple[str, ...] | None = None

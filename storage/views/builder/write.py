@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, UsedTwiceError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.upkeep.compact_table import compact_again
 from interbed.storage.write.bucket_strategy import MakeStrategy, batch_strategy_of, strategy_of
@@ -41,7 +41,7 @@ class CommitCallback:
         """The committer is closed."""
 
 
-def call_back(store: TableStore, ids: Sequence[int], callbacks: Sequence[CommitCallback]) -> None:
+def call_back(store: FileStore, ids: Sequence[int], callbacks: Sequence[CommitCallback]) -> None:
     """Call them for each of the snapshots that a commit has made."""
     reader = ManifestReader(store.file_io, store.paths)
     for snapshot_id in ids:
@@ -161,7 +161,7 @@ class StreamTableWrite(_BuiltWrite):
 class _BuiltCommit(_Closing):
     """What batch and stream committers share: what `partition` says is overwritten, {} for all; nothing for None."""
 
-    def __init__(self, store: TableStore, commit_user: str, partition: Mapping[str, object] | None) -> None:
+    def __init__(self, store: FileStore, commit_user: str, partition: Mapping[str, object] | None) -> None:
         self._store = store
         self._commit = FileStoreCommit(store, commit_user)
         self._partition = partition
@@ -198,7 +198,7 @@ class _BuiltCommit(_Closing):
 class BatchTableCommit(_BuiltCommit):
     """Commits once."""
 
-    def __init__(self, store: TableStore, commit_user: str, partition: Mapping[str, object] | None) -> None:
+    def __init__(self, store: FileStore, commit_user: str, partition: Mapping[str, object] | None) -> None:
         super().__init__(store, commit_user, partition)
         self._committed = False
 
@@ -235,7 +235,7 @@ class StreamTableCommit(_BuiltCommit):
 class _WriteBuilder:
     """What both write builders share."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._store = store
         self.commit_user = _commit_user(store)
         self._static_partition: Mapping[str, object] | None = None
@@ -289,10 +289,10 @@ class StreamWriteBuilder(_WriteBuilder):
         return StreamTableCommit(self._store, self.commit_user, self._static_partition)
 
 
-def _is_dynamic(store: TableStore, partition: Mapping[str, object]) -> bool:
+def _is_dynamic(store: FileStore, partition: Mapping[str, object]) -> bool:
     return bool(store.schema.partition_keys) and not partition and store.options.dynamic_partition_overwrite
 
 
-def _commit_user(store: TableStore) -> str:
+def _commit_user(store: FileStore) -> str:
     prefix = store.options.raw.get("commit.user-prefix")
     return f"{prefix}_{uuid.uuid4()}" if prefix else str(uuid.uuid4())

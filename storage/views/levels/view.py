@@ -15,8 +15,8 @@ from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.base.clock import Clock, local_millis
 from interbed.storage.base.errors import InvalidInputError, plain_errors
 from interbed.storage.base.shown_text import escaped
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import Partitions, partition_choice, partition_filter
 from interbed.storage.views.levels.drawing import BUCKETS_DRAWN, LevelsDrawing, draw_trees, most_runs
@@ -116,7 +116,7 @@ class TableLevels:
 
 
 def levels_of(
-    store: TableStore,
+    store: FileStore,
     *,
     name: str,
     partitions: Partitions | None = None,
@@ -149,7 +149,7 @@ def levels_of(
     )
 
 
-def _trees(entries: Iterable[ManifestEntry], store: TableStore) -> tuple[BucketTree, ...]:
+def _trees(entries: Iterable[ManifestEntry], store: FileStore) -> tuple[BucketTree, ...]:
     """The trees, by partition directory and bucket."""
     files = by_bucket(entries)
     directories = {partition: store.paths.partition_directory(partition) for partition, _ in files}
@@ -165,7 +165,7 @@ def _trees(entries: Iterable[ManifestEntry], store: TableStore) -> tuple[BucketT
     )
 
 
-def summarize(entries: Iterable[ManifestEntry], store: TableStore) -> tuple[LevelSummary, ...]:
+def summarize(entries: Iterable[ManifestEntry], store: FileStore) -> tuple[LevelSummary, ...]:
     """The summaries of live files, by partition directory, bucket and level."""
     grouped: dict[tuple[str, int, int], list[ManifestEntry]] = defaultdict(list)
     directories: dict[bytes, str] = {}

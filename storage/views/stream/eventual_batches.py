@@ -14,9 +14,9 @@ from interbed.storage.base.errors import InvalidInputError, LogUnavailableError,
 from interbed.storage.log.kafka_written import bounds_of
 from interbed.storage.log.settings import LogSettings
 from interbed.storage.log.written import WrittenRange
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Split
 from interbed.storage.views.stream.eventual_rows import EventualRows, check_eventual_stream, check_told, covered_by
 from interbed.storage.views.stream.log_step import LogStep
@@ -34,7 +34,7 @@ class EventualBatches:
     `bounds` says where a log begins and ends, as LogBounds.of does.
     """
 
-    def __init__(self, store: TableStore, *, bounds: Callable[[LogSettings], WrittenRange | None] = bounds_of) -> None:
+    def __init__(self, store: FileStore, *, bounds: Callable[[LogSettings], WrittenRange | None] = bounds_of) -> None:
         """Raises NotSupportedError for a table without such a log, and for options that it does not carry out."""
         check_eventual_stream(store)
         if store.options.reads_raw_log:
@@ -157,7 +157,7 @@ class EventualBatches:
         return bounds.ends
 
 
-def has_eventual_log(store: TableStore) -> bool:
+def has_eventual_log(store: FileStore) -> bool:
     """Whether rows are in the table's log before they are committed; raises NotSupportedError for one without a log."""
     check_log_stream(store)
     return store.log_consistency is LogConsistency.EVENTUAL

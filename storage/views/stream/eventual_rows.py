@@ -12,11 +12,11 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.log.records import LogRecords, RecordCodec
 from interbed.storage.log.settings import LogSettings
 from interbed.storage.log.written import WrittenRange, WrittenRow
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import IncrementalScanMode
 from interbed.storage.meta.schema.evolution import map_fields
 from interbed.storage.meta.snapshot.progress import LogPosition
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.change_read import ChangeRead
 from interbed.storage.read.point.lookup import PointLookup
 from interbed.storage.scan.scan import TableScan
@@ -34,7 +34,7 @@ Values = Mapping[bytes, bytes | None]
 class EventualRows:
     """Looks up rows of a table with an eventual log. `store` is the table as streams see it."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._store = store
         self._place = LogSettings.of(store.options).place
         self._codec = RecordCodec(store.schema)
@@ -144,7 +144,7 @@ class EventualRows:
         )
 
 
-def check_eventual_stream(store: TableStore) -> None:
+def check_eventual_stream(store: FileStore) -> None:
     """Raise NotSupportedError for a table without a log, and for options that streams of an eventual one do not carry
     out.
     """

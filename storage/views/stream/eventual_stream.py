@@ -18,8 +18,8 @@ from interbed.storage.log.kafka_written import KafkaWrittenReader
 from interbed.storage.log.records import LogRecords
 from interbed.storage.log.settings import LogSettings, error_of_another_table, identity_of
 from interbed.storage.log.written import TouchedKeys, WrittenReader, WrittenRow
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.split import Plan
 from interbed.storage.views.stream.eventual_rows import (
@@ -55,7 +55,7 @@ class EventualLogStream(TableStream):
     of the log.
     """
 
-    store: TableStore
+    store: FileStore
     columns: ReadColumns
     connect: Callable[[LogSettings], WrittenReader] = KafkaWrittenReader
 

@@ -19,7 +19,7 @@ from interbed.storage.log.kafka_written import KafkaWrittenRanges
 from interbed.storage.log.settings import LogSettings, error_of_another_table, identity_of
 from interbed.storage.log.written import TouchedKeys, WrittenRange, WrittenRanges
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.split import Split
@@ -85,7 +85,7 @@ class LogStepRead:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         columns: Sequence[str] | None = None,
         *,
         connect: Callable[[LogSettings], WrittenRanges] = KafkaWrittenRanges,

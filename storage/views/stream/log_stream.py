@@ -25,13 +25,13 @@ from interbed.storage.log.api import LogGroup, LogReader
 from interbed.storage.log.kafka_log import KafkaLogReader
 from interbed.storage.log.records import LogRecords, RecordCodec
 from interbed.storage.log.settings import LogSettings, error_of_another_table, identity_of
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.log import LOG_SYSTEM
 from interbed.storage.meta.options.stream import StartupMode
 from interbed.storage.meta.schema.evolution import map_fields
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.progress import LogPosition, LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.change_read import ROW_KIND
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.split import Plan, Split
@@ -52,7 +52,7 @@ class TableLogStream(TableStream):
     `store` is the table as streams see it, `columns` are those handed out. `connect` makes the reader of the log.
     """
 
-    store: TableStore
+    store: FileStore
     columns: ReadColumns
     connect: Callable[[LogSettings], LogReader] = KafkaLogReader
 
@@ -105,7 +105,7 @@ _APPEND_ADVICE = "set 'streaming-read-append-overwrite'"
 _FROM_FIRST = (StartupMode.LATEST_FULL, StartupMode.LATEST)
 
 
-def check_log_stream(store: TableStore) -> None:
+def check_log_stream(store: FileStore) -> None:
     """Raise NotSupportedError for a table without a log, and for options that the log does not carry out."""
     if store.log_consistency is None:
         what = f"the branch '{store.paths.branch}' of a table" if store.options.log_system != "none" else "the table"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.scan.split import Plan, Split
 from interbed.storage.views.stream.position import NOTHING_READ, StreamCheckpoint, StreamPosition
 from interbed.storage.views.stream.stream_scan import StreamScan
@@ -47,7 +47,7 @@ class MicroBatches:
     NotSupportedError when the table's columns have changed since the store was opened.
     """
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._store = store
 
     def start(self) -> StreamPosition:
@@ -204,7 +204,7 @@ class MicroBatches:
         )
 
 
-def check_columns(store: TableStore, snapshot_id: int | None, schema_id: int) -> None:
+def check_columns(store: FileStore, snapshot_id: int | None, schema_id: int) -> None:
     """Raise NotSupportedError when the columns of a snapshot with this schema are others than those of the store."""
     schema = store.schema
     if schema_id <= schema.id:

@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from interbed.storage.base.errors import InvalidOptionError, SnapshotNotFoundError
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import SCAN_MODE, SCAN_SNAPSHOT_ID, StartupMode
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.starting_point import (
     compacted_snapshot,
     earliest_changes,
@@ -48,7 +48,7 @@ class StreamStart:
         return StreamStart(next_snapshot=snapshot_id + 1, full=snapshot_id)
 
 
-def stream_start(store: TableStore, *, was_empty: bool) -> StreamStart | None:
+def stream_start(store: FileStore, *, was_empty: bool) -> StreamStart | None:
     """Where a stream with the table's options starts now; None while the table has no snapshot.
 
     `was_empty` says that the table had no snapshot when the stream was asked before. Raises InvalidOptionError for
@@ -63,7 +63,7 @@ def stream_start(store: TableStore, *, was_empty: bool) -> StreamStart | None:
     return start(store, was_empty)
 
 
-def start_at(store: TableStore, snapshot_id: int, *, passed: str | None = None) -> StreamStart | None:
+def start_at(store: FileStore, snapshot_id: int, *, passed: str | None = None) -> StreamStart | None:
     """A stream of the changes from that snapshot on, or from the oldest there is; None while there is none."""
     oldest = earliest_changes(store)
     if oldest is None:
@@ -71,17 +71,17 @@ def start_at(store: TableStore, snapshot_id: int, *, passed: str | None = None) 
     return StreamStart(next_snapshot=max(snapshot_id, oldest), passed=passed if snapshot_id >= oldest else None)
 
 
-def _newest_rows(store: TableStore, was_empty: bool) -> StreamStart | None:
+def _newest_rows(store: FileStore, was_empty: bool) -> StreamStart | None:
     newest = store.snapshots.latest_id()
     return None if newest is None else StreamStart.with_rows_of(newest)
 
 
-def _compacted_rows(store: TableStore, was_empty: bool) -> StreamStart | None:
+def _compacted_rows(store: FileStore, was_empty: bool) -> StreamStart | None:
     compacted = compacted_snapshot(store)
     return None if compacted is None else StreamStart.with_rows_of(compacted.id)
 
 
-def _new_changes(store: TableStore, was_empty: bool) -> StreamStart | None:
+def _new_changes(store: FileStore, was_empty: bool) -> StreamStart | None:
     newest = store.snapshots.latest()
     if newest is None:
         return None
@@ -91,7 +91,7 @@ def _new_changes(store: TableStore, was_empty: bool) -> StreamStart | None:
     return StreamStart(next_snapshot=newest.id + 1, passed=commit_of(newest))
 
 
-def _changes_from_snapshot(store: TableStore, was_empty: bool) -> StreamStart | None:
+def _changes_from_snapshot(store: FileStore, was_empty: bool) -> StreamStart | None:
     snapshot_id = store.options.scan_snapshot_id
     if snapshot_id is None:
         raise InvalidOptionError(
@@ -100,12 +100,12 @@ def _changes_from_snapshot(store: TableStore, was_empty: bool) -> StreamStart | 
     return start_at(store, snapshot_id)
 
 
-def _rows_of_snapshot(store: TableStore, was_empty: bool) -> StreamStart | None:
+def _rows_of_snapshot(store: FileStore, was_empty: bool) -> StreamStart | None:
     asked, oldest = store.options.scan_snapshot_id, store.snapshots.earliest_id()
     return None if asked is None or oldest is None else StreamStart.with_rows_of(max(asked, oldest))
 
 
-def _changes_since(store: TableStore, was_empty: bool) -> StreamStart | None:
+def _changes_since(store: FileStore, was_empty: bool) -> StreamStart | None:
     millis, oldest = store.options.scan_time_millis, store.snapshots.earliest_id()
     if millis is None or oldest is None:
         return None
@@ -116,7 +116,7 @@ def _changes_since(store: TableStore, was_empty: bool) -> StreamStart | None:
         return StreamStart(next_snapshot=min([oldest_with_changes(store, oldest), *since]))
 
 
-def _rows_of_new_files(store: TableStore, was_empty: bool) -> StreamStart | None:
+def _rows_of_new_files(store: FileStore, was_empty: bool) -> StreamStart | None:
     first, newest = first_since_creation(store), store.snapshots.latest_id()
     if first is not None:
         return StreamStart(next_snapshot=first)

@@ -14,13 +14,13 @@ from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.base.errors import NotSupportedError, SnapshotNotFoundError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.log import CHANGE_TRACKING
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.change_plan import (
     SnapshotChangeRules,
     check_changes_readable,
@@ -36,7 +36,7 @@ from interbed.storage.views.stream.position import StreamCheckpoint, commit_of, 
 from interbed.storage.views.stream.starting import StreamStart, start_at, stream_start, warn_of_overlooked
 
 
-def streamed(store: TableStore) -> TableStore:
+def streamed(store: FileStore) -> FileStore:
     """The table as streams see it: with the columns of today, also where they begin in the past."""
     return store.refreshed() if travels(store) else store
 
@@ -50,7 +50,7 @@ class StreamScan:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         *,
         predicate: Predicate | None = None,
         partition_filter: Mapping[str, object] | Predicate | None = None,

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.row.binary_row import decode_row
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, ManifestEntry, merge_entries
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import sum_files
 from interbed.storage.scan.manifest_reader import ManifestReader, index_entries
 from interbed.storage.scan.starting_point import starting_snapshot
@@ -33,7 +33,7 @@ from interbed.storage.views.system.rows_table import (
 )
 
 
-def current_entries(store: TableStore) -> list[ManifestEntry]:
+def current_entries(store: FileStore) -> list[ManifestEntry]:
     """The data files of the newest snapshot, or of the one that the scan options name."""
     snapshot = starting_snapshot(store)
     if snapshot is None:
@@ -42,12 +42,12 @@ def current_entries(store: TableStore) -> list[ManifestEntry]:
     return merge_entries(reader.entries(reader.data(snapshot)))
 
 
-def data_file_path(store: TableStore, entry: ManifestEntry) -> str:
+def data_file_path(store: FileStore, entry: ManifestEntry) -> str:
     """Where a data file is."""
     return entry.file.path_in(store.paths.bucket_directory(entry.bucket_id))
 
 
-def _files(store: TableStore) -> Sequence[Row]:
+def _files(store: FileStore) -> Sequence[Row]:
     statistics = _Statistics(store)
     rows: list[Row] = []
     for entry in current_entries(store):
@@ -128,7 +128,7 @@ FILE_KEY_RANGES = _chosen(FILES, _KEY_RANGES)
 class _Statistics:
     """Shows the statistics of files by the columns of today: those are found by their ids in the files' schemas."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._store = store
 
     def of(self, file: DataFileMeta) -> tuple[str, str, str]:
@@ -156,7 +156,7 @@ class _Statistics:
         )
 
 
-def _manifests(store: TableStore) -> Sequence[Row]:
+def _manifests(store: FileStore) -> Sequence[Row]:
     snapshot = starting_snapshot(store)
     if snapshot is None:
         return []
@@ -194,7 +194,7 @@ MANIFESTS = SystemTableKind(
 )
 
 
-def _buckets(store: TableStore) -> Sequence[Row]:
+def _buckets(store: FileStore) -> Sequence[Row]:
     types = store.schema.partition_types
     rows = [
         (row_text(partition, types), bucket, s.records, s.bytes, s.files, noted_wall_clock(s.created_millis))
@@ -216,7 +216,7 @@ BUCKETS = SystemTableKind(
 )
 
 
-def _partitions(store: TableStore) -> Sequence[Row]:
+def _partitions(store: FileStore) -> Sequence[Row]:
     deleted = _deleted_records(store)
     rows: list[Row] = []
     for partition, s in sum_files(current_entries(store), lambda e: e.partition).items():
@@ -265,7 +265,7 @@ PARTITIONS = SystemTableKind(
 )
 
 
-def _deleted_records(store: TableStore) -> dict[bytes, int | None]:
+def _deleted_records(store: FileStore) -> dict[bytes, int | None]:
     """How many records deletion vectors mark in each partition; None where an old index does not say."""
     found: dict[bytes, int | None] = {}
     snapshot = starting_snapshot(store)
@@ -280,7 +280,7 @@ def _deleted_records(store: TableStore) -> dict[bytes, int | None]:
     return found
 
 
-def _statistics(store: TableStore) -> Sequence[Row]:
+def _statistics(store: FileStore) -> Sequence[Row]:
     snapshot = starting_snapshot(store)
     if snapshot is None or snapshot.statistics is None:
         return []

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from interbed.storage.files.file_index.evaluate import index_path, open_container
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader, index_entries
 from interbed.storage.scan.starting_point import starting_snapshot
 from interbed.storage.views.system.files import current_entries, data_file_path
@@ -25,7 +25,7 @@ _RANGE = pa.struct(
 )
 
 
-def _table_indexes(store: TableStore) -> Sequence[Row]:
+def _table_indexes(store: FileStore) -> Sequence[Row]:
     snapshot = starting_snapshot(store)
     if snapshot is None:
         return []
@@ -75,11 +75,11 @@ TABLE_INDEXES = SystemTableKind(
 )
 
 
-def _file_indexes(store: TableStore) -> Sequence[Row]:
+def _file_indexes(store: FileStore) -> Sequence[Row]:
     return [row for entry in current_entries(store) for row in _indexes_of(store, entry)]
 
 
-def _indexes_of(store: TableStore, entry: ManifestEntry) -> Iterator[Row]:
+def _indexes_of(store: FileStore, entry: ManifestEntry) -> Iterator[Row]:
     file = entry.file
     path = data_file_path(store, entry)
     with open_container(file, path, store.file_io) as container:

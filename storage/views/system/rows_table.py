@@ -21,7 +21,7 @@ from interbed.storage.base.row.values import render_text
 from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow
 from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import DataField, DataType, RowType
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.read.arrow_rows import ArrowRows, limited
 from interbed.storage.views.builder.rows_read import RowsReadBuilder
 
@@ -53,7 +53,7 @@ class SystemTableKind:
     """One system table: its columns, and what makes its rows from a table."""
 
     columns: "tuple[pa.Field[Any], ...]"
-    rows: Callable[[TableStore], Sequence[Row]]
+    rows: Callable[[FileStore], Sequence[Row]]
 
 
 def wall_clock(epoch_millis: int) -> datetime:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from interbed.storage.base.shown_text import all_masked
 from interbed.storage.base.types.json import field_to_json, type_to_json
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.views.system.rows_table import Row, SystemTableKind, bigint, moment, text, wall_clock
 
 
@@ -13,7 +13,7 @@ def _flat(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _schemas(store: TableStore) -> Sequence[Row]:
+def _schemas(store: FileStore) -> Sequence[Row]:
     return [
         (
             schema.id,
@@ -42,7 +42,7 @@ SCHEMAS = SystemTableKind(
 )
 
 
-def _options(store: TableStore) -> Sequence[Row]:
+def _options(store: FileStore) -> Sequence[Row]:
     newest = store.schemas.latest() or store.schema
     return sorted(all_masked(newest.options).items())
 
@@ -50,7 +50,7 @@ def _options(store: TableStore) -> Sequence[Row]:
 OPTIONS = SystemTableKind(columns=(text("key"), text("value")), rows=_options)
 
 
-def _aggregation_fields(store: TableStore) -> Sequence[Row]:
+def _aggregation_fields(store: FileStore) -> Sequence[Row]:
     options = [(key, key.split("."), value) for key, value in store.schema.options.items()]
     rows: list[Row] = []
     for field in store.schema.fields:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.views.system import files, indexes, schemas, versions
 from interbed.storage.views.system.rows_table import Row, RowsQuery, RowsTable, SystemTableKind
@@ -37,11 +37,11 @@ class SystemTable(RowsTable):
     """One system table of a table; read only. `kind` is one of SYSTEM_TABLES."""
 
     name: str
-    store: TableStore
+    store: FileStore
     kind: str
 
     @staticmethod
-    def of(table: str, store: TableStore, kind: str) -> "SystemTable":
+    def of(table: str, store: FileStore, kind: str) -> "SystemTable":
         """The system table of that kind; raises InvalidInputError naming those that there are."""
         if kind not in SYSTEM_TABLES:
             raise InvalidInputError(

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.tag import TagManager
-from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_stores import branch_names
 from interbed.storage.views.system.rows_table import Row, SystemTableKind, bigint, moment, text, wall_clock
 
 
-def _snapshots(store: TableStore) -> Sequence[Row]:
+def _snapshots(store: FileStore) -> Sequence[Row]:
     return [
         (
             s.id,
@@ -57,7 +57,7 @@ SNAPSHOTS = SystemTableKind(
 )
 
 
-def _tags(store: TableStore) -> Sequence[Row]:
+def _tags(store: FileStore) -> Sequence[Row]:
     return [
         (
             tag.name,
@@ -95,7 +95,7 @@ TAGS = SystemTableKind(
 )
 
 
-def _branches(store: TableStore) -> Sequence[Row]:
+def _branches(store: FileStore) -> Sequence[Row]:
     directory = store.paths.branch_directory("x").rpartition("/")[0]
     modified = {s.path: s.modified_millis for s in store.file_io.list(directory)}
     return [(name, wall_clock(modified.get(store.paths.branch_directory(name)) or 0)) for name in branch_names(store)]
@@ -104,7 +104,7 @@ def _branches(store: TableStore) -> Sequence[Row]:
 BRANCHES = SystemTableKind(columns=(text("branch_name"), moment("create_time")), rows=_branches)
 
 
-def _consumers(store: TableStore) -> Sequence[Row]:
+def _consumers(store: FileStore) -> Sequence[Row]:
     return list(ConsumerManager(store.file_io, store.paths).all().items())
 
 

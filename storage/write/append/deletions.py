@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion_vectors import BucketDeletions
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta
-from interbed.storage.meta.store import TableStore
 from interbed.storage.write.bucket_restore import BucketRestore
 from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 
@@ -19,7 +19,7 @@ IndexChange = tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]
 
 
 def change_vectors(
-    store: TableStore,
+    store: FileStore,
     bucket_id: BucketId,
     index_files: Sequence[IndexFileMeta],
     *,
@@ -43,7 +43,7 @@ def change_vectors(
 
 
 def vector_messages(
-    store: TableStore,
+    store: FileStore,
     restored: BucketRestore,
     marked: Mapping[BucketId, Mapping[str, npt.ArrayLike]],
     messages: Iterable[CommitMessage] = (),

@@ -19,9 +19,9 @@ from interbed.storage.base.errors import SnapshotNotFoundError
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.write_buffer import Kinds
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.snapshot.snapshot import CommitKind
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.partition_filter import PartitionFilter
 from interbed.storage.scan.scan import TableScan
@@ -44,7 +44,7 @@ class CrossPartition:
 
     def __init__(
         self,
-        store: TableStore,
+        store: FileStore,
         commit_user: str,
         restored: Callable[[], BucketRestore],
         clock: Clock = local_millis,
@@ -268,7 +268,7 @@ class CrossPartition:
 class ReplacingCrossPartition(CrossPartition):
     """Places the rows of an overwrite of some partitions, and finds the rows there whose keys have not come."""
 
-    def __init__(self, store: TableStore, commit_user: str, restored: Callable[[], BucketRestore]) -> None:
+    def __init__(self, store: FileStore, commit_user: str, restored: Callable[[], BucketRestore]) -> None:
         super().__init__(store, commit_user, restored)
         self._came = KeyLocations(store.options.lookup_cache_max_memory_size)
         self.partitions_met: set[bytes] = set()
@@ -301,7 +301,7 @@ class ReplacingCrossPartition(CrossPartition):
 class _Partitions:
     """Ints for partitions, as they are met."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._schema = store.schema
         self._numbers: dict[bytes, int] = {}
         self._columns: Sequence[pa.Array[Any]] = ()

@@ -15,8 +15,8 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.row.words import murmur_hash, murmur_hash_bytes
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.bucket_mode import DYNAMIC_BUCKETS
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.index_manifest import HASH_INDEX, IndexFileMeta
-from interbed.storage.meta.store import TableStore
 from interbed.storage.write.bucket.choose import Numbers
 from interbed.storage.write.bucket.hash_index import Hashes, read_hashes, write_hashes
 from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules, PartitionBuckets
@@ -86,7 +86,7 @@ class DynamicBuckets:
     Not for use by several threads.
     """
 
-    def __init__(self, store: TableStore, restored: Callable[[], BucketRestore]) -> None:
+    def __init__(self, store: FileStore, restored: Callable[[], BucketRestore]) -> None:
         self._store = store
         self._restored = restored
         self._rules = DynamicBucketRules.of(store.options)

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
-from interbed.storage.meta.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 
 
@@ -43,7 +43,7 @@ class RelocatedRows:
         )
 
 
-def as_compaction(store: TableStore, messages: Iterable[CommitMessage]) -> list[CommitMessage]:
+def as_compaction(store: FileStore, messages: Iterable[CommitMessage]) -> list[CommitMessage]:
     """All messages as those of a compaction; files that nobody needs are deleted."""
     moved = [RelocatedRows.of(message) for message in messages]
     for rows in moved:

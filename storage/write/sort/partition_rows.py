@@ -10,10 +10,10 @@ from interbed.storage.base.arrow_values import array_of, from_numpy
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion_vectors import BucketDeletions
 from interbed.storage.lsm.file_read import EXPANSION, FileRead, ReadOptions, block_rows
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 from interbed.storage.meta.options.write import RangeStrategy
-from interbed.storage.meta.store import TableStore
 from interbed.storage.write.sort.key import Sample, chosen_rows
 
 _LEAST_RANGES = 64
@@ -44,7 +44,7 @@ class SortUnit:
 class PartitionRows:
     """Reads the rows of a unit, without those that deletion vectors mark, as often as asked for."""
 
-    def __init__(self, store: TableStore, unit: SortUnit, columns: Sequence[str]) -> None:
+    def __init__(self, store: FileStore, unit: SortUnit, columns: Sequence[str]) -> None:
         self._store = store
         self._unit = unit
         self._columns = tuple(columns)
@@ -95,6 +95,6 @@ class PartitionRows:
         )
 
 
-def _no_rows(store: TableStore, columns: Sequence[str]) -> pa.RecordBatch:
+def _no_rows(store: FileStore, columns: Sequence[str]) -> pa.RecordBatch:
     schema = pa.schema([store.schema.arrow.field(c) for c in columns])
     return pa.record_batch([array_of([], f.type) for f in schema], schema=schema)

@@ -1,6 +1,7 @@
 """Filters of Iceberg tables that pyiceberg takes otherwise than the rows do."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 from interbed.iceberg.table import IcebergTable
 
 VALUES = ([math.inf], [-math.inf], [math.inf, 1.0], [-math.inf, 1.0], [math.inf, math.nan], [None, -math.inf])
-FILTERS = {
+FILTERS: dict[str, Callable[[float], bool]] = {
     "c = 'Infinity'": lambda c: c == math.inf,
     "c = '-Infinity'": lambda c: c == -math.inf,
     "c <= '-Infinity'": lambda c: c == -math.inf,
@@ -26,7 +27,7 @@ FILTERS = {
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
 @pytest.mark.parametrize("values", VALUES, ids=str)
 def test_infinities_are_found(tmp_path: Path, kind: pa.DataType, values: list[float | None]) -> None:
-    catalog = InMemoryCatalog("ice", warehouse=f"file://{tmp_path}")  # type: ignore[no-untyped-call]
+    catalog = InMemoryCatalog("ice", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("d")
     rows = pa.table({"c": pa.array(values, kind)})
     table = catalog.create_table("d.t", rows.schema)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
 from interbed.optimizer.flow.process import TaskRef
-from interbed.optimizer.scheduling.queues import Lines, Usage, Waiting, turn_of, waiting_table
+from interbed.optimizer.scheduling.queues import Queues, Usage, Waiting, turn_of, waiting_table
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.scheduling.table_board import TableBoard
 from tests.optimizer.scheduling.measured import bucket, measurement, runs
@@ -83,7 +83,7 @@ def test_the_first_of_a_line_is_the_least_of_all_turns(
 ) -> None:
     """Time passes by a hundredth of the window at least: for less, what was used may be counted as before."""
     usage, tables = Usage(), TableBoard((), SchedulerSettings())
-    lines = Lines(tables, usage)
+    lines = Queues(tables, usage)
     groups = [ResourceGroup(name=name, policy=policy) for name in ("default", "other")]
     now = NOW
     for move, *rest in moves:
@@ -112,7 +112,7 @@ def test_the_first_of_a_line_is_the_least_of_all_turns(
 
 def test_a_line_follows_what_tables_have_used_as_it_leaves_the_window() -> None:
     usage, tables, group = Usage(), TableBoard((), SchedulerSettings()), ResourceGroup()
-    lines = Lines(tables, usage)
+    lines = Queues(tables, usage)
     usage.add("a", NOW - 300_000, NOW)
     usage.begin("b", TaskRef(process="p", number=0, attempt=1), NOW - 100_000)
     usage.finish("b", TaskRef(process="p", number=0, attempt=1), NOW)
@@ -129,7 +129,7 @@ def test_a_line_follows_what_tables_have_used_as_it_leaves_the_window() -> None:
 
 def test_a_line_is_made_anew_when_the_group_or_its_workers_change() -> None:
     usage, tables, group = Usage(), TableBoard((), SchedulerSettings()), ResourceGroup()
-    lines = Lines(tables, usage)
+    lines = Queues(tables, usage)
     usage.add("t", NOW - 300_000, NOW)
     tables.changed(["t"])
     tables.measured("t", runs(9), NOW)

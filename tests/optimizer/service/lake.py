@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.catalog.client.api import Catalog
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.optimizing import SelfOptimizing
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.table_schema import Schema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.health import table_health
 from interbed.storage.version.orphans import named_files
@@ -71,7 +71,7 @@ def check_shape(catalog: Catalog) -> None:
         assert not left_by_processes(store), name
 
 
-def out_of_shape(store: TableStore) -> list[str]:
+def out_of_shape(store: FileStore) -> list[str]:
     """What a table has too much of, by the bounds in its own options: sorted runs, small files, rows that are not read
     before they are compacted or that wait for their buckets.
     """
@@ -93,14 +93,14 @@ def out_of_shape(store: TableStore) -> list[str]:
     return found
 
 
-def left_by_processes(store: TableStore) -> set[str]:
+def left_by_processes(store: FileStore) -> set[str]:
     """What processes of the optimizer take away when they end: marks, and files of data and indexes that nothing names.
     Paths within the table.
     """
     return {path for path in nameless(store) if path.startswith(("snapshot/.write-", "index/")) or "bucket-" in path}
 
 
-def nameless(store: TableStore) -> set[str]:
+def nameless(store: FileStore) -> set[str]:
     """The files in the directory of a table that no snapshot, tag or changelog names, and that are not such or a
     schema themselves. Paths within the table.
     """

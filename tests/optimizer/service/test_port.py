@@ -16,7 +16,7 @@ from interbed.optimizer.journal.api import JournalChanges, Lease
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.service.duty import Duty
+from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
 from interbed.optimizer.service.scheduler_client import SchedulerClient, scheduler_addresses
 from interbed.storage.base.errors import InvalidOptionError
@@ -47,7 +47,7 @@ class Desk:
     """A scheduler with its port, and a client."""
 
     journal: BreakingJournal
-    duty: Duty
+    duty: Leadership
     port: WorkerPort
     client: SchedulerClient
 
@@ -74,7 +74,7 @@ class Desk:
 
 @pytest.fixture
 def desk() -> Iterator[Desk]:
-    duty = Duty()
+    duty = Leadership()
     calls = SchedulerCalls(duty, CatalogForWorkers.of("lake", OPTIONS), LEASE)
     with closing(WorkerPort("127.0.0.1", 0, calls)) as port, closing(SchedulerClient(port.uri)) as client:
         made = Desk(BreakingJournal(), duty, port, client)
@@ -152,7 +152,7 @@ def test_a_journal_that_refuses_ends_the_duty(desk: Desk) -> None:
 def test_the_next_address_is_tried_when_one_does_not_schedule(desk: Desk) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         free = taken.getsockname()[1]
-    idle = Duty()
+    idle = Leadership()
     calls = SchedulerCalls(idle, CatalogForWorkers.of("lake", {}), LEASE)
     with closing(WorkerPort("127.0.0.1", 0, calls)) as other:
         uri = f"thrift://127.0.0.1:{free},{other.uri},{desk.port.uri}"
@@ -186,7 +186,7 @@ def test_whoever_scans_ports_is_hung_up_on_and_others_are_answered(desk: Desk, s
 
 def test_a_client_that_says_half_a_message_does_not_keep_the_port_from_closing() -> None:
     before = threading.active_count()
-    calls = SchedulerCalls(Duty(), CatalogForWorkers.of("lake", {}), LEASE)
+    calls = SchedulerCalls(Leadership(), CatalogForWorkers.of("lake", {}), LEASE)
     port = WorkerPort("127.0.0.1", 0, calls)
     half = socket.create_connection(scheduler_addresses(port.uri)[0])
     with half, closing(SchedulerClient(port.uri)) as client:

@@ -19,7 +19,7 @@ from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
 from interbed.optimizer.journal.memory import MemoryJournal
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.service.duty import Duty
+from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.local_workers import FixedGroups, GroupsFile
 from interbed.optimizer.service.metrics import OptimizerMetrics
 from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
@@ -54,7 +54,7 @@ class Running:
     """A service in a thread."""
 
     service: OptimizerService
-    duty: Duty
+    duty: Leadership
     ended: list[Process]
     left: Mapping[str, str] | None = None
 
@@ -64,7 +64,7 @@ def serving(
     catalog: Catalog, journal: Journal, name: str, *, until_idle: bool = False, works: bool = True
 ) -> Iterator[Running]:
     """A service, with a worker in another thread."""
-    duty, ended = Duty(), list[Process]()
+    duty, ended = Leadership(), list[Process]()
     metrics = OptimizerMetrics(duty)
 
     def told(process: Process) -> None:
@@ -139,7 +139,7 @@ def test_a_run_until_idle_ends_when_all_tables_are_in_shape(catalog: Catalog) ->
 
 
 def test_metrics_say_how_tables_and_processes_are(catalog: Catalog) -> None:
-    duty = Duty()
+    duty = Leadership()
     metrics = OptimizerMetrics(duty)
     with served_metrics(metrics, "127.0.0.1", 0) as port:
         page = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20).read().decode()

@@ -19,7 +19,7 @@ from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service import worker as module
-from interbed.optimizer.service.duty import Duty
+from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
@@ -41,7 +41,7 @@ class Bench:
         self.now = 1_000_000
         self.catalog = catalog
         self.journal = MemoryJournal()
-        self.duty = Duty()
+        self.duty = Leadership()
         self.ended: list[Process] = []
         self.calls = SchedulerCalls(self.duty, CatalogForWorkers.of("lake", catalog.options.raw), LEASE)
         self.port = WorkerPort("127.0.0.1", 0, self.calls)

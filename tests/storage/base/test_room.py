@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from interbed.storage.base.balance import NoRoomError, Room
+from interbed.storage.base.balance import ByteBudget, NoRoomError
 
 SECONDS_MAX = 60
 
@@ -13,7 +13,7 @@ SECONDS_MAX = 60
 class Work:
     """Pieces of work in threads of their own, which go on when they are told to."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: ByteBudget) -> None:
         self._room = room
         self._begun = threading.Condition()
         self._end = threading.Event()
@@ -49,7 +49,7 @@ class Work:
 
 @pytest.mark.parametrize("weights", [[100, 200], [3, 3, 4]])
 def test_a_few_pieces_may_weigh_anything_and_more_are_done_while_all_are_light(weights: list[int]) -> None:
-    work = Work(Room(2, 10))
+    work = Work(ByteBudget(2, 10))
     work.add(weights)
     work.wait_for(len(weights))
     assert sorted(work.running) == weights
@@ -58,7 +58,7 @@ def test_a_few_pieces_may_weigh_anything_and_more_are_done_while_all_are_light(w
 
 @pytest.mark.parametrize(("weights", "more"), [([100, 1], 1), ([4, 4], 3)])
 def test_what_has_no_room_waits_and_begins_once_there_is_some(weights: list[int], more: int) -> None:
-    room = Room(2, 10)
+    room = ByteBudget(2, 10)
     work = Work(room)
     work.add(weights)
     work.wait_for(2)
@@ -71,7 +71,7 @@ def test_what_has_no_room_waits_and_begins_once_there_is_some(weights: list[int]
 
 
 def test_nothing_begins_once_it_is_closed() -> None:
-    room = Room(1, 0)
+    room = ByteBudget(1, 0)
     work = Work(room)
     work.add([5])
     work.wait_for(1)

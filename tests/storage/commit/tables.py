@@ -14,9 +14,9 @@ from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store, schema_manager
@@ -36,7 +36,7 @@ def partition(dt: str | None) -> bytes:
     return encode_row([dt], DT)
 
 
-def primary_key_table(location: Path | str, file_io: FileIO | None = None, **options: str) -> TableStore:
+def primary_key_table(location: Path | str, file_io: FileIO | None = None, **options: str) -> FileStore:
     """A table (id BIGINT, dt STRING, v STRING), partitioned by dt, with two buckets."""
     schema = Schema.from_pyarrow_schema(
         pa.schema((("id", pa.int64()), ("dt", pa.string()), ("v", pa.string()))),
@@ -95,7 +95,7 @@ def with_compaction(message: CommitMessage, **fields: Any) -> CommitMessage:
     return replace(message, compaction=replace(message.compaction, **fields))
 
 
-def write_files(store: TableStore, *messages: CommitMessage) -> list[Path]:
+def write_files(store: FileStore, *messages: CommitMessage) -> list[Path]:
     """Put something where the messages' new files should be; the paths."""
     paths = []
     for m in messages:
@@ -107,17 +107,17 @@ def write_files(store: TableStore, *messages: CommitMessage) -> list[Path]:
     return paths
 
 
-def live_names(store: TableStore, snapshot_id: int | None = None) -> set[str]:
+def live_names(store: FileStore, snapshot_id: int | None = None) -> set[str]:
     """The names of the files in the table."""
     return {e.file.file_name for e in TableScan(store, snapshot_id=snapshot_id).entries()}
 
 
-def manifest_names(store: TableStore) -> set[str]:
+def manifest_names(store: FileStore) -> set[str]:
     """What is in the manifest directory."""
     return {s.name for s in store.file_io.list(f"{store.location}/manifest")}
 
 
-def referenced_names(store: TableStore) -> set[str]:
+def referenced_names(store: FileStore) -> set[str]:
     """The manifests and lists that the table's snapshots refer to."""
     reader = ManifestReader(store.file_io, store.paths)
     names: set[str] = set()

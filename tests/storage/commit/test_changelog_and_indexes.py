@@ -8,6 +8,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, InvalidInputError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import FileKind
 from interbed.storage.meta.manifest.index_manifest import (
     DELETION_VECTORS,
@@ -19,7 +20,6 @@ from interbed.storage.meta.manifest.index_manifest import (
 )
 from interbed.storage.meta.manifest.manifest_file import read_manifest_list
 from interbed.storage.meta.snapshot.snapshot import CommitKind
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.write.commit_message import CommitMessage, DataIncrement, WriteBasis
 from tests.storage.commit.tables import (
@@ -42,7 +42,7 @@ def index_file(name: str, kind: str = HASH_INDEX, *vectors: str) -> IndexFileMet
     )
 
 
-def indexes(store: TableStore, snapshot_id: int) -> list[IndexManifestEntry]:
+def indexes(store: FileStore, snapshot_id: int) -> list[IndexManifestEntry]:
     """The entries of a snapshot's index manifest."""
     name = store.snapshots.read(snapshot_id).index_manifest
     if name is None:

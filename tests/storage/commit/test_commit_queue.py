@@ -2,23 +2,23 @@
 
 from pathlib import Path
 
-from interbed.storage.commit.commit_queue import MachineQueue
+from interbed.storage.commit.contention import LocalCommitLock
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from tests.storage.commit.tables import data_file, message, primary_key_table
 
 
 def test_one_writer_has_its_turn_at_a_time(tmp_path: Path) -> None:
-    with MachineQueue(str(tmp_path / "turn")) as first, MachineQueue(str(tmp_path / "turn")) as second:
+    with LocalCommitLock(str(tmp_path / "turn")) as first, LocalCommitLock(str(tmp_path / "turn")) as second:
         assert first.take(0)
         assert first.take(0)
         assert not second.take(0.01)
-    with MachineQueue(str(tmp_path / "turn")) as third:
+    with LocalCommitLock(str(tmp_path / "turn")) as third:
         assert third.take(0)
 
 
 def test_where_there_is_no_directory_there_are_no_turns(tmp_path: Path) -> None:
-    with MachineQueue(str(tmp_path / "no" / "turn")) as missing:
+    with LocalCommitLock(str(tmp_path / "no" / "turn")) as missing:
         assert not missing.take(1)
 
 
@@ -26,6 +26,6 @@ def test_a_writer_that_never_ends_its_turn_holds_up_nobody(tmp_path: Path) -> No
     store = primary_key_table(tmp_path)
     retry = RetryPolicy(max_retries=2, min_wait_millis=1, max_wait_millis=20)
     assert FileStoreCommit(store, "u").commit([message(data_file())]) == [1]
-    with MachineQueue(store.paths.turn_on_disk) as hung:
+    with LocalCommitLock(store.paths.turn_on_disk) as hung:
         assert hung.take(0)
         assert FileStoreCommit(store, "u", retry=retry).commit([message(data_file())]) == [2]

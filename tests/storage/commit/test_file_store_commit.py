@@ -17,11 +17,11 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from interbed.storage.meta.store import StoreEnvironment, TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store
@@ -40,7 +40,7 @@ from tests.storage.commit.tables import (
 SNAPSHOT_CREATION = "create_exclusive:*/snapshot/snapshot-*"
 
 
-def snapshot_of(store: TableStore, snapshot_id: int) -> Snapshot:
+def snapshot_of(store: FileStore, snapshot_id: int) -> Snapshot:
     return store.snapshots.read(snapshot_id)
 
 
@@ -206,7 +206,7 @@ def test_batch_commits_of_one_user_are_told_apart_by_their_files(tmp_path: Path)
 class _Overtaken:
     """A publisher before which another writer is always faster, for a number of times."""
 
-    def __init__(self, store: TableStore, times: int) -> None:
+    def __init__(self, store: FileStore, times: int) -> None:
         self._plain = ExclusiveCreatePublisher(store.file_io, store.paths)
         self._store = store
         self.left = times
@@ -222,7 +222,7 @@ class _Overtaken:
         return self._plain.publish(snapshot)
 
 
-def overtaken(store: TableStore, times: int) -> tuple[TableStore, _Overtaken]:
+def overtaken(store: FileStore, times: int) -> tuple[FileStore, _Overtaken]:
     publisher = _Overtaken(store, times)
     environment = StoreEnvironment(publisher=lambda file_io, paths: publisher)
     return open_store(store.location, store.file_io, environment=environment), publisher
@@ -484,7 +484,7 @@ def test_a_snapshot_whose_schema_changed_leaves_its_statistics_behind(tmp_path: 
 class _FailingAfterwards:
     """A publisher that creates the snapshot and then fails, as one with a broken lock server might."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: FileStore) -> None:
         self._plain = ExclusiveCreatePublisher(store.file_io, store.paths)
 
     def publish(self, snapshot: Snapshot) -> bool:

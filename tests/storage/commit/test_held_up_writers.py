@@ -16,11 +16,11 @@ from interbed.storage.base.fileio.api import FileIO, FileStatus
 from interbed.storage.base.fileio.wrapped import WrappedFileIO
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
-from interbed.storage.meta.store import StoreEnvironment, TableStore
 from interbed.storage.scan import manifest_reader
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.scan import TableScan
@@ -36,7 +36,7 @@ Step = Callable[[], None]
 class _HeldUp:
     """A publisher beside the first creation of which something happens."""
 
-    def __init__(self, store: TableStore, before: Step | None, after: Step | None) -> None:
+    def __init__(self, store: FileStore, before: Step | None, after: Step | None) -> None:
         self._plain = ExclusiveCreatePublisher(store.file_io, store.paths)
         self._steps = (before, after)
 
@@ -51,19 +51,19 @@ class _HeldUp:
 
 
 @pytest.fixture(params=["on a disk", "in a store"])
-def new_table(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., TableStore]:
+def new_table(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., FileStore]:
     if request.param == "in a store":
         request.getfixturevalue("like_a_store")
     return lambda **options: primary_key_table(tmp_path / "t", **options)
 
 
-def commit(store: TableStore, *files: DataFileMeta) -> None:
+def commit(store: FileStore, *files: DataFileMeta) -> None:
     """Each in a snapshot of its own."""
     for file in files:
         FileStoreCommit(open_store(store.location), "other", retry=quick()).commit([message(file)])
 
 
-def held_up(store: TableStore, brought: CommitMessage, *, before: Step | None = None, after: Step | None = None) -> int:
+def held_up(store: FileStore, brought: CommitMessage, *, before: Step | None = None, after: Step | None = None) -> int:
     publisher = _HeldUp(store, before, after)
     environment = StoreEnvironment(publisher=lambda file_io, paths: publisher)
     own = open_store(store.location, store.file_io, environment=environment)
@@ -72,17 +72,17 @@ def held_up(store: TableStore, brought: CommitMessage, *, before: Step | None = 
     return made
 
 
-def live(store: TableStore) -> Counter[str]:
+def live(store: FileStore) -> Counter[str]:
     """How often each file is in the newest snapshot."""
     plan = TableScan(open_store(store.location)).plan()
     return Counter(file.file_name for split in plan.splits for file in split.files)
 
 
-def expired(store: TableStore, retained: int) -> None:
+def expired(store: FileStore, retained: int) -> None:
     Table("t", open_store(store.location)).expire_snapshots(retain_min=retained, retain_max=retained)
 
 
-def going_on(store: TableStore, files: Sequence[DataFileMeta], retained: int = 1) -> Step:
+def going_on(store: FileStore, files: Sequence[DataFileMeta], retained: int = 1) -> Step:
     """Others commit the files, and then all but so many snapshots expire."""
 
     def step() -> None:
@@ -92,7 +92,7 @@ def going_on(store: TableStore, files: Sequence[DataFileMeta], retained: int = 1
     return step
 
 
-def begun(new_table: Callable[..., TableStore], already: int, more: int) -> tuple[TableStore, list[DataFileMeta]]:
+def begun(new_table: Callable[..., FileStore], already: int, more: int) -> tuple[FileStore, list[DataFileMeta]]:
     """A table to which the first of the files are committed already, and all of them."""
     store = new_table(**MERGING)
     files = [data_file(number, number) for number in range(already + more)]
@@ -105,7 +105,7 @@ def begun(new_table: Callable[..., TableStore], already: int, more: int) -> tupl
 @pytest.mark.parametrize("others", [2, 3, 12])
 @pytest.mark.parametrize("already", [0, 1, 3])
 def test_a_number_that_is_free_again_is_not_taken(
-    new_table: Callable[..., TableStore], already: int, others: int, retained: int
+    new_table: Callable[..., FileStore], already: int, others: int, retained: int
 ) -> None:
     store, files = begun(new_table, already, others + 1)
     made = held_up(store, message(files[-1]), before=going_on(store, files[already:-1], retained))
@@ -121,7 +121,7 @@ def test_a_number_that_is_free_again_is_not_taken(
 @pytest.mark.parametrize("others", [0, 1, 2, 4])
 @pytest.mark.parametrize("already", [0, 1, 3])
 def test_what_others_have_built_on_is_not_made_again(
-    new_table: Callable[..., TableStore], already: int, others: int, retained: int
+    new_table: Callable[..., FileStore], already: int, others: int, retained: int
 ) -> None:
     store, files = begun(new_table, already, others + 1)
     meanwhile = going_on(store, files[already + 1 :], retained)
@@ -132,7 +132,7 @@ def test_what_others_have_built_on_is_not_made_again(
 
 
 def test_whether_a_first_snapshot_is_the_first_may_stay_unknown(
-    new_table: Callable[..., TableStore], monkeypatch: pytest.MonkeyPatch
+    new_table: Callable[..., FileStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = new_table()
 
@@ -183,7 +183,7 @@ class _ReadLate(WrappedFileIO):
 @pytest.mark.parametrize("retained", [1, 2])
 @pytest.mark.parametrize("number", range(1, 6))
 def test_what_expires_while_it_is_read_is_a_race_that_was_lost(
-    new_table: Callable[..., TableStore], monkeypatch: pytest.MonkeyPatch, number: int, retained: int
+    new_table: Callable[..., FileStore], monkeypatch: pytest.MonkeyPatch, number: int, retained: int
 ) -> None:
     store = new_table(**MERGING)
     old, *others = (data_file(key, key) for key in range(6))
@@ -202,7 +202,7 @@ def test_what_expires_while_it_is_read_is_a_race_that_was_lost(
     assert {path.name for path in Path(store.location, "manifest").iterdir()} == _named(store)
 
 
-def _named(store: TableStore) -> set[str]:
+def _named(store: FileStore) -> set[str]:
     """The files of metadata that snapshots name."""
     reader = ManifestReader(store.file_io, store.paths)
     names = set[str]()
@@ -216,7 +216,7 @@ def _named(store: TableStore) -> set[str]:
 
 @pytest.mark.parametrize("lookup", [SnapshotManager.latest_id, SnapshotManager.earliest_id, SnapshotManager.latest])
 def test_a_table_is_not_taken_for_empty_because_all_that_was_listed_has_expired(
-    new_table: Callable[..., TableStore], lookup: Callable[[SnapshotManager], object]
+    new_table: Callable[..., FileStore], lookup: Callable[[SnapshotManager], object]
 ) -> None:
     store = new_table()
     commit(store, data_file())
@@ -228,7 +228,7 @@ def test_a_table_is_not_taken_for_empty_because_all_that_was_listed_has_expired(
 
 
 def test_who_remembers_a_number_does_not_take_what_has_come_in_its_place_for_the_newest(
-    new_table: Callable[..., TableStore],
+    new_table: Callable[..., FileStore],
 ) -> None:
     store = new_table()
     commit(store, data_file())
@@ -251,7 +251,7 @@ def test_who_remembers_a_number_does_not_take_what_has_come_in_its_place_for_the
 
 
 def test_an_expiry_keeps_what_only_a_snapshot_that_came_too_late_has_deleted(
-    new_table: Callable[..., TableStore],
+    new_table: Callable[..., FileStore],
 ) -> None:
     store = new_table()
     old = data_file()
@@ -277,7 +277,7 @@ def test_an_expiry_keeps_what_only_a_snapshot_that_came_too_late_has_deleted(
 
 
 def test_what_an_expiry_may_delete_with_a_late_snapshot_is_not_committed_again(
-    new_table: Callable[..., TableStore],
+    new_table: Callable[..., FileStore],
 ) -> None:
     store = new_table()
     brought = with_data(message(data_file()), changelog_files=(data_file(),))

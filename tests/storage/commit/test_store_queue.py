@@ -11,11 +11,11 @@ import interbed
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.commit.commit_queue import (
+from interbed.storage.commit.contention import (
     CONTENDED_SECONDS,
     HELD_SECONDS_MAX,
     HELD_SECONDS_MIN,
-    StoreQueue,
+    CommitLease,
 )
 
 
@@ -42,8 +42,8 @@ class Table:
         self.clock = Clock()
         self._file_io = file_io
 
-    def queue(self) -> StoreQueue:
-        return StoreQueue(self._file_io, str(self.file), clock=self.clock.time, sleep=self.clock.sleep)
+    def queue(self) -> CommitLease:
+        return CommitLease(self._file_io, str(self.file), clock=self.clock.time, sleep=self.clock.sleep)
 
     def waits(self) -> bool:
         """Whether the next commit of this process waits for a turn of its own."""
@@ -177,7 +177,7 @@ def test_a_turn_is_seen_by_commits_that_win(tmp_path: Path) -> None:
     table = catalog.create_table("db.t", pa.schema([("id", pa.int64())]), primary_keys=["id"], options=options)
     turn = Path(table.store.paths.turn_in_store)
     turn.write_bytes(b"another")
-    queue = StoreQueue(table.store.file_io, str(turn))
+    queue = CommitLease(table.store.file_io, str(turn))
     for number in range(2):
         assert queue.take(0) is False
         table.upsert(pa.table({"id": [number]}))

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
-from interbed.storage.meta.store import StoreEnvironment
+from interbed.storage.meta.file_store import StoreEnvironment
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table

@@ -14,9 +14,9 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.strategy import CompactionUnit, Rewrite, Upgrade, plan_full_compaction
 from interbed.storage.lsm.levels import Levels
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store, schema_manager
@@ -110,7 +110,7 @@ def test_the_output_is_the_highest_level_and_deletes_end_there() -> None:
 # -- a table -----------------------------------------------------------------------------------------------------------
 
 
-def create(path: Path, **options: str) -> TableStore:
+def create(path: Path, **options: str) -> FileStore:
     schema = Schema.from_pyarrow_schema(
         COLUMNS, primary_keys=["dt", "id"], partition_keys=["dt"], options={"bucket": "2"} | options
     )
@@ -121,13 +121,13 @@ def create(path: Path, **options: str) -> TableStore:
 _users = iter(range(10**9))
 
 
-def upsert(store: TableStore, rows: list[dict[str, Any]], kinds: list[int]) -> None:
+def upsert(store: FileStore, rows: list[dict[str, Any]], kinds: list[int]) -> None:
     with TableWrite(store, "u") as writer:
         writer.write_arrow(pa.Table.from_pylist(rows, schema=COLUMNS), pa.array(kinds, pa.int8()))
         FileStoreCommit(store, f"u{next(_users)}", new_user=True).commit(writer.prepare_commit())
 
 
-def rows_of(store: TableStore) -> dict[tuple[str, int], str | None]:
+def rows_of(store: FileStore) -> dict[tuple[str, int], str | None]:
     read = TableRead(store)
     batches = [b for split in TableScan(store).plan().splits for b in read.to_batches(split)]
     rows = [r for b in batches for r in b.to_pylist()]
@@ -136,11 +136,11 @@ def rows_of(store: TableStore) -> dict[tuple[str, int], str | None]:
     return found
 
 
-def files_of(store: TableStore) -> list[DataFileMeta]:
+def files_of(store: FileStore) -> list[DataFileMeta]:
     return [e.file for e in TableScan(store).entries()]
 
 
-def compact(store: TableStore, **arguments: Any) -> CompactionResult:
+def compact(store: FileStore, **arguments: Any) -> CompactionResult:
     return compact_table(store, f"c{next(_users)}", **arguments)
 
 

@@ -13,9 +13,9 @@ import interbed
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.lookup import sorted_keys
 from interbed.storage.lsm.lookup.older_rows import LookupFile, LookupFiles, shared_lookup_files, write_lookup_file
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import EMPTY_ROW
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.table import Table
 
@@ -53,7 +53,7 @@ def test_every_key_is_found_at_its_position(
     }
 
 
-def table_with_files(warehouse: Path, count: int) -> TableStore:
+def table_with_files(warehouse: Path, count: int) -> FileStore:
     catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
     catalog.create_database("db")
     schema = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from pyarrow import orc
 
 from interbed.storage.base.row.binary_row import encode_row
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import EMPTY_ROW, DataFileMeta
 from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, Schema, TableSchema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Split
 from interbed.storage.table.opening import open_store
 
@@ -99,7 +99,7 @@ class KeyValueTable:
         self.files.append(meta)
         return meta
 
-    def store(self, options: Mapping[str, str] | None = None) -> TableStore:
+    def store(self, options: Mapping[str, str] | None = None) -> FileStore:
         """The table, opened with its newest schema."""
         return open_store(str(self.location), dynamic_options=options)
 

@@ -5,8 +5,8 @@ import json
 import pyarrow as pa
 import pytest
 
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.table.opening import open_store
 from tests.golden.load import TABLE_NAMES, expected, expected_types, table_path
@@ -14,7 +14,7 @@ from tests.storage.read.bare_plan import bare_splits
 from tests.support.peers.json import PeerType, comparable, parse_type, table_to_rows
 
 
-def _types_of(schema: TableSchema, store: TableStore) -> tuple[PeerType, ...]:
+def _types_of(schema: TableSchema, store: FileStore) -> tuple[PeerType, ...]:
     # The schema file's own JSON, so that the types do not pass through the code under test.
     raw = json.loads(store.file_io.read_bytes(store.paths.schema(schema.id)))
     return tuple(parse_type(field["type"]) for field in raw["fields"])

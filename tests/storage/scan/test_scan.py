@@ -22,10 +22,10 @@ from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, SimpleStats
 from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
 from interbed.storage.meta.schema.table_schema import Schema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store, schema_manager
@@ -33,17 +33,17 @@ from interbed.storage.write.commit_message import CommitMessage
 from tests.storage.commit.tables import data_file, message, partition, primary_key_table
 
 
-def condition(store: TableStore, text: str) -> Predicate:
+def condition(store: FileStore, text: str) -> Predicate:
     return parse_filter(text, store.schema.fields)
 
 
-def names(store: TableStore, text: str | None = None, **arguments: object) -> set[str]:
+def names(store: FileStore, text: str | None = None, **arguments: object) -> set[str]:
     predicate = None if text is None else condition(store, text)
     plan = TableScan(store, predicate=predicate, **arguments).plan()  # type: ignore[arg-type]
     return {f.file_name for s in plan.splits for f in s.files}
 
 
-def described(file: DataFileMeta, store: TableStore, low: list[object], high: list[object]) -> DataFileMeta:
+def described(file: DataFileMeta, store: FileStore, low: list[object], high: list[object]) -> DataFileMeta:
     """The file with statistics of all columns, and of its key."""
     types = [f.type for f in store.schema.fields]
     key_types = store.schema.key_types if store.schema.has_primary_key else ()
@@ -142,7 +142,7 @@ def test_value_filters_leave_out_whole_sections_only(tmp_path: Path) -> None:
     assert statistics.files_by_level == {0: 1}
 
 
-def append_table(location: Path) -> TableStore:
+def append_table(location: Path) -> FileStore:
     schema = Schema.from_pyarrow_schema(pa.schema((("id", pa.int32()), ("v", pa.string()))))
     schema_manager(str(location)).create_table(schema)
     return open_store(str(location))
@@ -258,7 +258,7 @@ def test_tables_that_need_more_are_refused_by_their_option(tmp_path: Path, key: 
         TableScan(primary_key_table(tmp_path, None, **{key: value})).plan()
 
 
-def index_manifest(store: TableStore, kinds: dict[str, str]) -> str:
+def index_manifest(store: FileStore, kinds: dict[str, str]) -> str:
     """Write an index manifest with one file for each partition, of the kind given, and a field nobody knows."""
     schema = {
         "type": "record",
@@ -283,7 +283,7 @@ def index_manifest(store: TableStore, kinds: dict[str, str]) -> str:
     return name
 
 
-def with_index(store: TableStore, name: str) -> None:
+def with_index(store: FileStore, name: str) -> None:
     """Add what another writer would: a snapshot that refers to the index manifest."""
     latest = store.snapshots.latest()
     assert latest is not None

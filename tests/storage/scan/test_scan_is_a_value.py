@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.meta.store import TableStore
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan
 from tests.storage.commit.tables import data_file, message, primary_key_table
@@ -17,7 +17,7 @@ SINCE = 600_000_000_000
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> TableStore:
+def store(tmp_path: Path) -> FileStore:
     """A table with a file of 1970 and one of 2000."""
     store = primary_key_table(tmp_path)
     for name, millis in (("old", IN_1970), ("new", IN_2000)):
@@ -29,19 +29,19 @@ def planned(plan: Plan) -> set[str]:
     return {f.file_name for split in plan.splits for f in split.files}
 
 
-def test_files_since_a_time_are_planned_without_naming_a_snapshot(store: TableStore) -> None:
+def test_files_since_a_time_are_planned_without_naming_a_snapshot(store: FileStore) -> None:
     assert planned(TableScan(store, files_since=SINCE).plan()) == {"new"}
     assert planned(TableScan(store, files_since=SINCE, snapshot_id=2).plan()) == {"new"}
 
 
-def test_a_time_that_the_caller_gives_is_not_overruled_by_the_options(store: TableStore) -> None:
+def test_a_time_that_the_caller_gives_is_not_overruled_by_the_options(store: FileStore) -> None:
     later = store.with_options({"scan.file-creation-time-millis": str(IN_2000 * 2)})
     assert planned(TableScan(later).plan()) == set()
     assert planned(TableScan(later, files_since=SINCE).plan()) == {"new"}
 
 
 @pytest.mark.parametrize("since", [None, SINCE])
-def test_entries_and_plans_are_the_same_in_any_order(store: TableStore, since: int | None) -> None:
+def test_entries_and_plans_are_the_same_in_any_order(store: FileStore, since: int | None) -> None:
     asked = store.with_options({"scan.file-creation-time-millis": str(SINCE)})
     entries = TableScan(asked, files_since=since).entries()
     assert {e.file.file_name for e in entries} == ({"old", "new"} if since is None else {"new"})

@@ -14,7 +14,7 @@ import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.meta.snapshot import line_journal
+from interbed.storage.meta.snapshot import history_journal
 from interbed.storage.table.table import Table
 from tests.storage.version.crash_points import (
     LATER,
@@ -145,7 +145,7 @@ RACES: dict[str, tuple[Callable[[FileSystemCatalog], Any], Change, Change, Check
 def unsynced_and_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second change is in the middle of the first one, so to wait for that would be in vain."""
     unsynced(monkeypatch)
-    monkeypatch.setattr(line_journal, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(history_journal, "WAIT_SECONDS", 0.0)
 
 
 def interrupted(warehouse: Path, call: int, happens: Callable[[], None]) -> tuple[Table, InterruptedFileIO]:

@@ -19,7 +19,7 @@ import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.meta.snapshot import line_journal
+from interbed.storage.meta.snapshot import history_journal
 from interbed.storage.table.table import Table
 from tests.storage.version.crash_points import (
     NAME,
@@ -180,4 +180,4 @@ def test_a_writer_that_puts_its_snapshot_in_the_place_of_an_old_one_does_not_sto
 def unsynced_and_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """To wait for who has no turn would be in vain."""
     unsynced(monkeypatch)
-    monkeypatch.setattr(line_journal, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(history_journal, "WAIT_SECONDS", 0.0)

@@ -22,10 +22,10 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import EMPTY_ROW, DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
@@ -65,7 +65,7 @@ class Existing:
 
 def create(
     path: Path, columns: pa.Schema = COLUMNS, *, keys: str = "id", partition: str = "", **options: str
-) -> TableStore:
+) -> FileStore:
     """A table that is only written: what flushes make is looked at as it is, not compacted."""
     options = {"write_only": "true", **options}
     schema = Schema.from_pyarrow_schema(
@@ -79,7 +79,7 @@ def create(
 
 
 def write(
-    store: TableStore, *batches: tuple[pa.Table, Kinds | None], existing: Existing | None = None
+    store: FileStore, *batches: tuple[pa.Table, Kinds | None], existing: Existing | None = None
 ) -> list[CommitMessage]:
     with TableWrite(store, "tester", lambda: existing or Existing()) as writer:
         for data, kinds in batches:
@@ -87,7 +87,7 @@ def write(
         return writer.prepare_commit()
 
 
-def rows_of(store: TableStore, message: CommitMessage) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
+def rows_of(store: FileStore, message: CommitMessage) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
     for file in message.data.new_files:
         path = f"{store.paths.bucket_directory(message.bucket_id)}/{file.file_name}"
         yield file, pq.ParquetFile(path).read().to_pylist()

@@ -18,7 +18,7 @@ from interbed.catalog.server.service.directories.guard import (
 )
 from interbed.catalog.server.service.directories.locations import is_below, stored_place
 from interbed.catalog.server.service.errors import InvalidOperationError, MetastoreError
-from interbed.catalog.server.service.store import Store, Transaction
+from interbed.catalog.server.service.repository import Repository, Transaction
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class DirectoryDeleter(Protocol):
 class GuardedDeletions:
     """Deletions by a metastore, checked by its guard. Safe for many threads."""
 
-    def __init__(self, store: Store, warehouse: DirectoryDeleter, guard: DeletionGuard) -> None:
+    def __init__(self, store: Repository, warehouse: DirectoryDeleter, guard: DeletionGuard) -> None:
         self._store = store
         self._warehouse = warehouse
         self.guard = guard

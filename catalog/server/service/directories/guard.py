@@ -27,7 +27,7 @@ from interbed.catalog.server.service.directories.locations import (
     stored_place,
 )
 from interbed.catalog.server.service.errors import MetastoreError
-from interbed.catalog.server.service.store import Transaction
+from interbed.catalog.server.service.repository import Transaction
 
 Identity = tuple[int, int]
 """Device and inode of a file."""

@@ -39,7 +39,7 @@ from interbed.catalog.server.service.partitions.reads import (
     name_of_spec,
     values_in_name,
 )
-from interbed.catalog.server.service.store import Store, StoredRow, Transaction
+from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
 from interbed.catalog.server.service.warehouse import Warehouse, child
 
 __all__ = ["Found", "PartitionService", "TableKey"]
@@ -54,7 +54,7 @@ class PartitionService(PartitionDrops):
 
     def __init__(
         self,
-        store: Store,
+        store: Repository,
         warehouse: Warehouse,
         deletions: GuardedDeletions,
         *,

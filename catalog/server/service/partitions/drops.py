@@ -29,7 +29,7 @@ from interbed.catalog.server.service.partitions.reads import (
     find_table,
     values_in_name,
 )
-from interbed.catalog.server.service.store import Store, StoredRow, Transaction
+from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import owns_data, skips_trash
 from interbed.catalog.server.service.warehouse import contains
 
@@ -51,7 +51,11 @@ EXPRESSIONS_BYTES_MAX = 1_000_000
 
 
 def truncate_partitions(
-    store: Store, deletions: GuardedDeletions, clock: Callable[[], float], key: TableKey, names: Sequence[str] | None
+    store: Repository,
+    deletions: GuardedDeletions,
+    clock: Callable[[], float],
+    key: TableKey,
+    names: Sequence[str] | None,
 ) -> None:
     """Delete the data of the partitions of these names, or of all if None, and append an event for each.
 
@@ -74,7 +78,7 @@ def truncate_partitions(
 
 
 def _truncate(
-    store: Store,
+    store: Repository,
     deletions: GuardedDeletions,
     clock: Callable[[], float],
     key: TableKey,
@@ -134,7 +138,7 @@ class PartitionDrops(PartitionReads):
 
     def __init__(
         self,
-        store: Store,
+        store: Repository,
         deletions: GuardedDeletions,
         *,
         clock: Callable[[], float] = time.time,

@@ -15,7 +15,7 @@ from interbed.catalog.server.service.model import MetastoreColumn, MetastorePart
 from interbed.catalog.server.service.moves import DirectoryMover
 from interbed.catalog.server.service.names import escaped, partition_name, shortened
 from interbed.catalog.server.service.partitions.reads import Found, TableKey, find_table
-from interbed.catalog.server.service.store import StoredRow, Transaction
+from interbed.catalog.server.service.repository import StoredRow, Transaction
 from interbed.catalog.server.service.warehouse import child
 
 

@@ -21,7 +21,7 @@ from interbed.catalog.server.service.names import (
     shortened,
     values_of_name,
 )
-from interbed.catalog.server.service.store import Store, StoredRow, Transaction
+from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import table_not_found
 
 TableKey = tuple[str, str, str]
@@ -34,7 +34,7 @@ Found = tuple[MetastoreTable, Sequence[MetastorePartition]]
 class PartitionReads:
     """The calls that read. Each takes the table as (catalog, database, name); NoSuchObjectError if there is none."""
 
-    def __init__(self, store: Store, *, request_max: int | None = None) -> None:
+    def __init__(self, store: Repository, *, request_max: int | None = None) -> None:
         self._store = store
         self._request_max = request_max
 

@@ -23,7 +23,7 @@ from interbed.catalog.server.service.model import (
 )
 from interbed.catalog.server.service.moves import DirectoryMover, carry_out
 from interbed.catalog.server.service.names import is_valid_table_name, normalized, shortened
-from interbed.catalog.server.service.store import Store, StoredRow, Transaction
+from interbed.catalog.server.service.repository import Repository, StoredRow, Transaction
 from interbed.catalog.server.service.tables.rules import (
     CASCADE,
     KEEP_STATISTICS,
@@ -44,7 +44,7 @@ class TableAlterations:
 
     def __init__(
         self,
-        store: Store,
+        store: Repository,
         warehouse: Warehouse,
         deletions: GuardedDeletions,
         *,

@@ -28,7 +28,7 @@ from interbed.catalog.server.service.model import (
     TableMeta,
 )
 from interbed.catalog.server.service.names import check_number, matching, normalized, shortened
-from interbed.catalog.server.service.store import StoredRow, Transaction
+from interbed.catalog.server.service.repository import StoredRow, Transaction
 from interbed.catalog.server.service.tables.alter import TableAlterations
 from interbed.catalog.server.service.tables.rules import (
     EXPECTED_PARAMETER_KEY,

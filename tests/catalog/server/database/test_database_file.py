@@ -9,27 +9,27 @@ import pytest
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import DatabaseError
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.service import Metastore
 from tests.support.servers.metastore import metastore_under_test
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
+def store(tmp_path: Path) -> Iterator[SqlRepository]:
     """A migrated database."""
-    opened = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(opened.engine)
     Metastore(opened, f"file:{tmp_path / 'warehouse'}").databases.bootstrap()
     yield opened
     opened.close()
 
 
-def write(store: SqlStore) -> None:
+def write(store: SqlRepository) -> None:
     """Commit something."""
     store.write(lambda transaction: transaction.locks.next_id())
 
 
-def test_a_new_database_is_its_owners_alone(store: SqlStore, tmp_path: Path) -> None:
+def test_a_new_database_is_its_owners_alone(store: SqlRepository, tmp_path: Path) -> None:
     write(store)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("metastore.db*")}
     assert modes == {"metastore.db": 0o600, "metastore.db-wal": 0o600, "metastore.db-shm": 0o600}
@@ -39,7 +39,7 @@ def test_an_existing_database_keeps_its_mode(tmp_path: Path) -> None:
     file = tmp_path / "metastore.db"
     file.touch(0o644)
     file.chmod(0o644)
-    store = SqlStore(f"sqlite:///{file}")
+    store = SqlRepository(f"sqlite:///{file}")
     schema.upgrade(store.engine)
     store.close()
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
@@ -68,7 +68,7 @@ LOSSES: list[tuple[str, Callable[[Path], object]]] = [
 
 @pytest.mark.parametrize(("reason", "lose"), LOSSES)
 def test_nothing_is_acknowledged_once_the_file_is_gone(
-    store: SqlStore, tmp_path: Path, reason: str, lose: Callable[[Path], object]
+    store: SqlRepository, tmp_path: Path, reason: str, lose: Callable[[Path], object]
 ) -> None:
     write(store)
     file = tmp_path / "metastore.db"
@@ -82,7 +82,7 @@ def test_nothing_is_acknowledged_once_the_file_is_gone(
     assert file.exists() == there
 
 
-def test_nothing_is_acknowledged_once_the_log_is_gone(store: SqlStore, tmp_path: Path) -> None:
+def test_nothing_is_acknowledged_once_the_log_is_gone(store: SqlRepository, tmp_path: Path) -> None:
     write(store)
     (tmp_path / "metastore.db-wal").unlink()
     with pytest.raises(DatabaseError, match="has lost its -wal"):

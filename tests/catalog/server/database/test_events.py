@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.events import packed_body, unpacked_body
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service import events
 from interbed.catalog.server.service.model import (
     Constraint,
@@ -23,7 +23,7 @@ from interbed.catalog.server.service.model import (
     QualifiedTableName,
     StorageDescriptor,
 )
-from interbed.catalog.server.service.store import Transaction
+from interbed.catalog.server.service.repository import Transaction
 from tests.support.examples import examples
 
 WRITERS = 4
@@ -31,15 +31,15 @@ EVENTS_EACH = 15
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[SqlStore]:
+def store(database_url: str) -> Iterator[SqlRepository]:
     """A store with an empty log."""
-    opened = SqlStore(database_url)
+    opened = SqlRepository(database_url)
     schema.upgrade(opened.engine)
     yield opened
     opened.close()
 
 
-def test_ids_begin_at_one_and_follow_each_other(store: SqlStore) -> None:
+def test_ids_begin_at_one_and_follow_each_other(store: SqlRepository) -> None:
     assert store.read(lambda transaction: transaction.events.current()) == 0
     first = store.write(lambda transaction: transaction.events.append(_created("a")))
     last = store.write(lambda transaction: transaction.events.append(_created("b"), _created("c")))
@@ -49,7 +49,7 @@ def test_ids_begin_at_one_and_follow_each_other(store: SqlStore) -> None:
     assert [event.id for event in store.read(lambda transaction: transaction.events.after(1, 1))] == [2]
 
 
-def test_an_event_of_a_failed_unit_of_work_leaves_no_gap(store: SqlStore) -> None:
+def test_an_event_of_a_failed_unit_of_work_leaves_no_gap(store: SqlRepository) -> None:
     def fail(transaction: Transaction) -> None:
         transaction.events.append(_created("lost"))
         raise KeyError("lost")
@@ -59,7 +59,7 @@ def test_an_event_of_a_failed_unit_of_work_leaves_no_gap(store: SqlStore) -> Non
     assert store.write(lambda transaction: transaction.events.append(_created("kept"))) == 1
 
 
-def test_events_are_chosen_by_names_and_types(store: SqlStore) -> None:
+def test_events_are_chosen_by_names_and_types(store: SqlRepository) -> None:
     store.write(
         lambda transaction: transaction.events.append(
             _created("a"),
@@ -82,7 +82,7 @@ def test_events_are_chosen_by_names_and_types(store: SqlStore) -> None:
     assert store.read(lambda transaction: transaction.events.count(1, up_to=3, database="d")) == 2
 
 
-def test_an_answer_has_its_limit_in_bytes_but_one_event_at_least(store: SqlStore) -> None:
+def test_an_answer_has_its_limit_in_bytes_but_one_event_at_least(store: SqlRepository) -> None:
     for name in ("a", "b", "c"):
         _append(store, _created(name))
     # Not all letters are packed alike.
@@ -95,14 +95,14 @@ def test_an_answer_has_its_limit_in_bytes_but_one_event_at_least(store: SqlStore
     assert (ids(0, 2 * size), ids(2, 2 * size), ids(0, 1), ids(3, 1)) == ([1, 2], [3], [1], [])
 
 
-def test_a_rename_touches_both_names(store: SqlStore) -> None:
+def test_a_rename_touches_both_names(store: SqlRepository) -> None:
     store.write(lambda transaction: transaction.events.append(events.alter_table(_table("old"), _table("new"))))
     touched = store.read(lambda transaction: transaction.events.touched(0))
     assert [(each.id, each.database, each.table) for each in touched] == [(1, "d", "old"), (1, "d", "new")]
     assert store.read(lambda transaction: transaction.events.after(0))[0].previous == ("hive", "d", "old")
 
 
-def test_old_events_expire_and_ids_go_on(store: SqlStore) -> None:
+def test_old_events_expire_and_ids_go_on(store: SqlRepository) -> None:
     old = events.NotificationEvent(type="CREATE_TABLE", catalog="hive", time=1000)
     store.write(lambda transaction: transaction.events.append(old, old, _created("new")))
     assert store.write(lambda transaction: transaction.events.expire(2000)) == 2
@@ -111,7 +111,7 @@ def test_old_events_expire_and_ids_go_on(store: SqlStore) -> None:
     assert store.write(lambda transaction: transaction.events.append(_created("next"))) == 4
 
 
-def test_ids_never_skip_back_for_a_reader_beside_several_writers(store: SqlStore) -> None:
+def test_ids_never_skip_back_for_a_reader_beside_several_writers(store: SqlRepository) -> None:
     def write(number: int) -> None:
         for count in range(EVENTS_EACH):
             _append(store, _created(f"t{number}_{count}"))
@@ -177,11 +177,11 @@ def test_a_body_comes_back_as_it_went_in(body: events.EventBody) -> None:
     assert unpacked_body(packed_body(body)) == body
 
 
-def _append(store: SqlStore, event: events.NotificationEvent) -> None:
+def _append(store: SqlRepository, event: events.NotificationEvent) -> None:
     store.write(lambda transaction: transaction.events.append(event))
 
 
-def _ids_after(store: SqlStore, last: int) -> list[int]:
+def _ids_after(store: SqlRepository, last: int) -> list[int]:
     return [event.id for event in store.read(lambda transaction: transaction.events.after(last))]
 
 

@@ -6,15 +6,15 @@ import pytest
 from sqlalchemy import inspect, text
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockState, LockType
 from interbed.catalog.server.service.locks import LockService
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[SqlStore]:
+def store(database_url: str) -> Iterator[SqlRepository]:
     """An empty database of the current version."""
-    opened = SqlStore(database_url)
+    opened = SqlRepository(database_url)
     try:
         schema.upgrade(opened.engine)
         yield opened
@@ -22,7 +22,7 @@ def store(database_url: str) -> Iterator[SqlStore]:
         opened.close()
 
 
-def test_held_and_waiting_locks_survive_the_way_down_and_up(store: SqlStore) -> None:
+def test_held_and_waiting_locks_survive_the_way_down_and_up(store: SqlRepository) -> None:
     locks = LockService(store)
     whole = LockComponent(type=LockType.SHARED_WRITE, level=LockLevel.DB, database="a")
     table = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="a", table="t", operation=2)
@@ -42,7 +42,7 @@ def test_held_and_waiting_locks_survive_the_way_down_and_up(store: SqlStore) -> 
         assert connection.execute(text("SELECT id, database_name, table_name FROM locks ORDER BY id")).all() == names
 
 
-def test_locks_of_before_are_kept_for_their_lease_until_their_client_speaks_again(store: SqlStore) -> None:
+def test_locks_of_before_are_kept_for_their_lease_until_their_client_speaks_again(store: SqlRepository) -> None:
     now = 1_000.0
     locks = LockService(store, lease_seconds=300, disconnect_seconds=5, clock=lambda: now)
     table = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="a", table="t")

@@ -14,20 +14,20 @@ from sqlalchemy import inspect, text
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import DatabaseError
 from interbed.catalog.server.database.models import Base
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable, StorageDescriptor
 from interbed.catalog.server.service.service import Metastore
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[SqlStore]:
+def store(database_url: str) -> Iterator[SqlRepository]:
     """A store on an empty database."""
-    opened = SqlStore(database_url)
+    opened = SqlRepository(database_url)
     yield opened
     opened.close()
 
 
-def test_migrations_make_exactly_the_models(store: SqlStore) -> None:
+def test_migrations_make_exactly_the_models(store: SqlRepository) -> None:
     schema.upgrade(store.engine)
     with store.engine.connect() as connection:
         differences = compare_metadata(MigrationContext.configure(connection), Base.metadata)
@@ -44,7 +44,7 @@ def test_no_migration_depends_on_code_that_changes() -> None:
         assert not found, file.name
 
 
-def test_a_filled_database_goes_down_and_up_again(store: SqlStore, tmp_path: Path) -> None:
+def test_a_filled_database_goes_down_and_up_again(store: SqlRepository, tmp_path: Path) -> None:
     schema.upgrade(store.engine)
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
     metastore.databases.bootstrap()
@@ -57,7 +57,7 @@ def test_a_filled_database_goes_down_and_up_again(store: SqlStore, tmp_path: Pat
     assert metastore.tables.names("hive", "default") == []
 
 
-def test_names_that_an_older_version_has_no_room_for_are_not_cut(store: SqlStore, tmp_path: Path) -> None:
+def test_names_that_an_older_version_has_no_room_for_are_not_cut(store: SqlRepository, tmp_path: Path) -> None:
     schema.upgrade(store.engine)
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
     metastore.databases.bootstrap()
@@ -82,7 +82,7 @@ def test_names_that_an_older_version_has_no_room_for_are_not_cut(store: SqlStore
     assert schema.is_current(store.engine)
 
 
-def test_an_up_to_date_database_is_left_alone(store: SqlStore) -> None:
+def test_an_up_to_date_database_is_left_alone(store: SqlRepository) -> None:
     schema.upgrade(store.engine)
     first = schema.current_revision(store.engine)
     schema.upgrade(store.engine)
@@ -90,7 +90,7 @@ def test_an_up_to_date_database_is_left_alone(store: SqlStore) -> None:
     assert schema.is_current(store.engine)
 
 
-def test_the_last_migration_is_found_without_reading_the_migrations(store: SqlStore) -> None:
+def test_the_last_migration_is_found_without_reading_the_migrations(store: SqlRepository) -> None:
     config = Config()
     config.set_main_option("script_location", str(schema.migrations_directory()))
     assert schema.latest_revision() == ScriptDirectory.from_config(config).get_current_head()
@@ -98,7 +98,7 @@ def test_the_last_migration_is_found_without_reading_the_migrations(store: SqlSt
     assert not schema.is_current(store.engine)
 
 
-def test_the_database_of_a_newer_interbed_is_refused(store: SqlStore) -> None:
+def test_the_database_of_a_newer_interbed_is_refused(store: SqlRepository) -> None:
     schema.upgrade(store.engine)
     with store.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -107,7 +107,7 @@ def test_the_database_of_a_newer_interbed_is_refused(store: SqlStore) -> None:
 
 
 def test_sqlite_is_durable_before_it_answers(tmp_path: Path) -> None:
-    store = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     with store.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2

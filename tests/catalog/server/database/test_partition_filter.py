@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.model import MetastoreColumn, MetastorePartition, MetastoreTable, StorageDescriptor
 from interbed.catalog.server.service.names import partition_name
 from interbed.catalog.server.service.service import Metastore
@@ -41,9 +41,9 @@ def metastore(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     """A metastore on each kind of database."""
     directory: Path = tmp_path_factory.mktemp(request.param)
     if request.param == "sqlite":
-        store = SqlStore(f"sqlite:///{directory / 'metastore.db'}")
+        store = SqlRepository(f"sqlite:///{directory / 'metastore.db'}")
     else:
-        store = SqlStore(new_database(request.getfixturevalue("postgres_url")))
+        store = SqlRepository(new_database(request.getfixturevalue("postgres_url")))
     schema.upgrade(store.engine)
     made = Metastore(store, f"file:{directory / 'warehouse'}")
     made.databases.bootstrap()

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.documents import table_from
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.names import partition_name
 from interbed.catalog.server.service.service import Metastore
 
@@ -23,9 +23,9 @@ TABLE = {
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[SqlStore]:
+def store(database_url: str) -> Iterator[SqlRepository]:
     """A store on an empty database."""
-    opened = SqlStore(database_url)
+    opened = SqlRepository(database_url)
     yield opened
     opened.close()
 
@@ -47,14 +47,14 @@ def old_partitions() -> list[dict[str, Any]]:
     return documents
 
 
-def written(store: SqlStore) -> dict[str, Any]:
+def written(store: SqlRepository) -> dict[str, Any]:
     """The documents in the database's rows, by name."""
     with store.engine.connect() as connection:
         rows = connection.execute(text("SELECT name, document FROM partitions")).all()
     return {row.name: json.loads(row.document) for row in rows}
 
 
-def test_partitions_are_carried_up_and_down(store: SqlStore) -> None:
+def test_partitions_are_carried_up_and_down(store: SqlRepository) -> None:
     schema.upgrade(store.engine, "0002")
     keys = table_from("", "", "", "", json.dumps(TABLE)).partition_keys
     documents = {partition_name(keys, each["values"]): each for each in old_partitions()}

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.partition_rows import FilterSql
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.reaper import Reaper
 from interbed.catalog.server.service.filters.expression import parse_filter
 from interbed.catalog.server.service.model import MetastoreColumn, MetastoreTable, StorageDescriptor
@@ -38,20 +38,20 @@ SELECTIVE = {
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlStore]:
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlRepository]:
     """An empty metastore's database."""
     directory: Path = tmp_path_factory.mktemp(request.param)
     if request.param == "sqlite":
-        opened = SqlStore(f"sqlite:///{directory / 'metastore.db'}")
+        opened = SqlRepository(f"sqlite:///{directory / 'metastore.db'}")
     else:
-        opened = SqlStore(new_database(request.getfixturevalue("postgres_url")))
+        opened = SqlRepository(new_database(request.getfixturevalue("postgres_url")))
     schema.upgrade(opened.engine)
     yield opened
     opened.close()
 
 
 @pytest.fixture(scope="module")
-def metastore(store: SqlStore, tmp_path_factory: pytest.TempPathFactory) -> Metastore:
+def metastore(store: SqlRepository, tmp_path_factory: pytest.TempPathFactory) -> Metastore:
     """A metastore with the table."""
     made = Metastore(store, f"file:{tmp_path_factory.mktemp('warehouse')}")
     made.databases.bootstrap()
@@ -74,7 +74,7 @@ def test_filters_find_their_few(metastore: Metastore) -> None:
 
 @pytest.mark.parametrize("filter_text", SELECTIVE)
 @pytest.mark.usefixtures("metastore")
-def test_filters_are_answered_from_an_index_of_a_key(store: SqlStore, filter_text: str) -> None:
+def test_filters_are_answered_from_an_index_of_a_key(store: SqlRepository, filter_text: str) -> None:
     with store.engine.connect() as connection:
         sql = FilterSql(parse_filter(filter_text, COLUMNS), connection.dialect.name)
         explain = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
@@ -104,7 +104,7 @@ def test_lists_are_in_order_and_limited(metastore: Metastore) -> None:
     assert sum(1 for _ in partitions.select(KEY)[1]) == len(names)
 
 
-def test_a_rename_is_one_row_and_a_drop_none(store: SqlStore, metastore: Metastore) -> None:
+def test_a_rename_is_one_row_and_a_drop_none(store: SqlRepository, metastore: Metastore) -> None:
     partitions = metastore.partitions
     table = metastore.tables.get(*KEY)
     metastore.tables.alter(*KEY, dataclasses.replace(table, name="renamed"))

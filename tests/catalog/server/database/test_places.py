@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from interbed.catalog.server.database import places, schema
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.directories.locations import KEY_LENGTH_MAX
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import (
@@ -24,11 +24,11 @@ COLUMN = ("id", "int")
 
 
 @pytest.fixture
-def store(database_url: str, tmp_path: Path) -> Iterator[SqlStore]:
+def store(database_url: str, tmp_path: Path) -> Iterator[SqlRepository]:
     """A store with two tables; partitions of `t` lie in its directory, elsewhere in the warehouse, and outside it."""
     with metastore_under_test(database_url, tmp_path) as running:
         fill(running)
-    opened = SqlStore(database_url)
+    opened = SqlRepository(database_url)
     yield opened
     opened.close()
 
@@ -49,7 +49,7 @@ def fill(running: MetastoreUnderTest) -> None:
             client.add_partition(ttypes.Partition(values=[value], dbName="default", tableName="t", sd=kept))
 
 
-def stored(opened: SqlStore) -> dict[str, list[Any]]:
+def stored(opened: SqlRepository) -> dict[str, list[Any]]:
     """The places of all tables that have them."""
     names = ("databases", "tables", "partition_sets", "partitions")
     with opened.engine.connect() as connection:
@@ -59,7 +59,7 @@ def stored(opened: SqlStore) -> dict[str, list[Any]]:
         }
 
 
-def test_places_are_the_same_after_the_way_down_and_up(store: SqlStore) -> None:
+def test_places_are_the_same_after_the_way_down_and_up(store: SqlRepository) -> None:
     before = stored(store)
     assert [place is None for _, place in before["partitions"]] == [True, True, False, False, False]
     assert before["partitions"][3][1] == "s3://bucket/in/p"
@@ -69,7 +69,7 @@ def test_places_are_the_same_after_the_way_down_and_up(store: SqlStore) -> None:
     assert stored(store) == before
 
 
-def test_partitions_in_and_around_a_directory_are_found(store: SqlStore, tmp_path: Path) -> None:
+def test_partitions_in_and_around_a_directory_are_found(store: SqlRepository, tmp_path: Path) -> None:
     warehouse = f"file:{tmp_path}/warehouse"
     with store.engine.connect() as connection:
         own = connection.execute(text("SELECT id FROM tables WHERE name = 't'")).scalar_one()
@@ -92,7 +92,7 @@ def test_partitions_in_and_around_a_directory_are_found(store: SqlStore, tmp_pat
 
 
 def test_partitions_are_looked_for_by_an_index(tmp_path: Path) -> None:
-    opened = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(opened.engine)
     with opened.engine.connect() as connection:
         for statement, index in ((places._SET, "ix_partition_sets_place"), (places._PARTITION, "ix_partitions_place")):

@@ -9,10 +9,10 @@ import pytest
 
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import DatabaseError
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import MetastoreError
 from interbed.catalog.server.service.model import MetastoreCatalog
-from interbed.catalog.server.service.store import Transaction
+from interbed.catalog.server.service.repository import Transaction
 
 THREADS = 8
 UNITS = 40
@@ -24,15 +24,15 @@ class _EndError(BaseException):
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
+def store(tmp_path: Path) -> Iterator[SqlRepository]:
     """A store with the tables of a metastore."""
-    opened = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(opened.engine)
     yield opened
     opened.close()
 
 
-def test_units_of_many_threads_are_each_whole_or_nothing(store: SqlStore) -> None:
+def test_units_of_many_threads_are_each_whole_or_nothing(store: SqlRepository) -> None:
     """Every third one fails after it has written; some end as directory moves end theirs, which is no Exception."""
     outcomes: dict[str, str] = {}
 
@@ -70,7 +70,7 @@ def test_units_of_many_threads_are_each_whole_or_nothing(store: SqlStore) -> Non
         assert kept or not {f"{name}_a", f"{name}_b"} & names
 
 
-def test_those_who_come_while_another_writes_share_its_follower(store: SqlStore, tmp_path: Path) -> None:
+def test_those_who_come_while_another_writes_share_its_follower(store: SqlRepository, tmp_path: Path) -> None:
     """One unit holds the writer until the others stand in the queue; then there is one commit for all of them."""
     entered, go_on = threading.Event(), threading.Event()
 
@@ -113,7 +113,7 @@ def test_those_who_come_while_another_writes_share_its_follower(store: SqlStore,
     assert {"slow", *(f"quick_{number}" for number in range(THREADS))} <= set(names)
 
 
-def test_a_full_disk_is_told_to_whoever_met_it(store: SqlStore) -> None:
+def test_a_full_disk_is_told_to_whoever_met_it(store: SqlRepository) -> None:
     """SQLite is told that it may have few pages more: some units fit, others do not, and none is half there."""
     outcomes: dict[str, str] = {}
 
@@ -145,7 +145,7 @@ def test_a_full_disk_is_told_to_whoever_met_it(store: SqlStore) -> None:
     assert {name for name in names if name.startswith("c_")} == kept
 
 
-def test_another_process_that_writes_is_waited_for(store: SqlStore, tmp_path: Path) -> None:
+def test_another_process_that_writes_is_waited_for(store: SqlRepository, tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "metastore.db", isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     threading.Timer(0.3, lambda: other.execute("COMMIT")).start()

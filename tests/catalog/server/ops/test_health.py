@@ -12,7 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.health import HealthServer
 from interbed.catalog.server.ops.metrics import UNKNOWN_METHODS_MAX, CacheFigures, PoolFigures
 from interbed.catalog.server.ops.observers import ServerOperations, metrics_for, observers_for
@@ -58,7 +58,7 @@ class Running:
         self.warehouse = directory / "warehouse"
         self.warehouse.mkdir()
         self.now = 1_000_000.0
-        self.store = SqlStore(f"sqlite:///{directory / 'metastore.db'}")
+        self.store = SqlRepository(f"sqlite:///{directory / 'metastore.db'}")
         schema.upgrade(self.store.engine)
         self.locks = LockService(self.store, lease_seconds=100, clock=lambda: self.now)
         settings = ServerSettings(health_port=0)
@@ -237,7 +237,7 @@ def test_silent_clients_and_nonsense_do_not_keep_others_from_an_answer(running: 
 def test_without_a_port_nothing_listens_and_nothing_is_counted(tmp_path: Path) -> None:
     settings = ServerSettings()
     assert metrics_for(settings, None) is None
-    store = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(store.engine)
     operating = ServerOperations(settings, store, LockService(store), None, warehouse=f"file:{tmp_path}")
     operating.start()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.health import Probe
 from interbed.catalog.server.ops.metrics import ServerMetrics
 from interbed.catalog.server.ops.observers import ServerOperations, metrics_for
@@ -64,9 +64,9 @@ def watched() -> Watched:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
+def store(tmp_path: Path) -> Iterator[SqlRepository]:
     """A database with its tables."""
-    opened = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(opened.engine)
     yield opened
     opened.close()
@@ -127,7 +127,7 @@ THREADS = {
 
 @pytest.mark.parametrize("name", THREADS)
 def test_a_thread_that_dies_is_named(
-    name: str, watched: Watched, store: SqlStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    name: str, watched: Watched, store: SqlRepository, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
         stop = THREADS[name](watched, tmp_path)

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service import warehouse
 from interbed.catalog.server.service.service import Metastore
 
@@ -27,7 +27,7 @@ def main() -> None:
         return result
 
     warehouse.rename_directory = dying
-    metastore = Metastore(SqlStore(db), root)
+    metastore = Metastore(SqlRepository(db), root)
     table = metastore.tables.get("hive", "default", "old")
     metastore.tables.alter("hive", "default", "old", dataclasses.replace(table, name="new"))
     os.kill(os.getpid(), signal.SIGKILL)

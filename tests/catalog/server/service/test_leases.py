@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import NoSuchLockError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockState, LockType
 from interbed.catalog.server.service.locks import LockService
@@ -35,7 +35,7 @@ def clock() -> _Clock:
 @pytest.fixture
 def locks(tmp_path: Path, clock: _Clock) -> Iterator[LockService]:
     """Locks with leases of 300 s."""
-    store = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(store.engine)
     yield LockService(store, lease_seconds=300, clock=clock)
     store.close()

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from sqlalchemy import text
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import NoSuchLockError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockState, LockType
 from interbed.catalog.server.service.locks import LockService
@@ -66,7 +66,7 @@ def must_wait(held: LockComponent, asked: LockComponent) -> bool:
 class LockMachine(RuleBasedStateMachine):
     """The calls. `store` is set by the test."""
 
-    store: SqlStore
+    store: SqlRepository
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,7 +193,7 @@ def test_locks_are_granted_renewed_and_expire_as_hives_rules_say(
         url = f"sqlite:///{tmp_path / 'metastore.db'}"
     else:
         url = new_database(request.getfixturevalue("postgres_url"))
-    store = SqlStore(url)
+    store = SqlRepository(url)
     schema.upgrade(store.engine)
 
     class Machine(LockMachine):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.ops.reaper import Reaper
 from interbed.catalog.server.service.errors import InvalidOperationError
 from interbed.catalog.server.service.model import (
@@ -21,24 +21,24 @@ from interbed.catalog.server.service.model import (
     StorageDescriptor,
 )
 from interbed.catalog.server.service.moves import DirectoryMover, carry_out, settle_all
+from interbed.catalog.server.service.repository import Transaction
 from interbed.catalog.server.service.service import Metastore
-from interbed.catalog.server.service.store import Transaction
 
 COLUMNS = (MetastoreColumn(name="id", type="int"),)
 STORAGE = StorageDescriptor(columns=COLUMNS, serde=SerDe())
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[SqlStore]:
+def store(database_url: str) -> Iterator[SqlRepository]:
     """A store with a schema."""
-    opened = SqlStore(database_url)
+    opened = SqlRepository(database_url)
     schema.upgrade(opened.engine)
     yield opened
     opened.close()
 
 
 @pytest.fixture
-def metastore(store: SqlStore, tmp_path: Path) -> Metastore:
+def metastore(store: SqlRepository, tmp_path: Path) -> Metastore:
     """A metastore with a table `old` that has a file and a partition."""
     started = Metastore(store, f"file:{tmp_path}/warehouse")
     started.databases.bootstrap()
@@ -63,7 +63,7 @@ def test_a_server_killed_while_it_renames_leaves_data_where_readers_look(
     arguments = [sys.executable, "-m", "tests.catalog.server.service.rename_process", database_url, root, when]
     ended = subprocess.run(arguments, capture_output=True, timeout=120, check=False)
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
-    again = Metastore(SqlStore(database_url), root)
+    again = Metastore(SqlRepository(database_url), root)
     again.databases.bootstrap()
     name = "new" if when == "committed" else "old"
     assert again.tables.names("hive", "default") == [name]
@@ -80,7 +80,7 @@ def test_a_server_killed_while_it_renames_leaves_data_where_readers_look(
 
 
 def test_the_reaper_of_another_server_settles_what_a_killed_one_left(
-    metastore: Metastore, store: SqlStore, database_url: str, tmp_path: Path
+    metastore: Metastore, store: SqlRepository, database_url: str, tmp_path: Path
 ) -> None:
     root = f"file:{tmp_path}/warehouse"
     arguments = [sys.executable, "-m", "tests.catalog.server.service.rename_process", database_url, root, "after"]
@@ -94,7 +94,7 @@ def test_the_reaper_of_another_server_settles_what_a_killed_one_left(
 
 
 def test_a_unit_of_work_that_fails_after_the_move_takes_it_back(
-    metastore: Metastore, store: SqlStore, tmp_path: Path
+    metastore: Metastore, store: SqlRepository, tmp_path: Path
 ) -> None:
     root = f"file:{tmp_path}/warehouse"
 
@@ -112,7 +112,7 @@ def test_a_unit_of_work_that_fails_after_the_move_takes_it_back(
 
 
 def test_a_directory_in_the_way_leaves_everything_as_it_was(
-    metastore: Metastore, store: SqlStore, tmp_path: Path
+    metastore: Metastore, store: SqlRepository, tmp_path: Path
 ) -> None:
     (tmp_path / "warehouse" / "new").mkdir()
     table = metastore.tables.get("hive", "default", "old")
@@ -124,7 +124,7 @@ def test_a_directory_in_the_way_leaves_everything_as_it_was(
 
 
 def test_a_server_that_settles_too_early_does_not_disturb_a_rename(
-    metastore: Metastore, store: SqlStore, tmp_path: Path
+    metastore: Metastore, store: SqlRepository, tmp_path: Path
 ) -> None:
     root = f"file:{tmp_path}/warehouse"
     runs = []
@@ -168,7 +168,7 @@ def test_a_server_that_settles_too_early_does_not_disturb_a_rename(
     assert metastore.tables.get("hive", "default", "new").location == f"{root}/new"
 
 
-def _store(metastore: Metastore) -> SqlStore:
+def _store(metastore: Metastore) -> SqlRepository:
     store = metastore.tables._store
-    assert isinstance(store, SqlStore)
+    assert isinstance(store, SqlRepository)
     return store

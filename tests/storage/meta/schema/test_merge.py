@@ -8,9 +8,9 @@ import pytest
 
 from interbed import load_catalog
 from interbed.storage.base.errors import SchemaMismatchError
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.write import MERGE_SCHEMA, TYPE_WIDENING
 from interbed.storage.meta.schema.change import AddColumn
-from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
 
 POINT = pa.struct([("x", pa.int32())])
@@ -108,15 +108,15 @@ def test_types_stay_without_widening(tmp_path: Path) -> None:
 def test_another_writer_may_add_the_same_column_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = _table(tmp_path, [("v", pa.int32())])
     other = _newest(table)
-    alter = TableStore.alter
+    alter = FileStore.alter
 
-    def late(store: TableStore, changes: Any) -> None:
-        monkeypatch.setattr(TableStore, "alter", alter)
+    def late(store: FileStore, changes: Any) -> None:
+        monkeypatch.setattr(FileStore, "alter", alter)
         added = next(c for c in changes if isinstance(c, AddColumn))
         other.store.alter([added])
         alter(store, changes)
 
-    monkeypatch.setattr(TableStore, "alter", late)
+    monkeypatch.setattr(FileStore, "alter", late)
     table.append(pa.table({"w": [1], "x": [2]}), merge_schema=True)
     assert _newest(table).scan().to_arrow().to_pylist() == [{"v": None, "w": 1, "x": 2}]
 

@@ -7,9 +7,9 @@ import pyarrow as pa
 
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store, schema_manager
@@ -47,19 +47,19 @@ def test_only_neighbours_are_joined_where_order_matters() -> None:
     assert names(files, keep_order=False) == [["a", "b", "d", "e"]]
 
 
-def append(store: TableStore, ids: range) -> None:
+def append(store: FileStore, ids: range) -> None:
     with TableWrite(store, "u") as writer:
         writer.write_arrow(pa.table({"id": ids, "v": [f"v{i}" for i in ids]}))
         FileStoreCommit(store, f"u{ids}", new_user=True).commit(writer.prepare_commit())
 
 
-def ids_of(store: TableStore) -> list[int]:
+def ids_of(store: FileStore) -> list[int]:
     read = TableRead(store)
     columns: list[Any] = [b.column("id") for s in TableScan(store).plan().splits for b in read.to_batches(s)]
     return [i for column in columns for i in column.to_pylist()]
 
 
-def create(path: Path, **options: str) -> TableStore:
+def create(path: Path, **options: str) -> FileStore:
     columns = pa.schema((("id", pa.int32()), ("v", pa.string())))
     schema_manager(str(path)).create_table(Schema.from_pyarrow_schema(columns, options=options))
     return open_store(str(path))

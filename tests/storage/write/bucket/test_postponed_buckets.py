@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 import interbed
 from interbed.storage.base.errors import CommitConflictError, InvalidOptionError
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.snapshot import CommitKind
-from interbed.storage.meta.store import TableStore
 from interbed.storage.read.change_read import ChangeRead
 from interbed.storage.upkeep import compact_table as table_compact
 from interbed.storage.upkeep import take_up_postponed as postponed_compact
@@ -171,7 +171,7 @@ def test_of_two_compactions_one_wins_and_the_other_leaves_nothing(
     taken_up = postponed_compact.take_up
 
     def slower(
-        store: TableStore, waiting: list[PostponedPartition], commit_user: str, *, full: bool
+        store: FileStore, waiting: list[PostponedPartition], commit_user: str, *, full: bool
     ) -> list[CommitMessage]:
         monkeypatch.undo()
         messages = taken_up(store, waiting, commit_user, full=full)

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.base.errors import CommitConflictError, CorruptFileError, InvalidInputError, NotSupportedError
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.core import BUCKET
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.meta.snapshot.snapshot import CommitKind
-from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep import rescale
 from interbed.storage.write.commit_message import CommitMessage
@@ -180,7 +180,7 @@ def test_rows_that_come_meanwhile_are_not_lost(tmp_path: Path, monkeypatch: pyte
     read_again = rescale._old_files
 
     def with_a_writer(
-        store: TableStore, snapshot_id: int, target: int, partitions: Sequence[Mapping[str, object]] | None
+        store: FileStore, snapshot_id: int, target: int, partitions: Sequence[Mapping[str, object]] | None
     ) -> list[ManifestEntry]:
         monkeypatch.undo()
         old = read_again(store, snapshot_id, target, partitions)

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import event
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.model import (
     MetastoreDatabase,
     MetastorePartition,
@@ -31,7 +31,7 @@ def precious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Precious:
 @pytest.fixture(params=["deletes", "trash"] if shares.LONG else ["deletes"])
 def metastore(request: pytest.FixtureRequest, precious: Precious) -> Iterator[Metastore]:
     """A metastore with objects that others own."""
-    store = SqlStore(f"sqlite:///{precious.database}")
+    store = SqlRepository(f"sqlite:///{precious.database}")
     # Nothing here is about power cuts, and each location is some ten commits.
     event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
     schema.upgrade(store.engine)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.directories import guard as guards
 from interbed.catalog.server.service.directories.guard import (
     DirectoryKeptError,
@@ -36,19 +36,19 @@ KEYS = (MetastoreColumn(name="dt", type="string"),)
 
 
 @pytest.fixture(params=BACKENDS)
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlRepository]:
     """A store with a schema."""
     if request.param == "sqlite":
-        opened = SqlStore(f"sqlite:///{tmp_path}/state/metastore.db")
+        opened = SqlRepository(f"sqlite:///{tmp_path}/state/metastore.db")
         (tmp_path / "state").mkdir()
     else:
-        opened = SqlStore(new_database(request.getfixturevalue("postgres_url")))
+        opened = SqlRepository(new_database(request.getfixturevalue("postgres_url")))
     schema.upgrade(opened.engine)
     yield opened
     opened.close()
 
 
-def started(store: SqlStore, tmp_path: Path, **options: Any) -> Metastore:
+def started(store: SqlRepository, tmp_path: Path, **options: Any) -> Metastore:
     """A metastore with a warehouse, where the data of others is."""
     made = Metastore(store, f"file:{tmp_path}/wh", **options)
     made.databases.bootstrap()
@@ -56,7 +56,7 @@ def started(store: SqlStore, tmp_path: Path, **options: Any) -> Metastore:
 
 
 @pytest.fixture
-def metastore(store: SqlStore, tmp_path: Path) -> Metastore:
+def metastore(store: SqlRepository, tmp_path: Path) -> Metastore:
     """A metastore with a database `d`."""
     made = started(store, tmp_path)
     made.databases.create(MetastoreDatabase(name="d"))
@@ -106,7 +106,7 @@ def test_a_database_takes_along_the_directory_that_was_made_for_it_and_no_other(
     assert "deletion_roots" in caplog.text
 
 
-def test_a_directory_that_deletion_roots_name_is_deleted(store: SqlStore, tmp_path: Path) -> None:
+def test_a_directory_that_deletion_roots_name_is_deleted(store: SqlRepository, tmp_path: Path) -> None:
     metastore = started(store, tmp_path, deletion_roots=("databases", f"file:{tmp_path}/lake"))
     filled(tmp_path / "lake" / "sales")
     metastore.databases.create(MetastoreDatabase(name="d", location=f"file:{tmp_path}/lake/sales"))
@@ -193,7 +193,7 @@ def test_a_place_whose_parent_is_a_link_into_a_root_is_deleted_and_a_link_itself
 
 def test_a_database_file_in_the_warehouse_is_not_taken_along(tmp_path: Path) -> None:
     (tmp_path / "wh" / "inner" / "state").mkdir(parents=True)
-    store = SqlStore(f"sqlite:///{tmp_path}/wh/inner/state/metastore.db")
+    store = SqlRepository(f"sqlite:///{tmp_path}/wh/inner/state/metastore.db")
     schema.upgrade(store.engine)
     metastore = started(store, tmp_path)
     inode = os.stat(tmp_path / "wh" / "inner" / "state" / "metastore.db").st_ino
@@ -205,7 +205,7 @@ def test_a_database_file_in_the_warehouse_is_not_taken_along(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("what", ["cwd", "protected", "inode", "mount"])
 def test_what_the_server_needs_is_not_taken_along(
-    store: SqlStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    store: SqlRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     needed = tmp_path / "wh" / "d.db" / "t" / "needed"
     metastore = started(store, tmp_path, protected=[str(needed / "audit.log")] if what == "protected" else [])

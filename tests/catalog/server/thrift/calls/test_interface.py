@@ -7,7 +7,7 @@ from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore as ForeignSer
 from hmsclient.genthrift.hive_metastore import ttypes as foreign
 from thrift.Thrift import TType
 
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.service.service import Metastore
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
@@ -49,7 +49,7 @@ def test_the_main_enumerations_have_the_same_values() -> None:
 
 
 def test_every_method_of_the_interface_that_spark_calls_is_served(tmp_path: Any) -> None:
-    store = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     served = dispatcher_for(Metastore(store, f"file:{tmp_path}")).method_names
     store.close()
     bundled = """set_ugi get_database get_databases create_database get_tables get_tables_by_type get_functions

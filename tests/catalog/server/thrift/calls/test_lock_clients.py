@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from sqlalchemy import text
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.errors import NoSuchLockError
 from interbed.catalog.server.service.lock_model import LockComponent, LockLevel, LockRequest, LockState, LockType
 from interbed.catalog.server.service.locks import LockService
@@ -36,7 +36,7 @@ class Clock:
 class Process:
     """A process of the server as far as locks are concerned, whose thread runs when the test says so."""
 
-    def __init__(self, store: SqlStore, clock: Clock) -> None:
+    def __init__(self, store: SqlRepository, clock: Clock) -> None:
         self.locks = LockService(
             store, lease_seconds=LEASE_SECONDS, disconnect_seconds=GRACE_SECONDS, clock=lambda: clock.now
         )
@@ -95,9 +95,9 @@ class Process:
 
 
 @pytest.fixture
-def store(database_url: str) -> Iterator[SqlStore]:
+def store(database_url: str) -> Iterator[SqlRepository]:
     """A database of either kind."""
-    opened = SqlStore(database_url)
+    opened = SqlRepository(database_url)
     schema.upgrade(opened.engine)
     yield opened
     opened.close()
@@ -110,7 +110,7 @@ def clock() -> Clock:
 
 
 def test_a_lock_outlives_its_last_connection_by_the_grace_alone(
-    store: SqlStore, clock: Clock, caplog: pytest.LogCaptureFixture
+    store: SqlRepository, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     process = Process(store, clock)
     holder, waiting = ClientLink(), ClientLink()
@@ -127,7 +127,7 @@ def test_a_lock_outlives_its_last_connection_by_the_grace_alone(
     assert "broken for 5.1 s" in caplog.text
 
 
-def test_a_waiting_request_of_a_dead_client_is_dropped_as_soon(store: SqlStore, clock: Clock) -> None:
+def test_a_waiting_request_of_a_dead_client_is_dropped_as_soon(store: SqlRepository, clock: Clock) -> None:
     process = Process(store, clock)
     holder, dead, behind = ClientLink(), ClientLink(), ClientLink()
     held, _, last = process.lock(holder), process.lock(dead), process.lock(behind)
@@ -140,7 +140,7 @@ def test_a_waiting_request_of_a_dead_client_is_dropped_as_soon(store: SqlStore, 
 
 
 @pytest.mark.parametrize("by", ["check", "heartbeat"])
-def test_a_client_that_comes_back_within_the_grace_keeps_its_lock(store: SqlStore, clock: Clock, by: str) -> None:
+def test_a_client_that_comes_back_within_the_grace_keeps_its_lock(store: SqlRepository, clock: Clock, by: str) -> None:
     one, other = Process(store, clock), Process(store, clock)
     link = ClientLink()
     held = one.lock(link)
@@ -155,7 +155,7 @@ def test_a_client_that_comes_back_within_the_grace_keeps_its_lock(store: SqlStor
     assert other.locks.expire() == 1
 
 
-def test_no_lock_is_dropped_while_any_connection_that_spoke_of_it_is_open(store: SqlStore, clock: Clock) -> None:
+def test_no_lock_is_dropped_while_any_connection_that_spoke_of_it_is_open(store: SqlRepository, clock: Clock) -> None:
     one, other = Process(store, clock), Process(store, clock)
     first, second, elsewhere = ClientLink(), ClientLink(), ClientLink()
     held = one.lock(first)
@@ -168,7 +168,7 @@ def test_no_lock_is_dropped_while_any_connection_that_spoke_of_it_is_open(store:
         assert one.locks.expire() == dropped
 
 
-def test_connections_that_say_nothing_of_their_client_leave_it_to_the_lease(store: SqlStore, clock: Clock) -> None:
+def test_connections_that_say_nothing_of_their_client_leave_it_to_the_lease(store: SqlRepository, clock: Clock) -> None:
     process = Process(store, clock)
     link, request = ClientLink(), ClientLink(speaks_for_client=False)
     asked_by_request, renewed_by_request = process.lock(request, "a"), process.lock(link, "b")
@@ -183,7 +183,7 @@ def test_connections_that_say_nothing_of_their_client_leave_it_to_the_lease(stor
     assert process.locks.expire() == 1
 
 
-def test_the_locks_of_a_killed_process_of_the_server_stay_for_their_lease(store: SqlStore, clock: Clock) -> None:
+def test_the_locks_of_a_killed_process_of_the_server_stay_for_their_lease(store: SqlRepository, clock: Clock) -> None:
     killed, other = Process(store, clock), Process(store, clock)
     held = killed.lock(ClientLink())
     link = ClientLink()
@@ -195,7 +195,7 @@ def test_the_locks_of_a_killed_process_of_the_server_stay_for_their_lease(store:
     assert other.locks.expire() == 0
 
 
-def test_a_connection_that_ends_while_its_call_is_served_leaves_an_orphan(store: SqlStore, clock: Clock) -> None:
+def test_a_connection_that_ends_while_its_call_is_served_leaves_an_orphan(store: SqlRepository, clock: Clock) -> None:
     process = Process(store, clock)
     link = ClientLink()
     process.close(link)
@@ -206,7 +206,7 @@ def test_a_connection_that_ends_while_its_call_is_served_leaves_an_orphan(store:
 
 
 def test_a_database_that_fails_is_informed_of_ended_connections_later(
-    store: SqlStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    store: SqlRepository, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process = Process(store, clock)
     link = ClientLink()
@@ -225,7 +225,9 @@ def test_a_database_that_fails_is_informed_of_ended_connections_later(
     assert process.locks.expire() == 1
 
 
-def test_those_who_wait_are_served_in_order_when_the_one_before_them_is_gone(store: SqlStore, clock: Clock) -> None:
+def test_those_who_wait_are_served_in_order_when_the_one_before_them_is_gone(
+    store: SqlRepository, clock: Clock
+) -> None:
     process = Process(store, clock)
     links = [ClientLink() for _ in range(20)]
     ids = [process.lock(link) for link in links]
@@ -243,7 +245,9 @@ def test_those_who_wait_are_served_in_order_when_the_one_before_them_is_gone(sto
         assert process.check(links[number + 1], ids[number + 1]) == LockState.ACQUIRED
 
 
-def test_waiting_ends_with_its_time_with_the_client_and_for_those_who_hold_more(store: SqlStore, clock: Clock) -> None:
+def test_waiting_ends_with_its_time_with_the_client_and_for_those_who_hold_more(
+    store: SqlRepository, clock: Clock
+) -> None:
     process = Process(store, clock)
     holder, patient, dead = ClientLink(), ClientLink(), ClientLink()
     process.lock(holder)
@@ -261,7 +265,7 @@ def test_waiting_ends_with_its_time_with_the_client_and_for_those_who_hold_more(
     assert not process.wait(holder, process.lock(holder), lambda: None)
 
 
-def test_whoever_waits_behind_a_dead_holder_is_served_after_the_grace(store: SqlStore, clock: Clock) -> None:
+def test_whoever_waits_behind_a_dead_holder_is_served_after_the_grace(store: SqlRepository, clock: Clock) -> None:
     one, other = Process(store, clock), Process(store, clock)
     holder, waiting = ClientLink(), ClientLink()
     one.lock(holder)
@@ -281,7 +285,7 @@ def test_whoever_waits_behind_a_dead_holder_is_served_after_the_grace(store: Sql
 
 
 def test_locks_that_another_process_released_are_forgotten(
-    store: SqlStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    store: SqlRepository, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interbed.catalog.server.thrift.calls.locks._PRUNED_AT_LEAST", 4)
     one, other = Process(store, clock), Process(store, clock)
@@ -309,7 +313,7 @@ class ModelLock:
 class ConnectionMachine(RuleBasedStateMachine):
     """Two processes, connections that come and go, tables of one lock each. `store` is set by the test."""
 
-    store: SqlStore
+    store: SqlRepository
 
     def __init__(self) -> None:
         super().__init__()
@@ -393,7 +397,7 @@ class ConnectionMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.longer
-def test_locks_live_as_long_as_their_connections_and_leases_say(store: SqlStore) -> None:
+def test_locks_live_as_long_as_their_connections_and_leases_say(store: SqlRepository) -> None:
     class Machine(ConnectionMachine):
         pass
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.service.queries import (
     AGE_SECONDS_MAX,
     EXECUTION_AGE_SECONDS_MAX,
@@ -53,9 +53,9 @@ def progress(wire: Any, execution: int, state: int, error: str | None = None) ->
     wire.scheduled_query_progress(ttypes.ScheduledQueryProgressInfo(execution, state, "q-1", error))
 
 
-def service(metastore: MetastoreUnderTest, clock: Callable[[], float]) -> tuple[SqlStore, ScheduledQueryService]:
+def service(metastore: MetastoreUnderTest, clock: Callable[[], float]) -> tuple[SqlRepository, ScheduledQueryService]:
     """The same rules on the same database, with another clock; close the store."""
-    store = SqlStore(metastore.db)
+    store = SqlRepository(metastore.db)
     return store, ScheduledQueryService(store, clock=clock)
 
 
@@ -209,7 +209,7 @@ def test_statistics_of_runs_are_returned_newest_first_by_their_weight(wire: Any,
     assert found(4) == [(3, b"\x03"), (2, b"\x02")]
     assert found(0) == []
     assert found(-1, before) == []
-    store = SqlStore(metastore.db)
+    store = SqlRepository(metastore.db)
     try:
         assert RuntimeStatisticsService(store, clock=lambda: before + AGE_SECONDS_MAX - 1).expire() == 0
         assert RuntimeStatisticsService(store, clock=lambda: before + AGE_SECONDS_MAX + 3600).expire() == 3

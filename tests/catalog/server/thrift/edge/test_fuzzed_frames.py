@@ -18,7 +18,7 @@ from thrift.Thrift import TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from interbed.catalog.server.database import schema
-from interbed.catalog.server.database.session import SqlStore
+from interbed.catalog.server.database.session import SqlRepository
 from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.edge.call import ClientSession
@@ -99,7 +99,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
     monkeypatch.chdir(tmp_path)
     if not next(_hooks):
         sys.addaudithook(_refuse_to_leave_the_sandbox)
-    store = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(store.engine)
     # What is lost in a power cut is no matter here.
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")

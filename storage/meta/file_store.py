@@ -71,14 +71,14 @@ class StoreHooks:
     """
 
     check_options: OptionRules
-    after_commit: Callable[["TableStore"], None]
-    after_change: Callable[["TableStore"], None]
-    log_of_writes: "Callable[[TableStore], WriteLog | None]"
-    log_ends: Callable[["TableStore"], Mapping[str, int] | None]
+    after_commit: Callable[["FileStore"], None]
+    after_change: Callable[["FileStore"], None]
+    log_of_writes: "Callable[[FileStore], WriteLog | None]"
+    log_ends: Callable[["FileStore"], Mapping[str, int] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableStore:
+class FileStore:
     """Table at a location. `options` are those of `schema` with the caller's dynamic options on top.
 
     `told_location` is for programs that read it by other metadata: the location with the scheme with which the table
@@ -98,7 +98,7 @@ class TableStore:
     dynamic_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     environment: StoreEnvironment = field(default_factory=StoreEnvironment)
 
-    def with_options(self, dynamic_options: Mapping[str, object]) -> "TableStore":
+    def with_options(self, dynamic_options: Mapping[str, object]) -> "FileStore":
         """Return the same table with more dynamic options; None resets an option to its default.
 
         Raises InvalidOptionError for an option that can't be dynamic, or that contradicts others.
@@ -114,7 +114,7 @@ class TableStore:
         check_together(schema, dynamic, self.hooks.check_options)
         return self._opened(schema, dynamic)
 
-    def with_schema(self, schema: TableSchema) -> "TableStore":
+    def with_schema(self, schema: TableSchema) -> "FileStore":
         """Return the same table at another of its schemas, with the same dynamic options."""
         return self._opened(schema, self.dynamic_options)
 
@@ -183,7 +183,7 @@ class TableStore:
             self.check_exclusive()
             self.schemas.change(changes, of=self.schema)
 
-    def with_buckets(self, buckets: int, options: Mapping[str, str]) -> "TableStore":
+    def with_buckets(self, buckets: int, options: Mapping[str, str]) -> "FileStore":
         """Return the same table with a fixed number of buckets, and other options, for writers that move rows."""
         changed = {**options, BUCKET: str(buckets)}
         # A null in an existing row stays null, whatever the default of its column now.
@@ -246,7 +246,7 @@ class TableStore:
     def _indexes_beside_data(self) -> bool:
         return self.options.boolean("index-file-in-data-file-dir", False)
 
-    def on_branch(self, name: str) -> "TableStore":
+    def on_branch(self, name: str) -> "FileStore":
         """Return a branch of the same table, `main` for the table itself; raises BranchNotFoundError."""
         return self._opened(None, {**self.dynamic_options, _BRANCH: name})
 
@@ -258,15 +258,15 @@ class TableStore:
         prefix = self.options.data_file_prefix
         return f"index-{prefix if prefix != DATA_FILE_PREFIX else ''}{uuid.uuid4()}-0"
 
-    def refreshed(self) -> "TableStore":
+    def refreshed(self) -> "FileStore":
         """Return the same table with the newest schema."""
         return self._opened(None, self.dynamic_options)
 
-    def plain_branch(self, name: str) -> "TableStore":
+    def plain_branch(self, name: str) -> "FileStore":
         """Return a branch of the same table without this one's dynamic options; raises BranchNotFoundError."""
         return self._opened(None, {_BRANCH: name})
 
-    def read_only(self) -> "TableStore":
+    def read_only(self) -> "FileStore":
         """Return the same table without the additions of a catalog, for reading splits in other processes."""
         return replace(self, environment=StoreEnvironment())
 
@@ -279,7 +279,7 @@ class TableStore:
             )
         return _reopened, (self.told_location, self.file_io, self.hooks, self.schema, dict(self.dynamic_options))
 
-    def _opened(self, schema: TableSchema | None, dynamic_options: Mapping[str, str]) -> "TableStore":
+    def _opened(self, schema: TableSchema | None, dynamic_options: Mapping[str, str]) -> "FileStore":
         return open_store(
             self.told_location,
             self.file_io,
@@ -318,7 +318,7 @@ def open_store(
     schema: TableSchema | None = None,
     dynamic_options: Mapping[str, str] | None = None,
     environment: StoreEnvironment | None = None,
-) -> TableStore:
+) -> FileStore:
     """Open the table at the location; `schema` saves reading the newest one.
 
     Callers above storage leave `hooks` to `interbed.storage.table.opening`. The dynamic option `branch` opens a branch
@@ -346,7 +346,7 @@ def find_store(
     schema: TableSchema | None = None,
     dynamic_options: Mapping[str, str] | None = None,
     environment: StoreEnvironment | None = None,
-) -> TableStore | None:
+) -> FileStore | None:
     """Open the table like open_store; None where there is no table, or no such branch."""
     dynamic = dict(dynamic_options or {})
     given = location
@@ -379,7 +379,7 @@ def find_store(
         publisher = environment.publisher(file_io, paths)
     else:
         publisher = ExclusiveCreatePublisher(file_io, paths, environment.lock() if environment.lock else None)
-    return TableStore(
+    return FileStore(
         location=location,
         told_location=respelled(location, given),
         file_io=file_io,
@@ -409,7 +409,7 @@ def _sources(paths: TablePaths, schema: TableSchema, dynamic: Mapping[str, str])
 
 def _reopened(
     location: str, file_io: FileIO, hooks: StoreHooks, schema: TableSchema, dynamic_options: Mapping[str, str]
-) -> TableStore:
+) -> FileStore:
     return open_store(location, file_io, hooks=hooks, schema=schema, dynamic_options=dynamic_options)
 
 
@@ -423,7 +423,7 @@ def _resolved(location: str, file_io: FileIO | None, options: Mapping[str, str] 
 
 class _HasStore(Protocol):
     @property
-    def store(self) -> TableStore: ...
+    def store(self) -> FileStore: ...
 
 
 _Table = TypeVar("_Table", bound=_HasStore)
@@ -434,7 +434,7 @@ _Result = TypeVar("_Result")
 def changes_table(
     method: Callable[Concatenate[_Table, _Arguments], _Result],
 ) -> Callable[Concatenate[_Table, _Arguments], _Result]:
-    """Decorate a method that changes the table of its object: see TableStore.changing."""
+    """Decorate a method that changes the table of its object: see FileStore.changing."""
 
     @wraps(method)
     def changing(table: _Table, /, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:

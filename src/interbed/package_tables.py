@@ -6,7 +6,7 @@ does, and imports none.
 
 from collections.abc import Mapping
 
-FURTHER_TABLES: Mapping[str, str] = {
+PACKAGE_TABLES: Mapping[str, str] = {
     "optimizing_processes": "interbed.optimizer.views.processes_table:OPTIMIZING_PROCESSES",
 }
 """By name, where the kind of the table is, which is imported when somebody looks."""

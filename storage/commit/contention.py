@@ -1,8 +1,8 @@
 """Commit queue: writers of a table take turns for the next snapshot instead of racing for it.
 
 Turns only serve speed and fairness. The exclusive creation of the snapshot file decides whether a commit succeeds, with
-or without a turn. `MachineQueue` is for tables in a local directory and uses a lock of the operating system.
-`StoreQueue` is for tables in an object store, where no lock ends with the process that holds it.
+or without a turn. `LocalCommitLock` is for tables in a local directory and uses a lock of the operating system.
+`CommitLease` is for tables in an object store, where no lock ends with the process that holds it.
 
 In an object store the writer that has just committed knows the newest snapshot and has the next one ready before the
 other writers have read it. It would win every race. So a writer that lost takes a turn:
@@ -27,12 +27,12 @@ from typing import Protocol, Self
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.file_lock import FileLock
-from interbed.storage.base.memory_cache import Recent
+from interbed.storage.base.memory_cache import LruCache
 
 _log = logging.getLogger(__name__)
 
 
-class CommitQueue(Protocol):
+class ContentionLock(Protocol):
     """Place of one commit in the queue of a table. The end of the `with` block releases its turn."""
 
     longest_wait_millis: float
@@ -62,7 +62,7 @@ class CommitQueue(Protocol):
     ) -> None: ...
 
 
-class MachineQueue:
+class LocalCommitLock:
     """Commit queue of the writers on one machine: a lock of the operating system on a file.
 
     The lock ends with the process that holds it. Where the file system has no such locks there are no turns.
@@ -124,7 +124,7 @@ class _TableContention:
     try_seconds: float = 0.0
 
 
-class StoreQueue:
+class CommitLease:
     """Commit queue of a table in an object store, by its turn file."""
 
     longest_wait_millis = 60_000.0
@@ -150,7 +150,7 @@ class StoreQueue:
         return self._taken_at is not None
 
     def take(self, timeout_seconds: float) -> bool:
-        """Wait for the turn, but only where other writers were observed lately; see CommitQueue."""
+        """Wait for the turn, but only where other writers were observed lately; see ContentionLock."""
         try:
             if not self.is_taken and self._is_contended() and self._wait(timeout_seconds):
                 self._taken_at = self._clock()
@@ -234,6 +234,6 @@ class StoreQueue:
             return None
 
 
-_CONTENTION: Recent[_TableContention] = Recent(_TABLES_MAX)
+_CONTENTION: LruCache[_TableContention] = LruCache(_TABLES_MAX)
 """Contention by turn file. Threads that record at the same time may overwrite each other's record, which costs a race.
 """

@@ -52,7 +52,7 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewLine:
+class NewHistory:
     """Change of the snapshots from `first` on: those of `before` (sha256 by id) are deleted, those of `after` added.
 
     `newest` is the last snapshot of the new history, which may be one from before `first`.
@@ -65,12 +65,12 @@ class NewLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LineChange:
+class HistoryChange:
     """Change as a whole: files, then the snapshots, then other files."""
 
     what: str
     first: tuple[FileChange, ...] = ()
-    line: NewLine | None = None
+    line: NewHistory | None = None
     then: tuple[FileChange, ...] = ()
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
@@ -95,19 +95,19 @@ class LineChange:
         return f"{digest(body.encode())} {body}\n" * 2
 
     @staticmethod
-    def from_json(content: bytes, *, source: str) -> "LineChange":
+    def from_json(content: bytes, *, source: str) -> "HistoryChange":
         """Read the change in a journal; raises CorruptFileError."""
         try:
             value = json.loads(_undamaged(content))
             line = value["line"]
-            return LineChange(
+            return HistoryChange(
                 id=str(value["id"]),
                 what=str(value["what"]),
                 first=_changes(value["first"]),
                 then=_changes(value["then"]),
                 line=None
                 if line is None
-                else NewLine(
+                else NewHistory(
                     first=int(line["first"]),
                     before={int(k): str(v) for k, v in line["before"].items()},
                     after={int(k): str(v) for k, v in line["after"].items()},
@@ -161,7 +161,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def change_line(file_io: FileIO, paths: TablePaths, make: Callable[[], LineChange]) -> None:
+def change_line(file_io: FileIO, paths: TablePaths, make: Callable[[], HistoryChange]) -> None:
     """Apply the change that `make()` returns, after an unfinished one was completed.
 
     `make` is called again when another process writes a journal, or expires snapshots, at the same time. Raises
@@ -187,11 +187,11 @@ def change_line(file_io: FileIO, paths: TablePaths, make: Callable[[], LineChang
     )
 
 
-def find_line_change(file_io: FileIO, paths: TablePaths) -> LineChange | None:
+def find_line_change(file_io: FileIO, paths: TablePaths) -> HistoryChange | None:
     """Return the change that is under way or unfinished; None without one. Raises CorruptFileError."""
     path = _journal(paths)
     try:
-        return LineChange.from_json(file_io.read_bytes(path), source=path)
+        return HistoryChange.from_json(file_io.read_bytes(path), source=path)
     except FileNotFoundError:
         return None
 
@@ -231,7 +231,7 @@ def finish_line_change(file_io: FileIO, paths: TablePaths) -> JournalOutcome:
 class _JournalRedo:
     """Application of the steps of one change that are left."""
 
-    def __init__(self, file_io: FileIO, paths: TablePaths, change: LineChange) -> None:
+    def __init__(self, file_io: FileIO, paths: TablePaths, change: HistoryChange) -> None:
         self._file_io = file_io
         self._paths = paths
         self._change = change
@@ -270,7 +270,7 @@ class _JournalRedo:
         if self._is_current():
             self._file_io.delete(_journal(self._paths))
 
-    def _is_clear(self, line: NewLine) -> bool:
+    def _is_clear(self, line: NewHistory) -> bool:
         """Return whether no expiry deletes the newest snapshot of the new history.
 
         An expiry looks for a journal between its mark and its decision, so an undecided one yields.
@@ -315,7 +315,7 @@ class _JournalRedo:
 
     # -- snapshots -------------------------------------------------------------------------------------------------
 
-    def _replace_snapshots(self, line: NewLine) -> None:
+    def _replace_snapshots(self, line: NewHistory) -> None:
         # A writer that has read the old newest snapshot may still add one to it: repeat until none is left.
         for _ in range(_ROUNDS):
             ids = [number for number in self._ids() if number >= line.first]
@@ -336,7 +336,7 @@ class _JournalRedo:
                 return
         raise CommitFailedError(f"Writers add snapshots to {self._root} faster than they are withdrawn; stop them.")
 
-    def _show_newest(self, line: NewLine, last: int) -> None:
+    def _show_newest(self, line: NewHistory, last: int) -> None:
         """Let the newest of all ids name the rows of the new history."""
         if last <= line.newest.id:
             for number in sorted((n for n in line.after if n >= last), reverse=True):
@@ -344,11 +344,11 @@ class _JournalRedo:
             return
         self._put(line, last, self._copy(line, last).to_json().encode())
 
-    def _set_snapshot(self, line: NewLine, number: int) -> None:
+    def _set_snapshot(self, line: NewHistory, number: int) -> None:
         """Bring the snapshot of that id to its final state."""
         self._put(line, number, line.after[number].encode() if number in line.after else None)
 
-    def _put(self, line: NewLine, number: int, after: bytes | None) -> None:
+    def _put(self, line: NewHistory, number: int, after: bytes | None) -> None:
         path = self._paths.snapshot(number)
         found = self._read(path)
         if found == after or (found is not None and not self._may_be_replaced(line, number)):
@@ -366,14 +366,14 @@ class _JournalRedo:
         if is_copy and not self._is_current() and self._read(path) == after:
             self._file_io.delete(path)
 
-    def _may_be_replaced(self, line: NewLine, number: int) -> bool:
+    def _may_be_replaced(self, line: NewHistory, number: int) -> bool:
         """Return whether it is a snapshot of the old history, a later one on top of that, or this change's own copy.
 
         A snapshot that a writer has put in the place of an old one depends on deleted ones as well.
         """
         return number in line.before or number > max(line.before, default=0)
 
-    def _copy(self, line: NewLine, number: int) -> Snapshot:
+    def _copy(self, line: NewHistory, number: int) -> Snapshot:
         return replace(line.newest, id=number, uuid=self._change.id)
 
     def _ids(self) -> list[int]:

@@ -463,7 +463,7 @@ class Transaction(Protocol):
     def run_statistics(self) -> RunStatistics: ...
 
 
-class Store(Protocol):
+class Repository(Protocol):
     """Database of the metastore's objects."""
 
     @property

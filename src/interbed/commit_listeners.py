@@ -6,7 +6,7 @@ imports none.
 
 from collections.abc import Mapping
 
-FURTHER_HOOKS: Mapping[str, tuple[str, str]] = {
+COMMIT_LISTENERS: Mapping[str, tuple[str, str]] = {
     "metadata.iceberg.storage": ("disabled", "interbed.iceberg.publish.hook:PUBLISHING"),
 }
 """By option, the value with which nothing is done, and where the hook is, which is imported for any other value."""

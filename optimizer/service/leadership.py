@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Duty:
+class Leadership:
     """Whether this process schedules, and with what. `lock` guards the scheduler."""
 
     def __init__(self) -> None:
