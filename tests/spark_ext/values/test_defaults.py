@@ -116,6 +116,7 @@ def test_an_instant_is_stored_as_java_reads_it_where_the_machine_has_its_zone(
         monkeypatch.setenv("TZ", zone)
         time.tzset()
         text = default_from_spark("TIMESTAMP_LTZ '2026-07-01 10:00:00.000000-04:00'", data_type, column="c")
+        assert text is not None
         assert text == stored
         assert str(default_scalar(text, data_type, column="c").as_py()) == "2026-07-01 14:00:00+00:00"
     finally:
