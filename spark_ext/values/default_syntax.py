@@ -1,7 +1,8 @@
 """Literals in the SQL of a column's default: what Spark's parser takes for a constant, without calls to evaluate.
 
 `'it''s'`, `R'a'`, `X'ff00'`, `-5L`, `1.5`, `true`, `NULL`, `DATE '2026-01-31'`, `TIMESTAMP '…'`, `ARRAY(…)`, `MAP(…)`,
-`STRUCT(…)`, `NAMED_STRUCT('x', …)`, and a text `CAST` to STRING or BINARY. (Spark: "Literals" in the SQL reference.)
+`STRUCT(…)`, `NAMED_STRUCT('x', …)`, `DOUBLE('NaN')`, and a text `CAST` to STRING or BINARY.
+(Spark: "Literals" in the SQL reference.)
 """
 
 import re
@@ -64,6 +65,8 @@ _TIMES = {
     "TIMESTAMP_LTZ": LiteralKind.TIMESTAMP,
 }
 _CALLS = {"ARRAY": LiteralKind.ARRAY, "MAP": LiteralKind.MAP, "STRUCT": LiteralKind.STRUCT}
+
+_FLOATS = ("FLOAT", "DOUBLE")
 
 
 def parse_literal(sql: str) -> SqlLiteral:
@@ -131,6 +134,8 @@ class _Parser:
             return SqlLiteral(_CALLS[name], parts=self._arguments())
         if name == "NAMED_STRUCT":
             return SqlLiteral(LiteralKind.STRUCT, parts=self._arguments()[1::2])
+        if name in _FLOATS:
+            return self._float(name)
         raise ValueError(f"{word!r} would have to be evaluated")
 
     def _arguments(self) -> tuple[SqlLiteral, ...]:
@@ -158,6 +163,13 @@ class _Parser:
             case ("BINARY", LiteralKind.BINARY) | ("STRING", LiteralKind.TEXT):
                 return literal
         raise ValueError(f"a CAST to {to} would have to be evaluated")
+
+    def _float(self, name: str) -> SqlLiteral:
+        """`DOUBLE('NaN')`, the way to write what no number is."""
+        arguments = self._arguments()
+        if [argument.kind for argument in arguments] != [LiteralKind.TEXT]:
+            raise ValueError(f"{name} takes a text")
+        return SqlLiteral(LiteralKind.NUMBER, arguments[0].text, is_exact=False)
 
     def _joined(self, kind: str, text: str) -> str:
         """The text of quoted literals beside each other, which are one."""

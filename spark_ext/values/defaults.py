@@ -4,6 +4,7 @@ Only literals have a counterpart: an expression such as current_date() would hav
 JVM adds the offset of the session's time zone to timestamps (DefaultLiterals), before it sends them.
 """
 
+import math
 import re
 from collections.abc import Iterable
 from datetime import datetime
@@ -149,6 +150,8 @@ def _atomic(value: Any, data_type: AtomicType) -> str:
         return f"{_WORDS[root]} '{value}'"
     if isinstance(value, Decimal):
         return f"{value:f}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{root.name}('{value}')"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

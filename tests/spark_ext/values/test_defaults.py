@@ -43,6 +43,9 @@ STRUCT = {
         ("string", "'null'", "null"),
         ("integer", "- 7", -7),
         ("double", "1e3D", 1000.0),
+        ("double", "double('-Infinity')", float("-inf")),
+        ("float", "float('NaN')", "nan"),
+        ("double", "'NaN'", "nan"),
         ("decimal(5,2)", "1.005", "1.01"),
         ("decimal(38,10)", "12345678901234567890.01234567895", "12345678901234567890.0123456790"),
         ("decimal(5,2)", "-1.005", "-1.01"),
@@ -67,7 +70,7 @@ def test_a_literal_is_the_value_that_spark_has_of_it(kind: object, sql: str, exp
     assert back is not None
     again = default_from_spark(back, data_type, column="c")
     assert again is not None
-    assert default_scalar(again, data_type, column="c").as_py() == found
+    assert repr(default_scalar(again, data_type, column="c").as_py()) == repr(found)
 
 
 @pytest.mark.parametrize("sql", ["NULL", "cast(null as binary)"])
@@ -87,6 +90,9 @@ def test_null_is_no_default(sql: str) -> None:
         ("string", "'a' || 'b'", "no part of a literal"),
         ("string", "cast('a' as binary)", "STRING"),
         ("string", "upper('a')", "evaluated"),
+        ("string", "double('1')", "in quotes"),
+        ("double", "double(1 + 1)", "'1'|where a literal"),
+        ("decimal(5,2)", "double('NaN')", "DECIMAL"),
         ("string", "1e3", "in quotes"),
         ("string", "'a", "no part of a literal"),
         ("string", "", "ends within"),
