@@ -109,6 +109,8 @@ def _stored_atomic(literal: SqlLiteral, data_type: AtomicType) -> str:
             return f"'{_OFFSET.sub('', literal.text)}'"
         case LiteralKind.TIMESTAMP if root is TypeRoot.TIMESTAMP_LTZ:
             return f"'{_instant(literal.text)}'"
+        case _ if root is TypeRoot.TIMESTAMP_LTZ:
+            raise ValueError("an instant is written as TIMESTAMP '…'")
     raise ValueError(f"it is no {data_type.with_nullable(True)}")
 
 
