@@ -1,9 +1,9 @@
 """The table format and its LSM engine: an LSM file store in Apache Paimon's on-disk format. Knows no catalog.
 
-Thirteen floors, each of which imports only floors below it: table, views, log, upkeep, version, commit, write, read,
+Thirteen layers, each of which imports only layers below it: table, views, log, upkeep, version, commit, write, read,
 scan, lsm, files, meta, base.
 
-`OFFERED` names the modules that the floors above (catalog and spark_ext) may import, by what they are for; all others
+`OFFERED` names the modules that the layers above (catalog and spark_ext) may import, by what they are for; all others
 are details of storage. Most callers need no more than `table.table`.
 """
 

@@ -4,7 +4,7 @@ Rows are written first, as files that nobody knows, under a schema that is in no
 schema file and the first snapshot under it. A new table in a metastore is registered only then; in a local file system
 it has been made in a directory out of sight (files/staging_directory.py) that moves to its place then; in other stores
 it is empty for the moment between schema and snapshot. A replaced table changes with its snapshot
-(storage.schema.replacement).
+(storage.meta.schema.apply).
 """
 
 import uuid

@@ -20,7 +20,7 @@ _PER_LEVEL = "file.format.per.level"
 
 
 class IcebergPublishing:
-    """What storage knows of publishing (storage.meta.further_hook.CommitListener)."""
+    """What storage knows of publishing (storage.meta.commit_listener.CommitListener)."""
 
     def check(self, schema: TableSchema, before: TableSchema | None) -> None:
         """Raise InvalidOptionError for options that contradict it, NotSupportedError for columns that Iceberg has not,

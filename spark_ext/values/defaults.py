@@ -1,4 +1,4 @@
-"""Defaults of columns: Spark keeps a SQL expression, a schema file a literal's text (`storage.types.default_value`).
+"""Defaults of columns: Spark keeps a SQL expression, a schema file a literal's text (`types.default_value`).
 
 Only literals have a counterpart: an expression such as current_date() would have to be evaluated by every writer. The
 JVM adds the offset of the session's time zone to timestamps (DefaultLiterals), before it sends them.

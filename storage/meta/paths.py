@@ -2,8 +2,8 @@
 
 <location>/snapshot/snapshot-<id>, LATEST, EARLIEST
 <location>/schema/schema-<id>
-<location>/schema/.journal                                      interbed's own, see storage.meta.snapshot.line_journal
-<location>/schema/.commit-turn, or snapshot/.commit-turn        likewise, see storage.commit.commit_queue
+<location>/schema/.journal                                      interbed's own, see meta.snapshot.history_journal
+<location>/schema/.commit-turn, or snapshot/.commit-turn        likewise, see storage.commit.contention
 <location>/manifest/manifest-<uuid>-<n>, manifest-list-<uuid>-<n>, index-manifest-<uuid>-<n>
 <location>/index/index-<uuid>-<n>
 <location>/statistics/stat-<uuid>-<n>

@@ -1,7 +1,7 @@
 """Counts and top-n queries pushed down into a read: the number of rows, and the first rows in the order of the key.
 
 The metadata count files whose records are rows. Elsewhere keys are merged, without a sort where they are integers close
-together (storage/lsm/newest_rows.py); the bounds of files say whether they are. First rows are read split by split,
+together (storage/lsm/sort_merge.py); the bounds of files say whether they are. First rows are read split by split,
 without reading what comes after them.
 """
 

@@ -1,6 +1,6 @@
 """Rollback of a table to a snapshot or a tag: later commits are withdrawn.
 
-A rollback is one change of the history (storage.meta.snapshot.line_journal): after a process was killed in between, the
+A rollback is one change of the history (meta.snapshot.history_journal): after a process was killed in between, the
 next process that opens the table finishes it, and readers see the rows of before or of after. Data files of withdrawn
 snapshots stay until orphan files are removed. Source: paimon-core's RollbackHelper.
 

@@ -4,7 +4,8 @@
 test if
 
 - it is in one of the folders INTEGRATION_FOLDERS,
-- its module imports what starts a server or a JVM (STARTERS), or
+- its module imports what starts a server or a JVM (STARTERS),
+- a parameter of it names PostgreSQL, or
 - it uses a fixture, of any `conftest.py`, whose function refers to such an import.
 
 A test that starts a server by another way gets the mark `integration`. `guard` holds the rule: while unit tests run, an
@@ -56,6 +57,8 @@ def unit_tests(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 def is_integration(item: pytest.Item) -> bool:
     """Return whether the test needs a JVM or a server."""
     if item.get_closest_marker("integration") is not None or item.nodeid.startswith(INTEGRATION_FOLDERS):
+        return True
+    if "postgres" in item.name.partition("[")[2]:
         return True
     return bool(starters_of(item.path)) or any(
         _starts(definition.func) for definitions in _fixtures(item) for definition in definitions

@@ -250,7 +250,7 @@ class UpdateColumnPosition(SchemaChange):
 class UpdateColumnDefault(SchemaChange):
     """Change the default for rows without a value for a column; None removes it. Existing rows stay unchanged.
 
-    The default is text as in `storage.types.default_value`.
+    The default is text as in `storage.base.types.default_value`.
     """
 
     name: str

@@ -22,6 +22,8 @@ from interbed.optimizer.service.scheduler_client import SchedulerClient, schedul
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.optimizing.constants import VERSION
 
+pytestmark = pytest.mark.integration
+
 LEASE = 60_000
 OPTIONS = {
     "warehouse": "file:/lake",

@@ -33,6 +33,8 @@ from interbed.storage.meta.options.core import CoreOptions
 from tests.optimizer.service import lake
 from tests.optimizer.service.processes import until
 
+pytestmark = pytest.mark.integration
+
 GROUPS = {"default": ResourceGroup()}
 TIMES = ServiceSettings(interval=20, look=20, scheduler=SchedulerSettings(lease=60_000, pause_first=100))
 

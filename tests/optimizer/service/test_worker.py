@@ -30,6 +30,8 @@ from interbed.optimizer.work.lake_tables import LakeTables
 from tests.optimizer.service import lake
 from tests.optimizer.service.processes import until
 
+pytestmark = pytest.mark.integration
+
 LEASE = 3_000
 SETTINGS = SchedulerSettings(lease=LEASE, pause_first=100, orphans_interval=None)
 

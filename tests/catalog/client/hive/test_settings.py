@@ -26,6 +26,8 @@ from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
+pytestmark = pytest.mark.integration
+
 
 def site(directory: Path, properties: Mapping[str, str]) -> str:
     inner = "".join(

@@ -22,6 +22,8 @@ from interbed.catalog.server.service.locks import LockService
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.thrift.edge.call import Call, CallOutcome, ClientSession
 
+pytestmark = pytest.mark.integration
+
 TABLE = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="d", table="t")
 REQUEST = LockRequest(components=(TABLE,), user="u", host="h")
 

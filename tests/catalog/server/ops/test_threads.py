@@ -30,6 +30,8 @@ from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, listen
 
+pytestmark = pytest.mark.integration
+
 SECONDS_MAX = 60
 
 
