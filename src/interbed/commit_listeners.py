@@ -1,6 +1,6 @@
-"""What houses above storage do after the commits of tables that ask for it by an option; see docs/decisions/0063.
+"""Commit listeners that packages above storage define, by the option that asks for one; see docs/decisions/0063.
 
-Storage calls it and knows nothing of these houses. This module stands above all of them, as the command line does, and
+Storage calls them and knows nothing of these packages. This module is above all of them, as the command line is, and
 imports none.
 """
 
@@ -9,4 +9,4 @@ from collections.abc import Mapping
 COMMIT_LISTENERS: Mapping[str, tuple[str, str]] = {
     "metadata.iceberg.storage": ("disabled", "interbed.iceberg.publish.hook:PUBLISHING"),
 }
-"""By option, the value with which nothing is done, and where the hook is, which is imported for any other value."""
+"""By option, the value with which nothing is done, and where the listener is, which is imported for any other value."""
