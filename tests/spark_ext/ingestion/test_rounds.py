@@ -105,7 +105,7 @@ def test_the_tables_are_those_of_one_process(kafka: KafkaServer, tmp_path: Path)
             event("u", {"id": 6, "n": 6}, {"id": 606, "n": 6}, "items"),
             event("c", None, {"id": 1, "t": "2026-01-01"}, "days"),
         ],
-        [event("c", None, {"id": 2, "v": "text"}, "days"), event("c", None, {"id": 3, "v": 1}, "days")],
+        [event("c", None, {"id": 2, "v": "text"}, "days"), event("c", None, {"id": 3, "v": "1"}, "days")],
     ]
     for events in steps:
         produce(kafka, "same", events)

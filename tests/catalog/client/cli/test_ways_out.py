@@ -132,7 +132,7 @@ def test_names_that_nobody_gave_are_not_in_errors(lake: interbed.Catalog, tmp_pa
     [
         ("before", "Interrupted. No snapshot was committed."),
         ("while", "Interrupted. It is not known whether snapshot 3 of "),
-        ("after", "Interrupted. Snapshot 3 of "),
+        ("after", "Interrupted. Only snapshot 3 of "),
     ],
 )
 def test_ctrl_c_says_whether_something_was_committed(
