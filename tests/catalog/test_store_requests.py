@@ -132,6 +132,7 @@ def test_a_table_is_made_by_few_requests_one_after_the_other(lake: interbed.Cata
     assert (len(found.requests), found.rounds) == (8, 6)
 
 
+@pytest.mark.long
 def test_snapshots_expire_one_after_the_other_and_their_files_many_at_once(
     lake: interbed.Catalog, proxy: StoreProxy
 ) -> None:
@@ -161,6 +162,7 @@ def many_commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return warehouse / "shop.db" / "orders"
 
 
+@pytest.mark.long
 def test_a_plan_of_many_commits_takes_few_rounds(many_commits: Path, proxy: StoreProxy, tmp_path: Path) -> None:
     copy = tmp_path / "orders"
     shutil.copytree(many_commits, copy)

@@ -11,6 +11,7 @@ from tests.support.peers.iceberg import IcebergPeer, append, deletion_vector, eq
 from tests.support.shares import each_run
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
 def test_equality_deletes_of_two_column_sets(peer: IcebergPeer, format: str) -> None:  # noqa: A002
     table = peer.new_table("a INT, b STRING, c DOUBLE")

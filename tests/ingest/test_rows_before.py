@@ -164,6 +164,7 @@ KINDS: Mapping[str, Kind] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("form", SOURCES)
 def test_rows_are_those_of_the_source_or_the_message_is_bad(tmp_path: Path, form: str, tally: Tally) -> None:
     for number, (name, source) in enumerate(SOURCES[form].items()):

@@ -196,7 +196,7 @@ class Letters:
         pass
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("size", [1000, 1])
 @pytest.mark.parametrize("kind", UNWRITABLE)
 def test_it_alone_is_left_out_and_named(tmp_path: Path, kind: str, size: int, tally: Tally) -> None:

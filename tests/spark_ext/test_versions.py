@@ -39,6 +39,7 @@ def test_the_sources_compile_against_pyspark(version: str, tmp_path: Path) -> No
 
 
 # All tests run on the installed version, and one on the newest; the oldest and what is between them take long.
+@pytest.mark.long
 @pytest.mark.parametrize("version", each_run(VERSIONS, lambda version: version == "4.3"))
 def test_the_one_jar_works_in_pyspark(version: str, tmp_path: Path) -> None:
     _run(version, str(PROGRAM), str(tmp_path), version, path=[ROOT / "src"])

@@ -84,7 +84,7 @@ def test_databases_tables_and_functions_are_answered_for_alike(sides: Sides) -> 
     run(TablesMachine, sides, 120)
 
 
-@pytest.mark.longer
+@pytest.mark.long
 @pytest.mark.parametrize("sides", each_run(["2.3.10", "4.0.1"], lambda version: version == "2.3.10"), indirect=True)
 def test_locks_are_answered_for_alike(sides: Sides) -> None:
     run(LocksMachine, sides, 60)

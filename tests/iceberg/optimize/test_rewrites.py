@@ -21,6 +21,7 @@ def kinds(peer: IcebergPeer, table: str) -> list[str]:
     return sorted("vector" if file.format == "puffin" else file.content for file in peer.files(table))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", each_run([1, 2, 3], lambda version: version == 3))
 def test_values_of_all_types_are_the_same_in_files_that_are_written_anew(peer: IcebergPeer, version: int) -> None:
     table = peer.new_table(TYPES, version)

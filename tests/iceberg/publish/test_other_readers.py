@@ -62,6 +62,7 @@ def made(warehouse: Path, name: str, kind: Mapping[str, Any], storage: str) -> T
     return table
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("storage", ["table-location", "hadoop-catalog"])
 def test_they_read_the_rows_that_interbed_reads(tmp_path: Path, storage: str, tally: Tally) -> None:
     tables = {kind: made(tmp_path, f"t{n}", arguments, storage) for n, (kind, arguments) in enumerate(KINDS.items())}

@@ -190,6 +190,7 @@ class Story:
             assert in_order(now.select(common)) == in_order(then.select(common)), one.snapshot_id
 
 
+@pytest.mark.sample(1)
 @pytest.mark.longer
 @pytest.mark.parametrize("kind", each_run(KINDS, lambda kind: kind in OF_EACH_RUN))
 def test_an_iceberg_table_is_what_the_table_is_whatever_is_done(spark: IcebergPeer, warehouse: Path, kind: str) -> None:

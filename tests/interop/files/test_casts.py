@@ -270,7 +270,7 @@ def _is_known(old: PeerType, new: PeerType, value: Any, java: Any, ours: Any) ->
 OF_LONG_RUNS = ("SMALLINT", "DECIMAL(18, 9)", "VARCHAR(20)", *("TIME(0)", "TIME(2)", "TIMESTAMP(0)", "TIMESTAMP(2)"))
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("source", each_run(VALUES, lambda source: source not in OF_LONG_RUNS))
 def test_every_cast_of_an_atomic_type_gives_what_java_gives(
     java_paimon: JavaPaimon, tmp_path: Path, source: str
@@ -314,6 +314,7 @@ def _same_casts(casts: Casts, source: TypeJson, values: Sequence[Any]) -> None:
     assert not wrong, _lines(wrong)
 
 
+@pytest.mark.long
 def test_every_cast_of_text_gives_what_java_gives(java_paimon: JavaPaimon, tmp_path: Path) -> None:
     casts = Casts(java_paimon, tmp_path)
     casts.create([("STRING", texts) for texts in TEXTS.values()], apart=True)

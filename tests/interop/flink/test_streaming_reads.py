@@ -87,6 +87,7 @@ def follow(lake: SharedLake, table: Table, options: dict[str, str], source: rand
         return until_the_end(query, told)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("producer", each_run(PRODUCERS, lambda producer: producer in ("none", "lookup")))
 def test_a_stream_from_a_snapshot_tells_what_interbeds_own_tells(hive: SharedLake, producer: str) -> None:
     table = create(hive, producer)

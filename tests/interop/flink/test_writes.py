@@ -126,7 +126,7 @@ def written(flink: Flink, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield lake
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", [*TABLES, *APPENDED])
 def test_rows_are_those_that_flink_and_java_read(written: SharedLake, java_paimon: JavaPaimon, name: str) -> None:
     table = written.table(name)
@@ -176,6 +176,7 @@ def sql_type(of: TypeJson) -> str:
 FORMATS = list(itertools.product(("parquet", "orc", "avro"), ("keyed", "append")))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("file_format", "kind"), each_run(FORMATS, lambda pair: (pair[0] == "orc") == (pair[1] == "append"))
 )

@@ -37,7 +37,7 @@ COMBINED = (
 )
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "case", each_run(CASES, lambda case: case.name not in COMBINED), ids=[case.name for case in CASES]
 )
@@ -83,6 +83,7 @@ def test_java_and_interbed_merge_alike(java_paimon: JavaPaimon, tmp_path: Path, 
     )
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("case", [case for case in CASES if case.removes], ids=lambda case: case.name)
 def test_java_reads_what_is_left_of_keys_that_were_deleted_and_written_again(
     java_paimon: JavaPaimon, tmp_path: Path, case: Case

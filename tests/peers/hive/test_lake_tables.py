@@ -42,6 +42,7 @@ def table(catalog: interbed.Catalog) -> MetastoreTable:
     return metastore_table(catalog, f"lake.t{next(_numbers)}")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("keyed", "partitioned"),
     each_run(itertools.product([True, False], [False, True]), lambda case: case[0] == case[1]),

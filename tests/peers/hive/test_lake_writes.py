@@ -16,6 +16,7 @@ from tests.support.servers.metastore import MetastoreUnderTest
 STORED_BY = "STORED BY 'org.apache.paimon.hive.PaimonStorageHandler'"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "append"])
 def test_rows_of_all_types_that_hive_inserts_are_read_by_interbed(
     hive: HiveServer2, catalog: interbed.Catalog, keyed: bool

@@ -57,6 +57,7 @@ def test_databases_are_made_described_changed_and_dropped(hive: HiveServer2, met
     assert not (metastore.warehouse / "plain.db").exists()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "file_format", each_run(["ORC", "PARQUET", "TEXTFILE", "AVRO"], lambda name: name in ("PARQUET", "TEXTFILE"))
 )

@@ -94,7 +94,7 @@ def literal(value: str | int | datetime.date | None) -> str:
             return str(value)
 
 
-@pytest.mark.longer
+@pytest.mark.long
 def test_filters_on_keys_of_many_types_choose_the_right_rows(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE TABLE keyed (id INT) PARTITIONED BY (s STRING, n INT, d DATE, big BIGINT) STORED AS PARQUET")
     values = ", ".join(f"({row.id}, {literal(row.s)}, {row.n}, {literal(row.d)}, {row.big})" for row in ROWS)

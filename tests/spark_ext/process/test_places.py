@@ -105,6 +105,7 @@ def bare_python(tmp_path: Path) -> Path:
     return tmp_path / "bare" / "bin" / "python"
 
 
+@pytest.mark.long
 def test_a_planner_elsewhere_serves_a_driver_without_python(
     tmp_path: Path, bare_python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,7 +30,7 @@ TYPES: dict[str, tuple[Any, dict[int, str]]] = {
 }
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("of", TYPES)
 def test_spark_reads_compares_and_aggregates_them(lake: Lake, of: str, tally: Tally) -> None:
     arrow, values = TYPES[of]

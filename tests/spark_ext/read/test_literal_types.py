@@ -21,7 +21,7 @@ STRICTER_TEXTS = ("'19849'", "'10:30'")
 """For Spark the year 19849 and half past ten of today, where filters have no date."""
 
 
-@pytest.mark.longer
+@pytest.mark.long
 def test_spark_compares_as_the_table_says(lake: Lake, tally: Tally) -> None:
     rows = max(len(column.values) for column in KNOWN)
     arrays = {column.name: arrow_values(column) for column in KNOWN}

@@ -39,6 +39,7 @@ def zone(request: pytest.FixtureRequest, lake: Lake) -> Iterator[str]:
     lake.sql("DROP TABLE IF EXISTS spark_catalog.default.old_dates")
 
 
+@pytest.mark.sample(1)
 def test_old_dates_are_found_as_in_a_table_of_spark(lake: Lake, zone: str, tally: Tally) -> None:
     ours, theirs = "{lake}.db.t", "spark_catalog.default.old_dates"
     columns = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())

@@ -128,7 +128,7 @@ def dynamic_overwrites(witness: Witness) -> Iterator[None]:
     witness.lake.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.usefixtures("dynamic_overwrites")
 @pytest.mark.parametrize("name", each_run(KINDS, lambda name: name not in COMBINED))
 def test_all_agree_after_every_statement(witness: Witness, name: str) -> None:

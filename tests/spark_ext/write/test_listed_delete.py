@@ -52,6 +52,7 @@ def test_keys_of_several_columns_are_listed_together(lake: Lake) -> None:
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY v") == [(1, "x", 1), (2, "y", 4)]
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(
     ("columns", "options", "condition"),
     [

@@ -108,6 +108,7 @@ def test_what_a_killed_executor_did_is_done_once_by_another(
     assert _rows(table) == after
 
 
+@pytest.mark.long
 def test_a_task_that_fails_once_leaves_no_file_of_its_first_attempt(tables: dict[str, Table], tmp_path: Path) -> None:
     table = tables["adding"]
     sql, after = STATEMENTS["insert"]

@@ -81,6 +81,7 @@ def _only_orphans_are_left(table: Table) -> None:
     assert _rows(table) == rows
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "step"), each_run(ALL, lambda case: case in DEFAULT))
 def test_a_statement_whose_driver_is_killed_is_done_or_not(
     catalog: Catalog, tmp_path: Path, name: str, step: str

@@ -228,6 +228,7 @@ def test_writers_that_are_killed_at_any_moment_leave_nothing_unpublished_or_publ
     assert from_log(table, 1, len(expected)) == expected
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("answered_soon_or_not")
 def test_a_broker_that_is_down_fails_no_commit_and_no_reader(
     kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture

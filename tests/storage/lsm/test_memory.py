@@ -9,6 +9,7 @@ from tests.benchmarks.memory import MERGE_LIMIT_MB, WRITER_CONSTANT_MB, in_proce
 BUFFER_MB = 16
 
 
+@pytest.mark.long
 def test_a_writer_with_a_thousand_open_buckets_keeps_to_its_buffer(tmp_path: Path) -> None:
     """The rows take several times the buffer, and each bucket's few rows are a slice of a batch at first."""
     figures = in_process("write_buckets", tmp_path, 500_000, 1_000, BUFFER_MB)

@@ -156,7 +156,7 @@ def interrupted(warehouse: Path, call: int, happens: Callable[[], None]) -> tupl
     return catalog.get_table(NAME), file_io
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.longer
 @pytest.mark.parametrize("race", RACES)
 def test_of_two_changes_at_once_each_happens_or_is_refused(race: str, tmp_path: Path, tally: Tally) -> None:

@@ -127,7 +127,7 @@ def turn_by_turn(warehouse: Path, turns: Turns, changes: tuple[Callable[[Table],
     return outcomes
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(5)
 @pytest.mark.longer
 @pytest.mark.parametrize("race", RACES)
 def test_of_two_changes_that_take_turns_each_happens_or_is_refused(race: str, tmp_path: Path, tally: Tally) -> None:

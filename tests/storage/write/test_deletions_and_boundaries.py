@@ -130,7 +130,7 @@ BROUGHT_BACK: list[Batch] = [
 ]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("producer", PRODUCERS)
 @pytest.mark.parametrize("name", list(MODELS))
 def test_a_read_does_not_depend_on_commits_and_compactions(name: str, producer: str) -> None:

@@ -86,6 +86,7 @@ MISFITS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_values_are_what_they_are_alone_in_any_order(lake: interbed.Catalog, kind: str, tally: Tally) -> None:
     arrow, literals = NUMBERS[kind]

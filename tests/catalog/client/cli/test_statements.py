@@ -94,7 +94,7 @@ def rows(table: interbed.Table) -> list[tuple[Any, ...]]:
     return sorted((tuple(row.values()) for row in table.scan().to_arrow().to_pylist()), key=repr)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_statements_do_what_they_do_in_duckdb(lake: interbed.Catalog, kind: str, tally: Tally) -> None:
     table = make(lake, kind)

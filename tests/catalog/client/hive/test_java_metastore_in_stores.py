@@ -41,6 +41,7 @@ def _ids(catalog: interbed.Catalog, name: str) -> list[int]:
     return sorted(column.to_pylist())
 
 
+@pytest.mark.long
 def test_tables_live_there_and_keep_their_files_when_they_are_renamed(options: dict[str, str]) -> None:
     io, root = file_io_for(WAREHOUSE, options)
     database = f"{root}/shop.db"
@@ -80,6 +81,7 @@ def test_tables_live_there_and_keep_their_files_when_they_are_renamed(options: d
         assert io.list(root) == []
 
 
+@pytest.mark.long
 def test_a_published_table_is_registered_by_the_scheme_that_the_metastore_knows(options: dict[str, str]) -> None:
     with interbed.CatalogFactory.create(options) as catalog:
         assert isinstance(catalog, HiveCatalog)

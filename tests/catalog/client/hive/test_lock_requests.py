@@ -114,6 +114,7 @@ def test_a_request_stays_in_the_queue_after_a_while(
         lock.release()
 
 
+@pytest.mark.long
 def test_a_request_that_cannot_be_withdrawn_stays_in_the_queue(server: str, holder: HiveMetastoreClient) -> None:
     held = holder.lock(EXCLUSIVE)
     with (

@@ -45,6 +45,7 @@ def test_an_existing_database_keeps_its_mode(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("mode", "warns"), [(0o600, False), (0o640, True), (0o604, True), (0o700, False)])
 def test_a_server_warns_of_a_database_that_others_may_read(tmp_path: Path, mode: int, warns: bool) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"

@@ -49,6 +49,7 @@ def foreign(java: JavaMetastore) -> Iterator[hmsclient.HMSClient]:
         yield client
 
 
+@pytest.mark.long
 def test_an_import_from_java_brings_everything_and_touches_no_directory(java: JavaMetastore, tmp_path: Path) -> None:
     before = _tree(java.warehouse.parent)
     db = f"sqlite:///{tmp_path / 'm.db'}"

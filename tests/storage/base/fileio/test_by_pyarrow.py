@@ -80,6 +80,7 @@ def test_a_commit_to_s3_needs_a_lock_by_names_of_paimon_and_hadoop(store: dict[s
         lake.create_table("shop.orders", pa.schema([("id", pa.int64())])).append([{"id": 1}])
 
 
+@pytest.mark.long
 def test_files_in_azure_are_those_of_the_container(azure: dict[str, str]) -> None:
     root = f"abfss://lake@{AZURITE_ACCOUNT}.dfs.core.windows.net/w"
     io, at = file_io_for(root, azure)

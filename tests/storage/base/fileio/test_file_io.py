@@ -95,6 +95,7 @@ def put(io: FileIO, path: str, content: bytes) -> None:
         out.write(content)
 
 
+@pytest.mark.sample(3)
 def test_a_written_file_can_be_read_sized_and_listed(place: tuple[FileIO, str]) -> None:
     io, root = place
     put(io, f"{root}/a/b/data-1", b"hello")

@@ -130,6 +130,7 @@ def moved_before_each(kind: Kind, operation: Operation, scratch: Path, *, tries:
     return len(points), failures
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_renamed_table_is_changed_or_not_and_that_is_said(operation: str, tmp_path: Path, tally: Tally) -> None:
     able = [name for name, kind in KINDS.items() if can(kind, operation)]

@@ -200,6 +200,7 @@ def _resumed(table: Table, reader: str, kept: Any, apply: Callable[[Any], None])
     return kept
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("reader", ["text", "consumer", "positions"])
 def test_what_a_stream_has_handed_out_is_the_table_or_an_error_whatever_was_rolled_back(
     tmp_path: Path, reader: str, tally: Tally

@@ -55,6 +55,7 @@ def test_what_contradicts_the_mode_is_refused(options: dict[str, str], part: str
         _ = CoreOptions(options).startup_mode
 
 
+@pytest.mark.long
 def test_times_are_of_the_local_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.environ.get("TZ")
     try:

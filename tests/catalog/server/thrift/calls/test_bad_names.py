@@ -140,6 +140,7 @@ def every_call(name: str) -> list[Callable[[Any], Any]]:
     ]
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", [LONG, "ä" * 10_000, "@hive#" + LONG, f"@{LONG}#x", *HOSTILE])
 def test_no_name_makes_any_call_fail_unclearly(raw: Any, here: str, name: str, metastore: MetastoreUnderTest) -> None:
     unclear = []

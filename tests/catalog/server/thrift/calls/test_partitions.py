@@ -480,6 +480,7 @@ def test_names(raw: Client, days: str) -> None:
     assert raw.partition_name_has_valid_characters(["a", "ä\n"], True) is True
 
 
+@pytest.mark.long
 def test_many_partitions_at_once(raw: Client, days: str) -> None:
     raw.create_table(table(days, "many", partition_keys=KEYS))
     parts = [partition(days, [f"d{number % 100}", str(number)], name="many") for number in range(3000)]

@@ -147,6 +147,7 @@ def test_a_server_of_workers_ends_though_clients_never_read(tmp_path: Path) -> N
         assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("transport", ["buffered", "framed", "compact", "http"])
 def test_messages_that_come_drop_by_drop_keep_nobody_waiting(tmp_path: Path, transport: str) -> None:
     arguments = {
