@@ -3,12 +3,16 @@
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.sources.source import LagUnit
 from interbed.ingest.watch import serve_metrics
 from tests.ingest.memory_source import MemorySource
 from tests.ingest.shop import event, job, lake
+
+pytestmark = pytest.mark.integration
 
 
 class Bytes(MemorySource):
