@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from tests.support.counts import page_words
 from tests.support.decisions import ROOT, SECTIONS, decisions
 from tests.support.option_table import catalog_options, table_options
-from tests.support.packages import PACKAGES
+from tests.support.packages import PACKAGES, source_files
 from tests.support.pages import DOCS, Page, check_command, commands
 from tests.support.performance_docs import figures_text, history_text, kept_runs, with_figures
 from tests.support.servers.http_servers import running_s3
@@ -60,14 +61,14 @@ def test_the_paths_that_the_architecture_page_names_exist() -> None:
 def test_the_types_that_the_architecture_page_names_exist() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").partition("## Dependencies")[0]
     named = set(re.findall(r"`([A-Z][a-z]+(?:[A-Z][A-Za-z]+)*)(?:\.\w+)?`", text))
-    sources = [path.read_text(encoding="utf-8") for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    sources = [path.read_text(encoding="utf-8") for path in source_files()]
     defined = {name for source in sources for name in re.findall(r"^class (\w+)", source, re.MULTILINE)}
     assert len(named) > 25
     assert sorted(named - defined) == []
 
 
 def test_the_pages_at_the_root_are_short() -> None:
-    words = {name: len((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "ARCHITECTURE.md")}
+    words = page_words()
     assert words["README.md"] <= 800
     assert words["ARCHITECTURE.md"] <= 2000
 

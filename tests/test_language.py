@@ -1,11 +1,11 @@
 """The packages of DONE are written in plain technical English, by the rules of STYLE.md."""
 
-import ast
 from pathlib import Path
 
 import pytest
 
-from tests.support.language import faults_of, glossary, modules
+from tests.support.language import faults_of, glossary
+from tests.support.packages import ROOT, source_files
 
 DONE: tuple[str, ...] = (
     "catalog/server",
@@ -22,7 +22,7 @@ DONE: tuple[str, ...] = (
 @pytest.mark.parametrize("folder", DONE)
 def test_a_folder_that_is_done_has_no_faults(folder: str) -> None:
     terms = glossary()
-    found = modules((folder,))
+    found = source_files(folder)
     assert found, f"{folder} has no modules"
     assert [str(fault) for path in found for fault in faults_of(path, terms)] == []
 
@@ -46,11 +46,9 @@ class Begun:
 
 
 def test_faults_are_found(tmp_path: Path) -> None:
-    path = Path(__file__).parent / "support" / "packages.py"
-    assert [str(fault) for fault in faults_of(path, glossary())] == []
+    assert [str(fault) for fault in faults_of(ROOT / "tests/support/packages.py", glossary())] == []
     example = tmp_path / "example.py"
     example.write_text(FAULTY)
-    ast.parse(FAULTY)
     assert sorted((fault.line, fault.rule) for fault in faults_of(example, glossary())) == [
         (1, "a docstring that does not name a thing or an action"),
         (4, "a class name of one word"),

@@ -15,10 +15,9 @@ import grimp
 import pytest
 
 import interbed.storage
-from tests.support.packages import PACKAGES
+from tests.support.packages import PACKAGES, ROOT, source_files
 from tests.support.source_trees import source_tree
 
-ROOT = Path(__file__).resolve().parents[1]
 MOST_FILES = 20
 """Modules in a folder, beside its `__init__.py`."""
 
@@ -95,9 +94,8 @@ def test_the_floors_above_use_of_storage_what_it_offers() -> None:
 def test_no_two_public_classes_share_a_name() -> None:
     """A name in a traceback or on a page of the documentation leads to one class."""
     places: dict[str, list[str]] = defaultdict(list)
-    for package in PACKAGES:
-        for file in sorted((ROOT / package).rglob("*.py")):
-            for node in source_tree(file).body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    places[node.name].append(str(file.relative_to(ROOT)))
+    for file in source_files():
+        for node in source_tree(file).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(str(file.relative_to(ROOT)))
     assert not {name: files for name, files in places.items() if len(files) > 1}

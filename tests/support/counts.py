@@ -3,44 +3,44 @@
     python -m tests.support.counts          a table for people
     python -m tests.support.counts --json   the same for programs
 
-A module is a file of a package; `__init__.py`, generated code and migrations do not count.
+A module is a Python file of a package but its `__init__.py`. Generated code and migrations are in no package.
 """
 
 import argparse
 import json
 import sys
 from collections import Counter
-from pathlib import Path
 
-from tests.support.packages import PACKAGES, ROOT
+from tests.support.packages import ROOT, source_files
 
-GENERATED = ("thrift_idl/", "alembic/")
 SMALL = 60
 LARGE = 500
 
 
-def modules(root: Path = ROOT) -> dict[str, int]:
+def module_sizes() -> dict[str, int]:
     """Return the number of lines of each module, by its path from the root."""
-    found = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
-    sizes = {str(path.relative_to(root)): len(path.read_text(encoding="utf-8").splitlines()) for path in found}
     return {
-        name: lines
-        for name, lines in sorted(sizes.items())
-        if not name.endswith("__init__.py") and not name.startswith(GENERATED)
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in source_files()
+        if path.name != "__init__.py"
     }
 
 
-def counts(root: Path = ROOT) -> dict[str, object]:
+def counts() -> dict[str, object]:
     """Return all counts: modules of each package, small and large ones, words of the pages at the root."""
-    sizes = modules(root)
-    pages = {name: (root / name).read_text(encoding="utf-8") for name in ("README.md", "ARCHITECTURE.md")}
+    sizes = module_sizes()
     return {
         "modules": len(sizes),
         "by package": dict(sorted(Counter(_package(name) for name in sizes).items())),
         f"under {SMALL} lines": sum(lines < SMALL for lines in sizes.values()),
         f"over {LARGE} lines": sorted(name for name, lines in sizes.items() if lines > LARGE),
-        "words": {name: len(text.split()) for name, text in pages.items()},
+        "words": page_words(),
     }
+
+
+def page_words() -> dict[str, int]:
+    """Return the number of words of the pages at the root that have a limit."""
+    return {name: len((ROOT / name).read_text(encoding="utf-8").split()) for name in ("README.md", "ARCHITECTURE.md")}
 
 
 def main() -> None:

@@ -7,7 +7,6 @@ and log lines. `tests/language_glossary.txt` lists class names of one word that 
 """
 
 import ast
-import io
 import re
 import sys
 import tokenize
@@ -16,7 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.packages import PACKAGES, ROOT
+from tests.support.packages import ROOT, source_files
+from tests.support.source_trees import source_tree
 
 GLOSSARY = ROOT / "tests" / "language_glossary.txt"
 
@@ -66,23 +66,17 @@ def glossary(path: Path = GLOSSARY) -> frozenset[str]:
 
 def faults_of(path: Path, terms: frozenset[str]) -> Iterator[LanguageFault]:
     """Yield the faults of a module."""
-    source = path.read_text(encoding="utf-8")
-    tree = ast.parse(source)
-    for node in ast.walk(tree):
+    for node in ast.walk(source_tree(path)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from _docstring_faults(path, node)
         if isinstance(node, ast.ClassDef) and ONE_WORD.match(node.name) and node.name.lstrip("_") not in terms:
             yield LanguageFault(path=path, line=node.lineno, rule="a class name of one word", text=node.name)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield from _word_faults(path, node.lineno, node.value)
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield from _word_faults(path, token.start[0], token.string)
-
-
-def modules(folders: tuple[str, ...]) -> list[Path]:
-    """Return the modules below folders of the source tree."""
-    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    with tokenize.open(path) as source:
+        for token in tokenize.generate_tokens(source.readline):
+            if token.type == tokenize.COMMENT:
+                yield from _word_faults(path, token.start[0], token.string)
 
 
 def _docstring_faults(
@@ -112,12 +106,12 @@ def main(folders: tuple[str, ...]) -> None:
     """Print the faults of folders, or the number of faults of each package."""
     terms = glossary()
     if folders:
-        for path in modules(folders):
+        for path in source_files(*folders):
             for fault in sorted(faults_of(path, terms), key=lambda fault: fault.line):
                 print(fault)
         return
     counts: Counter[str] = Counter()
-    for path in modules(PACKAGES):
+    for path in source_files():
         name = str(path.relative_to(ROOT).parent)
         counts["/".join(name.split("/")[:2])] += sum(1 for _ in faults_of(path, terms))
     for name, count in counts.most_common():

@@ -10,3 +10,8 @@ WHEEL_FOLDERS: dict[str, str] = dict(_SOURCES["wheel"]["sources"])
 _NOT_OURS = ("src/interbed", "thrift_idl", "alembic")
 PACKAGES = tuple(sorted(folder for folder in WHEEL_FOLDERS if folder not in _NOT_OURS))
 """Those with modules of the product; what is generated, and migrations, are none."""
+
+
+def source_files(*folders: str) -> list[Path]:
+    """Return the Python files below folders of the source tree, of all packages without any, in order of their paths."""
+    return sorted(path for folder in folders or PACKAGES for path in (ROOT / folder).rglob("*.py"))

@@ -22,6 +22,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.source_trees import source_tree
+
 ROOT = Path(__file__).resolve().parents[2]
 TIER_VARIABLE = "INTERBED_TEST_TIER"
 
@@ -69,7 +71,7 @@ def is_integration(item: pytest.Item) -> bool:
 def starters_of(path: Path) -> frozenset[str]:
     """Return the names that a module imports from STARTERS; those of a helper beside it count as well."""
     names = set[str]()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(source_tree(path)):
         if isinstance(node, ast.ImportFrom) and node.module and _is_starter(node.module):
             names |= {alias.asname or alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tests."):

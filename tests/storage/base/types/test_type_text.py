@@ -1,7 +1,6 @@
 """Messages show types as SQL does: `STRING`, `DECIMAL(12, 2) NOT NULL`, and nothing of Python."""
 
 import ast
-from pathlib import Path
 
 import pytest
 
@@ -20,10 +19,9 @@ from interbed.storage.base.types.parse import data_type as parsed
 from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import UpdateColumnType
 from interbed.storage.meta.schema.table_schema import Schema
-from tests.support.packages import PACKAGES
+from tests.support.packages import ROOT, source_files
 from tests.support.source_trees import source_tree
 
-ROOT = Path(__file__).parents[4]
 STRING = AtomicType("STRING")
 PRICE = AtomicType("DECIMAL(12, 2)", False)
 TYPES: list[tuple[DataType, str]] = [
@@ -54,12 +52,11 @@ def test_a_refused_change_names_both_types() -> None:
 
 def test_no_message_shows_the_repr_or_the_json_of_a_type() -> None:
     found = []
-    for folder in PACKAGES:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(source_tree(path)):
-                if isinstance(node, ast.FormattedValue):
-                    text = ast.unparse(node.value)
-                    of_a_type = text.rpartition(".")[2] in ("type", "data_type") or text.endswith(("_type", "_types"))
-                    if "type_to_json(" in text or (of_a_type and node.conversion == ord("r")):
-                        found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text}")
+    for path in source_files():
+        for node in ast.walk(source_tree(path)):
+            if isinstance(node, ast.FormattedValue):
+                text = ast.unparse(node.value)
+                of_a_type = text.rpartition(".")[2] in ("type", "data_type") or text.endswith(("_type", "_types"))
+                if "type_to_json(" in text or (of_a_type and node.conversion == ord("r")):
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {text}")
     assert found == []

@@ -26,10 +26,9 @@ from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.opening import schema_manager
 from interbed.storage.table.table import Table, load_table
 from tests.support.option_table import table_options
-from tests.support.packages import PACKAGES
+from tests.support.packages import source_files
 from tests.support.source_trees import source_tree
 
-ROOT = Path(__file__).parents[4]
 SCHEMA = pa.schema((pa.field("id", pa.int32(), nullable=False), pa.field("v", pa.string())))
 
 SLIPS = {
@@ -241,13 +240,12 @@ def test_no_message_about_an_option_lacks_its_key() -> None:
 
 
 def strings_of_the_code() -> Iterator[str]:
-    for folder in PACKAGES:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if "known" in path.parts:
-                continue
-            for node in ast.walk(source_tree(path)):
-                if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    yield node.value
+    for path in source_files():
+        if "known" in path.parts:
+            continue
+        for node in ast.walk(source_tree(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
 
 
 READERS = frozenset({"text", "boolean", "integer", "number", "memory", "duration_millis", "names", "choice", "get"})
@@ -255,13 +253,12 @@ READERS = frozenset({"text", "boolean", "integer", "number", "memory", "duration
 
 def keys_that_are_read() -> Iterator[str]:
     """The keys in calls such as `options.boolean("overwrite-upgrade", True)`."""
-    for folder in PACKAGES:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(source_tree(path)):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
-                    for key in node.args[:1]:
-                        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                            yield key.value
+    for path in source_files():
+        for node in ast.walk(source_tree(path)):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
+                for key in node.args[:1]:
+                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                        yield key.value
 
 
 def test_each_honoured_option_is_read_somewhere() -> None:
