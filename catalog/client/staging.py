@@ -24,7 +24,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import respelled
-from interbed.storage.meta.commit_listener import commit_listeners, without_hooks
+from interbed.storage.meta.commit_listener import commit_listeners, without_listeners
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import PRIMARY_KEY, option_text
 from interbed.storage.meta.options.log import (
@@ -351,7 +351,7 @@ def given_schema(
 def _unheard(fill: Fill) -> Fill:
     # What only a log can have is refused without one.
     options = {
-        **without_hooks(),
+        **without_listeners(),
         LOG_SYSTEM: LogSystem.NONE,
         LOG_CONSISTENCY: LogConsistency.TRANSACTIONAL,
         LOG_CHANGELOG_MODE: LogChangelogMode.AUTO,

@@ -112,7 +112,7 @@ class _GuessedColumn:
         return bool(largest.is_valid and largest.as_py() >= EXACT_MAX)
 
     def has_others(self) -> bool:
-        """Whether a text may stand for a value of another kind."""
+        """Whether a text may have been a value of another kind."""
         return bool((self._sent.rewritten() & valid(self._values)).any())
 
     def in_order(self, known: DataType | None, *, is_fixed: bool) -> _Growth:

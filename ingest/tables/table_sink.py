@@ -26,6 +26,7 @@ from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.commit.stream_commits import PositionedCommit
+from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_table import compact_again
@@ -65,7 +66,7 @@ class KnownColumns:
     def of_new_table(settings: TableSettings, changes: RowChanges) -> "KnownColumns":
         """Return those of a table that is to be created for changes."""
         keys = settings.primary_keys or changes.key or ()
-        bucket_keys = settings.options.get("bucket-key", "").replace(" ", "").split(",")
+        bucket_keys = CoreOptions(settings.options).bucket_key
         return KnownColumns(types={}, fixed={*keys, *settings.partition_keys, *bucket_keys})
 
 

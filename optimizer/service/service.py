@@ -2,7 +2,7 @@
 
 The scheduler takes a step after each result of a worker, and at intervals. When the journal can't be reached, or
 another process holds the lease, the state in memory is dropped. It is read from the journal again once this process has
-the lease. Meanwhile workers get the answer that nobody schedules here, and continue their tasks.
+the lease. Meanwhile workers get the answer that this process does not schedule, and continue their tasks.
 """
 
 import logging

@@ -79,7 +79,7 @@ UPKEEP: Mapping[WorkKind, Upkeep] = {
 
 
 def carry_out(catalog: Catalog, assignment: Assignment, *, memory: int | None = None) -> TaskOutcome:
-    """Do it, a compaction with so many bytes of memory.
+    """Do it, a compaction with this number of bytes of memory.
 
     What is raised left no files behind: CommitFailedError when the process has ended meanwhile, and all that the work
     itself raises.

@@ -199,9 +199,8 @@ class _Parser:
 def _number(text: str, sign: str) -> SqlLiteral:
     suffix = _SUFFIX.search(text)
     digits = text if suffix is None else text[: suffix.start()]
-    is_exact = suffix is not None and suffix[0].upper() == "BD"
-    if not is_exact:
-        is_exact = "E" not in digits.upper() and (suffix is None or suffix[0].upper() not in "DF")
+    kind = "" if suffix is None else suffix[0].upper()
+    is_exact = kind == "BD" or (kind not in ("D", "F") and "E" not in digits.upper())
     return SqlLiteral(LiteralKind.NUMBER, sign + digits, is_exact=is_exact)
 
 

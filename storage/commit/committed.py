@@ -23,14 +23,14 @@ _CLOCK_MARGIN_MILLIS = 16 * 3_600_000
 class SnapshotOutcome(Enum):
     """State of a snapshot when its writer looks it up after its creation.
 
-    - IN_LINE: it is part of the table's history.
-    - TAKEN_BACK: it was withdrawn together with its base snapshot.
+    - IN_HISTORY: it is part of the table's history.
+    - WITHDRAWN: it was withdrawn together with its base snapshot.
     - LATE: the history had gone on beyond its id, under which an earlier snapshot has expired.
     - UNKNOWN: its fate can no longer be determined.
     """
 
-    IN_LINE = auto()
-    TAKEN_BACK = auto()
+    IN_HISTORY = auto()
+    WITHDRAWN = auto()
     LATE = auto()
     UNKNOWN = auto()
 
@@ -161,34 +161,34 @@ class CommittedParts:
             # The listing is stale.
             ids.append(hinted)
         if ids == [snapshot.id]:
-            return SnapshotOutcome.IN_LINE
+            return SnapshotOutcome.IN_HISTORY
         try:
             following = snapshots.stored(snapshot.id + 1)
         except SnapshotNotFoundError:
             following = None
         if following is not None and self._is_built_on(following, delta, manifests):
-            return SnapshotOutcome.IN_LINE
+            return SnapshotOutcome.IN_HISTORY
         # The oldest snapshot expires first: where older snapshots are left, newer ones were withdrawn, not expired.
-        is_taken_back = any(map(snapshots.exists, ids[: bisect_left(ids, snapshot.id)]))
+        is_withdrawn = any(map(snapshots.exists, ids[: bisect_left(ids, snapshot.id)]))
         if following is not None:
-            return SnapshotOutcome.TAKEN_BACK if is_taken_back else SnapshotOutcome.LATE
+            return SnapshotOutcome.WITHDRAWN if is_withdrawn else SnapshotOutcome.LATE
         if snapshots.is_stored(snapshot):
             newer = ids[bisect_right(ids, snapshot.id) :]
             if newer:
                 # Another snapshot had this id, and those that are there follow from it.
                 snapshots.stored(newer[-1])
-                return SnapshotOutcome.TAKEN_BACK if is_taken_back else SnapshotOutcome.LATE
-            return SnapshotOutcome.TAKEN_BACK if is_taken_back else SnapshotOutcome.IN_LINE
+                return SnapshotOutcome.WITHDRAWN if is_withdrawn else SnapshotOutcome.LATE
+            return SnapshotOutcome.WITHDRAWN if is_withdrawn else SnapshotOutcome.IN_HISTORY
         # It was deleted together with others.
         ids = snapshots.stored_ids()
         newer = ids[bisect_right(ids, snapshot.id) :]
         if not newer:
-            return SnapshotOutcome.TAKEN_BACK
+            return SnapshotOutcome.WITHDRAWN
         live = merge_entries(self._reader.entries(self._reader.data(snapshots.stored(newer[0]))))
         added = {e.identifier for e in delta if e.kind is FileKind.ADD}
         if added and added <= {e.identifier for e in live}:
-            return SnapshotOutcome.IN_LINE
-        return SnapshotOutcome.TAKEN_BACK if len(newer) < len(ids) else SnapshotOutcome.UNKNOWN
+            return SnapshotOutcome.IN_HISTORY
+        return SnapshotOutcome.WITHDRAWN if len(newer) < len(ids) else SnapshotOutcome.UNKNOWN
 
     def _is_built_on(self, following: Snapshot, delta: Sequence[ManifestEntry], manifests: AbstractSet[str]) -> bool:
         """Return whether the next snapshot includes the changes of this one."""

@@ -1,4 +1,4 @@
-"""Commit queue: writers of a table take turns for the next snapshot instead of racing for it.
+"""Contention of the writers of a table: they take turns for the next snapshot instead of racing for it.
 
 Turns only serve speed and fairness. The exclusive creation of the snapshot file decides whether a commit succeeds, with
 or without a turn. `LocalCommitLock` is for tables in a local directory and uses a lock of the operating system.

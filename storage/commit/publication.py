@@ -47,7 +47,7 @@ from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.snapshot.history_journal import JournalOutcome, finish_line_change
+from interbed.storage.meta.snapshot.history_journal import JournalOutcome, finish_history_change
 from interbed.storage.meta.snapshot.progress import LogPositions
 from interbed.storage.meta.snapshot.publish import attempts_of, is_waited_for
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
@@ -317,7 +317,7 @@ class Publication:
                 # snapshots, and treats this one as an older one.
                 change = JournalOutcome.NONE
             else:
-                change = finish_line_change(store.file_io, store.paths)
+                change = finish_history_change(store.file_io, store.paths)
             if change is not JournalOutcome.BUSY and base is not None and store.snapshots.is_stored(base):
                 return change is JournalOutcome.NONE or store.snapshots.is_stored(snapshot)
         except (InterbedError, OSError) as error:
@@ -336,10 +336,10 @@ class Publication:
                 store.file_io.delete(store.paths.snapshot(snapshot.id))
                 raise CommitFailedError(self._was_dropped())
             if change is JournalOutcome.BUSY:
-                outcome = SnapshotOutcome.TAKEN_BACK
+                outcome = SnapshotOutcome.WITHDRAWN
             else:
                 outcome = self._committed.outcome(snapshot, delta, manifests)
-            if outcome in (SnapshotOutcome.TAKEN_BACK, SnapshotOutcome.LATE) and store.snapshots.is_stored(snapshot):
+            if outcome in (SnapshotOutcome.WITHDRAWN, SnapshotOutcome.LATE) and store.snapshots.is_stored(snapshot):
                 store.file_io.delete(store.paths.snapshot(snapshot.id))
         except (CommitFailedError, CommitStateUnknownError):
             raise
@@ -353,7 +353,7 @@ class Publication:
                 f"This writer of {store.location} was delayed until its base snapshot had expired; nothing "
                 "was committed, and its files were removed. Write again."
             )
-        return outcome is SnapshotOutcome.IN_LINE
+        return outcome is SnapshotOutcome.IN_HISTORY
 
     def _was_dropped(self) -> str:
         return f"The table at {self._store.location} was dropped while it was written; nothing was committed."

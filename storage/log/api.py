@@ -62,7 +62,7 @@ class LogMarker:
         return self.line, self.last
 
     def with_records(self, records: int) -> "LogMarker":
-        """Return the marker of a partition with so many records."""
+        """Return the marker of a partition with this number of records."""
         return replace(self, records=records)
 
     def to_json(self) -> bytes:

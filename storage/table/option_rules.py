@@ -80,8 +80,8 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
         _named_columns(schema, options)
     # Last: what contradicts in itself has a message of its own.
     check_supported(schema.options, had)
-    for hook in commit_listeners(schema.options):
-        hook.check(schema, before)
+    for listener in commit_listeners(schema.options):
+        listener.check(schema, before)
 
 
 def changed_schema(

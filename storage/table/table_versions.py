@@ -341,15 +341,15 @@ class TableVersions(TableAccess):
         'metadata.iceberg.storage' or with what Iceberg has not, MissingExtraError without pyiceberg,
         InvalidOptionError, StorageAccessError.
         """
-        from interbed.storage.meta.commit_listener import hook_of
+        from interbed.storage.meta.commit_listener import listener_of
 
-        hook = hook_of(self.store, _ICEBERG)
-        if hook is None:
+        listener = listener_of(self.store, _ICEBERG)
+        if listener is None:
             raise NotSupportedError(
                 f"The table '{self.name}' is not published as an Iceberg table, as branches never are; set "
                 f"'{_ICEBERG}'."
             )
-        return hook.publish(self.store)
+        return listener.publish(self.store)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

@@ -126,7 +126,7 @@ class BucketRules:
         )
 
     def files_for(self, size: int) -> int:
-        """Return the number of files that so many bytes are written to."""
+        """Return the number of files that these bytes are written to."""
         return max(1, -(-size // self.target_bytes))
 
 

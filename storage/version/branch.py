@@ -35,7 +35,7 @@ from interbed.storage.meta.snapshot.history_journal import (
     FileChange,
     HistoryChange,
     NewHistory,
-    change_line,
+    change_history,
     deletion,
     digests,
     file_change,
@@ -139,7 +139,7 @@ class BranchManager:
         self._check_exists(name)
         lock = self._store.environment.lock() if self._store.environment.lock else NoLock()
         with lock.hold():
-            change_line(self._file_io, self._store.paths, lambda: self._fast_forward_change(name))
+            change_history(self._file_io, self._store.paths, lambda: self._fast_forward_change(name))
 
     def _fast_forward_change(self, name: str) -> HistoryChange:
         """Return the history change of a fast-forward to the branch."""

@@ -31,7 +31,7 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import LogConsistency
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMark, ExpiryMarks, ExpiryPlan
-from interbed.storage.meta.snapshot.history_journal import find_line_change
+from interbed.storage.meta.snapshot.history_journal import find_history_change
 from interbed.storage.meta.snapshot.manager import ChangelogManager
 from interbed.storage.meta.snapshot.progress import ConsumerManager, LogPositions
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
@@ -184,7 +184,7 @@ class SnapshotExpiry:
             plan = self._plan(earliest, end, keeps_changelog=keeps_changelog)
             return _result(plan, dry_run=True)
         # A mark must not be set beside a damaged journal: no process could finish it.
-        find_line_change(self.store.file_io, self.store.paths)
+        find_history_change(self.store.file_io, self.store.paths)
         # A snapshot that another expiry had marked when the earliest was read may be visible again: that expiry failed
         # and withdrew its mark. Later snapshots must not expire before it.
         mark = self._marks.set(min(snapshots.stored_ids(), default=earliest), end)
@@ -279,7 +279,7 @@ class SnapshotExpiry:
         """Finish the expiry of the mark; several processes may do so at the same time."""
         marks, keeps_changelog = self._marks, _keeps_changelog(self.store)
         plan = marks.plan(mark)
-        if plan is None and find_line_change(self.store.file_io, self.store.paths) is not None:
+        if plan is None and find_history_change(self.store.file_io, self.store.paths) is not None:
             # An unfinished rollback may need these snapshots; it withdraws a mark as well.
             if marks.take_back(mark):
                 return ExpiryResult()

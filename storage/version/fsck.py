@@ -22,7 +22,7 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMarks
-from interbed.storage.meta.snapshot.history_journal import find_line_change, finish_line_change, put_aside
+from interbed.storage.meta.snapshot.history_journal import find_history_change, finish_history_change, put_aside
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.starting_point import has_changelog
@@ -133,7 +133,7 @@ class _TableCheck:
 
     def _check_journal(self, line: FileStore) -> None:
         try:
-            change = find_line_change(line.file_io, line.paths)
+            change = find_history_change(line.file_io, line.paths)
         except CorruptFileError as error:
             # At each step of the change the newest snapshot is the one before it or the one after it.
             self._report("journal", str(error), lambda: put_aside(line.file_io, line.paths))
@@ -142,7 +142,7 @@ class _TableCheck:
             self._report(
                 "journal",
                 f"a {change.what} was not finished",
-                lambda: finish_line_change(line.file_io, line.paths),
+                lambda: finish_history_change(line.file_io, line.paths),
             )
 
     def _check_expiry(self, line: FileStore) -> bool:

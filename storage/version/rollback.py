@@ -15,7 +15,7 @@ from interbed.storage.meta.snapshot.history_journal import (
     FileChange,
     HistoryChange,
     NewHistory,
-    change_line,
+    change_history,
     deletion,
     digests,
 )
@@ -72,7 +72,7 @@ def _roll_back(store: FileStore, target: Snapshot) -> Snapshot:
 
     lock = store.environment.lock() if store.environment.lock else NoLock()
     with lock.hold():
-        change_line(store.file_io, store.paths, make)
+        change_history(store.file_io, store.paths, make)
     if newest != target:
         # Reading replaces the cached snapshot, which names a changelog. Another rollback may have deleted it since.
         with suppress(SnapshotNotFoundError):

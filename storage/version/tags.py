@@ -36,7 +36,7 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.version import TagCreation, TagPeriod
-from interbed.storage.meta.snapshot.history_journal import HistoryChange, change_line, deletion, file_change
+from interbed.storage.meta.snapshot.history_journal import HistoryChange, change_history, deletion, file_change
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager, check_tag_name, new_tag
@@ -81,7 +81,7 @@ def rename_tag(store: FileStore, name: str, new_name: str) -> None:
             what=f"renaming of the tag {name!r}", first=(*creation, *deletion(file_io, paths, paths.tag(name)))
         )
 
-    change_line(file_io, paths, change)
+    change_history(file_io, paths, change)
 
 
 def reset_consumer(store: FileStore, consumer_id: str, next_snapshot: int) -> None:

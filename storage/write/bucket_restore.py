@@ -1,4 +1,4 @@
-"""What a writer asks about the files that exist; `scan.restore.RestoredBuckets` answers from a snapshot."""
+"""What a writer asks about the files that exist; `scan.live_files.RestoredBuckets` answers from a snapshot."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol

@@ -13,5 +13,5 @@ PACKAGES = tuple(sorted(folder for folder in WHEEL_FOLDERS if folder not in _NOT
 
 
 def source_files(*folders: str) -> list[Path]:
-    """Return the Python files below folders of the source tree, of all packages without any, in order of their paths."""
+    """Return the Python files below folders of the source tree, of all packages without any, sorted."""
     return sorted(path for folder in folders or PACKAGES for path in (ROOT / folder).rglob("*.py"))

@@ -24,7 +24,7 @@ _started = threading.Event()
 
 
 def allow_connections(connections: int) -> None:
-    """Raise the limit of open files, as far as the system allows it, to the need of so many clients. Most systems start
+    """Raise the limit of open files, as far as the system allows it, to the need of the clients. Most systems start
     a process with 1024, and allow it to raise the limit.
     """
     wanted = connections + OTHER_FILES

@@ -29,7 +29,7 @@ class ChangelogProducer(StrEnum):
 
 
 class LookupCompact(StrEnum):
-    """Time at which level 0 is compacted upward for a lookup: at every compaction, or every so many."""
+    """Time at which level 0 is compacted upward for a lookup: at every compaction, or at every n-th."""
 
     RADICAL = "radical"
     GENTLE = "gentle"

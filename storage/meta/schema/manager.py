@@ -179,10 +179,10 @@ class SchemaManager:
         is_turn = COMMIT_TURN in names
         if LINE_JOURNAL not in names:
             return SettledSchemas(ids=numbers_of(names, _PREFIX), was_changing=False, is_turn=is_turn)
-        from interbed.storage.meta.snapshot.history_journal import finish_line_change
+        from interbed.storage.meta.snapshot.history_journal import finish_history_change
 
         try:
-            finish_line_change(self._file_io, self._paths)
+            finish_history_change(self._file_io, self._paths)
         finally:
             with self._guard:
                 self._cache.clear()
@@ -237,9 +237,9 @@ class SchemaManager:
         is noticed. Raises InvalidInputError, CommitFailedError, CorruptFileError.
         """
         from interbed.storage.meta.schema.apply import apply_changes
-        from interbed.storage.meta.snapshot.history_journal import find_line_change
+        from interbed.storage.meta.snapshot.history_journal import find_history_change
 
-        find_line_change(self._file_io, self._paths)
+        find_history_change(self._file_io, self._paths)
         for _ in range(_COMMIT_RETRIES):
             # Take the id first: a schema that is created in between takes this id, so that its changes can't be
             # skipped.

@@ -161,7 +161,7 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def change_line(file_io: FileIO, paths: TablePaths, make: Callable[[], HistoryChange]) -> None:
+def change_history(file_io: FileIO, paths: TablePaths, make: Callable[[], HistoryChange]) -> None:
     """Apply the change that `make()` returns, after an unfinished one was completed.
 
     `make` is called again when another process writes a journal, or expires snapshots, at the same time. Raises
@@ -170,7 +170,7 @@ def change_line(file_io: FileIO, paths: TablePaths, make: Callable[[], HistoryCh
     """
     marks = ExpiryMarks(file_io, paths)
     for _ in range(_TRIES):
-        if finish_line_change(file_io, paths) is JournalOutcome.BUSY:
+        if finish_history_change(file_io, paths) is JournalOutcome.BUSY:
             continue
         # A change that can't be applied must not be written.
         marks.check()
@@ -187,7 +187,7 @@ def change_line(file_io: FileIO, paths: TablePaths, make: Callable[[], HistoryCh
     )
 
 
-def find_line_change(file_io: FileIO, paths: TablePaths) -> HistoryChange | None:
+def find_history_change(file_io: FileIO, paths: TablePaths) -> HistoryChange | None:
     """Return the change that is under way or unfinished; None without one. Raises CorruptFileError."""
     path = _journal(paths)
     try:
@@ -210,12 +210,12 @@ class JournalOutcome(StrEnum):
     BUSY = "busy"
 
 
-def finish_line_change(file_io: FileIO, paths: TablePaths) -> JournalOutcome:
+def finish_history_change(file_io: FileIO, paths: TablePaths) -> JournalOutcome:
     """Apply the steps of a journal that are left. Waits for a limited time for another process that applies it.
 
     Raises CorruptFileError for a journal that can't be read, StorageAccessError where this process may not write.
     """
-    change = find_line_change(file_io, paths)
+    change = find_history_change(file_io, paths)
     if change is None:
         return JournalOutcome.NONE
     _log.info("Going on with the %s of the table at %s.", change.what, paths.location)
@@ -288,7 +288,7 @@ class _JournalRedo:
     def _is_current(self) -> bool:
         """Return whether the journal still exists: otherwise another process has finished it."""
         try:
-            found = find_line_change(self._file_io, self._paths)
+            found = find_history_change(self._file_io, self._paths)
         except CorruptFileError:
             return False
         return found is not None and found.id == self._change.id

@@ -1,6 +1,6 @@
 """Universal compaction over a workload, without I/O: the same strategy and the same units as a writer's, on numbers.
 
-After each commit the writer's compaction may run (every so many commits, if asked for), as it does in a table: one
+After each commit the writer's compaction may run (at every n-th commit, if asked for), as it does in a table: one
 pick, carried out at once. Above `num-sorted-run.stop-trigger` the writer waits for an extra compaction.
 
 A bucket exists in memory only: files are sorted arrays of keys, with the metadata that decisions are made on. Flushes

@@ -8,7 +8,7 @@ A position of micro-batches is JSON in Paimon's form of it for Spark:
 
     {"snapshotId": 5, "index": 2, "scanSnapshot": false, "totalSplits": 7, "commit": "…"}
 
-Units 0 to `index` of the snapshot are read, -1 stands for none of them. With `scanSnapshot` they are the rows of the
+Units 0 to `index` of the snapshot are read, -1 means none of them. With `scanSnapshot` they are the rows of the
 snapshot as a whole, not its changes. `commit` is interbed's own: the commit of the snapshot or, while nothing of it is
 read, of the one before it, so that a rollback is noticed. Source: paimon-spark's PaimonSourceOffset.
 

@@ -22,7 +22,7 @@ import pyarrow.csv
 
 from interbed.catalog.client.cli.forms.file_batch import BadLine, BadLines, FileBatch, shortened
 from interbed.catalog.client.cli.forms.guessed_types import GuessedColumn
-from interbed.catalog.client.cli.forms.text_values import TINY, VALUE_ERRORS, is_doubtful, value_of_text
+from interbed.catalog.client.cli.forms.text_values import TINY, VALUE_ERRORS, is_doubtful, not_utf8, value_of_text
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import BINARIES, AtomicType, DataField
 from interbed.storage.base.types.exact_decimal import cast_exactly
@@ -269,7 +269,7 @@ def _header(first: CsvBlock | None, path: Path, delimiter: str) -> tuple[list[st
     try:
         header.data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInputError(f"{path}, line {header.line}: the header is {_not_utf8(error)}.") from None
+        raise InvalidInputError(f"{path}, line {header.line}: the header is {not_utf8(error)}.") from None
     table = pyarrow.csv.read_csv(
         io.BytesIO(header.data + b"\n"),
         read_options=pyarrow.csv.ReadOptions(autogenerate_column_names=True, block_size=len(header.data) + 2),
@@ -339,15 +339,8 @@ def _problem(record: CsvRecord, columns: int) -> str | None:
     try:
         record.data.decode()
     except UnicodeDecodeError as error:
-        return f"it is {_not_utf8(error)}"
+        return f"it is {not_utf8(error)}"
     return None
-
-
-def _not_utf8(error: UnicodeDecodeError) -> str:
-    return (
-        f"not UTF-8: byte 0x{error.object[error.start]:02x} at position {error.start} (convert a file in another "
-        "encoding, as iconv -f LATIN1 -t UTF-8 does)"
-    )
 
 
 def _text(record: CsvRecord) -> str:

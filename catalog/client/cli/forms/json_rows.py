@@ -16,7 +16,14 @@ import pyarrow as pa
 
 from interbed.catalog.client.cli.forms.file_batch import BadLine, BadLines, FileBatch
 from interbed.catalog.client.cli.forms.guessed_types import GuessedColumn
-from interbed.catalog.client.cli.forms.text_values import VALUE_ERRORS, JsonNumber, json_converter, misfit, no_value
+from interbed.catalog.client.cli.forms.text_values import (
+    VALUE_ERRORS,
+    JsonNumber,
+    json_converter,
+    misfit,
+    no_value,
+    not_utf8,
+)
 from interbed.catalog.client.cli.near_names import check_columns
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import DataField, DataType
@@ -263,10 +270,7 @@ def _object_of(data: bytes) -> dict[str, Any]:
     try:
         row = json.loads(data.decode(), parse_float=JsonNumber, object_pairs_hook=_object)
     except UnicodeDecodeError as error:
-        raise ValueError(
-            f"it is not UTF-8: byte 0x{data[error.start]:02x} at position {error.start} "
-            "(convert a file in another encoding, as iconv -f LATIN1 -t UTF-8 does)"
-        ) from None
+        raise ValueError(f"it is {not_utf8(error)}") from None
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON: {error}") from None
     except RecursionError:

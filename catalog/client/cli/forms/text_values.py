@@ -83,6 +83,14 @@ def value_of_text(text: str, data_type: AtomicType) -> object:
     return value
 
 
+def not_utf8(error: UnicodeDecodeError) -> str:
+    """Return what is wrong with the bytes of a file, and the way out."""
+    return (
+        f"not UTF-8: byte 0x{error.object[error.start]:02x} at position {error.start} (convert a file in another "
+        "encoding, as iconv -f LATIN1 -t UTF-8 does)"
+    )
+
+
 def is_doubtful(column: Any, kind: AtomicType, has_tiny: Callable[[], bool]) -> bool:
     """Whether numbers of a column have to be compared with their texts.
 
@@ -234,7 +242,7 @@ def _map_converter(key: DataType, value: DataType) -> Callable[[Any], Any]:
     as_value = json_converter(key) or (lambda given: given)
 
     def of_key(given: Any) -> Any:
-        # Keys of objects are texts, whatever they stand for; bytes are base 64 there, too.
+        # Keys of objects are texts, whatever type they have; bytes are base 64 there, too.
         is_text = isinstance(key, AtomicType) and isinstance(given, str) and key.root not in BINARIES
         return parse_literal(given, key) if is_text else as_value(given)
 

@@ -37,9 +37,9 @@ class OptionSupport:
 def _all_known() -> tuple[KnownOption, ...]:
     honoured = [key for keys in (*HONOURED.values(), OWN) for key in keys]
     return (
-        *(KnownOption(key=key, standing=OptionStatus.HONOURED) for key in honoured),
+        *(KnownOption(key=key, status=OptionStatus.HONOURED) for key in honoured),
         *(
-            KnownOption(key=key, standing=OptionStatus.HARMLESS, why=why)
+            KnownOption(key=key, status=OptionStatus.HARMLESS, why=why)
             for why, keys in HARMLESS.items()
             for key in keys
         ),

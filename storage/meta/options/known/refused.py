@@ -37,7 +37,7 @@ class KnownOption:
     """
 
     key: str
-    standing: OptionStatus
+    status: OptionStatus
     why: str = ""
     way_out: str = ""
     takes: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class KnownOption:
 
     def refuses(self, value: str) -> bool:
         """Return whether this value of the option is refused."""
-        return self.standing is OptionStatus.REFUSED and value.strip().lower() not in ("", *self.takes)
+        return self.status is OptionStatus.REFUSED and value.strip().lower() not in ("", *self.takes)
 
 
 _OFF = ("false",)
@@ -55,7 +55,7 @@ def _refused(
     keys: str, needs: str, way_out: str = "", *, takes: tuple[str, ...] = (), blocks: BlockedUse = BlockedUse.NOTHING
 ) -> tuple[KnownOption, ...]:
     return tuple(
-        KnownOption(key=key, standing=OptionStatus.REFUSED, why=needs, way_out=way_out, takes=takes, blocks=blocks)
+        KnownOption(key=key, status=OptionStatus.REFUSED, why=needs, way_out=way_out, takes=takes, blocks=blocks)
         for key in keys.split()
     )
 

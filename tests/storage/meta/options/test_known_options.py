@@ -223,15 +223,15 @@ def test_every_option_has_one_standing_and_says_why() -> None:
     keys = [option.key for option in KNOWN]
     assert len(keys) == len(set(keys))
     for option in KNOWN:
-        assert bool(option.why) == (option.standing is not OptionStatus.HONOURED), option.key
-        assert option.standing is OptionStatus.REFUSED or option.blocks is BlockedUse.NOTHING, option.key
+        assert bool(option.why) == (option.status is not OptionStatus.HONOURED), option.key
+        assert option.status is OptionStatus.REFUSED or option.blocks is BlockedUse.NOTHING, option.key
         assert not option.why.endswith("."), option.key
 
 
 def test_no_message_about_an_option_lacks_its_key() -> None:
     for option in KNOWN:
         key = option.key.replace("<column>", "v").replace("<…>", "x")
-        if option.standing is OptionStatus.REFUSED:
+        if option.status is OptionStatus.REFUSED:
             with pytest.raises(NotSupportedError, match=f"^Option '{key}' = 'zzz' is not supported"):
                 check_supported({key: "zzz"})
         else:

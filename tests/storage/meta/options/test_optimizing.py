@@ -126,7 +126,7 @@ def test_a_value_that_is_not_taken_is_refused_when_a_table_is_made_or_altered(
 def test_what_else_amoro_has_is_refused_by_name(tmp_path: Path, key: str) -> None:
     option = known_option(f"self-optimizing.{key}")
     assert option is not None
-    assert option.standing is OptionStatus.REFUSED
+    assert option.status is OptionStatus.REFUSED
     with pytest.raises(NotSupportedError, match=rf"'self-optimizing\.{key}' = 'zzz' is not supported: .*; "):
         made(tmp_path / "t", {f"self-optimizing.{key}": "zzz"})
 
