@@ -12,7 +12,6 @@ import pytest
 import interbed
 from interbed.catalog.client.errors import (
     CatalogError,
-    CatalogUnavailableError,
     DatabaseExistsError,
     LockError,
     NotAnInterbedTableError,
@@ -25,7 +24,6 @@ from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT, same_loc
 from interbed.storage.base.errors import CommitConflictError, CommitError, InvalidInputError, InvalidOptionError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
-from interbed.testing import metastore
 from tests.support.servers.metastore import table as hive_table
 
 SCHEMA = pa.schema(
@@ -109,13 +107,6 @@ def test_an_altered_table_is_altered_in_the_metastore_too(catalog: HiveCatalog) 
     assert entry.parameters["bucket"] == "1"
     assert entry.parameters[CURRENT_SNAPSHOT] == "1"
     assert [(c.name, c.type) for c in entry.sd.cols] == [("id", "bigint"), ("name", "string"), ("more", "int")]
-
-
-def test_options_stay_out_of_the_metastore_when_asked(options: dict[str, str], catalog: HiveCatalog) -> None:
-    with interbed.CatalogFactory.create(options | {"sync-all-properties": "false"}) as other:
-        other.create_table("shop.t", SMALL, options={"write-buffer-size": "8 mb"})
-    assert "write-buffer-size" not in catalog.client.get_table("shop", "t").parameters
-    assert catalog.get_table("shop.t").schema.options["write-buffer-size"] == "8 mb"
 
 
 def test_columns_that_differ_in_case_only_are_refused_before_anything_is_made(catalog: HiveCatalog) -> None:
@@ -398,16 +389,7 @@ def test_an_external_table_is_not_registered_with_another_schema(catalog: HiveCa
     assert (path / "schema" / "schema-0").read_bytes() == before
 
 
-def test_all_tables_are_external_when_asked(options: dict[str, str], catalog: HiveCatalog, tmp_path: Path) -> None:
-    with interbed.CatalogFactory.create(options | {"table.type": "external"}) as other:
-        other.create_table("shop.t", SMALL)
-        other.drop_table("shop.t")
-    assert (tmp_path / "lake" / "shop.db" / "t" / "schema" / "schema-0").exists()
-    with pytest.raises(TableExistsError, match="does not know"):
-        catalog.create_table("shop.t", SMALL)
-
-
-# -- others' tables, and no server -------------------------------------------------------------------------------------
+# -- tables of others, and what others read ----------------------------------------------------------------------------
 
 
 def test_tables_of_others_are_left_alone(catalog: HiveCatalog) -> None:
@@ -423,89 +405,12 @@ def test_tables_of_others_are_left_alone(catalog: HiveCatalog) -> None:
     assert catalog.client.get_all_tables("shop") == ["foreign", "ours"]
 
 
-def test_a_hive_site_gives_address_and_warehouse(server: str, tmp_path: Path) -> None:
-    properties = {"hive.metastore.uris": server, "hive.metastore.warehouse.dir": f"file:{tmp_path}/from-site"}
-    lines = "".join(f"<property><name>{k}</name><value> {v} </value></property>" for k, v in properties.items())
-    (tmp_path / "hive-site.xml").write_text(f"<?xml version='1.0'?><configuration>{lines}</configuration>")
-    with interbed.load_catalog(metastore="hive", hive_conf_dir=tmp_path) as opened:
-        assert opened.warehouse == f"{tmp_path}/from-site"
-        assert "default" in opened.list_databases()
-    with interbed.load_catalog(metastore="hive", hive_conf_dir=tmp_path, warehouse=f"file:{tmp_path}/own") as opened:
-        assert opened.warehouse == f"{tmp_path}/own"
-
-
-@pytest.mark.parametrize("content", [None, "", "<configuration>", "not xml"])
-def test_a_hive_site_that_is_none_is_named(tmp_path: Path, content: str | None) -> None:
-    if content is not None:
-        (tmp_path / "hive-site.xml").write_text(content)
-    with pytest.raises(InvalidOptionError, match=r"hive-site\.xml"):
-        interbed.load_catalog(metastore="hive", hive_conf_dir=str(tmp_path))
-
-
-def test_without_a_warehouse_the_servers_is_taken(tmp_path: Path) -> None:
-    with metastore(db=f"sqlite:///{tmp_path}/m.db", warehouse=f"file:{tmp_path}/w") as uri:
-        with interbed.load_catalog(metastore="hive", uri=uri) as opened:
-            assert opened.warehouse == f"{tmp_path}/w"
-            opened.create_database("shop")
-            assert opened.get_database("shop").location == f"file:{tmp_path}/w/shop.db"
-        with pytest.raises(CatalogError, match="closed"):
-            opened.list_databases()
-    with pytest.raises(CatalogUnavailableError, match=uri):
-        interbed.load_catalog(metastore="hive", uri=uri)
-
-
 def test_snapshot_files_are_what_others_expect(catalog: HiveCatalog) -> None:
     table = create(catalog)
     table.upsert(ROWS)
     root = Path(table.location)
     assert json.loads((root / "snapshot" / "snapshot-1").read_text())["version"] == 3
     assert (root / "snapshot" / "LATEST").read_text() == "1"
-
-
-# -- options of the catalog --------------------------------------------------------------------------------------------
-
-
-def test_locations_stand_in_parameters_when_asked(options: dict[str, str], tmp_path: Path) -> None:
-    with interbed.CatalogFactory.create(options | {"location-in-properties": "true"}) as catalog:
-        assert isinstance(catalog, HiveCatalog)
-        catalog.create_database("d", properties={"a": "1"})
-        assert dict(catalog.get_database("d").properties) == {"a": "1"}
-        assert catalog.get_database("d").location == f"file:{tmp_path}/lake/d.db"
-        table = catalog.create_table(
-            "d.t", SMALL, partition_keys=["name"], options={"metastore.partitioned-table": "true"}
-        )
-        table.append(ROWS)
-        entry = catalog.client.get_table("d", "t")
-        assert entry.parameters["paimon_location"] == f"file:{tmp_path}/lake/d.db/t"
-        [partition] = catalog.client.get_partitions_by_names("d", "t", ["name=a"])
-        assert partition.parameters["paimon_location"] == f"file:{tmp_path}/lake/d.db/t/name=a/"
-        catalog.rename_table("d.t", "d.u")
-        assert catalog.get_table("d.u").location == f"{tmp_path}/lake/d.db/u"
-        [partition] = catalog.client.get_partitions_by_names("d", "u", ["name=a"])
-        assert partition.parameters["paimon_location"] == f"file:{tmp_path}/lake/d.db/u/name=a/"
-        assert catalog.get_table("d.u").append(ROWS) == 2
-        assert catalog.repair_table("d.u").actions == ()
-        catalog.drop_database("d", cascade=True)
-        assert not (tmp_path / "lake" / "d.db").exists()
-
-
-def test_without_syncing_only_options_for_hive_reach_the_metastore(
-    options: dict[str, str], catalog: HiveCatalog
-) -> None:
-    with interbed.CatalogFactory.create(options | {"sync-all-properties": "false"}) as other:
-        other.create_table(
-            "shop.t",
-            SMALL,
-            primary_keys=["id"],
-            options={"bucket": "1", "hive.note": "a", "data-file.path-directory": "data"},
-        )
-        other.alter_table("shop.t", [SetOption("hive.note", "b"), SetOption("write-only", "true")])
-        parameters = catalog.client.get_table("shop", "t").parameters
-        assert parameters["note"] == "b"
-        assert parameters["data-file.path-directory"] == "data"
-        assert {"bucket", "primary-key", "write-only", "hive.note"}.isdisjoint(parameters)
-        other.alter_table("shop.t", RemoveOption("hive.note"))
-        assert "note" not in catalog.client.get_table("shop", "t").parameters
 
 
 def test_long_comments_of_columns_are_cut_to_what_metastores_keep(catalog: HiveCatalog) -> None:

@@ -1,14 +1,12 @@
 """Column statistics through the wire, on SQLite and PostgreSQL."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
-from tests.catalog.server.raw_client import raw_client
-from tests.support.servers.metastore import MetastoreUnderTest, storage, table
+from tests.support.servers.metastore import storage, table
 
 COLUMNS = (
     ("i", "int"),
@@ -21,13 +19,6 @@ COLUMNS = (
     ("ts", "timestamp"),
 )
 NAMES = [name for name, _ in COLUMNS]
-
-
-@pytest.fixture
-def raw(metastore: MetastoreUnderTest) -> Iterator[Client]:
-    """The generated client."""
-    with raw_client(metastore.port) as client:
-        yield client
 
 
 @pytest.fixture
