@@ -14,7 +14,7 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     StorageAccessError,
 )
-from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.io.resolve import file_io_for
 
 _NEWEST_VERSION = 3
 _METADATA_FILE = (".metadata.json", ".metadata.json.gz")

@@ -1,7 +1,7 @@
 """The table format and its LSM engine: an LSM file store in Apache Paimon's on-disk format. Knows no catalog.
 
-Thirteen layers, each of which imports only layers below it: table, views, log, upkeep, version, commit, write, read,
-scan, lsm, files, meta, base.
+Fourteen layers, each of which imports only layers below it: table, views, log, upkeep, version, commit, write, read,
+scan, lsm, files, meta, io, base.
 
 `OFFERED` names the modules that the layers above (catalog and spark_ext) may import, by what they are for; all others
 are details of storage. Most callers need no more than `table.table`.
@@ -50,18 +50,18 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.clock",
         "base.columnar.schema",
         "base.errors",
-        "base.fileio.ahead.held",
-        "base.fileio.ahead.needs",
-        "base.fileio.api",
-        "base.fileio.at_once",
-        "base.fileio.cached.blocks",
-        "base.fileio.deleting",
-        "base.fileio.local",
-        "base.fileio.hdfs.settings",
-        "base.fileio.stores.hadoop_settings",
-        "base.fileio.file_lock",
-        "base.fileio.resolve",
-        "base.fileio.stores.tally",
+        "io.ahead.held",
+        "io.ahead.needs",
+        "io.api",
+        "io.at_once",
+        "io.cached.blocks",
+        "io.deleting",
+        "io.local",
+        "io.hdfs.settings",
+        "io.stores.hadoop_settings",
+        "io.file_lock",
+        "io.resolve",
+        "io.stores.tally",
         "base.extras",
         "base.incoming",
         "base.shown_text",

@@ -71,7 +71,7 @@ def floors(modules: set[str]) -> set[str]:
 
 def test_a_step_loads_the_floors_that_it_needs(written: tuple[Path, list[set[str]]]) -> None:
     opened, planned, found, read, counted = loaded_by(written[0], "open", "plan", "get", "read", "count")
-    assert floors(opened) == {"base", "meta", "table"}
+    assert floors(opened) == {"base", "io", "meta", "table"}
     assert floors(planned) <= floors(opened) | {"scan", "lsm", "files", "read"}
     assert "interbed.storage.read.table_read" not in planned
     assert floors(found) == floors(planned) | {"files"}

@@ -27,7 +27,7 @@ from interbed.catalog.client.staging import Fill, StagedTables, given_schema
 from interbed.catalog.client.versions import VersionsByName
 from interbed.catalog.client.views import Views
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError, plain_errors
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.table import Table
 

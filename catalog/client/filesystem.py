@@ -31,10 +31,10 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     StorageAccessError,
 )
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.deleting import is_link, link_above
-from interbed.storage.base.fileio.resolve import check_exclusive, file_io_for, renames_directories
 from interbed.storage.base.path_name import is_path_name
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.deleting import is_link, link_above
+from interbed.storage.io.resolve import check_exclusive, file_io_for, renames_directories
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import find_store, open_store, schema_manager

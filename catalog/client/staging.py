@@ -22,8 +22,8 @@ from interbed.storage.base.errors import (
     InterbedError,
     InvalidInputError,
 )
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.resolve import respelled
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.resolve import respelled
 from interbed.storage.meta.commit_listener import commit_listeners, without_listeners
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import PRIMARY_KEY, option_text

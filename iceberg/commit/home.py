@@ -19,8 +19,8 @@ from pyiceberg.typedef import IcebergBaseModel
 
 from interbed.iceberg.read.files import static_table
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.resolve import check_exclusive
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.resolve import check_exclusive
 
 _CODEC = "write.metadata.compression-codec"
 

@@ -48,7 +48,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from interbed.storage.base.ahead import ahead_of
 from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.errors import CorruptFileError, StorageAccessError
-from interbed.storage.base.fileio.at_once import begun
+from interbed.storage.io.at_once import begun
 
 NEWEST_VERSION: TableVersion = 3
 """The version whose records of entries and of data files have all fields; those to be written are such records."""

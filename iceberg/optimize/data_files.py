@@ -23,10 +23,10 @@ from interbed.iceberg.meta.table_metadata import whole_number
 from interbed.iceberg.meta.types import type_to_arrow
 from interbed.iceberg.optimize.job import OptimizeJob
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.fileio.api import give_up
 from interbed.storage.base.types.not_null import without_hidden_nulls
 from interbed.storage.files.format.api import OpenSink, data_file_errors
 from interbed.storage.files.format.encoding import choose_encodings
+from interbed.storage.io.api import give_up
 
 _GROUP_BYTES = 64 << 20
 _GROUP_ROWS = 1 << 20

@@ -28,7 +28,7 @@ from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.meta.manifests import entries_of, entries_of_each, manifests_of
 from interbed.iceberg.meta.table_metadata import whole_number
 from interbed.storage.base.errors import InterbedError, NotSupportedError, plain_errors
-from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.io.resolve import normalize_path
 
 _log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from interbed.iceberg.meta.table_metadata import with_dropped
 from interbed.iceberg.read.files import TableFiles
 from interbed.iceberg.read.task_read import LAST_UPDATED, ROW_ID
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.options.optimizing import OptimizingOptions
 from interbed.storage.write.sort.order import SortOrder
 

@@ -18,8 +18,8 @@ from interbed.iceberg.meta.manifests import entries_of_each, manifests_of
 from interbed.iceberg.optimize.expire import check_collected
 from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import InvalidInputError, plain_errors
-from interbed.storage.base.fileio.api import FileIO, FileStatus
-from interbed.storage.base.fileio.resolve import one_scheme
+from interbed.storage.io.api import FileIO, FileStatus
+from interbed.storage.io.resolve import one_scheme
 
 _THREE_DAYS = 3 * 24 * 3600 * 1000
 _FOLDERS = ("data", "metadata")

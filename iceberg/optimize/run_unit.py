@@ -28,8 +28,8 @@ from interbed.iceberg.plan.task import DataTask, FileReadTask
 from interbed.iceberg.read.deletions import DeletedRows
 from interbed.iceberg.read.task_read import TaskRead
 from interbed.storage.base.arrow_values import from_numpy
-from interbed.storage.base.fileio.api import write_file
 from interbed.storage.files.deletion_vectors import DeletionVector
+from interbed.storage.io.api import write_file
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.write.sort.external import ExternalSort, sample_of
 from interbed.storage.write.sort.key import Sample, SortKey, is_curve

@@ -29,11 +29,11 @@ from interbed.iceberg.meta.manifests import NEWEST_VERSION
 from interbed.iceberg.meta.puffin import VectorPlace, puffin_of
 from interbed.iceberg.publish.columns import iceberg_schema
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.fileio.api import FileIO, write_errors
-from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.data_type import DataField, DataType
 from interbed.storage.files.deletion_vectors import read_vectors
+from interbed.storage.io.api import FileIO, write_errors
+from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta, IndexManifestEntry
 from interbed.storage.meta.schema.table_schema import TableSchema

@@ -27,7 +27,7 @@ from interbed.iceberg.publish.retention import identity_of, is_of
 from interbed.iceberg.publish.settings import FORMAT_VERSION, PublishSettings, shows_vectors
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
-from interbed.storage.base.fileio.resolve import normalize_path, respelled
+from interbed.storage.io.resolve import normalize_path, respelled
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.core import CoreOptions

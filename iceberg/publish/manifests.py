@@ -31,7 +31,7 @@ from interbed.iceberg.meta.manifests import entries_of, manifests_of, with_statu
 from interbed.iceberg.publish.place import PublishPlace, StoreIO
 from interbed.iceberg.publish.settings import PublishSettings
 from interbed.storage.base.avro.blocks import compressor, decompressor
-from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.io.resolve import normalize_path
 
 _NAME: Literal["snappy"] = "snappy"
 

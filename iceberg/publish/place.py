@@ -28,10 +28,10 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 from interbed.iceberg.publish.settings import STORAGE_LOCATION, StorageLocation
 from interbed.iceberg.read.store_inputs import StoreInput
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.fileio.api import FileIO as StoreFiles
-from interbed.storage.base.fileio.api import write_file
-from interbed.storage.base.fileio.resolve import normalize_path, respelled
 from interbed.storage.base.path_name import entry_name
+from interbed.storage.io.api import FileIO as StoreFiles
+from interbed.storage.io.api import write_file
+from interbed.storage.io.resolve import normalize_path, respelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ from interbed.iceberg.publish.register import Register
 from interbed.iceberg.publish.retention import PublishedRetention, forgotten, kept, references
 from interbed.iceberg.publish.settings import PublishSettings, Storage
 from interbed.storage.base.errors import CorruptFileError, SnapshotNotFoundError
-from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.snapshot.snapshot import Snapshot

@@ -26,10 +26,10 @@ from interbed.iceberg.read.key_table import Array, KeyTable
 from interbed.storage.base.ahead import at_once, one_after_another
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
-from interbed.storage.base.fileio.ahead.needs import open_sized
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate
 from interbed.storage.files.deletion_vectors import EMPTY, DeletionVector, decode
 from interbed.storage.files.format.api import data_file_errors
+from interbed.storage.io.ahead.needs import open_sized
 
 KEYS_MAX = 4_000_000
 """So many keys are in memory at once; each takes some tens of bytes."""

@@ -22,12 +22,12 @@ from interbed.iceberg.meta.types import data_field, schema_to_arrow, type_to_arr
 from interbed.storage.base.arrow_values import nulls_of
 from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
-from interbed.storage.base.fileio.ahead.needs import open_sized
-from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, columns_of, rename_columns, restrict_to
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.files.format.pages.footer import read_footer
+from interbed.storage.io.ahead.needs import open_sized
+from interbed.storage.io.api import FileIO
 
 _ID_KEYS = (b"PARQUET:field_id", b"iceberg.id")
 _CACHED = 256

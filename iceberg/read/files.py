@@ -21,11 +21,11 @@ from interbed.iceberg.meta.live_files import LiveFile
 from interbed.iceberg.read.file_columns import FileColumns, read_file_schema
 from interbed.iceberg.read.store_inputs import StoreInputs
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.fileio.api import FileIO, is_remote
-from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.format.api import ReadChecks, data_file_errors
 from interbed.storage.files.format.readers import reader_for
+from interbed.storage.io.api import FileIO, is_remote
+from interbed.storage.io.resolve import file_io_for
 
 NAME_MAPPING = "schema.name-mapping.default"
 BATCH_ROWS = 128 << 10
@@ -123,7 +123,7 @@ class TableFiles:
         """
         file_io, path = self.open(file.path)
         if is_remote(file_io):
-            from interbed.storage.base.fileio.ahead.held import HeldInputs
+            from interbed.storage.io.ahead.held import HeldInputs
 
             # Its schema and its rows are read of one open file.
             with HeldInputs(file_io) as held:

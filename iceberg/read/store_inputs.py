@@ -6,8 +6,8 @@ from typing import Any, NoReturn
 
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
-from interbed.storage.base.fileio.api import FileIO as StoreFiles
-from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.io.api import FileIO as StoreFiles
+from interbed.storage.io.resolve import file_io_for
 
 
 class StoreInput(InputFile):

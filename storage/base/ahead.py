@@ -23,7 +23,7 @@ def at_once(work: Callable[[_T], _R], items: Sequence[_T], *, most: int) -> list
     """What comes of each item, `most` of them at the same time; raises what the first that failed has raised.
 
     For work that reads and decodes, and may do several things at once itself; for small requests and nothing else there
-    is `base.fileio.at_once`, whose threads stay.
+    is `io.at_once`, whose threads stay.
     """
     if len(items) < 2 or most < 2:
         return [work(item) for item in items]

@@ -25,9 +25,9 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.file_lock import FileLock
 from interbed.storage.base.memory_cache import LruCache
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.file_lock import FileLock
 
 _log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ from typing import Any
 from interbed.storage.base.avro.records import RecordFile
 from interbed.storage.base.columnar.records import ColumnFile
 from interbed.storage.base.errors import CommitConflictError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.at_once import PendingWrites
 from interbed.storage.base.types.data_type import DataType
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.at_once import PendingWrites
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
 from interbed.storage.meta.manifest.index_manifest import (
     DELETION_VECTORS,

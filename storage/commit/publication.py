@@ -22,9 +22,6 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
     StorageAccessError,
 )
-from interbed.storage.base.fileio.api import is_remote
-from interbed.storage.base.fileio.at_once import both
-from interbed.storage.base.fileio.pending import PendingFiles
 from interbed.storage.commit.basis import BasisCheck
 from interbed.storage.commit.changes import owned_paths
 from interbed.storage.commit.committed import CommittedParts, SnapshotOutcome
@@ -42,6 +39,9 @@ from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.progress import PROGRESS
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
+from interbed.storage.io.api import is_remote
+from interbed.storage.io.at_once import both
+from interbed.storage.io.pending import PendingFiles
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.log import LogConsistency

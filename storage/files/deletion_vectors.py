@@ -24,7 +24,7 @@ from pyroaring import BitMap
 from interbed.storage.base.arrays import Mask, Positions, distinct
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, UnsupportedVersionError
-from interbed.storage.base.fileio.api import FileIO, write_file
+from interbed.storage.io.api import FileIO, write_file
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, DeletionVectorRange, IndexFileMeta
 

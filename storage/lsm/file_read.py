@@ -11,7 +11,6 @@ import pyarrow as pa
 from interbed.storage.base.ahead import one_after_another
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.arrow_values import from_numpy
-from interbed.storage.base.fileio.api import FileIO, is_remote
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion_vectors import DeletionVector
@@ -20,6 +19,7 @@ from interbed.storage.files.file_index.evaluate import has_index, select_rows
 from interbed.storage.files.format.api import DecodeTally, ReadChecks, data_file_errors
 from interbed.storage.files.format.file_schema import SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD
 from interbed.storage.files.format.readers import reader_for
+from interbed.storage.io.api import FileIO, is_remote
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from interbed.storage.base.ahead import Begun, Unopened
 from interbed.storage.base.arrow_values import from_numpy
-from interbed.storage.base.fileio.ahead.held import ComingInputs
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.api import DecodeTally
+from interbed.storage.io.ahead.held import ComingInputs
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, files_in_turn
 from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction

@@ -1,7 +1,7 @@
 """Parts of write buffers on local disk: what a full buffer holds, put aside until it is flushed.
 
 Each run is a file in Arrow's IPC stream format, compressed as `spill-compression` says, in a scratch directory of this
-process (see fileio.scratch). Runs are small batches, so that many of them can be merged in little memory. Source:
+process (see io.scratch). Runs are small batches, so that many of them can be merged in little memory. Source:
 documentation page `maintenance/write-performance`, write buffer.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.base.fileio.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
+from interbed.storage.io.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
 from interbed.storage.meta.options.core import CoreOptions
 
 BATCH_BYTES = 512 << 10

@@ -8,7 +8,7 @@ Names below an external path are those below the table: `<external path>/[<parti
 import random
 from dataclasses import dataclass
 
-from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.options.format import ExternalPaths, ExternalPathStrategy
 
 _MASK = 0xFFFFFFFF

@@ -18,11 +18,11 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     SnapshotNotFoundError,
 )
-from interbed.storage.base.fileio.api import FileIO, is_remote
-from interbed.storage.base.fileio.at_once import both
-from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.resolve import check_exclusive, file_io_for, normalize_path, respelled
 from interbed.storage.base.path_name import entry_name
+from interbed.storage.io.api import FileIO, is_remote
+from interbed.storage.io.at_once import both
+from interbed.storage.io.local import LocalFileIO
+from interbed.storage.io.resolve import check_exclusive, file_io_for, normalize_path, respelled
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.meta.options.log import LogConsistency, LogSystem
 from interbed.storage.meta.options.write import COMMIT_SYNC, CommitSync

@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.deletion_vectors import DeletionVector, read_index_file, vectors_in
 from interbed.storage.files.file_index.api import EVERYTHING
+from interbed.storage.io.api import FileIO
 from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, ReadOptions, block_rows
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta

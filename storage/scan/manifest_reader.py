@@ -12,9 +12,9 @@ from typing import Generic, Protocol, TypeVar
 
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.base.fileio.api import FileIO, is_remote
-from interbed.storage.base.fileio.at_once import REQUESTS_AT_ONCE, asked_at_once
 from interbed.storage.base.memory_cache import MemoryCache
+from interbed.storage.io.api import FileIO, is_remote
+from interbed.storage.io.at_once import REQUESTS_AT_ONCE, asked_at_once
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
 from interbed.storage.meta.manifest.index_manifest import (

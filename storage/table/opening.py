@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta import file_store
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment, StoreHooks
 from interbed.storage.meta.options.log import LogConsistency

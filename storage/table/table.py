@@ -258,7 +258,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         """
         from dataclasses import replace
 
-        from interbed.storage.base.fileio.stores.tally import counted_requests
+        from interbed.storage.io.stores.tally import counted_requests
 
         with counted_requests() as requests:
             explanation = self._explained(filter, snapshot_id, analyze=analyze)

@@ -17,11 +17,11 @@ from interbed.storage.base.balance import ByteBudget, first_within, longest_firs
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import local_millis
 from interbed.storage.base.errors import InterbedError, InvalidInputError
-from interbed.storage.base.fileio.api import is_remote
-from interbed.storage.base.fileio.pending import PendingFiles
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.files.format.readers import begin_loading
+from interbed.storage.io.api import is_remote
+from interbed.storage.io.pending import PendingFiles
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.rewriter import BucketRewriter, run_compaction
 from interbed.storage.lsm.compact.strategy import CompactionUnit, PickReason, Rewrite, pick_full

@@ -10,8 +10,8 @@ mark after its last file is written: the later of the two deletes the files.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.path_name import entry_name
+from interbed.storage.io.api import FileStatus
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.version.orphans import named_files
 from interbed.storage.write.commit_message import CommitMessage

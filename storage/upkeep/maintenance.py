@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio.api import is_remote
+from interbed.storage.io.api import is_remote
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.version.changelog_expiry import expire_changelogs

@@ -24,10 +24,10 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     StorageAccessError,
 )
-from interbed.storage.base.fileio.deleting import delete_all_files, is_link
-from interbed.storage.base.fileio.resolve import renames_directories
 from interbed.storage.base.path_name import path_name
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.io.deleting import delete_all_files, is_link
+from interbed.storage.io.resolve import renames_directories
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.paths import MAIN_BRANCH

@@ -24,8 +24,8 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     plain_errors,
 )
-from interbed.storage.base.fileio.at_once import asked_at_once, both
-from interbed.storage.base.fileio.deleting import delete_files
+from interbed.storage.io.at_once import asked_at_once, both
+from interbed.storage.io.deleting import delete_files
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import LogConsistency

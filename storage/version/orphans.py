@@ -23,8 +23,8 @@ from interbed.storage.base.errors import (
     UnsupportedVersionError,
     plain_errors,
 )
-from interbed.storage.base.fileio.api import FileStatus
-from interbed.storage.base.fileio.deleting import delete_all_files
+from interbed.storage.io.api import FileStatus
+from interbed.storage.io.deleting import delete_all_files
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.paths import COMMIT_TURN
 from interbed.storage.meta.snapshot.expiry_mark import MARK

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio.api import FileIO, FileStatus
-from interbed.storage.base.fileio.at_once import asked_at_once
+from interbed.storage.io.api import FileIO, FileStatus
+from interbed.storage.io.at_once import asked_at_once
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.version.branch_stores import all_branches

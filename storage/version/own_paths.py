@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.at_once import asked_at_once
-from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.at_once import asked_at_once
+from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.version.branch_stores import all_branches

@@ -18,8 +18,8 @@ import pyarrow as pa
 from interbed.storage.base.balance import ByteBudget, longest_first
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.files.format.layout import DataFileNames
+from interbed.storage.io.api import is_remote
 from interbed.storage.lsm.compact.rewriter import discard
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import WriteBufferPool

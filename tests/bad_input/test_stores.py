@@ -11,7 +11,7 @@ from interbed.storage.base.errors import (
     InvalidInputError,
     StorageAccessError,
 )
-from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
+from interbed.storage.io.faults import Fault, FaultAction, FaultyFileIO
 from interbed.storage.table.opening import open_store
 from tests.bad_input.tables import GOOD, unchanged
 

@@ -23,9 +23,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import EMPTY_ROW, DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import interbed
-from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.io.resolve import file_io_for
 from tests.benchmarks import lookup, stores_history, stores_iceberg
 from tests.benchmarks.command import in_process, run_alone
 from tests.benchmarks.run_stage import Figures, stage

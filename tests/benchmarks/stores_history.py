@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.io.resolve import file_io_for
 from tests.benchmarks import data
 from tests.support.peers.iceberg import CATALOG, IcebergPeer
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.io.api import FileIO
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.support.servers.store_proxy import Fault, Request
 

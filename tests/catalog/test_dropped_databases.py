@@ -17,9 +17,9 @@ from interbed.catalog.client.errors import (
     TableNotFoundError,
 )
 from interbed.catalog.client.filesystem import FileSystemCatalog
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.wrapped import WrappedFileIO
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.local import LocalFileIO
+from interbed.storage.io.wrapped import WrappedFileIO
 from tests.support.dying_disk import DyingDisk
 from tests.support.servers.http_servers import running_s3
 

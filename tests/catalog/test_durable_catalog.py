@@ -8,8 +8,8 @@ import pytest
 
 import interbed
 from interbed.catalog.client import filesystem
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.local import LocalFileIO
 from tests.support.power_cut import PowerCutDisk
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))

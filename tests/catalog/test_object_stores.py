@@ -11,8 +11,8 @@ import interbed
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.registration import MANAGED_AS
 from interbed.storage.base.errors import CommitConflictError, InterbedError, NotSupportedError
-from interbed.storage.base.fileio.resolve import file_io_for
-from interbed.storage.base.fileio.stores.file_io import ObstoreFileIO
+from interbed.storage.io.resolve import file_io_for
+from interbed.storage.io.stores.file_io import ObstoreFileIO
 from interbed.testing import metastore
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.writer_process import SHARED_KEYS, TABLE

@@ -11,7 +11,7 @@ import sys
 import pyarrow as pa
 
 import interbed
-from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
+from interbed.storage.io.faults import Fault, FaultyFileIO
 from interbed.storage.table.opening import open_store
 
 TABLE = "shop.orders"

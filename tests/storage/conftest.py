@@ -2,7 +2,7 @@
 
 import pytest
 
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.io.local import LocalFileIO
 from tests.support.shares import each_run
 
 

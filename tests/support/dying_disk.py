@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.local import LocalDisk, LocalFileIO
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.local import LocalDisk, LocalFileIO
 
 
 class Killed(BaseException):

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from interbed.storage.base.fileio.api import FileIO, FileStatus
+from interbed.storage.io.api import FileIO, FileStatus
 
 HINTS = ("LATEST", "EARLIEST")
 LATE_MAX = 60

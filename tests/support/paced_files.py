@@ -17,12 +17,12 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from interbed.storage.base.fileio.ahead.needs import ReadAhead
-from interbed.storage.base.fileio.ahead.opening import opened_by_ranges
-from interbed.storage.base.fileio.api import FileStatus
-from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.stores.writes import PART_BYTES, PARTS_AT_ONCE
-from interbed.storage.base.fileio.wrapped import WrappedFileIO
+from interbed.storage.io.ahead.needs import ReadAhead
+from interbed.storage.io.ahead.opening import opened_by_ranges
+from interbed.storage.io.api import FileStatus
+from interbed.storage.io.local import LocalFileIO
+from interbed.storage.io.stores.writes import PART_BYTES, PARTS_AT_ONCE
+from interbed.storage.io.wrapped import WrappedFileIO
 
 _T = TypeVar("_T")
 

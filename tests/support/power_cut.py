@@ -14,7 +14,7 @@ from random import Random
 from threading import RLock
 from typing import Any
 
-from interbed.storage.base.fileio.local import LocalDisk
+from interbed.storage.io.local import LocalDisk
 
 
 @dataclass(eq=False, slots=True)

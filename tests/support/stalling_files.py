@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.base.fileio.api import FileIO, FileStatus
-from interbed.storage.base.fileio.wrapped import WrappedFileIO
+from interbed.storage.io.api import FileIO, FileStatus
+from interbed.storage.io.wrapped import WrappedFileIO
 
 RATE = 0.02
 LEAST_SECONDS, MOST_SECONDS = 0.002, 0.2

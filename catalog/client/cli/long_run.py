@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from interbed.storage.base.fileio.cached.blocks import COUNTER
-from interbed.storage.base.fileio.stores.tally import requests_so_far
 from interbed.storage.base.shown_text import escaped
+from interbed.storage.io.cached.blocks import COUNTER
+from interbed.storage.io.stores.tally import requests_so_far
 
 REFRESH_PER_SECOND = 2
 

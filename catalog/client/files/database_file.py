@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.io.api import FileIO
 
 FILE_NAME = ".database-properties"
 COMMENT = "comment"

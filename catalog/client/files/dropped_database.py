@@ -30,8 +30,8 @@ from interbed.catalog.client.files.table_files import (
     surveyed,
 )
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.deleting import is_link
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.deleting import is_link
 from interbed.storage.version.own_files import OwnFiles
 from interbed.storage.version.own_paths import shortened
 

@@ -14,9 +14,9 @@ import logging
 from dataclasses import dataclass
 
 from interbed.storage.base.errors import InterbedError, StorageAccessError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.deleting import is_link
-from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.deleting import is_link
+from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.log import LogSystem
 from interbed.storage.table.opening import open_store

@@ -11,8 +11,8 @@ from interbed.catalog.client.errors import CatalogError, TableExistsError
 from interbed.catalog.client.files.table_files import check_no_remains, delete_tree, remove_if_empty
 from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.base.errors import CommitStateUnknownError, StorageAccessError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.deleting import is_link
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.deleting import is_link
 
 _log = logging.getLogger(__name__)
 

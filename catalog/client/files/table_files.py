@@ -21,10 +21,10 @@ from functools import partial
 
 from interbed.catalog.client.errors import TableExistsError
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.api import FileIO, FileStatus
-from interbed.storage.base.fileio.at_once import asked_at_once
-from interbed.storage.base.fileio.deleting import delete_all_files, is_link
-from interbed.storage.base.fileio.resolve import renames_directories
+from interbed.storage.io.api import FileIO, FileStatus
+from interbed.storage.io.at_once import asked_at_once
+from interbed.storage.io.deleting import delete_all_files, is_link
+from interbed.storage.io.resolve import renames_directories
 from interbed.storage.table.opening import open_store
 from interbed.storage.version.own_files import OwnFiles, own_files
 from interbed.storage.version.own_paths import OF_TABLE, shortened

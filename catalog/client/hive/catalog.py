@@ -36,7 +36,7 @@ from interbed.catalog.client.repair_report import RepairReport
 from interbed.catalog.client.staging import Fill, StagedTable
 from interbed.catalog.client.views import View
 from interbed.storage.base.errors import InterbedError, InvalidInputError
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from interbed.catalog.client.identifier import Identifier
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.io.api import FileIO
 
 ASIDE = ".unfinished"
 """Beside the tables of a database: rows of tables that were never finished."""

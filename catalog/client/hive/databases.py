@@ -20,7 +20,7 @@ from interbed.catalog.client.hive.entries import Entries
 from interbed.catalog.client.hive.registration import LOCATION_PARAMETER, same_location
 from interbed.catalog.client.identifier import Identifier, check_database_name
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
-from interbed.storage.base.fileio.deleting import is_link
+from interbed.storage.io.deleting import is_link
 from interbed.storage.version.own_paths import shortened
 from interbed.thrift_idl.hive_metastore.ttypes import Database as HiveDatabase
 from interbed.thrift_idl.hive_metastore.ttypes import PrincipalType

@@ -27,8 +27,8 @@ from interbed.catalog.client.identifier import (
 )
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.fileio.deleting import is_link, link_above
-from interbed.storage.base.fileio.resolve import file_io_for, local_path, renames_directories, respelled
+from interbed.storage.io.deleting import is_link, link_above
+from interbed.storage.io.resolve import file_io_for, local_path, renames_directories, respelled
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store, schema_manager

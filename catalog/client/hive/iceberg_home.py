@@ -24,7 +24,7 @@ from interbed.iceberg.opening import load_iceberg_table, store_properties
 from interbed.iceberg.read.files import store_options
 from interbed.iceberg.table import IcebergTable
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.io.resolve import file_io_for
 
 _LOCATION = "metadata_location"
 _PREVIOUS = "previous_metadata_location"

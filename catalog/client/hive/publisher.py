@@ -29,8 +29,8 @@ from interbed.catalog.client.hive.registration import (
 )
 from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import CommitConflictError, InterbedError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.resolve import check_exclusive
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.resolve import check_exclusive
 from interbed.storage.meta.manifest.entry import FileKind
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.manager import SchemaManager

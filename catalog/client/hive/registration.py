@@ -17,7 +17,6 @@ from typing import Any
 from interbed.catalog.client.hive.connection import current_user
 from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.fileio.resolve import one_scheme
 from interbed.storage.base.types.data_type import (
     ArrayType,
     AtomicType,
@@ -28,6 +27,7 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
+from interbed.storage.io.resolve import one_scheme
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.thrift_idl.hive_metastore.ttypes import FieldSchema, SerDeInfo, StorageDescriptor
 from interbed.thrift_idl.hive_metastore.ttypes import Table as HiveTable

@@ -21,7 +21,7 @@ from interbed.catalog.client.hive.partitions import MetastorePartitions
 from interbed.catalog.client.hive.registration import is_external, make_external, make_managed, same_location
 from interbed.catalog.client.identifier import Identifier, parse_table_name
 from interbed.storage.base.errors import InterbedError, NotSupportedError
-from interbed.storage.base.fileio.resolve import renames_directories
+from interbed.storage.io.resolve import renames_directories
 
 _log = logging.getLogger(__name__)
 

@@ -34,7 +34,7 @@ from interbed.catalog.client.identifier import DB_SUFFIX, Identifier, check_tabl
 from interbed.catalog.client.partition import partition_name, partitions_of
 from interbed.catalog.client.repair_report import RepairAction, RepairKind, RepairReport
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio.resolve import renames_directories
+from interbed.storage.io.resolve import renames_directories
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store, schema_manager

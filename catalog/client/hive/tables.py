@@ -53,7 +53,7 @@ from interbed.catalog.client.hive.renames import HiveRenames
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.staging import Fill, publish_replacement
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
-from interbed.storage.base.fileio.resolve import respelled
+from interbed.storage.io.resolve import respelled
 from interbed.storage.meta.file_store import table_paths
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema

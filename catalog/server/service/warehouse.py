@@ -19,10 +19,10 @@ from interbed.catalog.server.service.directories.remote_files import REMOTE_FILE
 from interbed.catalog.server.service.errors import InvalidOperationError, MetastoreError
 from interbed.catalog.server.service.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable, StorageDescriptor
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.hdfs.settings import configuration_directory
-from interbed.storage.base.fileio.local import LOCAL_DISK
-from interbed.storage.base.fileio.resolve import file_io_for, one_scheme
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.hdfs.settings import configuration_directory
+from interbed.storage.io.local import LOCAL_DISK
+from interbed.storage.io.resolve import file_io_for, one_scheme
 
 logger = logging.getLogger(__name__)
 

@@ -24,9 +24,9 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     StorageAccessError,
 )
-from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.io.api import FileIO
 
 
 class DecodeTally:

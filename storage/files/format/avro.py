@@ -25,8 +25,6 @@ from interbed.storage.base.avro.blocks import SYNC_BYTES, PlainBlocks, block_byt
 from interbed.storage.base.avro.decode import Block, FlatDecoder, Values
 from interbed.storage.base.avro.encode import encode_rows, record_schema
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.fileio.ahead.needs import prefetch, whole_file
-from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.arrow import timestamp_unit, type_to_arrow
 from interbed.storage.base.types.data_type import (
@@ -43,6 +41,8 @@ from interbed.storage.base.types.data_type import (
 )
 from interbed.storage.base.types.not_null import without_hidden_nulls
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, ReadChecks, data_file_errors
+from interbed.storage.io.ahead.needs import prefetch, whole_file
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.options.core import CoreOptions
 
 MAX_BATCH_ROWS = 16_384

@@ -24,13 +24,13 @@ from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.columnar.checksums import SealingSink, check_orc
 from interbed.storage.base.columnar.schema import ORC_ID
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
-from interbed.storage.base.fileio.ahead.needs import open_sized
-from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.arrow import FIELD_ID
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, QuietSink, ReadChecks, data_file_errors
 from interbed.storage.files.format.encoding import leaves
+from interbed.storage.io.ahead.needs import open_sized
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.options.core import CoreOptions
 
 _OUT_OF_RANGE = "out of range for nanosecond"

@@ -21,14 +21,14 @@ import pyarrow as pa
 from interbed.storage.base.ahead import ahead_of
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.columnar.checksums import opened
-from interbed.storage.base.fileio.ahead.needs import FetchesAhead, open_sized, prefetch
-from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, ReadChecks, data_file_errors
 from interbed.storage.files.format.pages.footer import Footer, read_footer
 from interbed.storage.files.format.pages.row_groups import RowGroups
 from interbed.storage.files.format.pages.selection import PageRead, PageRequest
+from interbed.storage.io.ahead.needs import FetchesAhead, open_sized, prefetch
+from interbed.storage.io.api import FileIO
 
 RELEASE_BYTES = 4 << 20
 """After decoding about so many bytes pages are released: often enough to be few, rarely enough to cost nothing."""

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import scalar_of
 from interbed.storage.base.clock import Clock, local_millis
-from interbed.storage.base.fileio.api import FileIO, give_up, write_errors
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.files.file_index.api import INDEX_SUFFIX, FileIndexes, FileIndexWriter
 from interbed.storage.files.file_index.spec import TableFileIndexWriter
@@ -24,6 +23,7 @@ from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.orc import OrcFileWriter
 from interbed.storage.files.format.parquet_writer import ParquetFileWriter
 from interbed.storage.files.format.stats import StatsCollector
+from interbed.storage.io.api import FileIO, give_up, write_errors
 from interbed.storage.meta.data_file_place import DataFilePlace, NewFile
 from interbed.storage.meta.manifest.entry import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND

@@ -26,11 +26,11 @@ import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.arrow_values import from_numpy
-from interbed.storage.base.fileio.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.files.deletion_vectors import DeletionVector
+from interbed.storage.io.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.lsm.key_words import comparable_key
 from interbed.storage.lsm.levels import Levels, SortedRun

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError, plain_errors
-from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.base.path_name import entry_name
+from interbed.storage.io.resolve import normalize_path
 
 EMPTY_ROW = b"\x00\x00\x00\x00" + b"\x00" * 8
 """Serialised BinaryRow without fields: the arity, then the header and null bits of an empty row."""

@@ -6,7 +6,7 @@ The rules need file formats, indexes, merge functions and buckets, and so are in
 
 from typing import Protocol
 
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.table_schema import TableSchema
 

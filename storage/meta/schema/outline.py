@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.paths import numbers_of
 
 _PREFIX = "schema-"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.paths import TablePaths
 
 MARK = ".expiring"

@@ -28,8 +28,8 @@ from enum import StrEnum
 from typing import Any
 
 from interbed.storage.base.errors import CommitFailedError, CorruptFileError, InterbedError, StorageAccessError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.file_lock import FileLock
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.file_lock import FileLock
 from interbed.storage.meta.paths import LINE_JOURNAL, TablePaths, numbers_of
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMarks
 from interbed.storage.meta.snapshot.snapshot import Snapshot

@@ -16,8 +16,8 @@ from functools import partial
 from threading import Lock
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, SnapshotNotFoundError
-from interbed.storage.base.fileio.api import FileIO, is_remote
-from interbed.storage.base.fileio.at_once import asked_at_once, both
+from interbed.storage.io.api import FileIO, is_remote
+from interbed.storage.io.at_once import asked_at_once, both
 from interbed.storage.meta.paths import TablePaths, numbers_of
 from interbed.storage.meta.snapshot.expiry_mark import MARK, ExpiryMark, ExpiryMarks
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot

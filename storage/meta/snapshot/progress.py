@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
-from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.path_name import path_name
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.json_object import read_object
 from interbed.storage.meta.paths import TablePaths
 

@@ -13,8 +13,8 @@ from interbed.storage.base.errors import (
     StorageAccessError,
     SyncFailedError,
 )
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.resolve import check_exclusive
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.resolve import check_exclusive
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 

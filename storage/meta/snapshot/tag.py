@@ -25,8 +25,8 @@ from interbed.storage.base.errors import (
     UnsupportedVersionError,
     plain_errors,
 )
-from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.path_name import path_name
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 

@@ -18,7 +18,6 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.arrow_values import from_numpy, rows_taken, to_numpy
-from interbed.storage.base.fileio.ahead.needs import open_sized
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.file_index.bloom_filter import BloomFilterReader
@@ -26,6 +25,7 @@ from interbed.storage.files.file_index.evaluate import ColumnReaders, has_index,
 from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.files.format.pages.footer import Footer, read_footer
 from interbed.storage.files.format.pages.index import GroupPages
+from interbed.storage.io.ahead.needs import open_sized
 from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, FileRead, ReadOptions
 from interbed.storage.lsm.key_words import row_ranks
 from interbed.storage.lsm.lookup.sorted_keys import KeyColumns, SortedKeys

@@ -17,7 +17,6 @@ from interbed.storage.base.ahead import at_once
 from interbed.storage.base.arrays import Ints, distinct
 from interbed.storage.base.arrow_values import array_of, from_numpy, rows_taken, taken
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.fileio.api import is_remote
 from interbed.storage.base.memory_cache import LruCache
 from interbed.storage.base.predicate.expr import Predicate, conjuncts
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
@@ -26,6 +25,7 @@ from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import INTEGERS, STRINGS, TypeRoot, is_atomic
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.readers import begin_loading
+from interbed.storage.io.api import is_remote
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.lsm.key_words import row_ranks
 from interbed.storage.lsm.levels import SortedRun
@@ -204,7 +204,7 @@ class PointLookup:
         if not is_remote(self._store.file_io):
             yield from (self._look_up(self._store, routed[i][0], keys_of[i]) for i in places)
             return
-        from interbed.storage.base.fileio.ahead.held import HeldInputs
+        from interbed.storage.io.ahead.held import HeldInputs
 
         with HeldInputs(self._store.file_io) as held:
             store = replace(self._store, file_io=held)

@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.base.fileio.api import FileIO, write_file
+from interbed.storage.io.api import FileIO, write_file
 from interbed.storage.meta.manifest.index_manifest import HASH_INDEX, IndexFileMeta
 
 Hashes = npt.NDArray[np.int32]

@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from interbed.storage.base.arrays import Mask, Words
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.scratch import new_scratch_directory, remove_scratch_directory
 from interbed.storage.base.row.words import Column, columns_to_words, in_arrow_form
 from interbed.storage.base.types.data_type import DataType
+from interbed.storage.io.scratch import new_scratch_directory, remove_scratch_directory
 from interbed.storage.lsm.key_words import refine_groups
 
 Locations = npt.NDArray[np.int64]

@@ -12,9 +12,9 @@ from pyiceberg.io.pyarrow import PyArrowFile
 
 from interbed.iceberg import opening
 from interbed.iceberg.read import files
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
-from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.faults import Fault, FaultAction, FaultyFileIO
+from interbed.storage.io.resolve import file_io_for
 
 DEADLINE_SECONDS = 60
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from interbed.storage.base.fileio.faults import FaultAction
+from interbed.storage.io.faults import FaultAction
 from tests.iceberg.java_tables import assert_alike, ordered
 from tests.iceberg.optimize.killed import run_killed
 from tests.iceberg.optimize.tables import opened

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import interbed
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table, load_table
 from tests.iceberg.publish.tables import (

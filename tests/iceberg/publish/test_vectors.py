@@ -10,9 +10,9 @@ import pytest
 
 from interbed.iceberg.publish import entries, hook
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.files import deletion_vectors
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table, load_table

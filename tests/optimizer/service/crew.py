@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from interbed.optimizer.journal.sql import SqlJournal
-from interbed.storage.base.fileio.scratch import Scratch
+from interbed.storage.io.scratch import Scratch
 from tests.optimizer.service.processes import DEADLINE_SECONDS, Optimizer, is_alive, optimizing, working
 from tests.support.servers.ports import free_ports
 

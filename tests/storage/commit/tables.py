@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.io.api import FileIO
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from interbed.storage.base.errors import CommitFailedError, StorageAccessError
-from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.io.faults import Fault, FaultyFileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table

@@ -8,7 +8,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import CommitStateUnknownError, InvalidOptionError, SyncFailedError
-from interbed.storage.base.fileio.local import LocalDisk, LocalFileIO
+from interbed.storage.io.local import LocalDisk, LocalFileIO
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.version.references import References

@@ -13,9 +13,9 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     StorageAccessError,
 )
-from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.io.faults import Fault, FaultyFileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.change import SetOption

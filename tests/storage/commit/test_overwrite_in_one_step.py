@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
+from interbed.storage.io.faults import Fault, FaultyFileIO
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files

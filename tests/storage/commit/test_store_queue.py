@@ -8,15 +8,15 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.commit.contention import (
     CONTENDED_SECONDS,
     HELD_SECONDS_MAX,
     HELD_SECONDS_MIN,
     CommitLease,
 )
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.faults import Fault, FaultAction, FaultyFileIO
+from interbed.storage.io.local import LocalFileIO
 
 
 class Clock:

@@ -6,9 +6,9 @@ Prints the snapshot id of each commit that was made.
 
 import sys
 
-from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.io.faults import Fault, FaultyFileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.opening import open_store
 from tests.storage.commit.tables import data_file, message
 

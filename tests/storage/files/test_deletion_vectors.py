@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, UnsupportedVersionError
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.files.deletion_vectors import (
     EMPTY,
     BucketDeletions,
@@ -19,6 +18,7 @@ from interbed.storage.files.deletion_vectors import (
     read_vectors,
     write_vectors,
 )
+from interbed.storage.io.local import LocalFileIO
 from tests.storage.commit.tables import partition, primary_key_table
 
 _POSITIONS = st.lists(

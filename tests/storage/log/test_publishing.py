@@ -12,7 +12,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import NotSupportedError, SnapshotNotFoundError
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.log.publisher import forget_writers
 from interbed.storage.meta.snapshot.progress import LogPositions
 from interbed.storage.table.opening import open_store

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.base.fileio.faults import FaultyFileIO
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.io.faults import FaultyFileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_tasks import CompactionTask, plan_sort_tasks, plan_tasks, run_task

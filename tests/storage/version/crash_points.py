@@ -18,9 +18,9 @@ import pytest
 import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio import local
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.io import local
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.support.dying_disk import Killed

@@ -13,7 +13,7 @@ import pytest
 import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from tests.storage.version.crash_points import LATER, new_table, put, rows_of

@@ -17,7 +17,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 

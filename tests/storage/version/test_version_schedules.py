@@ -18,7 +18,7 @@ import pytest
 import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.io.api import FileIO
 from interbed.storage.meta.snapshot import history_journal
 from interbed.storage.table.table import Table
 from tests.storage.version.crash_points import (

@@ -2,7 +2,7 @@
 
 `upsert` writes KEYS keys with values that tell the number, `spill` does the same a fifth at a time through a tiny
 buffer, `compact` merges the table fully, `expire` leaves one snapshot, `tag` names the newest. With `--limit` no file
-may become larger, as on a disk that is full; the error is printed. Faults are those of fileio.faults.
+may become larger, as on a disk that is full; the error is printed. Faults are those of io.faults.
 """
 
 import argparse
@@ -13,8 +13,8 @@ import sys
 import pyarrow as pa
 
 from interbed.storage.base.errors import CommitConflictError, InterbedError
-from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.io.faults import Fault, FaultyFileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import interbed
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.base.fileio.faults import FaultyFileIO
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.io.faults import FaultyFileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.lsm.compact.increment import CompactedFiles, CompactIncrement
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.entry import EMPTY_ROW

@@ -9,7 +9,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
+from interbed.storage.io.faults import Fault, FaultyFileIO
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 

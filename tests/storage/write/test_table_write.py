@@ -19,9 +19,9 @@ from interbed.storage.base.errors import (
     SchemaMismatchError,
     StorageAccessError,
 )
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import EMPTY_ROW, DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta

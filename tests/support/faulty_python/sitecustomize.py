@@ -1,6 +1,6 @@
 """Loaded by every Python that has this folder on its path: lets a Spark application meet a fault.
 
-INTERBED_TEST_FAULT is the fault, as interbed.storage.base.fileio.faults writes it. It kills the whole application, by
+INTERBED_TEST_FAULT is the fault, as interbed.storage.io.faults writes it. It kills the whole application, by
 the ids of its processes in the file INTERBED_TEST_PIDS. With INTERBED_TEST_ONCE one process alone meets it, that makes
 the file of that name; where it is to be killed, its executor is. The file system is wrapped when it is first imported,
 since a daemon that forks must not import Arrow.
@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 ONCE = os.environ.get("INTERBED_TEST_ONCE")
-RESOLVE = "interbed.storage.base.fileio.resolve"
+RESOLVE = "interbed.storage.io.resolve"
 
 
 class _Loader(importlib.abc.Loader):
@@ -31,7 +31,7 @@ class _Loader(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._inner.exec_module(module)
-        from interbed.storage.base.fileio import faults
+        from interbed.storage.io import faults
 
         fault = faults.Fault.parse(os.environ["INTERBED_TEST_FAULT"])
         resolve: Any = module

@@ -1,4 +1,4 @@
-"""Spark applications of their own that meet a fault, most often SIGKILL, as storage.fileio.faults writes it."""
+"""Spark applications of their own that meet a fault, most often SIGKILL, as storage.io.faults writes it."""
 
 import os
 import subprocess

@@ -25,9 +25,9 @@ from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import LockMode
-from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.base.fileio.file_lock import DirectoryLock
-from interbed.storage.base.fileio.resolve import locks_directories
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.file_lock import DirectoryLock
+from interbed.storage.io.resolve import locks_directories
 
 _log = logging.getLogger(__name__)
 

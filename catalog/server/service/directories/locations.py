@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from interbed.catalog.server.service.errors import MetastoreError
-from interbed.storage.base.fileio.resolve import one_scheme
+from interbed.storage.io.resolve import one_scheme
 
 _PATH_ONLY = getattr(os, "O_PATH", None)
 _DESCRIPTORS = "/proc/self/fd"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from interbed.catalog.server.service.errors import MetastoreError
-from interbed.storage.base.fileio.resolve import one_scheme
+from interbed.storage.io.resolve import one_scheme
 
 logger = logging.getLogger(__name__)
 

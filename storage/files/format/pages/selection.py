@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints, Mask, Positions, distinct
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
-from interbed.storage.base.fileio.ahead.needs import prefetch
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import AlwaysTrue, Comparison, Op, Predicate, columns_of, references_of
 from interbed.storage.base.predicate.reference import Reference, column_of
@@ -21,6 +20,7 @@ from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.files.format.pages.index import GroupPages, PageBounds, PageIndex
 from interbed.storage.files.format.pages.reading import read_rows
 from interbed.storage.files.format.pages.row_groups import leaf_of
+from interbed.storage.io.ahead.needs import prefetch
 
 WORTHWHILE_SHARE = 0.5
 """When more than that is needed, all is read: it costs no more, and less is put together."""

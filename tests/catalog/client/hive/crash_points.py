@@ -22,7 +22,7 @@ from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.identifier import parse_table_name
 from interbed.catalog.client.repair_report import RepairKind
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.io.api import FileIO
 from interbed.storage.table.table import Table
 from tests.storage.version.crash_points import NAME, DyingFileIO, Seen, go_on, seen
 from tests.support.dying_disk import Killed

@@ -10,7 +10,7 @@ import pytest
 import interbed
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.registration import MANAGED_AS, is_external
-from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.io.resolve import file_io_for
 from tests.support.peers.cache import java_jars
 from tests.support.peers.spark import HADOOP_OF_AWS, hadoop_aws_jars
 from tests.support.servers.hdfs import running_hdfs

@@ -14,7 +14,7 @@ from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
 from interbed.catalog.client.hive.publisher import HivePublisher
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError
-from interbed.storage.base.fileio.file_lock import DirectoryLock
+from interbed.storage.io.file_lock import DirectoryLock
 from interbed.storage.meta.snapshot.publish import LockKeeper, attempts_of, is_waited_for
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.thrift_idl.hive_metastore.ttypes import LockType

@@ -19,7 +19,7 @@ from interbed.catalog.server.service.warehouse import (
     same_location,
 )
 from interbed.storage.base.errors import SyncFailedError
-from interbed.storage.base.fileio.local import LocalDisk
+from interbed.storage.io.local import LocalDisk
 
 
 def test_local_locations_are_stored_absolute_with_their_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, FileSource, ManifestEntry
 from interbed.storage.meta.manifest.manifest_file import read_manifest

@@ -7,8 +7,8 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.files.format.parquet import RELEASE_BYTES, MappedPages
+from interbed.storage.io.local import LocalFileIO
 
 FILE_BYTES = 64 << 20
 

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import parse_atomic
 from interbed.storage.files.format.pages.footer import Footer, read_footer
 from interbed.storage.files.format.pages.reading import read_rows
 from interbed.storage.files.format.parquet import ParquetReader
+from interbed.storage.io.local import LocalFileIO
 
 ROWS = 900
 SMALL, LARGE = -(1 << 31), (1 << 31) - 1

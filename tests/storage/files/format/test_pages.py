@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.columnar.checksums import footer_of, metadata_of
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, bind
 from interbed.storage.base.predicate.grammar import parse_filter
@@ -26,6 +25,7 @@ from interbed.storage.files.format.pages.index import PageIndex
 from interbed.storage.files.format.pages.reading import read_rows
 from interbed.storage.files.format.parquet import ParquetReader
 from interbed.storage.files.format.parquet_writer import ParquetFileWriter
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.options.core import CoreOptions
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "paimon-1.4.2"

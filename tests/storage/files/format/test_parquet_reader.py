@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError, StorageAccessError
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.types.data_type import ArrayType, DataField, RowType
 from interbed.storage.base.types.json import parse_atomic
 from interbed.storage.files.format.parquet import ParquetReader
+from interbed.storage.io.local import LocalFileIO
 
 
 class _BufferedFileIO(LocalFileIO):

@@ -6,12 +6,12 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import parse_atomic
 from interbed.storage.files.format.file_schema import file_schema
 from interbed.storage.files.format.layout import DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.entry import FileSource
 from tests.storage.files.format.test_round_trips import FORMATS, layout_of, read

@@ -19,7 +19,6 @@ from pyarrow import orc
 
 import interbed
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
-from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import field_from_json, parse_atomic
 from interbed.storage.files.format.api import FileWriter
@@ -28,6 +27,7 @@ from interbed.storage.files.format.file_schema import file_schema
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.files.format.readers import reader_for
 from interbed.storage.files.format.writer import open_writer
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.evolution import map_fields
 from interbed.storage.meta.schema.table_schema import TableSchema

@@ -15,9 +15,9 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
     StorageAccessError,
 )
-from interbed.storage.base.fileio.api import FileStatus
-from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
-from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.io.api import FileStatus
+from interbed.storage.io.faults import Fault, FaultyFileIO
+from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher

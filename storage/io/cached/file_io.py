@@ -1,0 +1,235 @@
+"""A FileIO in front of a store that keeps on local disk what was read of files that never change.
+
+Each file is asked for once in a process, on the condition that its version (the ETag) is not the one that is kept: what
+the store sends then is an answer without content. After that it is read from the disk, block by block, and from the
+store what the disk does not have.
+"""
+
+import hashlib
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.storage.io.ahead.needs import open_sized
+from interbed.storage.io.ahead.opening import opened_from
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.cached.blocks import COUNTER, BlockFiles
+from interbed.storage.io.cached.options import CacheOptions, kind_of
+from interbed.storage.io.cached.versioned import StoredEnd, VersionedFiles
+from interbed.storage.io.wrapped import WrappedFileIO
+
+_VERIFIED_MAX = 100_000
+_HEAD = "head"
+"""The number of the block that has nothing but the version of the file and its size."""
+
+_Version = tuple[str, int]
+"""The version of a file, and its size."""
+
+
+class CachedFileIO(WrappedFileIO):
+    """Reads through the cache; all else, and all other files, as the inner one does. Threads may share it."""
+
+    def __init__(self, inner: FileIO, options: CacheOptions) -> None:
+        super().__init__(inner)
+        assert isinstance(inner, VersionedFiles)
+        self._store: VersionedFiles = inner
+        self._options = options
+        self._blocks = BlockFiles(options.directory, options.most_bytes)
+        self._lock = threading.Lock()
+        # The same names always stand for the same bytes, so that whoever asked once need not ask again.
+        self._verified: OrderedDict[str, _Version] = OrderedDict()
+        self._coming: dict[tuple[str, int], Future[memoryview]] = {}
+
+    def read_bytes(self, path: str) -> bytes:
+        """See FileIO."""
+        if not self._is_kept(path):
+            return self.inner.read_bytes(path)
+        with self.open_input(path) as source:
+            return bytes(source.read())
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """See FileIO."""
+        return self.open_sized(path, None)
+
+    def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
+        """See OpensSized."""
+        if not self._is_kept(path):
+            return open_sized(self.inner, path, size)
+        version, end = self._opened(path)
+        size = version[1]
+        if end is not None and end.start == 0:
+            return pa.BufferReader(end.held)
+        fetch = partial(self._fetched, path, version)
+        start, held = (end.start, end.held) if end is not None else (size, b"")
+        if size <= self._options.block_bytes and end is None:
+            return pa.BufferReader(fetch(0, size) if size else b"")
+        return opened_from(fetch, size, start, held, self._store.read_ahead)
+
+    def open_output(self, path: str) -> Any:
+        """See FileIO."""
+        self._forget([path])
+        return self.inner.open_output(path)
+
+    def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        """See FileIO."""
+        self._forget([path])
+        self.inner.overwrite(path, content, durable=durable)
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        """See FileIO."""
+        self._forget([path])
+        return self.inner.delete(path, recursive=recursive)
+
+    def delete_quietly(self, paths: Iterable[str]) -> None:
+        """See FileIO."""
+        given = list(paths)
+        self._forget(given)
+        self.inner.delete_quietly(given)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CachedFileIO, (self.inner, self._options)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def _is_kept(self, path: str) -> bool:
+        return not self._blocks.is_off and kind_of(path) in self._options.kinds
+
+    def _forget(self, paths: Iterable[str]) -> None:
+        with self._lock:
+            for path in paths:
+                self._verified.pop(path, None)
+
+    def _opened(self, path: str) -> tuple[_Version, StoredEnd | None]:
+        """The version of a file, and its end if the store had to be asked for it."""
+        with self._lock:
+            version = self._verified.get(path)
+            if version is not None:
+                self._verified.move_to_end(path)
+                return version, None
+        known = self._known(path)
+        end = self._store.end_of(path, unless=None if known is None else known[0])
+        if end is None:
+            assert known is not None
+            version = known
+        else:
+            version = (end.version, end.size)
+            self._keep_end(path, end)
+        with self._lock:
+            self._verified[path] = version
+            while len(self._verified) > _VERIFIED_MAX:
+                self._verified.popitem(last=False)
+        return version, end
+
+    def _known(self, path: str) -> _Version | None:
+        """The version that is kept of a file."""
+        found = self._blocks.get(_digest(path), _HEAD)
+        if found is None:
+            return None
+        note = json.loads(found.note)
+        # A digest might be that of another path.
+        return (note["version"], note["size"]) if note["path"] == path else None
+
+    def _keep_end(self, path: str, end: StoredEnd) -> None:
+        note = json.dumps({"path": path, "version": end.version, "size": end.size}).encode()
+        self._blocks.put(_digest(path), _HEAD, note, b"")
+        block = self._options.block_bytes
+        first = -(-end.start // block)
+        for number in range(first, -(-end.size // block)):
+            held = memoryview(end.held)[number * block - end.start : (number + 1) * block - end.start]
+            self._keep(path, (end.version, end.size), number, held)
+
+    # -- blocks ----------------------------------------------------------------------------------------------------
+
+    def _fetched(self, path: str, version: _Version, start: int, end: int) -> memoryview:
+        """Some bytes of a file, from the disk as far as they are there."""
+        block = self._options.block_bytes
+        first, last = start // block, -(-end // block)
+        found = {number: self._kept(path, version, number) for number in range(first, last)}
+        hits = [content for content in found.values() if content is not None]
+        COUNTER.add(hits=len(hits), misses=len(found) - len(hits), hit_bytes=sum(map(len, hits)))
+        if len(hits) < len(found):
+            missing = [number for number, content in found.items() if content is None]
+            found |= self._from_store(path, version, missing)
+        parts = [content for _, content in sorted(found.items()) if content is not None]
+        whole = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+        return whole[start - first * block : end - first * block]
+
+    def _from_store(self, path: str, version: _Version, numbers: Sequence[int]) -> dict[int, memoryview]:
+        """Blocks that the disk does not have; whole ones, those of them by one request that follow each other.
+
+        What another thread is fetching already is waited for.
+        """
+        mine: dict[int, Future[memoryview]] = {}
+        others: dict[int, Future[memoryview]] = {}
+        with self._lock:
+            for number in numbers:
+                coming = self._coming.get((path, number))
+                if coming is None:
+                    mine[number] = self._coming[path, number] = Future()
+                else:
+                    others[number] = coming
+        try:
+            # One of them may have come between the look at the disk and this.
+            for number, future in mine.items():
+                kept = self._kept(path, version, number)
+                if kept is not None:
+                    future.set_result(kept)
+            for low, high in _stretches(number for number, future in mine.items() if not future.done()):
+                for number, content in self._range(path, version, low, high):
+                    mine[number].set_result(content)
+                    self._keep(path, version, number, content)
+        except BaseException as error:
+            for future in mine.values():
+                if not future.done():
+                    future.set_exception(error)
+            raise
+        finally:
+            with self._lock:
+                for number in mine:
+                    del self._coming[path, number]
+        # Waited for when nobody waits for this thread any more.
+        return {number: future.result() for number, future in (mine | others).items()}
+
+    def _range(self, path: str, version: _Version, low: int, high: int) -> Iterator[tuple[int, memoryview]]:
+        block = self._options.block_bytes
+        start, end = low * block, min(high * block, version[1])
+        content = memoryview(self._store.range_of(path, start, end))
+        if len(content) != end - start:
+            raise OSError(f"the store has sent {len(content)} of {end - start} bytes")
+        COUNTER.add(missed_bytes=len(content))
+        for number in range(low, high):
+            yield number, content[number * block - start : (number + 1) * block - start]
+
+    def _kept(self, path: str, version: _Version, number: int) -> memoryview | None:
+        found = self._blocks.get(self._name(path, version), str(number))
+        size = min(self._options.block_bytes, version[1] - number * self._options.block_bytes)
+        return found.content if found is not None and len(found.content) == size else None
+
+    def _keep(self, path: str, version: _Version, number: int, content: memoryview) -> None:
+        self._blocks.put(self._name(path, version), str(number), b"", content)
+
+    def _name(self, path: str, version: _Version) -> str:
+        return _digest(f"{path}\0{version[0]}\0{version[1]}\0{self._options.block_bytes}")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """From one to before another of numbers that follow each other."""
+    start = end = -1
+    for number in numbers:
+        if number != end:
+            if start >= 0:
+                yield start, end
+            start = number
+        end = number + 1
+    if start >= 0:
+        yield start, end

@@ -1,0 +1,111 @@
+"""Deleting files that are not needed any more, with a report of those that are gone.
+
+Only the local file system has symbolic links. No deletion follows one below a warehouse.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Protocol, runtime_checkable
+
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.at_once import asked_at_once
+
+
+def is_link(file_io: FileIO, path: str) -> bool:
+    """Whether the path itself is a symbolic link."""
+    return file_io.scheme == "file" and os.path.islink(path.rstrip("/"))
+
+
+def link_above(file_io: FileIO, path: str, root: str) -> str | None:
+    """The first link among the directories between `root` and the path, both left out; None without one."""
+    if file_io.scheme != "file" or not path.startswith(f"{root.rstrip('/')}/"):
+        return None
+    at = root.rstrip("/")
+    for part in path.removeprefix(f"{at}/").split("/")[:-1]:
+        at = f"{at}/{part}"
+        if os.path.islink(at):
+            return at
+    return None
+
+
+BATCH = 1000
+"""Files that one request of S3 deletes; other stores divide them further."""
+
+
+@runtime_checkable
+class DeletesMany(Protocol):
+    """A FileIO that deletes many files by one request."""
+
+    def delete_batch(self, paths: Sequence[str]) -> None:
+        """Delete at most BATCH files, each of which may or may not exist; after an error it is not known which."""
+        ...
+
+
+_log = logging.getLogger(__name__)
+_ROOT = re.compile(r"/*|[A-Za-z][A-Za-z0-9+.\-]*:/*[^/]*/*")
+"""The root of a local file system, and of a store: its bucket, container or host."""
+
+
+def check_deletable(path: str) -> None:
+    """Raise StorageAccessError for what no deletion is about: a root, a bucket, a relative path, one with `..`."""
+    if _ROOT.fullmatch(path) or not (path.startswith("/") or "://" in path):
+        raise StorageAccessError(f"{path!r} is not deleted: it is a root, or no whole path. Name what is below it.")
+    if ".." in path and ".." in path.split("/"):
+        raise StorageAccessError(f"{path!r} is not deleted: it leads to a directory above by '..'. Name it directly.")
+
+
+def delete_files(file_io: FileIO, paths: Iterable[str]) -> dict[str, OSError]:
+    """Delete files that may or may not exist; those that the store does not let go, and why, which is logged."""
+
+    def tried(path: str) -> OSError | None:
+        try:
+            file_io.delete(path)
+        except OSError as error:
+            return error
+        return None
+
+    given = _one_by_one(file_io, list(paths))
+    outcomes = asked_at_once(file_io, [partial(tried, path) for path in given])
+    left = {path: error for path, error in zip(given, outcomes, strict=True) if error is not None}
+    for path, error in left.items():
+        _log.warning("Left %s behind: %s", path, error)
+    return left
+
+
+def _one_by_one(file_io: FileIO, paths: list[str]) -> list[str]:
+    """Those of the files that are yet to be deleted each by itself, after the others went together."""
+    if not isinstance(file_io, DeletesMany):
+        return paths
+    left: list[str] = []
+    for first in range(0, len(paths), BATCH):
+        some = paths[first : first + BATCH]
+        try:
+            file_io.delete_batch(some)
+        except OSError as error:
+            _log.info("%s and %d more are deleted one by one, for together: %s", some[0], len(some) - 1, error)
+            left += some
+    return left
+
+
+def delete_in_turn(delete: Callable[[str], object], paths: Iterable[str]) -> None:
+    """Delete files that may or may not exist, one after the other; what stays is logged, and nothing is raised."""
+    for path in paths:
+        try:
+            delete(path)
+        except OSError as error:
+            _log.warning("Left %s behind: %s", path, error)
+
+
+def delete_all_files(file_io: FileIO, paths: Iterable[str]) -> None:
+    """Delete files that may or may not exist.
+
+    Raises StorageAccessError naming the first that stays, after the others were tried, and how many there are.
+    """
+    left = delete_files(file_io, paths)
+    for path, error in left.items():
+        more = f" So it is with {len(left) - 1} other files." if len(left) > 1 else ""
+        raise StorageAccessError(f"{path} was not deleted: {error}{more}") from error

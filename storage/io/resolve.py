@@ -1,0 +1,274 @@
+"""Which FileIO reads a path: local paths and `file:` URIs directly, HDFS by hdfs-native, others by pyarrow, fsspec."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError, StorageAccessError
+from interbed.storage.base.extras import is_installed, missing_extra
+from interbed.storage.io.ahead.needs import PREFIX as AHEAD
+from interbed.storage.io.ahead.needs import ReadAhead
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.cached.options import ENABLED, CacheOptions
+from interbed.storage.io.cached.options import PREFIX as CACHE
+from interbed.storage.io.local import LocalFileIO
+from interbed.storage.io.stores.settings import AZURE_SCHEMES, SCHEMES, store_settings
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
+_SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
+"""Schemes that are other names of one."""
+_HADOOPS = "s3a"
+_RENAMING = frozenset({"file", "hdfs", "viewfs"})
+_STORE_OPTIONS = ("s3.", "fs.", "google.", "hadoop.", AHEAD, CACHE)
+_ATOMIC_FSSPEC = frozenset({"memory"})
+"""fsspec file systems whose mode `create` refuses an existing file in one step."""
+
+
+def one_scheme(scheme: str) -> str:
+    """The scheme by which a store is known here: `s3` for `s3a`, the name of Hadoop's client, for example."""
+    return _SPELLINGS.get(scheme, scheme)
+
+
+def respelled(location: str, like: str) -> str:
+    """A location, as normalize_path gives it, with `s3a` for `s3` where `like` has it: all that Hadoop knows.
+
+    Of `s3n` and `gcs` few programs know anything.
+    """
+    scheme, _, rest = location.partition("://")
+    is_hadoops = like.partition("://")[0].lower() == _HADOOPS
+    return f"{_HADOOPS}://{rest}" if is_hadoops and scheme == one_scheme(_HADOOPS) else location
+
+
+def normalize_path(path: str) -> str:
+    """The one spelling of a location: `/x/y` for `file:/x/y`, `file:///x/y/` and relative paths, `s3://…` for `s3a://…`.
+
+    Nothing is percent-decoded: Hive's locations aren't encoded, and partition directories hold literal `%` escapes.
+    """
+    match = _SCHEME.match(path)
+    if match is None:
+        if not path:
+            raise InvalidInputError("A path can't be empty.")
+        return os.path.abspath(path)
+    scheme, rest = match[1].lower(), match[2]
+    if scheme == "file":
+        # file://host/x names a host, which can only be this one.
+        if rest.startswith("//"):
+            rest = "/" + rest[2:].partition("/")[2]
+        return os.path.abspath("/" + rest.lstrip("/"))
+    if not rest.startswith("//") or not rest.strip("/"):
+        # What stands before an @ may be a key.
+        shown = f"{scheme}:{rest.rpartition('@')[2]}"
+        raise InvalidInputError(f"{shown!r} is not a location; write it as {scheme}://bucket-or-host/path.")
+    normal = f"{one_scheme(scheme)}:{rest.rstrip('/')}"
+    _check_authority(normal)
+    if ".." in normal and ".." in normal.split("/"):
+        # A store has no such directory, and HDFS and others follow it to one above.
+        raise InvalidInputError(f"The location {normal} leads to a directory above by '..': write it without.")
+    return normal
+
+
+def _check_authority(location: str) -> None:
+    """Nothing, where a store's location names a bucket or container, and no keys. InvalidInputError."""
+    scheme, _, rest = location.partition("://")
+    if scheme not in SCHEMES:
+        return
+    authority, _, path = rest.partition("/")
+    before, at, host = authority.rpartition("@")
+    if scheme in AZURE_SCHEMES:
+        kind, name, form = (
+            "container",
+            before if at else host,
+            f"{scheme}://container@account.dfs.core.windows.net/path",
+        )
+        has_keys = ":" in before or "@" in before
+    else:
+        kind, name, form = "bucket", host, f"{scheme}://bucket/path"
+        # A key of AWS may have a `/`.
+        has_keys = bool(at) or (":" in authority and "@" in path)
+    if has_keys:
+        raise InvalidInputError(
+            f"The location {scheme}://…@{rest.rpartition('@')[2]} has a user or a key in it, which others would see: "
+            f"write it as {form}, and give keys as options of the catalog (docs/stores.md)."
+        )
+    if not name:
+        raise InvalidInputError(f"{location} names no {kind}; write it as {form}.")
+
+
+def check_exclusive(
+    file_io: FileIO, path: str, way: str = "A catalog with metastore=hive and lock.enabled=true has one."
+) -> None:
+    """Raise NotSupportedError where the store of the path creates no file exclusively; for who has no lock.
+
+    `way` says how to come by one.
+    """
+    if file_io.exclusive_create:
+        return
+    why = f"The store of {path} can't create a file exclusively, so what changes a table needs a catalog lock"
+    if file_io.scheme in SCHEMES and not is_installed("obstore"):
+        why = f"{why}; or install a client that can: pip install 'interbed[stores]'"
+    raise NotSupportedError(f"{why}. {way}")
+
+
+def renames_directories(file_io: FileIO) -> bool:
+    """Whether the store renames a directory in one step; elsewhere it is copied file by file, and others see half."""
+    return file_io.scheme in _RENAMING
+
+
+def locks_directories(file_io: FileIO) -> bool:
+    """Whether the operating system may lock a directory of the store (file_lock.DirectoryLock)."""
+    return file_io.scheme == "file"
+
+
+def local_path(location: str) -> str | None:
+    """The path of a location in the local file system; None for another one, or for what is no location."""
+    try:
+        path = normalize_path(location)
+    except InvalidInputError:
+        return None
+    return None if "://" in path else path
+
+
+def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[FileIO, str]:
+    """The FileIO for a path or URI, and the path in the form that it takes.
+
+    `options` may hold those of ReadAhead, CacheOptions and, by Paimon's and Hadoop's names, store_settings; for HDFS
+    `hadoop-conf-dir` and Hadoop's own settings (hdfs.settings). Raises InvalidInputError for an unknown scheme or a
+    wrong option, MissingExtraError for one that only obstore can do where it is not installed, StorageAccessError when
+    the store refuses.
+    """
+    normal = normalize_path(path)
+    # Refused wherever the path leads, if they are wrong.
+    ReadAhead.of(options or {})
+    CacheOptions.of(options or {})
+    scheme = normal.partition("://")[0] if "://" in normal else "file"
+    if scheme == "file":
+        return _LOCAL, normal
+    if scheme == "hdfs":
+        return _hdfs(normal, options or {}), normal
+    store_options = tuple(sorted((k, v) for k, v in (options or {}).items() if k.startswith(_STORE_OPTIONS)))
+    authority = normal.partition("://")[2].partition("/")[0]
+    return _remote(scheme, authority, store_options), normal
+
+
+@lru_cache(maxsize=64)
+def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -> FileIO:
+    cache = CacheOptions.of(dict(options))
+    if scheme in SCHEMES and is_installed("obstore"):
+        from interbed.storage.io.stores.file_io import ObstoreFileIO
+
+        store = ObstoreFileIO.of(scheme, authority, dict(options), _MarkerSweep(options) if scheme == "s3" else None)
+        if cache is None:
+            return store
+        from interbed.storage.io.cached.file_io import CachedFileIO
+
+        return CachedFileIO(store, cache)
+    import pyarrow as pa
+    from pyarrow import fs as pafs
+
+    from interbed.storage.io.object_store import ObjectStoreFileIO
+
+    try:
+        ahead = ReadAhead.of(dict(options))
+        if scheme in SCHEMES:
+            return _through_pyarrow(scheme, authority, dict(options), ahead)
+        if scheme == "viewfs":
+            filesystem, _ = pafs.FileSystem.from_uri(f"{scheme}://{authority}/")
+            return ObjectStoreFileIO(filesystem, scheme=scheme, read_ahead=ahead)
+        return _through_fsspec(scheme, ahead)
+    except InterbedError:
+        raise
+    except (OSError, ImportError, ValueError, pa.ArrowException) as error:
+        raise StorageAccessError(f"Can't open the store {scheme}://{authority}: {error}") from error
+
+
+def _through_pyarrow(scheme: str, authority: str, options: dict[str, str], read_ahead: ReadAhead) -> FileIO:
+    from interbed.storage.io.object_store import ObjectStoreFileIO, pyarrow_store
+
+    settings = store_settings(scheme, authority, options)
+    if CacheOptions.of(options) is not None:
+        raise missing_extra("obstore", needed_by=f"What the option '{ENABLED}' says of {settings.location}")
+    return ObjectStoreFileIO(
+        pyarrow_store(settings), scheme=scheme, authority=authority, bucket=settings.bucket, read_ahead=read_ahead
+    )
+
+
+def _hdfs(location: str, options: Mapping[str, str]) -> FileIO:
+    from interbed.storage.io.hdfs.settings import VARIABLES, is_hdfs_option
+
+    authority = location.partition("://")[2].partition("/")[0]
+    given = tuple(sorted((k, v) for k, v in options.items() if is_hdfs_option(k) or k.startswith(AHEAD)))
+    return _hdfs_of(authority, given, tuple(os.environ.get(name) for name in VARIABLES))
+
+
+@lru_cache(maxsize=64)
+def _hdfs_of(authority: str, options: tuple[tuple[str, str], ...], variables: tuple[str | None, ...]) -> FileIO:
+    """The client of one HDFS; `variables` are those of the environment that it was made with."""
+    from interbed.storage.io.hdfs.settings import client_settings, configuration_directory, umask_of
+
+    if not is_installed("hdfs_native"):
+        return _hdfs_through_java(authority, ReadAhead.of(dict(options)))
+    from interbed.storage.io.hdfs.store import HdfsFileIO
+
+    conf_dir = configuration_directory(dict(options))
+    settings = client_settings(dict(options), conf_dir)
+    ahead = ReadAhead.of(dict(options))
+    return HdfsFileIO(authority, settings, conf_dir, umask=umask_of(settings, conf_dir), read_ahead=ahead)
+
+
+def _hdfs_through_java(authority: str, read_ahead: ReadAhead) -> FileIO:
+    """By Hadoop's client in a JVM, where its libhdfs is found; it can't create files exclusively."""
+    import pyarrow as pa
+    from pyarrow import fs as pafs
+
+    from interbed.storage.io.object_store import ObjectStoreFileIO
+
+    try:
+        filesystem, _ = pafs.FileSystem.from_uri(f"hdfs://{authority}/")
+    except (OSError, pa.ArrowException) as error:
+        if "libhdfs" in str(error) or "libjvm" in str(error):
+            raise missing_extra("hdfs_native", needed_by=f"hdfs://{authority}") from None
+        raise StorageAccessError(f"Can't open the store hdfs://{authority}: {error}") from error
+    return ObjectStoreFileIO(filesystem, scheme="hdfs", authority=authority, read_ahead=read_ahead)
+
+
+@dataclass(frozen=True, slots=True)
+class _MarkerSweep:
+    """Deletes a directory by pyarrow, which can name objects whose keys end with `/`."""
+
+    options: tuple[tuple[str, str], ...] = field(repr=False)
+
+    def __call__(self, directory: str) -> None:
+        from interbed.storage.io.object_store import pyarrow_s3
+
+        settings = store_settings("s3", directory.partition("/")[0], dict(self.options))
+        keys = {} if settings.credentials is None else settings.credentials()
+        pyarrow_s3(settings, keys).delete_dir(directory)
+
+
+def _through_fsspec(scheme: str, read_ahead: ReadAhead) -> FileIO:
+    # By use: it brings asyncio and ssl along, and most tables are read without it.
+    import fsspec
+    from pyarrow import fs as pafs
+
+    from interbed.storage.io.object_store import ObjectStoreFileIO
+
+    try:
+        filesystem = fsspec.filesystem(scheme)
+    except ValueError:
+        raise InvalidInputError(
+            f"No file system is known for '{scheme}:' paths. Use a local path, s3://, gs://, hdfs://, or install the "
+            "fsspec package for it."
+        ) from None
+    return ObjectStoreFileIO(
+        # The stubs take the handler for an abstract class; it is not.
+        pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)),  # type: ignore[abstract]
+        scheme=scheme,
+        fsspec=filesystem,
+        exclusive_create=scheme in _ATOMIC_FSSPEC,
+        read_ahead=read_ahead,
+    )
+
+
+_LOCAL = LocalFileIO()

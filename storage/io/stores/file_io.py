@@ -1,0 +1,339 @@
+"""Object stores through obstore: S3 and what speaks like it, Google's store, Azure's.
+
+Paths are URIs (`s3://bucket/lake`); an object's key is what follows the bucket. A directory is what keys have in
+common, so that it comes and goes with its files; one that is to be there without any (a new database) holds an empty
+object `.directory`, which no listing shows. Nor does one show the markers of Hadoop and Arrow, whose keys end with `/`.
+
+What is atomic: a put (overwriting, or creating by a condition, see exclusive_puts) and the end of an upload. A rename
+is a copy of each file and then a deletion, and others may see half of it. What these stores have taken is durable.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.io.ahead.needs import ReadAhead
+from interbed.storage.io.ahead.opening import opened_from
+from interbed.storage.io.api import FileStatus
+from interbed.storage.io.cached.versioned import StoredEnd
+from interbed.storage.io.deleting import BATCH, check_deletable
+from interbed.storage.io.stores.errors import has_gone, is_missing_store
+from interbed.storage.io.stores.objects import StoreObjects
+from interbed.storage.io.stores.settings import store_settings
+from interbed.storage.io.stores.values import StoreSettings
+from interbed.storage.io.stores.writes import ExclusivePuts, Upload, UploadedFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_READING = frozenset({"read", "open"})
+
+DIRECTORY = ".directory"
+"""The object that stands for a directory without files."""
+
+_used_by: int | None = None
+"""The process in which obstore has started its threads."""
+
+
+class ObstoreFileIO:
+    """FileIO over one bucket or container; threads may share it. A process that is forked after its first use may not.
+
+    `sweep` deletes a directory with the markers in it that obstore can't name, or is None. `read_ahead` says what
+    may be read before it is needed.
+    """
+
+    def __init__(
+        self,
+        scheme: str,
+        authority: str,
+        settings: StoreSettings,
+        *,
+        sweep: Callable[[str], None] | None = None,
+        read_ahead: ReadAhead | None = None,
+    ) -> None:
+        self.scheme = scheme
+        self._authority = authority
+        self._prefix = f"{scheme}://{authority}/"
+        self._settings = settings
+        self._objects = StoreObjects(settings)
+        self._puts = ExclusivePuts(self._objects)
+        self._sweep = sweep
+        self.read_ahead = read_ahead or ReadAhead()
+        self._written_in = ""
+
+    @staticmethod
+    def of(
+        scheme: str, authority: str, options: dict[str, str], sweep: Callable[[str], None] | None = None
+    ) -> "ObstoreFileIO":
+        """The store of that authority; raises InvalidOptionError and StorageAccessError."""
+        settings = store_settings(scheme, authority, options)
+        return ObstoreFileIO(scheme, authority, settings, sweep=sweep, read_ahead=ReadAhead.of(options))
+
+    @property
+    def exclusive_create(self) -> bool:
+        """Whether the store heeds conditions, which is tried where the last file was written if it is not known."""
+        self._check_process()
+        return self._puts.are_heeded(self._written_in, self._prefix)
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole file by one request; raises FileNotFoundError."""
+        return self._call("read", path, self._objects.read)
+
+    def open_input(self, path: str) -> "pa.NativeFile":
+        """A seekable input, opened by the request that reads its end; raises FileNotFoundError."""
+        return self.open_sized(path, None)
+
+    def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
+        """See OpensSized."""
+        import pyarrow as pa
+
+        end = self.end_of(path, size=size)
+        assert end is not None
+        if len(end.held) == end.size:
+            return pa.BufferReader(end.held)
+        return opened_from(partial(self.range_of, path), end.size, end.start, end.held, self.read_ahead)
+
+    def end_of(self, path: str, *, unless: str | None = None, size: int | None = None) -> StoredEnd | None:
+        """See VersionedFiles."""
+        return self._call("open", path, lambda key: self._objects.end_of(key, unless=unless, size=size))
+
+    def range_of(self, path: str, start: int, end: int) -> Any:
+        """See VersionedFiles."""
+        return self._call("read", path, lambda key: self._objects.read_range(key, start, end))
+
+    def open_output(self, path: str) -> UploadedFile:
+        """A file that appears whole when it is closed; it is durable then."""
+        self._check_process()
+        self._note_write(path)
+        upload = Upload(self._objects, self._key(path))
+        return UploadedFile(upload, lambda step: self._call("write", path, lambda _: step()))
+
+    def create_exclusive(self, path: str, content: bytes) -> bool:
+        """Create the file; False when it exists.
+
+        Atomic where `exclusive_create` says so; elsewhere it looks and then writes, and the caller holds a lock.
+        """
+        self._note_write(path)
+        if self.exclusive_create:
+            return self._puts.put(self._key(path), content, path)
+        if self.exists(path):
+            return False
+        self.overwrite(path, content)
+        return True
+
+    def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        """Replace the file in one step; `durable` makes no difference."""
+        self._call("write", path, lambda key: self._objects.put(key, content))
+        self._note_write(path)
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Do nothing: what these stores have taken is durable."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        return self._call("look up", path, lambda key: self._objects.is_file(key) or self._objects.is_directory(key))
+
+    def size(self, path: str) -> int:
+        """The file's size in bytes; raises FileNotFoundError."""
+
+        def size(key: str) -> int:
+            try:
+                return self._objects.size(key)
+            except FileNotFoundError:
+                # An answer without content does not tell whether it is the bucket that is missing; this one does.
+                self._objects.is_directory(key)
+                raise
+
+        return self._call("look up", path, size)
+
+    def list(self, path: str) -> list[FileStatus]:
+        """The directory's direct entries in no order; empty when there is no such directory."""
+
+        def entries(key: str) -> list[FileStatus]:
+            found = self._objects.entries(key)
+            directories = set(found["common_prefixes"]) - {key}
+            listed = [_status(path, name, None) for name in sorted(directories)]
+            for entry in found["objects"]:
+                name = entry["path"]
+                # Markers of directories, and of this one, look like empty files of their names.
+                if name != key and name not in directories and name.rpartition("/")[2] != DIRECTORY:
+                    listed.append(_status(path, name, entry))
+            return listed
+
+        return self._call("list", path, entries)
+
+    def make_directories(self, path: str) -> None:
+        """Let the directory be there, even without files."""
+
+        def make(key: str) -> None:
+            if key and not self._objects.is_directory(key):
+                self._objects.put(f"{key}/{DIRECTORY}", b"")
+
+        self._call("create the directory", path, make)
+        self._note_write(f"{path}/{DIRECTORY}")
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        """Delete a file, or a directory with `recursive`; False when there was none."""
+        check_deletable(path)
+
+        def delete(key: str) -> bool:
+            if self._objects.is_file(key):
+                self._objects.remove([key])
+                return True
+            if not self._objects.is_directory(key):
+                return False
+            if not recursive:
+                self._delete_empty(path, key)
+                return True
+            for keys in self._objects.below(key):
+                self._objects.remove(keys)
+            if self._sweep is not None and self._objects.is_directory(key):
+                # What is left are markers; another process may delete the same.
+                with suppress(FileNotFoundError):
+                    self._sweep(f"{self._settings.bucket}/{key}")
+            return True
+
+        return self._call("delete", path, delete)
+
+    def _delete_empty(self, path: str, key: str) -> None:
+        """Delete what stands for a directory without files, each object by its name: a file that comes meanwhile stays.
+
+        Then the directory is as it was, too. Raises StorageAccessError when it is not empty.
+        """
+        not_empty = f"Can't delete {path}: the directory is not empty."
+        if self.list(path):
+            raise StorageAccessError(not_empty)
+        self._objects.remove([f"{key}/{DIRECTORY}"])
+        if not self._objects.is_directory(key):
+            return
+        # Of a bucket there is none, and to delete what has no name in it is to delete the bucket.
+        if key and self._settings.kind == "S3Store" and not self.list(path):
+            from obstore.exceptions import BaseError
+
+            try:
+                self._objects.remove_marker(key)
+            except BaseError as error:
+                # Where AWS has addresses of another form; the directory is there still, and empty.
+                _log.warning("Left the marker of the directory %s: %s", path, error)
+        if self.list(path):
+            self._objects.put(f"{key}/{DIRECTORY}", b"")
+            raise StorageAccessError(not_empty)
+
+    def delete_batch(self, paths: Sequence[str]) -> None:
+        """See DeletesMany."""
+        for path in paths:
+            check_deletable(path)
+        self._call("delete", paths[0], lambda _: self._objects.remove([self._key(path) for path in paths]))
+
+    def delete_quietly(self, paths: Iterable[str]) -> None:
+        """Delete files that may or may not exist, many by a request; failures are logged, never raised."""
+        given = list(paths)
+        for first in range(0, len(given), BATCH):
+            some = given[first : first + BATCH]
+            try:
+                self.delete_batch(some)
+            except OSError as error:
+                _log.warning("Left %s and %d others behind: %s", some[0], len(some) - 1, error)
+
+    def rename(self, source: str, target: str) -> bool:
+        """Copy and then delete; False when the target exists or the source does not. Not atomic; never overwrites.
+
+        A file is copied on the condition that there is none, where the store heeds that.
+        """
+
+        def rename(key: str) -> bool:
+            new = self._key(target)
+            if self._objects.is_directory(new):
+                return False
+            if self._objects.is_file(key):
+                if not self._objects.copy_new(key, new):
+                    return False
+                self._objects.remove([key])
+                return True
+            if self._objects.is_file(new) or not self._objects.is_directory(key):
+                return False
+            copied: list[str] = []
+            for keys in self._objects.below(key):
+                for each in keys:
+                    self._objects.copy(each, f"{new}{each[len(key) :]}")
+                copied.extend(keys)
+            for first in range(0, len(copied), BATCH):
+                self._objects.remove(copied[first : first + BATCH])
+            return True
+
+        return self._call("rename", source, rename)
+
+    # -- paths, errors, processes ----------------------------------------------------------------------------------
+
+    def _key(self, path: str) -> str:
+        if not f"{path}/".startswith(self._prefix):
+            raise StorageAccessError(f"{path} is not a path of this store, whose paths begin with {self._prefix}")
+        return path[len(self._prefix) :].strip("/")
+
+    def _note_write(self, path: str) -> None:
+        self._written_in = self._key(path).rpartition("/")[0]
+
+    def _call(self, action: str, path: str, operation: Callable[[str], _T]) -> _T:
+        from obstore.exceptions import BaseError
+
+        self._check_process()
+        key = self._key(path)
+        try:
+            return operation(key)
+        except StorageAccessError:
+            raise
+        except FileNotFoundError as error:
+            if is_missing_store(error):
+                raise self._error(action, path, error) from None
+            raise FileNotFoundError(path) from None
+        except (BaseError, OSError, ValueError) as error:
+            if action in _READING and has_gone(error):
+                raise FileNotFoundError(path) from None
+            raise self._error(action, path, error) from None
+
+    def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
+        return self._objects.error(action, path, error)
+
+    def _check_process(self) -> None:
+        global _used_by
+        process = os.getpid()
+        if _used_by is None:
+            _used_by = process
+        elif _used_by != process:
+            raise StorageAccessError(
+                f"{self._prefix} can't be used in a process that was forked from one which has used such a store "
+                "already: the threads that wait for answers stayed there. Start processes with 'spawn' or 'forkserver'."
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self.scheme, self._authority, self._settings, self._sweep, self.read_ahead)
+
+
+def _rebuilt(
+    scheme: str,
+    authority: str,
+    settings: StoreSettings,
+    sweep: Callable[[str], None] | None,
+    read_ahead: ReadAhead,
+) -> ObstoreFileIO:
+    return ObstoreFileIO(scheme, authority, settings, sweep=sweep, read_ahead=read_ahead)
+
+
+def _status(directory: str, key: str, entry: Any) -> FileStatus:
+    name = key.rpartition("/")[2]
+    modified: datetime | None = None if entry is None else entry["last_modified"]
+    return FileStatus(
+        path=f"{directory.rstrip('/')}/{name}",
+        name=name,
+        is_directory=entry is None,
+        size=0 if entry is None else int(entry["size"]),
+        modified_millis=None if modified is None else int(modified.timestamp() * 1000),
+    )

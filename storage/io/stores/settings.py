@@ -1,0 +1,252 @@
+"""How the store of a URI is opened: options by Paimon's and Hadoop's names become those of obstore.
+
+What no option says comes from where the cloud's own tools look: environment, profile or key file, and the identity of
+the machine. Unknown options of a family that is read here are refused, except those about how Hadoop's client works and
+not what it reaches (`fs.s3a.connection.maximum`). Google's options have the names of Hadoop's connector.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.io.stores.aws_keys import (
+    EnvironmentKeys,
+    FixedKeys,
+    ProfileKeys,
+    aws_profile,
+    environment_has_keys,
+    profile_credentials,
+    profile_name,
+)
+from interbed.storage.io.stores.azure import azure_settings
+from interbed.storage.io.stores.options import (
+    StoreOptions,
+    checked_address,
+    checked_bucket,
+    checked_word,
+    is_number,
+    listed,
+)
+from interbed.storage.io.stores.values import GCS_NAMES, S3_NAMES, Patience, StoreSettings
+
+_NAMES = {
+    "key_file": (
+        "fs.gs.auth.service.account.json.keyfile",
+        "google.cloud.auth.service.account.json.keyfile",
+    ),
+    "auth": ("fs.gs.auth.type",),
+    "endpoint": ("fs.gs.storage.root.url",),
+    "project": ("fs.gs.project.id",),
+    "enabled": ("google.cloud.auth.service.account.enable", "fs.gs.auth.service.account.enable"),
+    **GCS_NAMES,
+}
+_KINDS = ("SERVICE_ACCOUNT_JSON_KEYFILE", "UNAUTHENTICATED", "APPLICATION_DEFAULT", "COMPUTE_ENGINE")
+
+
+def google_settings(bucket: str, given: Mapping[str, str]) -> StoreSettings:
+    """The settings of a bucket; raises InvalidOptionError naming the option, InvalidInputError."""
+    location = f"gs://{bucket}"
+    checked_bucket(bucket, location)
+    options = StoreOptions("Google's store", _NAMES, ("fs.gs.", "google."), given)
+    config: dict[str, Any] = {}
+    key_file, auth = options.get("key_file"), options.get("auth")
+    endpoint = options.address("endpoint", ("GOOGLE_BASE_URL",))
+    if auth is not None and auth not in _KINDS:
+        raise InvalidOptionError(f"The option '{options.name('auth')}' may be {', '.join(_KINDS)}, not '{auth}'.")
+    if key_file is not None and auth not in (None, _KINDS[0]):
+        raise InvalidOptionError(
+            f"The options '{options.name('key_file')}' and '{options.name('auth')}' contradict each other."
+        )
+    if auth == _KINDS[0] and key_file is None:
+        raise InvalidOptionError(f"'{options.name('auth')}' = '{auth}' needs '{options.name('key_file')}'.")
+    if key_file is not None:
+        config["service_account"] = key_file
+    if auth == "UNAUTHENTICATED":
+        config["skip_signature"] = True
+    if endpoint is not None:
+        config["base_url"] = endpoint
+    return StoreSettings(
+        kind="GCSStore",
+        bucket=bucket,
+        location=location,
+        endpoint=endpoint,
+        heeds_conditions=True if endpoint is None else None,
+        config=config,
+        credentials=_no_token if auth == "UNAUTHENTICATED" else None,
+        patience=Patience.of(options.get, GCS_NAMES, options.name),
+        source="" if key_file is None else f"the option '{options.name('key_file')}'",
+        given=options.named(),
+    )
+
+
+def _no_token() -> Any:
+    """What an emulator is content with; obstore asks for a token to write with even where requests go unsigned."""
+    return {"token": "none", "expires_at": None}
+
+
+S3_SCHEMES = frozenset({"s3"})
+GCS_SCHEMES = frozenset({"gs"})
+AZURE_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
+SCHEMES = S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES
+"""The schemes that obstore opens, as `normalize_path` spells them."""
+
+_S3 = {
+    "endpoint": ("s3.endpoint", "fs.s3a.endpoint"),
+    "access": ("s3.access-key", "fs.s3a.access.key"),
+    "secret": ("s3.secret-key", "fs.s3a.secret.key"),
+    "token": ("s3.session-token", "fs.s3a.session.token"),
+    "region": ("s3.region", "fs.s3a.endpoint.region"),
+    "path_style": ("s3.path.style.access", "fs.s3a.path.style.access"),
+    "ssl": ("fs.s3a.connection.ssl.enabled",),
+    "provider": ("fs.s3a.aws.credentials.provider",),
+    "conditional": ("s3.conditional-put",),
+}
+_PYPAIMONS = {
+    "endpoint": ("fs.s3.endpoint",),
+    "access": ("fs.s3.accessKeyId",),
+    "secret": ("fs.s3.accessKeySecret",),
+    "token": ("fs.s3.securityToken",),
+    "region": ("fs.s3.region",),
+}
+_FAMILIES = ("s3.", "fs.s3a.", "fs.s3.", "fs.s3n.")
+
+S3_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    # Paimon hands what begins with `s3.` on to Hadoop's client under its names.
+    what: tuple(dict.fromkeys((*names, *(n.replace("fs.s3a.", "s3.", 1) for n in names), *_PYPAIMONS.get(what, ()))))
+    for what, names in _S3.items()
+} | dict(S3_NAMES)
+"""The names of each of S3's options, but for those that begin with `hadoop.`; all mean the same."""
+
+_AWS = re.compile(r"https://([a-z0-9.-]+\.)?amazonaws\.com(\.cn)?")
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_ANONYMOUS = "AnonymousAWSCredentialsProvider"
+_REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
+
+
+def store_settings(scheme: str, authority: str, options: Mapping[str, str]) -> StoreSettings:
+    """The settings of the bucket or container that the authority of a URI names.
+
+    Raises InvalidOptionError naming the option, StorageAccessError where the environment contradicts itself.
+    """
+    if scheme in S3_SCHEMES:
+        return _s3(authority, StoreOptions("S3", S3_OPTIONS, _FAMILIES, options))
+    if scheme in GCS_SCHEMES:
+        return google_settings(authority, options)
+    return azure_settings(scheme, authority, options)
+
+
+def _s3(bucket: str, options: StoreOptions) -> StoreSettings:
+    location = f"s3://{bucket}"
+    checked_bucket(bucket, location)
+    config: dict[str, Any] = {}
+    access, secret, token = (options.printed(what) for what in ("access", "secret", "token"))
+    if (access is None) != (secret is None):
+        there, lacking = ("access", "secret") if access else ("secret", "access")
+        raise InvalidOptionError(f"The option '{options.name(there)}' needs '{options.name(lacking)}' beside it.")
+    if token is not None and access is None:
+        raise InvalidOptionError(f"The option '{options.name('token')}' needs '{options.name('access')}' beside it.")
+    profile = aws_profile()
+    region = options.printed("region") or _region(profile)
+    if region:
+        config["region"] = region
+    credentials: Callable[[], Any] | None = None
+    source = ""
+    if _is_anonymous(options):
+        if access is not None:
+            raise InvalidOptionError(
+                f"The options {listed(map(options.name, ('access', 'provider')))} contradict each other."
+            )
+        config["skip_signature"] = True
+    elif access is not None:
+        # Given as a provider, so that a session token of the environment is not taken for theirs.
+        credentials = FixedKeys(access, str(secret), token)
+        source = f"the option '{options.name('access' if token is None else 'token')}'"
+    elif os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
+        credentials, source = EnvironmentKeys(), "AWS_SESSION_TOKEN and its like in the environment"
+        credentials()
+    elif not environment_has_keys():
+        credentials = profile_credentials(profile)
+        source = f"the profile '{profile_name()}'" if credentials is not None else ""
+        if isinstance(credentials, ProfileKeys):
+            credentials()
+    endpoint = _endpoint(options)
+    virtual = options.flag("path_style") is False
+    config["virtual_hosted_style_request"] = virtual
+    if endpoint is not None:
+        scheme, _, host = endpoint.partition("://")
+        if virtual and is_number(urlsplit(endpoint).hostname or ""):
+            raise InvalidOptionError(
+                f"'{options.name('path_style')}' = 'false' puts the bucket into the name of the host, and {host} is a "
+                "number; leave the option out, or name the host."
+            )
+        # By both names, because obstore takes AWS_ENDPOINT_URL_S3 for more than an endpoint that it is given.
+        config["endpoint"] = f"{scheme}://{bucket}.{host}" if virtual else endpoint
+        config["aws_endpoint_url_s3"] = config["endpoint"]
+    # What goes through TLS is protected by that; to sign it as well is to hash it, which takes longer than to send it.
+    config["unsigned_payload"] = endpoint is None or endpoint.startswith("https:")
+    # A copy that refuses an existing target, where the store can do it.
+    config["copy_if_not_exists"] = "multipart"
+    return StoreSettings(
+        kind="S3Store",
+        bucket=bucket,
+        location=location,
+        endpoint=endpoint,
+        heeds_conditions=_heeds_conditions(options, endpoint),
+        config=config,
+        credentials=credentials,
+        patience=Patience.of(options.get, S3_NAMES, options.name),
+        source=source,
+        renews=access is None,
+        given=options.named(),
+    )
+
+
+def _region(profile: Mapping[str, str]) -> str | None:
+    """That of the environment, else of the profile."""
+    for name in _REGION_VARIABLES:
+        if os.environ.get(name):
+            return checked_word(os.environ[name], f"The variable {name}")
+    return checked_word(profile.get("region"), f"The region of the profile '{profile_name()}'")
+
+
+def _endpoint(options: StoreOptions) -> str | None:
+    """The address of the store, not of the bucket; None where it is AWS."""
+    given, is_secure = options.get("endpoint"), options.flag("ssl")
+    if given is None or "://" in given:
+        endpoint = options.address("endpoint", _ENDPOINT_VARIABLES)
+        if given is not None and is_secure is not None and is_secure != str(endpoint).startswith("https:"):
+            raise InvalidOptionError(
+                f"The options {listed(map(options.name, ('endpoint', 'ssl')))} contradict each other."
+            )
+        return endpoint
+    return checked_address(
+        f"{'http' if is_secure is False else 'https'}://{given}", f"The option '{options.name('endpoint')}'"
+    )
+
+
+def _heeds_conditions(options: StoreOptions, endpoint: str | None) -> bool | None:
+    said = options.get("conditional")
+    if said not in (None, "auto", "etag", "disabled"):
+        raise InvalidOptionError(f"The option 's3.conditional-put' may be auto, etag or disabled, not '{said}'.")
+    if said in (None, "auto"):
+        # AWS itself promises to.
+        return True if endpoint is None or _AWS.fullmatch(endpoint) else None
+    return said == "etag"
+
+
+def _is_anonymous(options: StoreOptions) -> bool:
+    provider = options.get("provider")
+    if provider is None:
+        return False
+    if provider.rsplit(".", 1)[-1] == _ANONYMOUS:
+        return True
+    # Java's classes name where its client looks; ours looks there by itself.
+    if provider.startswith(("org.apache.hadoop.", "com.amazonaws.", "software.amazon.awssdk.")):
+        return False
+    raise InvalidOptionError(
+        f"The option '{options.name('provider')}' names '{provider}', which only Java could load; leave it out, or "
+        f"name {_ANONYMOUS}."
+    )

@@ -1,0 +1,322 @@
+"""Writing objects: sent while they are written, and created without ever overwriting one.
+
+An object is written by one put where it is small, in parts otherwise. A put is repeated as a whole, and so is the
+beginning of an upload in parts, as long as its first part is still held. An exclusive put has the condition
+`If-None-Match: *` in S3 and Azure, `x-goog-if-generation-match: 0` in Google's store. Each exclusive put and the end of
+each upload carry a unique word among the object's metadata: when an answer is lost, the word shows which writer made
+the object.
+
+AWS, Google and Azure promise to honour the condition. Other services that speak S3 may answer that they do not support
+it, or ignore it and overwrite; two puts of one new object, once for each bucket and process, show which. They cannot
+show that a service checks first and writes in a second step; such a service needs the option `s3.conditional-put`.
+"""
+
+import io
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.io.stores import requests
+from interbed.storage.io.stores.errors import (
+    is_expired,
+    is_missing_store,
+    is_not_implemented,
+    may_have_happened,
+    status_of,
+)
+from interbed.storage.io.stores.objects import WRITER, StoreObjects
+
+_log = logging.getLogger(__name__)
+
+_heeded: dict[tuple[str, str], bool] = {}
+"""Endpoint and bucket -> whether conditions are heeded there, as far as this process has tried."""
+_trying = threading.Lock()
+
+
+class ExclusivePuts:
+    """Puts of one bucket; threads may share it.
+
+    They go by what does not repeat requests by itself, for then it would not be known whose object is there.
+    """
+
+    def __init__(self, objects: StoreObjects, sleep: Callable[[float], None] = time.sleep) -> None:
+        settings = objects.settings
+        self._objects = objects
+        self._key = (settings.endpoint or "", settings.bucket)
+        self._known = settings.heeds_conditions
+        self._patience = settings.patience
+        self._tries = settings.patience.retries + 1
+        self._sleep = sleep
+
+    def are_heeded(self, directory: str, prefix: str) -> bool:
+        """Whether the store heeds the condition; objects in the directory are used to find out, once.
+
+        Raises StorageAccessError where nothing can be written there. `prefix` and a key make a path for messages.
+        """
+        if self._known is not None:
+            return self._known
+        with _trying:
+            known = _heeded.get(self._key)
+            if known is None:
+                known = _heeded[self._key] = self._try(directory, prefix)
+                if not known:
+                    _log.warning(
+                        "%s does not heed the condition of a put that nothing is there yet (If-None-Match: *): two "
+                        "commits at once could overwrite each other, so that they need the lock of a catalog there.",
+                        "/".join(filter(None, self._key)),
+                    )
+            return known
+
+    def put(self, key: str, content: bytes, path: str) -> bool:
+        """Create the object; False when there is one that this call has not made.
+
+        An error other than a refusal is asked about again, and then the object decides. Raises StorageAccessError.
+        """
+        from obstore.exceptions import AlreadyExistsError, BaseError
+
+        word, unclear, renewed = uuid.uuid4().hex, False, False
+        began, attempt = time.monotonic(), 1
+        while True:
+            last = attempt == self._tries or time.monotonic() - began >= self._patience.retry_seconds
+            used = self._objects.store
+            try:
+                requests.put(self._objects.once, key, content, mode="create", attributes={WRITER: word})
+                return True
+            except AlreadyExistsError as error:
+                mine = self._is_mine(key, word, content if unclear else None, path, error)
+                if mine is not None:
+                    return mine
+                # Nothing is there. S3 answers 409 when two came at the same moment, of which neither may have won.
+                if status_of(error) != 409 or last:
+                    if unclear:
+                        raise self._error("create", path, error) from None
+                    return False
+            except (BaseError, OSError, ValueError) as error:
+                if is_expired(error) and not renewed and self._objects.renew(used):
+                    renewed = True
+                    continue
+                if not may_have_happened(error):
+                    refused = self._error("create", path, error)
+                    # It says nothing about an earlier try.
+                    raise (StorageAccessError(str(refused)) if unclear else refused) from None
+                if last:
+                    mine = self._is_mine(key, word, content, path, error)
+                    if mine is not None:
+                        return mine
+                    # It may yet appear: whoever called knows what that means to them.
+                    raise self._error("create", path, error) from None
+                unclear = True
+            attempt += 1
+            _log.info("Creating %s again, try %d of %d.", path, attempt, self._tries)
+            self._pause(attempt - 1)
+
+    def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
+        return self._objects.error(action, path, error)
+
+    def _pause(self, attempt: int) -> None:
+        self._sleep(self._patience.pause_seconds(attempt - 1))
+
+    def _is_mine(self, key: str, word: str, content: bytes | None, path: str, error: Exception) -> bool | None:
+        """Whether the object is that of this call, also when its put was carried out twice; None when there is none.
+
+        A store that drops metadata leaves only the content to go by, where it is given. Raises the error as
+        StorageAccessError when the object can't be looked at.
+        """
+        from obstore.exceptions import BaseError
+
+        try:
+            theirs = self._objects.attribute(key, WRITER)
+            return theirs == word if theirs is not None or content is None else self._objects.read(key) == content
+        except FileNotFoundError as missing:
+            if is_missing_store(missing):
+                raise self._error("create", path, error) from None
+            return None
+        except (BaseError, OSError):
+            # Not the kind of error that means that nothing has happened.
+            raise StorageAccessError(str(self._error("create", path, error))) from None
+
+    def _try(self, directory: str, prefix: str) -> bool:
+        for attempt in range(1, self._tries + 1):
+            try:
+                return self._try_once(directory, prefix)
+            except StorageAccessError as error:
+                if attempt == self._tries or error.__context__ is None or not may_have_happened(error.__context__):
+                    raise
+                # A put whose outcome is not known shows nothing; another object may.
+                self._pause(attempt)
+        raise AssertionError("unreachable")
+
+    def _try_once(self, directory: str, prefix: str) -> bool:
+        from obstore.exceptions import AlreadyExistsError, BaseError
+
+        key = f"{directory}/.exclusive-{uuid.uuid4()}.tmp".lstrip("/")
+        path = f"{prefix}{key}"
+        try:
+            requests.put(self._objects.once, key, b"1", mode="create")
+            try:
+                requests.put(self._objects.once, key, b"2", mode="create")
+            except AlreadyExistsError:
+                return True
+            return False
+        except AlreadyExistsError:
+            # Not even a new object is taken for one.
+            return False
+        except (BaseError, OSError, ValueError) as error:
+            if is_not_implemented(error):
+                return False
+            raise self._error("try exclusive creation by", path, error) from None
+        finally:
+            try:
+                self._objects.remove([key])
+            except (BaseError, OSError) as error:
+                _log.debug("Left %s: %s", path, self._error("delete", path, error))
+
+
+PART_BYTES = 5 << 20
+"""The parts of an upload; 10,000 of them, the most that S3 takes, are 50 GB."""
+
+PARTS_AT_ONCE = 4
+
+
+class Upload:
+    """The bytes of one object, in their order; for one thread at a time. It raises what obstore raises."""
+
+    def __init__(self, objects: StoreObjects, key: str) -> None:
+        self._objects = objects
+        self._key = key
+        self._word = uuid.uuid4().hex
+        self._held = bytearray()
+        self._parts: Any = None
+
+    def write(self, content: memoryview) -> None:
+        """Take the bytes; a part is sent when it is full."""
+        if self._parts is None and len(self._held) + len(content) <= PART_BYTES:
+            self._held += content
+            return
+        if self._parts is not None:
+            self._parts.write(content)
+            return
+        self._parts = self._objects.repeated(lambda: self._begun(content))
+        self._held = bytearray()
+
+    def close(self) -> None:
+        """Send the rest and let the object appear."""
+        from obstore.exceptions import BaseError
+
+        if self._parts is None:
+            self._objects.put(self._key, bytes(self._held))
+            return
+        try:
+            self._parts.close()
+        except (BaseError, OSError) as error:
+            ended = isinstance(error, FileNotFoundError) and not is_missing_store(error)
+            if not ended and not may_have_happened(error):
+                raise
+            if self._is_there():
+                return
+            if ended:
+                raise StorageAccessError(
+                    f"Can't write {self._objects.settings.location}/{self._key}: the store has ended the upload too "
+                    "early; write it again."
+                ) from None
+            raise
+
+    def abort(self) -> None:
+        """End without an object."""
+        self._held = bytearray()
+        if self._parts is not None:
+            _give_up(self._parts)
+
+    def _begun(self, more: memoryview) -> Any:
+        from obstore.exceptions import BaseError
+
+        parts = requests.open_writer(
+            self._objects.store,
+            self._key,
+            attributes={WRITER: self._word},
+            buffer_size=PART_BYTES,
+            max_concurrency=PARTS_AT_ONCE,
+        )
+        try:
+            parts.write(bytes(self._held))
+            parts.write(more)
+        except BaseException:
+            with suppress(OSError, BaseError):
+                _give_up(parts)
+            raise
+        return parts
+
+    def _is_there(self) -> bool:
+        try:
+            return self._objects.attribute(self._key, WRITER) == self._word
+        except FileNotFoundError:
+            return False
+
+
+class UploadedFile(io.RawIOBase):
+    """A file that is there, whole, once it is closed; after an error in its `with`, or if it is left open, it never is.
+
+    `call` runs one step of the upload and translates its errors.
+    """
+
+    def __init__(self, upload: Upload, call: Callable[[Callable[[], Any]], Any]) -> None:
+        self._upload = upload
+        self._call = call
+        self._written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._written
+
+    def write(self, content: Any) -> int:
+        """Take the bytes; a part is sent when it is full."""
+        if self.closed:
+            raise ValueError("The file is closed.")
+        view = memoryview(content)
+        flat = view if view.ndim == 1 and view.format == "B" else view.cast("B")
+        if len(flat):
+            self._call(lambda: self._upload.write(flat))
+            self._written += len(flat)
+        return len(flat)
+
+    def close(self) -> None:
+        """Send the rest and let the file appear."""
+        if self.closed:
+            return
+        try:
+            self._call(self._upload.close)
+        except BaseException:
+            self.abort()
+            raise
+        super().close()
+
+    def abort(self) -> None:
+        """End the upload without a file."""
+        if self.closed:
+            return
+        super().close()
+        # Whatever the store says to it, the error that led here is the one to report.
+        with suppress(OSError):
+            self._call(self._upload.abort)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is None:
+            self.close()
+        else:
+            self.abort()
+
+    def __del__(self) -> None:
+        # io would close it, and half a file would appear.
+        if not self.closed:
+            self.abort()
+
+
+def _give_up(parts: Any) -> None:
+    parts.__exit__(InterruptedError, InterruptedError("the upload was given up"), None)

@@ -1,0 +1,210 @@
+"""What LocalFileIO makes durable, and what it says when that fails."""
+
+import errno
+import os
+import pickle
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from interbed.storage.base.errors import SyncFailedError
+from interbed.storage.io.local import LocalDisk, LocalFileIO
+from tests.support.power_cut import PowerCutDisk
+
+OUTCOMES = 60
+
+
+class Machine:
+    """A FileIO below `lake`, and what may be left of its files after a power cut."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        self.lake = tmp_path / "lake"
+        self.lake.mkdir()
+        self.disk = PowerCutDisk(self.lake)
+        self.files = LocalFileIO(self.disk)
+
+    def path(self, name: str) -> str:
+        return str(self.lake / name)
+
+    def outcomes(self) -> set[tuple[tuple[str, bytes], ...]]:
+        """Each set of files and contents that a power cut now may leave."""
+        found = set()
+        for seed in range(OUTCOMES):
+            left = self.disk.left(random.Random(seed))
+            found.add(tuple(sorted((name, content) for name, content in left.items() if content is not None)))
+        return found
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_a_file_that_was_not_synced_may_be_empty_torn_whole_or_not_there(machine: Machine) -> None:
+    with machine.files.open_output(machine.path("a/b/f")) as output:
+        output.write(b"0123456789")
+    outcomes = machine.outcomes()
+    assert {(), (("a/b/f", b""),), (("a/b/f", b"0123456789"),)} <= outcomes
+    assert any(outcome and 0 < len(outcome[0][1]) < 10 for outcome in outcomes)
+
+
+def test_a_synced_file_is_there_with_the_new_directories_above_it(machine: Machine) -> None:
+    for name in ("a/b/f", "a/c/g"):
+        with machine.files.open_output(machine.path(name)) as output:
+            output.write(name.encode())
+    machine.files.sync([machine.path("a/b/f"), machine.path("a/c/g")])
+    assert machine.outcomes() == {(("a/b/f", b"a/b/f"), ("a/c/g", b"a/c/g"))}
+
+
+def test_files_created_exclusively_and_files_put_in_the_place_of_others_are_durable(machine: Machine) -> None:
+    assert machine.files.create_exclusive(machine.path("t/snapshot/snapshot-1"), b"one")
+    machine.files.overwrite(machine.path("t/tag/tag-a"), b"first")
+    machine.files.overwrite(machine.path("t/tag/tag-a"), b"second")
+    assert machine.outcomes() == {(("t/snapshot/snapshot-1", b"one"), ("t/tag/tag-a", b"second"))}
+
+
+def test_a_hint_may_be_lost(machine: Machine) -> None:
+    machine.files.overwrite(machine.path("LATEST"), b"17", durable=False)
+    named = {dict(outcome).get("LATEST") for outcome in machine.outcomes()}
+    assert {None, b"", b"17"} <= named
+
+
+def test_what_replaces_a_file_is_never_less_than_the_file_was(machine: Machine) -> None:
+    seen: set[bytes | None] = set()
+    machine.files.overwrite(machine.path("note"), b"before")
+    machine.disk.on_step = lambda: seen.update(dict(outcome).get("note") for outcome in machine.outcomes())
+    machine.files.overwrite(machine.path("note"), b"after")
+    assert seen == {b"before", b"after"}
+
+
+def test_a_renamed_file_or_directory_has_one_of_its_names_at_each_moment(machine: Machine) -> None:
+    machine.files.create_exclusive(machine.path("one/f"), b"file")
+    machine.files.create_exclusive(machine.path("d/g"), b"directory")
+    seen: set[tuple[tuple[str, bytes], ...]] = set()
+    machine.disk.on_step = lambda: seen.update(machine.outcomes())
+    assert machine.files.rename(machine.path("one/f"), machine.path("two/f"))
+    assert machine.files.rename(machine.path("d"), machine.path("three/d"))
+    for outcome in seen:
+        contents = [content for _, content in outcome]
+        assert b"file" in contents
+        assert b"directory" in contents
+    machine.disk.on_step = lambda: None
+    (left,) = {tuple(o for o in outcome if "/." not in o[0]) for outcome in machine.outcomes()}
+    assert left == (("three/d/g", b"directory"), ("two/f", b"file"))
+
+
+def test_syncing_what_is_gone_makes_it_stay_away(machine: Machine) -> None:
+    machine.files.create_exclusive(machine.path("t/f"), b"x")
+    machine.files.delete_quietly([machine.path("t/f")])
+    assert (("t/f", b"x"),) in {tuple(o for o in outcome if "/." not in o[0]) for outcome in machine.outcomes()}
+    machine.files.sync([machine.path("t/f"), machine.path("no/such/directory/g")])
+    assert machine.outcomes() == {()}
+
+
+def test_what_was_deleted_is_gone_for_good(machine: Machine) -> None:
+    machine.files.create_exclusive(machine.path("t/f"), b"x")
+    machine.files.create_exclusive(machine.path("u/v/g"), b"y")
+    assert machine.files.delete(machine.path("t/f"))
+    assert machine.files.delete(machine.path("u/"), recursive=True)
+    assert machine.outcomes() == {()}
+
+
+def test_a_directory_made_anew_is_synced_anew(machine: Machine) -> None:
+    for _ in range(3):
+        machine.files.create_exclusive(machine.path("db/t/f"), b"x")
+        assert all(("db/t/f", b"x") in outcome for outcome in machine.outcomes())
+        machine.files.delete(machine.path("db"), recursive=True)
+
+
+def test_directories_known_to_be_on_the_disk_are_not_synced_again(tmp_path: Path) -> None:
+    synced: list[str] = []
+
+    class Counting(LocalDisk):
+        def sync_directory(self, path: str) -> None:
+            synced.append(path)
+            super().sync_directory(path)
+
+    directory = tmp_path / "db" / "t"
+    directory.mkdir(parents=True)
+    # They were changed some time ago.
+    for path in (directory, directory.parent, tmp_path):
+        os.utime(path, (1, 1))
+    files = LocalFileIO(Counting())
+    files.create_exclusive(f"{directory}/f", b"x")
+    assert synced[:3] == [str(directory), str(directory.parent), str(tmp_path)]
+    synced.clear()
+    files.create_exclusive(f"{directory}/g", b"x")
+    assert str(directory.parent) not in synced
+    assert str(tmp_path) not in synced
+    # Another process drops the table and makes it anew, perhaps with the same number of the inode.
+    shutil.rmtree(directory)
+    directory.mkdir()
+    files.create_exclusive(f"{directory}/f", b"x")
+    assert str(directory.parent) in synced
+    assert str(tmp_path) not in synced
+
+
+class Refusing(LocalDisk):
+    """A disk that fails to sync files or directories."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what = what
+
+    def sync_directory(self, path: str) -> None:
+        if self.what == "directory":
+            raise SyncFailedError(f"Can't sync {path}.") from OSError(errno.EIO, "input/output error")
+        super().sync_directory(path)
+
+    def sync_file(self, path: str) -> bool:
+        if self.what == "file":
+            raise SyncFailedError(f"Can't sync {path}.")
+        return super().sync_file(path)
+
+
+def test_a_name_that_can_not_be_synced_is_an_error_of_whoever_wrote_it(tmp_path: Path) -> None:
+    files = LocalFileIO(Refusing("directory"))
+    for write in (
+        lambda: files.create_exclusive(f"{tmp_path}/a", b"x"),
+        lambda: files.overwrite(f"{tmp_path}/b", b"x"),
+        lambda: files.sync([f"{tmp_path}/a"]),
+        lambda: files.rename(f"{tmp_path}/a", f"{tmp_path}/c"),
+    ):
+        with pytest.raises(SyncFailedError, match=str(tmp_path)):
+            write()
+
+
+def test_a_file_system_that_syncs_no_directories_is_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    assert LocalFileIO().create_exclusive(f"{tmp_path}/a", b"x")
+
+
+def test_without_sync_nothing_is_synced(tmp_path: Path) -> None:
+    class Unwanted(LocalDisk):
+        def sync(self, paths: object) -> None:
+            raise AssertionError(paths)
+
+        def sync_names(self, directories: object) -> None:
+            raise AssertionError(directories)
+
+        def _sync_descriptor(self, descriptor: int, path: str) -> None:
+            raise AssertionError(path)
+
+    files = LocalFileIO(Unwanted()).with_sync(False)
+    files.create_exclusive(f"{tmp_path}/a", b"x")
+    files.overwrite(f"{tmp_path}/b", b"x")
+    files.rename(f"{tmp_path}/a", f"{tmp_path}/c")
+    files.sync([f"{tmp_path}/c"])
+    assert files.with_sync(False) is files
+    assert pickle.loads(pickle.dumps(LocalFileIO().with_sync(False))).with_sync(False) is not LocalFileIO()

@@ -1,0 +1,277 @@
+"""One suite of behaviours for every kind of FileIO, and for every store that one of them speaks with."""
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import fs as pafs
+
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.io.api import FileIO
+from interbed.storage.io.object_store import ObjectStoreFileIO
+from interbed.storage.io.resolve import file_io_for
+from interbed.storage.io.stores.file_io import ObstoreFileIO
+from tests.support.servers.google_store import running_google
+from tests.support.servers.http_servers import (
+    AZURITE_ACCOUNT,
+    running_azurite,
+    running_s3,
+    running_s3mock,
+    running_s3proxy,
+)
+
+BUCKET = "lake"
+EXCLUSIVE = {
+    "local": True,
+    "memory": True,
+    "hdfs": True,
+    "pyarrow on moto": False,
+    "moto": True,
+    "s3mock": True,
+    # S3Proxy overlooks `If-None-Match` where the store behind it knows no conditions.
+    "s3proxy": False,
+    "azurite": True,
+    "google": True,
+}
+"""Where files are created exclusively without a lock, as far as two puts of one object show."""
+
+IN_TWO_STEPS = {"memory", "s3mock"}
+"""Who looks whether there is a file, and then writes it: 40 times 16 threads put one object into S3Mock 4.6, and 19
+times more than one of them was told that it had created it.
+"""
+
+STARTED: dict[str, Callable[[str], AbstractContextManager[dict[str, str]]]] = {
+    "moto": running_s3,
+    "s3mock": running_s3mock,
+    "s3proxy": running_s3proxy,
+    "azurite": running_azurite,
+    "google": running_google,
+}
+KINDS = ["local", "memory", "hdfs", "pyarrow on moto", "moto", "s3mock", "s3proxy"]
+KINDS_AND_LONG = [*KINDS, *(pytest.param(kind, marks=pytest.mark.long) for kind in ("azurite", "google"))]
+
+
+@pytest.fixture(scope="module", params=KINDS_AND_LONG)
+def opened(request: pytest.FixtureRequest) -> Iterator[tuple[str, FileIO, str]]:
+    """A kind, its FileIO, and a directory for all tests."""
+    kind: str = request.param
+    if kind == "hdfs":
+        yield kind, *file_io_for(f"{request.getfixturevalue('hdfs').uri}/root")
+        return
+    server = STARTED.get(kind.rpartition(" ")[2])
+    if server is None:
+        yield kind, *file_io_for("memory://lake/root" if kind == "memory" else "/")
+        return
+    with server(BUCKET) as options:
+        if kind.startswith("pyarrow"):
+            filesystem = pafs.S3FileSystem(
+                access_key="a",
+                secret_key="b",
+                region="us-east-1",
+                endpoint_override=options["s3.endpoint"],
+            )
+            yield kind, ObjectStoreFileIO(filesystem, scheme="s3"), f"s3://{BUCKET}/root"
+            return
+        if kind == "azurite":
+            io, root = file_io_for(f"abfss://{BUCKET}@{AZURITE_ACCOUNT}.dfs.core.windows.net/root", options)
+        else:
+            io, root = file_io_for(f"{'gs' if kind == 'google' else 's3a'}://{BUCKET}/root", options)
+        assert isinstance(io, ObstoreFileIO)
+        yield kind, io, root
+
+
+@pytest.fixture
+def place(opened: tuple[str, FileIO, str], tmp_path: Path) -> tuple[FileIO, str]:
+    kind, io, root = opened
+    return io, str(tmp_path) if kind == "local" else f"{root}/{uuid.uuid4()}"
+
+
+def put(io: FileIO, path: str, content: bytes) -> None:
+    with io.open_output(path) as out:
+        out.write(content)
+
+
+@pytest.mark.sample(3)
+def test_a_written_file_can_be_read_sized_and_listed(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    put(io, f"{root}/a/b/data-1", b"hello")
+    assert io.read_bytes(f"{root}/a/b/data-1") == b"hello"
+    assert io.size(f"{root}/a/b/data-1") == 5
+    with io.open_input(f"{root}/a/b/data-1") as source:
+        assert source.read() == b"hello"
+    (status,) = io.list(f"{root}/a/b")
+    assert (status.name, status.path, status.size, status.is_directory) == (
+        "data-1",
+        f"{root}/a/b/data-1",
+        5,
+        False,
+    )
+    assert [s.is_directory for s in io.list(f"{root}/a")] == [True]
+
+
+def test_an_empty_file_can_be_opened(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    put(io, f"{root}/empty", b"")
+    with io.open_input(f"{root}/empty") as source:
+        assert source.read() == b""
+
+
+def test_exclusive_creation_never_overwrites(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    assert io.create_exclusive(f"{root}/s/snapshot-1", b"first")
+    assert not io.create_exclusive(f"{root}/s/snapshot-1", b"second")
+    assert io.read_bytes(f"{root}/s/snapshot-1") == b"first"
+    assert [s.name for s in io.list(f"{root}/s")] == ["snapshot-1"]
+
+
+def test_it_is_known_who_creates_files_exclusively(opened: tuple[str, FileIO, str]) -> None:
+    kind, io, _ = opened
+    assert io.exclusive_create is EXCLUSIVE[kind]
+
+
+def test_one_of_16_threads_creates_the_file(opened: tuple[str, FileIO, str], place: tuple[FileIO, str]) -> None:
+    io, root = place
+    if not EXCLUSIVE[opened[0]] or opened[0] in IN_TWO_STEPS:
+        # Whoever writes there holds a lock, so that they come one after the other.
+        assert [io.create_exclusive(f"{root}/s/snapshot-1", b"same") for _ in range(2)] == [True, False]
+        return
+    # The contents are the same, so that no winner can be told by them.
+    won: list[bool] = []
+    together = threading.Barrier(16)
+
+    def create() -> None:
+        together.wait(timeout=60)
+        won.append(io.create_exclusive(f"{root}/s/snapshot-1", b"same"))
+
+    threads = [threading.Thread(target=create) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(won) == [False] * 15 + [True]
+    assert [s.name for s in io.list(f"{root}/s")] == ["snapshot-1"]
+
+
+def test_an_empty_directory_can_be_made_and_deleted(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    io.make_directories(f"{root}/shop.db")
+    io.make_directories(f"{root}/shop.db")
+    assert io.exists(f"{root}/shop.db")
+    assert io.list(f"{root}/shop.db") == []
+    assert [(s.name, s.is_directory) for s in io.list(root)] == [("shop.db", True)]
+    assert io.delete(f"{root}/shop.db")
+    assert not io.exists(f"{root}/shop.db")
+
+
+def test_a_large_file_is_read_from_any_place(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    content = bytes(range(256)) * 48 * 1024
+    put(io, f"{root}/large", content)
+    assert io.size(f"{root}/large") == len(content)
+    with io.open_input(f"{root}/large") as source:
+        assert source.size() == len(content)
+        for start, count in ((0, 10), (len(content) - 8, 8), (5_000_000, 3_000_000), (11_400_000, 600_000), (7, 0)):
+            source.seek(start)
+            assert source.read(count) == content[start : start + count]
+            assert source.tell() == start + count
+        source.seek(2_000_001)
+        assert source.read(100) == content[2_000_001:2_000_101]
+        source.seek(0)
+        assert source.read() == content
+        assert source.read() == b""
+
+
+@pytest.mark.parametrize("name", ["day=a%2Fb", "it's ö+&=#?[]~*", "a b"])
+def test_names_are_taken_literally(place: tuple[FileIO, str], name: str) -> None:
+    io, root = place
+    put(io, f"{root}/{name}/{name}", b"1")
+    assert [s.path for s in io.list(root)] == [f"{root}/{name}"]
+    assert [s.path for s in io.list(f"{root}/{name}")] == [f"{root}/{name}/{name}"]
+    assert io.read_bytes(f"{root}/{name}/{name}") == b"1"
+    assert io.delete(f"{root}/{name}/{name}")
+
+
+def test_what_is_arrows_can_be_written(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    with io.open_output(f"{root}/x") as out:
+        out.write(pa.py_buffer(b"abc"))
+        out.write(memoryview(b"def"))
+        assert out.tell() == 6
+    assert io.read_bytes(f"{root}/x") == b"abcdef"
+
+
+def test_many_files_are_deleted_though_some_are_gone(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    for n in range(5):
+        put(io, f"{root}/d/{n}", b"1")
+    io.delete_quietly(f"{root}/d/{n}" for n in (0, 7, 1, 2, 8))
+    assert sorted(s.name for s in io.list(f"{root}/d")) == ["3", "4"]
+    assert io.delete(f"{root}/d", recursive=True)
+    assert not io.exists(f"{root}/d")
+
+
+def test_overwriting_replaces_the_content(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    io.overwrite(f"{root}/s/LATEST", b"1")
+    io.overwrite(f"{root}/s/LATEST", b"22")
+    assert io.read_bytes(f"{root}/s/LATEST") == b"22"
+
+
+def test_what_is_missing_is_reported_as_missing(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    assert not io.exists(f"{root}/no")
+    assert io.list(f"{root}/no") == []
+    assert not io.delete(f"{root}/no")
+    missing: list[Callable[[str], object]] = [io.read_bytes, io.open_input, io.size]
+    for operation in missing:
+        with pytest.raises(FileNotFoundError):
+            operation(f"{root}/no")
+    io.delete_quietly([f"{root}/no"])
+
+
+def test_deleting_a_directory_needs_recursive(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    put(io, f"{root}/d/x", b"1")
+    with pytest.raises(StorageAccessError):
+        io.delete(f"{root}/d")
+    assert io.delete(f"{root}/d", recursive=True)
+    assert not io.exists(f"{root}/d")
+
+
+def test_renaming_never_overwrites(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    put(io, f"{root}/a", b"a")
+    put(io, f"{root}/b", b"b")
+    assert not io.rename(f"{root}/a", f"{root}/b")
+    assert not io.rename(f"{root}/no", f"{root}/c")
+    assert io.rename(f"{root}/a", f"{root}/c")
+    assert io.read_bytes(f"{root}/c") == b"a"
+    assert io.read_bytes(f"{root}/b") == b"b"
+    assert not io.exists(f"{root}/a")
+
+
+def test_a_directory_can_be_renamed(opened: tuple[str, FileIO, str], place: tuple[FileIO, str]) -> None:
+    io, root = place
+    put(io, f"{root}/db.db/t/schema/schema-0", b"{}")
+    if opened[0].startswith("pyarrow"):
+        # Arrow moves single objects of S3, and says so.
+        with pytest.raises(StorageAccessError, match="Can't rename"):
+            io.rename(f"{root}/db.db/t", f"{root}/db.db/u")
+        return
+    assert io.rename(f"{root}/db.db/t", f"{root}/db.db/u")
+    assert io.read_bytes(f"{root}/db.db/u/schema/schema-0") == b"{}"
+    put(io, f"{root}/db.db/v/schema/schema-0", b"{}")
+    assert not io.rename(f"{root}/db.db/v", f"{root}/db.db/u")
+
+
+@pytest.mark.parametrize("opened", ["local", "hdfs"], indirect=True)
+def test_a_path_below_a_file_is_refused_by_name(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    put(io, f"{root}/file", b"x")
+    with pytest.raises(StorageAccessError, match="file/snapshot/snapshot-1"):
+        io.create_exclusive(f"{root}/file/snapshot/snapshot-1", b"")
+    assert not io.exists(f"{root}/file/snapshot")

@@ -1,0 +1,378 @@
+"""HDFS as a store of tables: what a commit needs of it, and what it says when it refuses."""
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
+from interbed.storage.io.ahead.needs import FetchesAhead, whole_file
+from interbed.storage.io.ahead.opening import WHOLE_BYTES
+from interbed.storage.io.hdfs.files import WRITE_BYTES
+from interbed.storage.io.hdfs.store import HdfsFileIO
+from interbed.storage.io.resolve import file_io_for
+from tests.support.servers.hdfs import NAMESERVICE, HdfsServer
+
+RACERS = 16
+QUICK = {"dfs.client.failover.max.attempts": "2", "dfs.client.failover.sleep.base.millis": "10"}
+"""For tests of what is asked in vain."""
+
+
+@pytest.fixture
+def root(hdfs: HdfsServer) -> str:
+    """A directory of the test's own, which is not there yet."""
+    return f"{hdfs.uri}/{uuid.uuid4()}"
+
+
+def names(io: HdfsFileIO, path: str) -> list[str]:
+    return sorted(status.name for status in io.list(path))
+
+
+def opened(path: str, options: dict[str, str] | None = None) -> HdfsFileIO:
+    io = file_io_for(path, options)[0]
+    assert isinstance(io, HdfsFileIO)
+    return io
+
+
+# -- one winner ----------------------------------------------------------------------------------------------------
+
+
+def test_of_writers_that_race_for_a_name_one_wins_and_no_file_is_left(root: str) -> None:
+    io = opened(root)
+    assert io.exclusive_create
+    for number in range(5):
+        start = threading.Barrier(RACERS)
+        path = f"{root}/snapshot/snapshot-{number}"
+
+        def race(racer: int, start: threading.Barrier = start, path: str = path) -> bool:
+            start.wait(timeout=30)
+            return io.create_exclusive(path, b"%d" % racer)
+
+        with ThreadPoolExecutor(RACERS) as pool:
+            won = list(pool.map(race, range(RACERS)))
+        assert won.count(True) == 1
+        assert io.read_bytes(path) == b"%d" % won.index(True)
+    assert names(io, f"{root}/snapshot") == [f"snapshot-{number}" for number in range(5)]
+
+
+class LosesAnswers:
+    """A client whose next rename is carried out, and then answered by an error, as if it had been sent twice."""
+
+    def __init__(self, client: object, error: Exception, *, carried_out: bool = True) -> None:
+        self._client = client
+        self._error: Exception | None = error
+        self._carried_out = carried_out
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._client, name)
+
+    def rename(self, source: str, target: str, overwrite: bool) -> None:
+        error, self._error = self._error, None
+        if error is None or self._carried_out:
+            self._client.rename(source, target, overwrite)  # type: ignore[attr-defined]
+        if error is not None:
+            raise error
+
+
+REPEATED = [
+    FileNotFoundError("rename source /t/.snapshot-1.tmp is not found."),
+    FileExistsError("rename destination /t/snapshot-1 already exists"),
+    OSError("Connection reset by peer"),
+]
+
+
+@pytest.mark.parametrize("error", REPEATED, ids=lambda error: type(error).__name__)
+def test_a_creation_whose_answer_was_lost_is_found_to_be_ours(
+    root: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    io = opened(root)
+    io.make_directories(root)
+    monkeypatch.setattr(io, "_client", LosesAnswers(io._client, error))
+    assert io.create_exclusive(f"{root}/snapshot-1", b"ours")
+    assert names(io, root) == ["snapshot-1"]
+
+
+def test_a_creation_that_did_not_arrive_is_an_error_and_leaves_nothing(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    io = opened(root)
+    io.make_directories(root)
+    lost = LosesAnswers(io._client, OSError("Connection reset by peer"), carried_out=False)
+    monkeypatch.setattr(io, "_client", lost)
+    with pytest.raises(StorageAccessError, match=r"Can't create .*/snapshot-1: the name node of .* does not answer"):
+        io.create_exclusive(f"{root}/snapshot-1", b"ours")
+    assert names(io, root) == []
+
+
+def test_an_overwrite_whose_answer_was_lost_is_done(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    io = opened(root)
+    io.overwrite(f"{root}/LATEST", b"1")
+    monkeypatch.setattr(io, "_client", LosesAnswers(io._client, REPEATED[0]))
+    io.overwrite(f"{root}/LATEST", b"2")
+    assert io.read_bytes(f"{root}/LATEST") == b"2"
+    assert names(io, root) == ["LATEST"]
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_appears_whole_when_it_is_closed(root: str) -> None:
+    io = opened(root)
+    content = os.urandom(2 * WRITE_BYTES + 12345)
+    output = io.open_output(f"{root}/data.bin")
+    output.write(content)
+    assert not io.exists(f"{root}/data.bin")
+    (hidden,) = names(io, root)
+    assert hidden.startswith(".data.bin.")
+    assert hidden.endswith(".tmp")
+    assert output.tell() == len(content)
+    output.close()
+    output.close()
+    assert names(io, root) == ["data.bin"]
+    assert io.read_bytes(f"{root}/data.bin") == content
+
+
+def test_a_file_that_is_not_finished_leaves_nothing(root: str) -> None:
+    io = opened(root)
+    output = io.open_output(f"{root}/a")
+    output.write(b"x" * 10)
+    output.__exit__(ZeroDivisionError, ZeroDivisionError(), None)
+    dropped = io.open_output(f"{root}/b")
+    dropped.write(b"x")
+    del dropped
+    assert names(io, root) == []
+
+
+def test_a_file_is_read_in_ranges_and_beyond_its_end_as_a_local_one_is(root: str) -> None:
+    io = opened(root)
+    content = os.urandom(4 * WHOLE_BYTES + 99)
+    with io.open_output(f"{root}/f") as output:
+        output.write(content)
+    with io.open_input(f"{root}/f") as source:
+        assert source.size() == len(content)
+        for start, count in [(0, 4), (len(content) - 8, 8), (5, 3), (WHOLE_BYTES - 2, 2), (7, 3 * WHOLE_BYTES // 4)]:
+            source.seek(start)
+            assert source.read(count) == content[start : start + count]
+            assert source.tell() == start + count
+        source.seek(len(content) + 50)
+        assert source.read(10) == b""
+        source.seek(len(content) - 3)
+        assert source.read(10) == content[-3:]
+        source.seek(0)
+        assert source.read() == content
+
+
+def test_parquet_is_written_and_read(root: str) -> None:
+    io = opened(root)
+    rows = pa.table({"id": range(200_000), "name": [f"n{i % 1000}" for i in range(200_000)]})
+    with io.open_output(f"{root}/t.parquet") as output:
+        pq.write_table(rows, output, row_group_size=20_000)
+    with io.open_input(f"{root}/t.parquet") as source:
+        file = pq.ParquetFile(source, pre_buffer=True)
+        assert file.metadata.num_row_groups == 10
+        assert file.read_row_group(3, columns=["id"])["id"].to_pylist() == list(range(60_000, 80_000))
+        assert file.read().equals(rows)
+
+
+def test_a_file_is_read_ahead_by_several_requests_at_once(root: str) -> None:
+    io = opened(root)
+    content = os.urandom(20 * WHOLE_BYTES)
+    with io.open_output(f"{root}/f") as output:
+        output.write(content)
+    with io.open_input(f"{root}/f") as source:
+        assert isinstance(source, FetchesAhead)
+        source.prefetch(whole_file(len(content)))
+        assert source.read() == content
+    limits = {"store.read-ahead": "0"}
+    with opened(root, limits).open_input(f"{root}/f") as source:
+        source.seek(3)
+        assert source.read(7 * WHOLE_BYTES) == content[3 : 3 + 7 * WHOLE_BYTES]
+
+
+def test_a_file_that_is_gone_while_it_is_read_is_missing(root: str) -> None:
+    io = opened(root)
+    with io.open_output(f"{root}/f") as output:
+        output.write(b"x")
+    io.delete(f"{root}/f")
+    assert isinstance(io.read_error(f"{root}/f", RuntimeError('DataTransferError("gone")')), FileNotFoundError)
+
+
+def test_what_was_just_closed_is_read_whole(root: str) -> None:
+    # This HDFS closes files before data nodes have told of their last block.
+    io = opened(root)
+    for number in range(60):
+        content = bytes([number]) * 512 * (number % 3)
+        io.overwrite(f"{root}/f", content)
+        assert io.read_bytes(f"{root}/f") == content
+        with io.open_input(f"{root}/f") as source:
+            assert source.size() == len(content)
+
+
+def test_names_stand_for_themselves(root: str) -> None:
+    io = opened(root)
+    path = f"{root}/dt=a%2Fb c/ü#?.orc"
+    with io.open_output(path) as output:
+        output.write(b"1")
+    assert [status.path for status in io.list(f"{root}/dt=a%2Fb c")] == [path]
+    assert io.read_bytes(path) == b"1"
+
+
+def test_a_forked_process_and_a_pickle_have_clients_of_their_own(root: str) -> None:
+    io = opened(root)
+    io.overwrite(f"{root}/f", b"before")
+    child = os.fork()
+    if child == 0:
+        try:
+            io.overwrite(f"{root}/f", b"of the child")
+        finally:
+            os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert pickle.loads(pickle.dumps(io)).read_bytes(f"{root}/f") == b"of the child"
+
+
+# -- refusals ------------------------------------------------------------------------------------------------------
+
+
+def test_a_directory_is_not_read_and_a_file_not_listed(root: str) -> None:
+    io = opened(root)
+    io.overwrite(f"{root}/f", b"1")
+    with pytest.raises(StorageAccessError, match=f"Can't read {root}: it is a directory"):
+        io.read_bytes(root)
+    with pytest.raises(StorageAccessError, match="it is a file"):
+        io.list(f"{root}/f")
+    with pytest.raises(StorageAccessError, match="the directory is not empty"):
+        io.delete(root)
+    with pytest.raises(StorageAccessError, match="is not a path of this file system"):
+        io.exists("hdfs://elsewhere:1/x")
+
+
+def test_a_name_node_that_is_not_there_is_named(hdfs: HdfsServer) -> None:
+    io = opened("hdfs://127.0.0.1:9/lake", QUICK)
+    with pytest.raises(StorageAccessError, match=r"Can't look up hdfs://127\.0\.0\.1:9/lake.* does not answer"):
+        io.exists("hdfs://127.0.0.1:9/lake")
+
+
+def test_a_standby_is_named_with_the_way_to_the_active_one(hdfs: HdfsServer) -> None:
+    io = opened(f"{hdfs.standby_uri}/lake", QUICK)
+    with pytest.raises(StorageAccessError, match=r"is a standby\. Name the nameservice"):
+        io.list(f"{hdfs.standby_uri}/lake")
+
+
+def test_an_unknown_nameservice_is_named() -> None:
+    io = opened("hdfs://nowhere/lake")
+    with pytest.raises(StorageAccessError, match=r"no name node of the nameservice 'nowhere' is known\. Set hadoop"):
+        io.exists("hdfs://nowhere/lake")
+
+
+PROGRAM = """
+import sys
+from interbed.storage.io.resolve import file_io_for
+io, path = file_io_for(sys.argv[1])
+try:
+    io.create_exclusive(path + "/by-alice", b"")
+except OSError as error:
+    print(error)
+"""
+
+
+def test_who_may_not_write_is_told_so_with_the_name_of_the_user(root: str) -> None:
+    opened(root).make_directories(root)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, root],
+        env={**os.environ, "HADOOP_USER_NAME": "alice"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert f"Can't write {root}/by-alice: permission denied: user=alice, access=WRITE" in done.stdout
+    assert "HADOOP_USER_NAME" in done.stdout
+    assert done.stdout.count("\n") == 1
+
+
+def test_safe_mode_is_said(hdfs: HdfsServer, root: str) -> None:
+    io = opened(root)
+    io.overwrite(f"{root}/f", b"1")
+    hdfs.tell("safe mode")
+    try:
+        with pytest.raises(StorageAccessError, match="is in safe mode"):
+            io.overwrite(f"{root}/f", b"2")
+    finally:
+        hdfs.tell("leave safe mode")
+    assert io.read_bytes(f"{root}/f") == b"1"
+
+
+# -- settings ------------------------------------------------------------------------------------------------------
+
+
+def site(directory: Path, settings: dict[str, str]) -> str:
+    properties = "".join(
+        f"<property><name>{k}</name><value>{escape(v)}</value></property>" for k, v in settings.items()
+    )
+    directory.mkdir(parents=True)
+    (directory / "hdfs-site.xml").write_text(f"<configuration>{properties}</configuration>")
+    return str(directory)
+
+
+@pytest.fixture
+def without_hadoop(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HADOOP_CONF_DIR", "HADOOP_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("without_hadoop")
+@pytest.mark.parametrize("way", ["hadoop-conf-dir", "hive-conf-dir", "HADOOP_CONF_DIR", "HADOOP_HOME", "hadoop.", ""])
+def test_a_nameservice_is_found_by_each_way_to_its_configuration(
+    hdfs: HdfsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    options: dict[str, str] = {}
+    match way:
+        case "hadoop-conf-dir" | "hive-conf-dir":
+            options = {way: site(tmp_path / "conf", hdfs.settings)}
+        case "HADOOP_CONF_DIR":
+            monkeypatch.setenv(way, site(tmp_path / "conf", hdfs.settings))
+        case "HADOOP_HOME":
+            site(tmp_path / "etc" / "hadoop", hdfs.settings)
+            monkeypatch.setenv(way, str(tmp_path))
+        case _:
+            options = {f"{way}{key}": value for key, value in hdfs.settings.items()}
+    path = f"hdfs://{NAMESERVICE}/{uuid.uuid4()}"
+    io = opened(path, options)
+    assert io.create_exclusive(f"{path}/f", b"1")
+    assert io.read_bytes(f"{path}/f") == b"1"
+
+
+def test_a_missing_configuration_directory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match=r"hadoop-conf-dir='.*/no': there is no such directory"):
+        opened("hdfs://lake/x", {"hadoop-conf-dir": f"{tmp_path}/no"})
+
+
+@pytest.mark.long
+def test_a_fail_over_is_followed(hdfs: HdfsServer) -> None:
+    path = f"hdfs://{NAMESERVICE}/{uuid.uuid4()}"
+    io = opened(path, hdfs.settings)
+    for number in range(4):
+        assert io.create_exclusive(f"{path}/snapshot-{number}", b"%d" % number)
+        hdfs.tell("fail over")
+        assert not io.create_exclusive(f"{path}/snapshot-{number}", b"other")
+        assert io.read_bytes(f"{path}/snapshot-{number}") == b"%d" % number
+    assert names(io, path) == [f"snapshot-{number}" for number in range(4)]
+
+
+def test_the_umask_of_hadoop_is_taken_from_new_files(hdfs: HdfsServer, root: str) -> None:
+    io = opened(root, {"hadoop.fs.permissions.umask-mode": "077"})
+    io.overwrite(f"{root}/f", b"1")
+    inner = root.removeprefix(hdfs.uri)
+    assert io._client is not None
+    assert oct(io._client.get_file_info(f"{inner}/f").permission) == "0o600"
+    with pytest.raises(InvalidOptionError, match="octal"):
+        opened(root, {"hadoop.fs.permissions.umask-mode": "u=rwx"})
