@@ -74,7 +74,7 @@ def run(warehouse: Path) -> None:
     for number, batch in enumerate(BATCHES, 1):
         orders.write_changes(change_rows(batch))
         if number == 1:
-            orders.create_tag("first-batch")
+            orders.versions.create_tag("first-batch")
     print_rows("Orders now:", orders.scan().to_arrow())
     print_rows("Orders after the first batch:", orders.copy({"scan.tag-name": "first-batch"}).scan().to_arrow())
 

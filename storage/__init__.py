@@ -35,6 +35,8 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "read.query",
         "scan.explain",
         "table.schema_update",
+        "table.table_maintenance",
+        "table.table_versions",
         "upkeep.rescale",
         "version.expire",
         "views.levels.view",

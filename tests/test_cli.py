@@ -54,7 +54,7 @@ def test_the_health_of_a_table_is_shown_for_people_and_for_programs(warehouse: P
     assert "buckets to compact" in shown
     found = json.loads(run(warehouse, "health", "shop.orders", "--json").output)
     assert found.pop("table") == "shop.orders"
-    assert found == interbed.load_table(f"{warehouse}/shop.db/orders").health().to_json()
+    assert found == interbed.load_table(f"{warehouse}/shop.db/orders").maintenance.health().to_json()
     run(warehouse, "compact", "shop.orders")
     shown = run(warehouse, "health", "shop.orders").output
     assert "snapshot 3: 100 of 100\n  content" in shown

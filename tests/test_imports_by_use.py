@@ -21,7 +21,7 @@ table.upsert([{"id": i, "name": str(i), "day": None} for i in range(100)])
 table.upsert([{"id": 3, "name": "x", "day": None}])
 table.delete("id = 5")
 table.compact()
-table.expire_snapshots(retain_min=1, retain_max=1)
+table.maintenance.expire_snapshots(retain_min=1, retain_max=1)
 """,
     "open": "import interbed; table = interbed.load_catalog(warehouse=warehouse).get_table('b.t')",
     "plan": "table.scan(filter=\"id = 7 and name > 'a'\").plan",

@@ -167,7 +167,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
 
         table = self.get_table(identifier)
         for spec in partition_specs(partitions):
-            table.partition_of(spec)
+            table.access.partition_of(spec)
 
     def alter_partitions(self, identifier: "str | Identifier", partitions: "Sequence[PartitionStatistics]") -> None:
         """Note how much registered partitions hold, such as `list_partitions` returns; those that are not are skipped.

@@ -193,7 +193,7 @@ def _figures_of(table: "Table", *, files: bool) -> Row:
     if latest is None or not files:
         return (None if latest is None else latest.total_record_count, None, None, None)
     # Only these need the manifests of every table to be read.
-    sums = table.partition_sums().values()
+    sums = table.access.partition_sums().values()
     created = [epoch_millis(s.created_millis) for s in sums]
     newest = max(created, default=None)
     return (latest.total_record_count, sum(s.bytes for s in sums), sum(s.files for s in sums), newest)
@@ -278,7 +278,7 @@ def _health_of(shown: _Shown) -> Row:
     if shown.table is None:
         return _HEALTH_UNKNOWN
     try:
-        found = shown.table.health()
+        found = shown.table.maintenance.health()
     except (*UNREADABLE, StorageAccessError) as error:
         _log.warning("The health of the table '%s' can't be shown: %s", shown.identifier, error)
         return _HEALTH_UNKNOWN

@@ -77,14 +77,14 @@ def partitions_of(table: "Table") -> list[Partition]:
         return []
     partitions = [
         Partition(
-            spec=table.partition_spec(partition),
+            spec=table.access.partition_spec(partition),
             record_count=found.records,
             file_size_in_bytes=found.bytes,
             file_count=found.files,
             last_file_creation_time=epoch_millis(found.created_millis),
             total_buckets=found.buckets,
         )
-        for partition, found in table.partition_sums().items()
+        for partition, found in table.access.partition_sums().items()
     ]
     return sorted(partitions, key=lambda p: tuple(p.spec.values()))
 

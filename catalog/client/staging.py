@@ -62,7 +62,7 @@ class Fill:
         """Whether the table, which has the schema of the one to be made, is that one, filled before: another process
         may have made one of the same columns in the same millisecond.
         """
-        return not self.has_rows or table.latest_snapshot_of(self.user) is not None
+        return not self.has_rows or table.access.latest_snapshot_of(self.user) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +211,7 @@ class StagedTables(ABC):
         """What StagedTable.abort does for a new table."""
         from interbed.catalog.client.files.table_files import remove_if_empty
 
-        remove_if_empty(staged.table.storage_io, staged.table.location)
+        remove_if_empty(staged.table.access.storage_io, staged.table.location)
 
     def publish_staged(self, staged: StagedTable, fill: Fill | None) -> None:
         """What StagedTable.commit does."""

@@ -25,8 +25,8 @@ class VersionsByName(ABC):
         return self.get_table(identifier).latest_snapshot()
 
     def rollback_to(self, identifier: "str | Identifier", instant: int | str) -> "Snapshot":
-        """Take back what was committed after a snapshot (its id) or a tag (its name); see Table.rollback_to."""
-        return self.get_table(identifier).rollback_to(instant)
+        """Roll the table back to a snapshot (its id) or a tag (its name); see TableVersions.rollback_to."""
+        return self.get_table(identifier).versions.rollback_to(instant)
 
     def create_tag(
         self,
@@ -36,17 +36,17 @@ class VersionsByName(ABC):
         time_retained: str | None = None,
         ignore_if_exists: bool = False,
     ) -> "Tag":
-        """Name a snapshot of a table, the newest one by default; see Table.create_tag."""
+        """Name a snapshot of a table, the newest one by default; see TableVersions.create_tag."""
         table = self.get_table(identifier)
-        return table.create_tag(tag_name, snapshot_id, ignore_if_exists, time_retained)
+        return table.versions.create_tag(tag_name, snapshot_id, ignore_if_exists, time_retained)
 
     def get_tag(self, identifier: "str | Identifier", tag_name: str) -> "Tag":
         """The tag of a name; raises TagNotFoundError."""
-        return self.get_table(identifier).get_tag(tag_name)
+        return self.get_table(identifier).versions.get_tag(tag_name)
 
     def delete_tag(self, identifier: "str | Identifier", tag_name: str) -> "Tag | None":
         """Delete a tag; it is returned, None when its file is damaged. Raises TagNotFoundError."""
-        return self.get_table(identifier).delete_tag(tag_name)
+        return self.get_table(identifier).versions.delete_tag(tag_name)
 
     def list_tags_paged(
         self,
@@ -73,20 +73,20 @@ class VersionsByName(ABC):
 
     def list_branches(self, identifier: "str | Identifier") -> list[str]:
         """The names of a table's branches but `main`."""
-        return self.get_table(identifier).branches()
+        return self.get_table(identifier).versions.branches()
 
     def create_branch(self, identifier: "str | Identifier", branch_name: str, tag_name: str | None = None) -> None:
-        """Make a branch of a table: empty, or with the rows that a tag keeps. See Table.create_branch."""
-        self.get_table(identifier).create_branch(branch_name, tag_name)
+        """Make a branch of a table: empty, or with the rows that a tag keeps. See TableVersions.create_branch."""
+        self.get_table(identifier).versions.create_branch(branch_name, tag_name)
 
     def rename_branch(self, identifier: "str | Identifier", from_branch: str, to_branch: str) -> None:
-        """Give a branch another name; see Table.rename_branch."""
-        self.get_table(identifier).rename_branch(from_branch, to_branch)
+        """Give a branch another name; see TableVersions.rename_branch."""
+        self.get_table(identifier).versions.rename_branch(from_branch, to_branch)
 
     def drop_branch(self, identifier: "str | Identifier", branch_name: str) -> None:
         """Delete a branch; raises BranchNotFoundError."""
-        self.get_table(identifier).delete_branch(branch_name)
+        self.get_table(identifier).versions.delete_branch(branch_name)
 
     def fast_forward(self, identifier: "str | Identifier", branch_name: str) -> None:
-        """Make the table what the branch is; see Table.fast_forward."""
-        self.get_table(identifier).fast_forward(branch_name)
+        """Make the table what the branch is; see TableVersions.fast_forward."""
+        self.get_table(identifier).versions.fast_forward(branch_name)

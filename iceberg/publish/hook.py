@@ -60,7 +60,7 @@ class IcebergPublishing:
         except (InterbedError, OSError, ValueError, pa.ArrowException) as error:
             _log.warning(
                 "The newest snapshot of %s is not published as Iceberg's yet; a later commit, or "
-                "table.publish_iceberg(), publishes it: %s",
+                "table.maintenance.publish_iceberg(), publishes it: %s",
                 store.location,
                 error,
             )

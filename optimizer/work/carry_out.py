@@ -47,21 +47,21 @@ def _expire(catalog: Catalog, name: str, table: Table) -> int | None:
 
 
 def _orphans(catalog: Catalog, name: str, table: Table) -> int | None:
-    table.remove_orphan_files()
+    table.maintenance.remove_orphan_files()
     return None
 
 
 def _manifests(catalog: Catalog, name: str, table: Table) -> int | None:
-    return table.compact_manifests()
+    return table.maintenance.compact_manifests()
 
 
 def _analyze(catalog: Catalog, name: str, table: Table) -> int | None:
-    found = table.analyze()
+    found = table.maintenance.analyze()
     return None if found is None else _newest(table)
 
 
 def _rescale(catalog: Catalog, name: str, table: Table) -> int | None:
-    return table.rescale().snapshot_id
+    return table.maintenance.rescale().snapshot_id
 
 
 def _newest(table: Table) -> int | None:

@@ -83,7 +83,7 @@ class LakeTables:
         if process.id in self._fresh:
             # There is none of it among the snapshots, of which there may be many.
             self._fresh.discard(process.id)
-        elif (before := table.latest_snapshot_of(process.id)) is not None:
+        elif (before := table.access.latest_snapshot_of(process.id)) is not None:
             return before.id
         messages = decode_messages(results)
         if not messages:

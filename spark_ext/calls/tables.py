@@ -38,7 +38,7 @@ from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.table.read_optimized import READ_OPTIMIZED
-from interbed.storage.table.table import Table, load_table
+from interbed.storage.table.table import Table, load_table, with_schema
 from interbed.storage.views.change_view import AUDIT_LOG
 from interbed.thrift_idl.planner.ttypes import (
     CatalogRef,
@@ -68,18 +68,18 @@ class TableCalls(Calls):
         loaded, options = with_session_options(
             loaded, table.settings or {}, table.catalog.name, table.database, travels=not (named or at.newest)
         )
-        pinned = named or (loaded.travels and not at.newest)
+        pinned = named or (loaded.access.travels and not at.newest)
         snapshot = _snapshot_at(loaded, at)
         schema = loaded.schema
         if snapshot is not None and pinned:
             # A look into the past shows the columns of that time.
-            schema = loaded.schema_of(snapshot.schema_id)
+            schema = loaded.access.schema_of(snapshot.schema_id)
         if options:
             # What the session sets is not the table's: SHOW CREATE TABLE leaves it out.
-            own = loaded.schema_of(loaded.schema.id).options
+            own = loaded.access.schema_of(loaded.schema.id).options
             schema = replace(schema, options=own)
         if schema is not loaded.schema:
-            loaded = loaded.with_schema(schema)
+            loaded = with_schema(loaded, schema)
         if name.system is not None:
             # What is fully compacted is read like a table, at the snapshot of this moment.
             shown = snapshot if pinned or name.system == READ_OPTIMIZED else None
@@ -124,16 +124,16 @@ class TableCalls(Calls):
 
 def _snapshot_at(table: Table, at: TimeTravel) -> Snapshot | None:
     if at.timestampMicros is not None:
-        return table.snapshot_at(at.timestampMicros // MICROS_PER_MILLI)
+        return table.versions.snapshot_at(at.timestampMicros // MICROS_PER_MILLI)
     if at.version is not None:
-        return table.snapshot_named(at.version)
-    return table.latest_snapshot() if at.newest else table.starting_snapshot()
+        return table.versions.snapshot_named(at.version)
+    return table.latest_snapshot() if at.newest else table.access.starting_snapshot()
 
 
 def _handle(
     reference: Any, table: Table, snapshot: Snapshot | None, options: Mapping[str, str] | None = None
 ) -> TableHandle:
-    branch = table.branch_name
+    branch = table.access.branch_name
     return TableHandle(
         catalog=reference.catalog.name,
         catalog_options=reference.catalog.options,
@@ -187,7 +187,7 @@ def global_table_info(reference: Any, table: GlobalTable) -> TableInfo:
 
 def _bucket_unit(table: Table) -> int:
     try:
-        return table.bucket_unit()
+        return table.access.bucket_unit()
     except InterbedError:
         # A table that can't be read can be described; who writes it is told.
         return 0
@@ -233,11 +233,11 @@ class PathCalls(Calls):
             reference.table = f"{name}${AUDIT_LOG}"
             return system_table_info(reference, table, None, AUDIT_LOG, {})
         table, given = with_session_options(table, settings, NO_CATALOG, DEFAULT_DATABASE, travels=True)
-        snapshot = table.starting_snapshot() if table.travels else table.latest_snapshot()
+        snapshot = table.access.starting_snapshot() if table.access.travels else table.latest_snapshot()
         if given:
             # What the session sets is not the table's.
-            own = table.schema_of(table.schema.id).options
-            table = table.with_schema(replace(table.schema, options=own))
+            own = table.access.schema_of(table.schema.id).options
+            table = with_schema(table, replace(table.schema, options=own))
         info = table_info(reference, table, snapshot, given)
         info.clustering = without_functions(info.clustering)
         if info.rowChanges.clustering is not None:
@@ -259,7 +259,7 @@ class PartitionCalls(Calls):
         found = []
         # A table has few partitions beside its rows, and each becomes an object of Thrift's anyway.
         for partition in partitions_of(table):
-            values = decode_row(table.partition_of(partition.spec), table.schema.partition_types)
+            values = decode_row(table.access.partition_of(partition.spec), table.schema.partition_types)
             if agrees(spec, values, fields):
                 figures = {
                     "recordCount": str(partition.record_count),
@@ -300,4 +300,4 @@ class StatisticsCalls(Calls):
         loaded = self._catalog(table.catalog).get_table(identifier_of(table))
         names = {name.lower(): name for name in loaded.field_names}
         # Spark's names of columns are any case's; a name that is none's is left for the error.
-        loaded.analyze(None if all_columns else [names.get(c.lower(), c) for c in columns])
+        loaded.maintenance.analyze(None if all_columns else [names.get(c.lower(), c) for c in columns])

@@ -23,7 +23,7 @@ def clustering_of(schema: TableSchema, unit: int = 0) -> WriteClustering:
     all rows in one task (the one bucket of a hash over a single one) where there are no partitions or keys cross them.
     Without buckets, and where rows wait for theirs: by partition, to write fewer files, and not strictly, so that Spark
     may split a large partition among tasks. Where a batch goes to real buckets although they are postponed, `unit`
-    divides their number in each partition (`Table.bucket_unit`): as with so many fixed buckets.
+    divides their number in each partition (`Table.access.bucket_unit`): as with so many fixed buckets.
     """
     keys = list(schema.bucket_keys)
     partition = list(schema.partition_keys)

@@ -83,7 +83,7 @@ def with_session_options(
     found = _settings_of(settings, catalog, database, name)
     options = {s.key: s.value for s in found if travels or s.key not in TRAVEL_KEYS}
     branch = options.pop(BRANCH, None)
-    if branch is not None and loaded.branch_name == MAIN_BRANCH:
+    if branch is not None and loaded.access.branch_name == MAIN_BRANCH:
         loaded = loaded.branch(branch)
     if not options:
         return loaded, options

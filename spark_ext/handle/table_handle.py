@@ -166,7 +166,7 @@ class TableHandle:
     def _keeps(self, snapshot_id: int) -> bool:
         """Whether a snapshot is still there, or a tag that keeps its files."""
         try:
-            self.open().snapshot(snapshot_id)
+            self.open().versions.snapshot(snapshot_id)
         except SnapshotNotFoundError:
             return False
         return True

@@ -65,7 +65,7 @@ class RunSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTable:
-    """A table as tasks know it: its handle, what it has already of what is read, and Table.bucket_unit."""
+    """A table as tasks know it: its handle, what it has already of what is read, and Table.access.bucket_unit."""
 
     name: str
     handle: str

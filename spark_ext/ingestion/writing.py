@@ -35,8 +35,8 @@ _DIGITS = 6
 class TaskGroups:
     """Parts the rows of one table, the how-manieth one of a run is `number`.
 
-    `unit` is Table.bucket_unit. Rows of a table without buckets may be written anywhere: by each of the tasks that read
-    them, `task`, in a group of its own.
+    `unit` is Table.access.bucket_unit. Rows of a table without buckets may be written anywhere: by each of the tasks
+    that read them, `task`, in a group of its own.
     """
 
     def __init__(self, table: Table, number: int, unit: int, task: int) -> None:

@@ -314,9 +314,9 @@ def _rescale(call: ProcedureCall) -> Answer:
     chosen = _partitions(call, table)
     specs = None
     if chosen is not None:
-        found = table.restore_buckets(chosen).buckets()
-        specs = [table.partition_spec(p) for p in dict.fromkeys(p for p, _ in found)]
-    table.rescale(call.given("bucket_num"), specs)
+        found = table.access.restore_buckets(chosen).buckets()
+        specs = [table.access.partition_spec(p) for p in dict.fromkeys(p for p, _ in found)]
+    table.maintenance.rescale(call.given("bucket_num"), specs)
     return DONE
 
 

@@ -30,7 +30,7 @@ def _remove_orphan_files(call: ProcedureCall) -> Answer:
     older_than, dry_run = call.given("older_than"), bool(call.given("dry_run"))
     names = _tables_of_database(call)
     if names is None:
-        results = [call.table().remove_orphan_files(older_than, dry_run=dry_run)]
+        results = [call.table().maintenance.remove_orphan_files(older_than, dry_run=dry_run)]
     else:
         results = _of_all(call, names, older_than, dry_run=dry_run)
     return ((sum(len(result.files) for result in results), sum(result.bytes for result in results)),)
@@ -53,7 +53,7 @@ def _of_all(call: ProcedureCall, names: Sequence[str], older_than: str | None, *
             failures[name] = error
             continue
         try:
-            results.append(table.remove_orphan_files(older_than, dry_run=dry_run))
+            results.append(table.maintenance.remove_orphan_files(older_than, dry_run=dry_run))
         except InvalidInputError:
             # An argument that is wrong is so for each of them.
             raise
@@ -81,11 +81,11 @@ def _tables_of_database(call: ProcedureCall) -> list[str] | None:
 
 
 def _remove_unexisting_files(call: ProcedureCall) -> Answer:
-    return [(path,) for path in call.table().remove_unexisting_files(dry_run=bool(call.given("dry_run")))]
+    return [(path,) for path in call.table().maintenance.remove_unexisting_files(dry_run=bool(call.given("dry_run")))]
 
 
 def _purge_files(call: ProcedureCall) -> Answer:
-    call.table().purge_files()
+    call.table().maintenance.purge_files()
     return (("Success",),)
 
 

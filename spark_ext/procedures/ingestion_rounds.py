@@ -213,7 +213,7 @@ class Rounds:
                 name=name,
                 handle=handle_of(self._call, name, sink.table).to_bytes().decode(),
                 positions=known.get(name, Positions()).of_partitions(places).to_json(),
-                unit=sink.table.bucket_unit(),
+                unit=sink.table.access.bucket_unit(),
             )
             for name, sink in sinks.items()
         ]

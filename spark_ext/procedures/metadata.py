@@ -30,7 +30,7 @@ def _compact_manifest(call: ProcedureCall) -> Answer:
             f"Manifests are not sorted by a partition column; call {call.procedure.name} without {', '.join(_SORTING)}."
         )
     if not call.given("dry_run"):
-        table.compact_manifests()
+        table.maintenance.compact_manifests()
     return DONE
 
 

@@ -281,7 +281,7 @@ def handle_of(call: ProcedureCall, name: str, table: Table) -> TableHandle:
         location=table.location,
         schema_json=table.schema.to_json(),
         snapshot_id=None,
-        dynamic_options=table.dynamic_options,
+        dynamic_options=table.access.dynamic_options,
     )
 
 

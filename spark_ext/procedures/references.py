@@ -22,12 +22,14 @@ _REPLACING = ("replace", "create or replace")
 
 
 def _create_tag(call: ProcedureCall) -> Answer:
-    call.table().create_tag(call.needed("tag"), call.given("snapshot"), time_retained=call.given("time_retained"))
+    call.table().versions.create_tag(
+        call.needed("tag"), call.given("snapshot"), time_retained=call.given("time_retained")
+    )
     return DONE
 
 
 def _create_tag_from_timestamp(call: ProcedureCall) -> Answer:
-    tag = call.table().create_tag_from_timestamp(
+    tag = call.table().versions.create_tag_from_timestamp(
         call.needed("tag"), call.needed("timestamp"), time_retained=call.given("time_retained")
     )
     found = tag.snapshot
@@ -37,12 +39,14 @@ def _create_tag_from_timestamp(call: ProcedureCall) -> Answer:
 
 
 def _replace_tag(call: ProcedureCall) -> Answer:
-    call.table().replace_tag(call.needed("tag"), call.given("snapshot"), time_retained=call.given("time_retained"))
+    call.table().versions.replace_tag(
+        call.needed("tag"), call.given("snapshot"), time_retained=call.given("time_retained")
+    )
     return DONE
 
 
 def _rename_tag(call: ProcedureCall) -> Answer:
-    call.table().rename_tag(call.needed("tag"), call.needed("target_tag"))
+    call.table().versions.rename_tag(call.needed("tag"), call.needed("target_tag"))
     return DONE
 
 
@@ -51,19 +55,19 @@ def _delete_tag(call: ProcedureCall) -> Answer:
     # Several are parted by commas, as in Paimon; all of them are looked up before one goes.
     names = [name.strip() for name in call.needed("tag").split(",") if name.strip()]
     for name in names:
-        table.get_tag(name)
+        table.versions.get_tag(name)
     for name in names:
-        table.delete_tag(name)
+        table.versions.delete_tag(name)
     return DONE
 
 
 def _trigger(call: ProcedureCall) -> Answer:
-    call.table().create_automatic_tags()
+    call.table().versions.create_automatic_tags()
     return DONE
 
 
 def _expire_tags(call: ProcedureCall) -> Answer:
-    gone = call.table().expire_tags(call.given("older_than"))
+    gone = call.table().versions.expire_tags(call.given("older_than"))
     return [(name,) for name in gone] or [("No expired tags.",)]
 
 
@@ -71,18 +75,18 @@ def _create_by_statement(call: ProcedureCall) -> Answer:
     table, name, mode = call.table(), call.needed("tag"), call.needed("mode")
     number = call.given("snapshot")
     snapshot_id, span = None if number is None else int(number), call.given("time_retained")
-    exists = any(tag.name == name for tag in table.tags())
+    exists = any(tag.name == name for tag in table.versions.tags())
     if exists and mode in _REPLACING:
-        table.replace_tag(name, snapshot_id, time_retained=span)
+        table.versions.replace_tag(name, snapshot_id, time_retained=span)
     else:
-        table.create_tag(name, snapshot_id, time_retained=span, ignore_if_exists=mode == "create if missing")
+        table.versions.create_tag(name, snapshot_id, time_retained=span, ignore_if_exists=mode == "create if missing")
     return ()
 
 
 def _delete_by_statement(call: ProcedureCall) -> Answer:
     table, name = call.table(), call.needed("tag")
-    if call.needed("mode") == "strict" or any(tag.name == name for tag in table.tags()):
-        table.delete_tag(name)
+    if call.needed("mode") == "strict" or any(tag.name == name for tag in table.versions.tags()):
+        table.versions.delete_tag(name)
     return ()
 
 
@@ -92,7 +96,7 @@ def _rename_by_statement(call: ProcedureCall) -> Answer:
 
 
 def _show(call: ProcedureCall) -> Answer:
-    return sorted((tag.name,) for tag in call.table().tags())
+    return sorted((tag.name,) for tag in call.table().versions.tags())
 
 
 _MODE = required("mode")
@@ -191,7 +195,7 @@ _BRANCH = required("branch")
 def _create_branch(call: ProcedureCall) -> Answer:
     # The flag is text in Paimon's procedure.
     lenient = str(call.given("ignoreIfExists")).lower() == "true"
-    call.table().create_branch(call.needed("branch"), call.given("tag"), ignore_if_exists=lenient)
+    call.table().versions.create_branch(call.needed("branch"), call.given("tag"), ignore_if_exists=lenient)
     return DONE
 
 
@@ -199,26 +203,26 @@ def _delete_branch(call: ProcedureCall) -> Answer:
     table = call.table()
     # Several are parted by commas, as in Paimon; all of them are looked up before one goes.
     names = [name.strip() for name in call.needed("branch").split(",") if name.strip()]
-    unknown = set(names) - set(table.branches())
+    unknown = set(names) - set(table.versions.branches())
     if unknown:
         raise BranchNotFoundError(f"There is no branch {', '.join(map(repr, sorted(unknown)))} of '{table.name}'.")
     for name in names:
-        table.delete_branch(name)
+        table.versions.delete_branch(name)
     return DONE
 
 
 def _rename_branch(call: ProcedureCall) -> Answer:
-    call.table().rename_branch(call.needed("from_branch"), call.needed("to_branch"))
+    call.table().versions.rename_branch(call.needed("from_branch"), call.needed("to_branch"))
     return DONE
 
 
 def _fast_forward(call: ProcedureCall) -> Answer:
-    call.table().fast_forward(call.needed("branch"))
+    call.table().versions.fast_forward(call.needed("branch"))
     return DONE
 
 
 def _merge_branch(call: ProcedureCall) -> Answer:
-    call.table().merge_branch(call.needed("source_branch"), str(call.given("target_branch") or MAIN_BRANCH))
+    call.table().versions.merge_branch(call.needed("source_branch"), str(call.given("target_branch") or MAIN_BRANCH))
     return DONE
 
 

@@ -30,7 +30,7 @@ def _expire_snapshots(call: ProcedureCall) -> Answer:
     result = (
         call.table()
         .copy(call.options())
-        .expire_snapshots(
+        .maintenance.expire_snapshots(
             retain_max=call.given("retain_max"),
             retain_min=call.given("retain_min"),
             older_than=call.given("older_than"),
@@ -49,15 +49,15 @@ def _rollback(call: ProcedureCall) -> Answer:
     version = call.given(given[0])
     if given[0] == "version" and version.isdigit():
         version = int(version)
-    return _rolled_back(call, lambda table: table.rollback_to(version))
+    return _rolled_back(call, lambda table: table.versions.rollback_to(version))
 
 
 def _rollback_to_timestamp(call: ProcedureCall) -> Answer:
-    return _rolled_back(call, lambda table: table.rollback_to_timestamp(int(call.needed("timestamp"))))
+    return _rolled_back(call, lambda table: table.versions.rollback_to_timestamp(int(call.needed("timestamp"))))
 
 
 def _rollback_to_watermark(call: ProcedureCall) -> Answer:
-    return _rolled_back(call, lambda table: table.rollback_to_watermark(call.needed("watermark")))
+    return _rolled_back(call, lambda table: table.versions.rollback_to_watermark(call.needed("watermark")))
 
 
 def _rolled_back(call: ProcedureCall, roll_back: Callable[[Table], Snapshot]) -> Answer:
@@ -70,7 +70,7 @@ def _rolled_back(call: ProcedureCall, roll_back: Callable[[Table], Snapshot]) ->
 
 def _repair_earliest_snapshot(call: ProcedureCall) -> Answer:
     snapshot_id = call.needed("snapshot_id")
-    return ((call.table().repair_earliest_snapshot(snapshot_id), snapshot_id),)
+    return ((call.table().maintenance.repair_earliest_snapshot(snapshot_id), snapshot_id),)
 
 
 _OF_SNAPSHOTS = (
@@ -128,7 +128,7 @@ def _reset_consumer(call: ProcedureCall) -> Answer:
     if number is not None:
         # It has to be there: a consumer can't go on from a snapshot that is gone.
         table.store.snapshots.read(number)
-    table.reset_consumer(call.needed("consumerId"), number)
+    table.versions.reset_consumer(call.needed("consumerId"), number)
     return DONE
 
 
@@ -140,7 +140,7 @@ def _clear_consumers(call: ProcedureCall) -> Answer:
             re.compile(pattern or "")
         except re.error as error:
             raise call.error(name, f"is no regular expression: {error}") from error
-    table.clear_consumers(patterns["includingConsumers"] or ".*", patterns["excludingConsumers"])
+    table.versions.clear_consumers(patterns["includingConsumers"] or ".*", patterns["excludingConsumers"])
     return DONE
 
 

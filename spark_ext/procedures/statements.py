@@ -57,7 +57,7 @@ def _drop_partitions(call: ProcedureCall) -> Answer:
     fields = table.schema.partition_fields
     specs = [_typed(table.name, spec, fields) for spec in wanted]
     present = [
-        decode_row(table.partition_of(partition.spec), table.schema.partition_types)
+        decode_row(table.access.partition_of(partition.spec), table.schema.partition_types)
         for partition in partitions_of(table)
     ]
     for spec, text in zip(specs, wanted, strict=True):

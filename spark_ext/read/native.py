@@ -87,7 +87,7 @@ def native_files(handle: TableHandle, table: Table, columns: Sequence[str], *, h
     options = {**handle.file_system_options, **handle.dynamic_options}
     insists = table.schema.options.get(OPTION, "").lower() == "true"
     store = hadoop_store(handle.location, options, opens=hadoop_opens, insists=insists)
-    return NativeFiles(table.schema, columns, lambda schema_id: table.schema_of(schema_id).fields, store)
+    return NativeFiles(table.schema, columns, lambda schema_id: table.access.schema_of(schema_id).fields, store)
 
 
 class NativeFiles:

@@ -177,7 +177,7 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
     task = task_of(handle, request)
     if handle.view is not None:
         return _plan_view(task, request.limit)
-    if handle.snapshot_id is None and not handle.open().falls_back:
+    if handle.snapshot_id is None and not handle.open().access.falls_back:
         nothing = _description(None, [], task.columns, request.limit)
         return ScanPlan(task=task.to_bytes(), splits=[], rowCount=0, byteSize=0, description=nothing)
     start = time.monotonic()
@@ -218,12 +218,12 @@ def planned(handle: TableHandle, predicate: Predicate | None, limit: int | None 
     with handle.being_read():
         if isinstance(table, ReadOptimizedTable):
             return table, table.new_scan(predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()
-        return table, table.plan(predicate=predicate, limit=limit, snapshot_id=snapshot_id)
+        return table, table.access.plan(predicate=predicate, limit=limit, snapshot_id=snapshot_id)
 
 
 def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:
     """The plan of a system table: what is known of a table is read by one task."""
-    snapshot = task.handle.open().starting_snapshot(task.handle.snapshot_id)
+    snapshot = task.handle.open().access.starting_snapshot(task.handle.snapshot_id)
     rows = 0 if snapshot is None else snapshot.total_record_count
     split = ScanSplit(payload=b"", rowCount=rows, byteSize=rows * _VIEW_ROW_BYTES, nativeFiles=[], preferredHosts=[])
     description = _description(task.handle.snapshot_id, [split], task.columns, limit)
@@ -237,7 +237,7 @@ def as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
     read = replace(handle, dynamic_options=read_options(handle.dynamic_options, options))
     if TRAVEL_KEYS.isdisjoint(options):
         return read
-    snapshot = replace(read, snapshot_id=None).open().starting_snapshot()
+    snapshot = replace(read, snapshot_id=None).open().access.starting_snapshot()
     return replace(read, snapshot_id=None if snapshot is None else snapshot.id)
 
 
@@ -258,7 +258,7 @@ def split_for_spark(split: Split, native: NativeFiles | None, *, holds_rows: boo
 def _top(handle: TableHandle, table: Table, request: Any) -> Top | None:
     """The rows that suffice, where the plan's files hold exactly the rows that are meant, and are this branch's."""
     asked = request.top
-    if asked is None or whole_partitions(handle.schema, request.filters) is None or table.falls_back:
+    if asked is None or whole_partitions(handle.schema, request.filters) is None or table.access.falls_back:
         return None
     return Top(column=asked.column, count=asked.count, descending=asked.descending, nulls_first=bool(asked.nullsFirst))
 
@@ -306,7 +306,7 @@ def deleted_positions(task: bytes, split: bytes) -> Iterator[bytes]:
     Raises CorruptFileError naming an index file that can't be read.
     """
     planned_split = Split.from_bytes(split)
-    file_io = ReadTask.from_bytes(task).handle.open().storage_io
+    file_io = ReadTask.from_bytes(task).handle.open().access.storage_io
     deleted_of = deletions_in(file_io, planned_split.deletion_files)
     for file in planned_split.files:
         deleted = deleted_of(file)

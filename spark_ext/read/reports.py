@@ -29,7 +29,7 @@ def estimate_for_spark(handle: TableHandle, table: Table, plan: Plan, request: A
     """The estimate for the plan of planner.thrift's ScanRequest; filters that only prune are Spark's to estimate."""
     snapshot = None
     if plan.snapshot_id is not None and table.options.startup_mode in OF_ONE_SNAPSHOT:
-        snapshot = table.starting_snapshot(plan.snapshot_id)
+        snapshot = table.access.starting_snapshot(plan.snapshot_id)
     by_name = {field.name: field for field in (*handle.fields, *handle.hidden_fields)}
     fields = [by_name[name] for name in request.columns]
     found = estimate_scan(

@@ -190,10 +190,10 @@ def mark_messages(
             gone[path] = vector if path not in gone else gone[path].union(vector.positions)
     if not gone and not any(m.data.deleted_files for m in messages):
         return []
-    restored = table.restore_buckets()
+    restored = table.access.restore_buckets()
     by_place: dict[BucketId, dict[str, Positions]] = {}
     for bucket_id in restored.buckets() if gone else ():
-        directory = table.directory_of(bucket_id)
+        directory = table.access.directory_of(bucket_id)
         for file in restored.files(bucket_id):
             path = file.path_in(directory)
             if path in gone:

@@ -56,7 +56,7 @@ class EpochToken:
 
     def commit(self, table: Table, epoch: int, messages: Sequence[CommitMessage]) -> int | None:
         """Commit once, however often and by whatever token; the last snapshot's id, None without a new one."""
-        epochs = table.new_epoch_commit(self.query)
+        epochs = table.access.new_epoch_commit(self.query)
         name = self.job.commit_user
         if self.job.mode == WriteMode.APPEND:
             ids = epochs.commit(messages, epoch, job=name)
@@ -74,7 +74,7 @@ class EpochToken:
         """Delete the files of a micro-batch that failed; none when it was committed after all, or may have been."""
         self.job.files(table).unmark()
         try:
-            if table.new_epoch_commit(self.query).is_committed(epoch):
+            if table.access.new_epoch_commit(self.query).is_committed(epoch):
                 return
         except CommitStateUnknownError:
             return

@@ -142,7 +142,7 @@ class CommitToken:
         """Delete the files of the messages and all others of the job. Does nothing for a job that was committed."""
         files = self.files(table)
         files.unmark()
-        if table.latest_snapshot_of(self.commit_user) is not None:
+        if table.access.latest_snapshot_of(self.commit_user) is not None:
             return
         if messages:
             table.new_commit(self.commit_user).abort(messages)

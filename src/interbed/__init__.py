@@ -173,6 +173,8 @@ if TYPE_CHECKING:
     from interbed.storage.scan.statistics import TableStatistics
     from interbed.storage.table.schema_update import SchemaUpdate
     from interbed.storage.table.table import Table, load_table
+    from interbed.storage.table.table_maintenance import TableMaintenance
+    from interbed.storage.table.table_versions import TableVersions
     from interbed.storage.upkeep.bucket_health import BucketHealth
     from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
     from interbed.storage.upkeep.health import HealthReason, TableHealth
@@ -282,11 +284,13 @@ __all__ = [
     "TableExistsError",
     "TableHealth",
     "TableLevels",
+    "TableMaintenance",
     "TableModifiedError",
     "TableNotFoundError",
     "TableSchema",
     "TableStatistics",
     "TableStream",
+    "TableVersions",
     "Tag",
     "TagNotFoundError",
     "TypeRoot",
@@ -364,6 +368,8 @@ _HOLDS = {
     "interbed.storage.scan.explain": "Explanation",
     "interbed.storage.table.schema_update": "SchemaUpdate",
     "interbed.storage.table.table": "Table load_table",
+    "interbed.storage.table.table_maintenance": "TableMaintenance",
+    "interbed.storage.table.table_versions": "TableVersions",
     "interbed.storage.scan.statistics": "TableStatistics",
     "interbed.storage.upkeep.bucket_health": "BucketHealth",
     "interbed.storage.upkeep.compact_result": "CompactionResult PlannedCompaction",

@@ -164,8 +164,8 @@ def _positions(bitmap: BitMap) -> Positions:
 VERSION = 1
 _VERSION_BYTES = 1
 _WAY_OUT = (
-    "Put a copy of the file back, roll the table back to a snapshot before it (table.rollback_to), or write the "
-    "partition anew by an overwrite."
+    "Put a copy of the file back, roll the table back to a snapshot before it (table.versions.rollback_to), or "
+    "overwrite the partition."
 )
 
 

@@ -3,7 +3,7 @@
 The records of a snapshot are those of a stream of the table's files. They are appended from committed snapshots, in one
 transaction for each that also has its marker. So nothing is prepared before a commit, and nothing is resolved after a
 crash: a publisher takes the log over, reads its last marker, and continues after that. Snapshots that a dead process
-left are published with the next commit of any process, or by `Table.publish_log`.
+left are published with the next commit of any process, or by `Table.maintenance.publish_log`.
 
 A publisher whose log is taken over leaves the rest to the other one, which has looked for snapshots after that.
 """
@@ -95,8 +95,8 @@ def publish_after_commit(store: FileStore, clock: Callable[[], float] = time.mon
         _pauses.pop(identity, None)
     except (InterbedError, OSError, pa.ArrowException) as error:
         _log.warning(
-            "The newest snapshots of %s are not in its log yet; a later commit, or table.publish_log(), publishes "
-            "them: %s",
+            "The newest snapshots of %s are not in its log yet; a later commit, or table.maintenance.publish_log(), "
+            "publishes them: %s",
             store.location,
             error,
         )

@@ -14,6 +14,7 @@ from interbed.storage.read.query import Scan
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.table.table import Table
+from interbed.storage.table.table_maintenance import TableMaintenance
 
 READ_OPTIMIZED = "ro"
 
@@ -56,8 +57,21 @@ class ReadOptimizedTable(Table):
             self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id, level_filter=self.level_filter
         )
 
+    @property
+    def maintenance(self) -> TableMaintenance:
+        return ReadOnlyMaintenance(self)
+
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise NotSupportedError(f"'{self.name}' is read only; write to the table itself.")
 
-    upsert = append = write_changes = new_write = new_commit = truncate = compact = rescale = analyze = delete = _refuse
-    overwrite = delete_partitions = update_schema = merge_schema = rewrite_file_index = _refuse
+    upsert = append = write_changes = new_write = new_commit = truncate = compact = delete = _refuse
+    overwrite = delete_partitions = update_schema = merge_schema = _refuse
+
+
+class ReadOnlyMaintenance(TableMaintenance):
+    """The maintenance of a read-optimized table: what would write files is refused."""
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise NotSupportedError(f"'{self.name}' is read only; write to the table itself.")
+
+    rescale = analyze = rewrite_file_index = _refuse

@@ -4,19 +4,24 @@ write:   new_write → write_arrow → prepare_commit → new_commit → commit
 read:    new_scan → plan → splits → new_read → to_batches
 """
 
+import uuid
 from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.column_names import check_asked_once
-from interbed.storage.base.types.data_type import AtomicType, DataField
+from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.file_store import FileStore, changes_table
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store
+from interbed.storage.table.table_access import TableAccess
 from interbed.storage.table.table_changes import TableChanges
+from interbed.storage.table.table_maintenance import TableMaintenance
 from interbed.storage.table.table_names import PypaimonNames
-from interbed.storage.table.table_upkeep import TableUpkeep
 from interbed.storage.table.table_versions import TableVersions
 from interbed.storage.table.table_writes import TableWrites
 
@@ -35,12 +40,12 @@ if TYPE_CHECKING:
     from interbed.storage.scan.explain import Explanation
     from interbed.storage.scan.partition_filter import Partitions
     from interbed.storage.scan.scan import TableScan
-    from interbed.storage.scan.statistics import TableStatistics
+    from interbed.storage.upkeep.compact_result import CompactionResult, Progress
     from interbed.storage.views.levels.view import TableLevels
     from interbed.storage.write.table_write import TableWrite
 
 
-class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames):
+class Table(TableWrites, TableChanges, PypaimonNames):
     """A table; reads see the latest snapshot by default.
 
     The object has one version of the schema: that of the moment when it was opened, or which its own methods have made
@@ -138,18 +143,6 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
     def branch(self, name: str) -> "Table":
         """A branch of this table, with its own schema and snapshots; `main` is the table. BranchNotFoundError."""
         return Table(f"{self.name.partition('$')[0]}$branch_{name}", self.store.on_branch(name))
-
-    @changes_table
-    def analyze(self, columns: Sequence[str] | None = None) -> "TableStatistics | None":
-        """Gather how many rows there are, and of columns (all plain ones by default, [] for none) what they hold.
-
-        The statistics are committed for engines that plan by them; `$statistics` shows them. None for a table without
-        snapshots. Raises InvalidInputError, NotSupportedError for a nested column, and as a commit does.
-        """
-        from interbed.storage.upkeep.analyze import analyze_table
-
-        plain = [f.name for f in self.fields if isinstance(f.type, AtomicType)]
-        return analyze_table(self.store, plain if columns is None else columns)
 
     # -- read ------------------------------------------------------------------------------------------------------
 
@@ -256,8 +249,6 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         name keys are explained as if their rows were not looked up. Of an object store it is shown what it was asked
         for meanwhile, by the whole process.
         """
-        from dataclasses import replace
-
         from interbed.storage.io.stores.tally import counted_requests
 
         with counted_requests() as requests:
@@ -310,21 +301,83 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         restore = NothingBefore if overwrite else None
         return TableWrite(self.store, commit_user, restore, strategy=strategy, name=self.name)
 
-    def bucket_unit(self) -> int:
-        """What divides the number of buckets of each partition of a table with postponed buckets; 0 for all others.
-
-        Rows of one bucket have the same hash modulo this number, so that it can divide a batch among tasks. Also 0
-        where batches wait like streams. Raises InvalidOptionError.
-        """
-        from interbed.storage.write.bucket_strategy import bucket_unit
-
-        return bucket_unit(self.store)
-
     def new_commit(self, commit_user: str) -> "FileStoreCommit":
         """The committer of one job."""
         from interbed.storage.commit.file_store_commit import FileStoreCommit
 
         return FileStoreCommit(self.store, commit_user)
+
+    @changes_table
+    def compact(
+        self,
+        *,
+        full: bool = True,
+        partitions: "Partitions | None" = None,
+        bucket: int | None = None,
+        partition_idle_time: timedelta | None = None,
+        order_strategy: str | None = None,
+        order_by: Sequence[str] | str | None = None,
+        progress: "Progress | None" = None,
+    ) -> "CompactionResult":
+        """Merge the sorted runs of every bucket into one (small files into larger ones on append tables).
+
+        Without `full` only what the universal strategy finds due is done. `partitions` and `bucket` restrict it, and
+        `partition_idle_time` to partitions that got nothing new for so long. The rows stay as they are; the result is
+        one COMPACT snapshot, or none when there was nothing to do. `progress` is called after each bucket with
+        how many are done, and how many there are.
+
+        With `order_strategy` `order`, `zorder` or `hilbert` all rows of the chosen partitions of an append table
+        without buckets are written anew in the order of the columns `order_by` (a sequence, or names with commas), so
+        that filters on them leave more files out. Raises InvalidInputError for what does not go together,
+        NotSupportedError for a table that can't be sorted, CommitConflictError when another compaction was faster.
+        """
+        from interbed.storage.table.table_maintenance import chosen_partitions, sort_order
+        from interbed.storage.upkeep.compact_table import compact_table
+        from interbed.storage.upkeep.sort_compact import sort_compact_table
+
+        order = sort_order(self.store.schema, order_strategy, order_by, bucket, partition_idle_time)
+        chosen = chosen_partitions(partitions, self.store)
+        user = str(uuid.uuid4())
+        if order is not None:
+            return sort_compact_table(self.store, user, order, partition=chosen, progress=progress)
+        return compact_table(
+            self.store,
+            user,
+            full=full,
+            partition=chosen,
+            bucket=bucket,
+            partition_idle_time=partition_idle_time,
+            progress=progress,
+        )
+
+    # -- administration --------------------------------------------------------------------------------------------
+
+    @property
+    def versions(self) -> TableVersions:
+        """Snapshots by name and time, tags, branches, rollback, consumers: `table.versions.create_tag("v1")`."""
+        return TableVersions(self)
+
+    @property
+    def maintenance(self) -> TableMaintenance:
+        """Rescaling, statistics, expiry, orphan files, checks: `table.maintenance.expire_snapshots(retain_max=10)`."""
+        return TableMaintenance(self)
+
+    @property
+    def access(self) -> TableAccess:
+        """The parts of the table for the layers above storage; not a part of the public API."""
+        return TableAccess(self)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """Return what `versions`, `maintenance` and `access` have by the names that a table had itself before."""
+            for part, owner in _PARTS.items():
+                if not name.startswith("_") and name in vars(owner):
+                    return getattr(getattr(self, part), name)
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+
+_PARTS = {"versions": TableVersions, "maintenance": TableMaintenance, "access": TableAccess}
 
 
 def load_table(location: str, *, schema_json: str | None = None, options: Mapping[str, str] | None = None) -> Table:
@@ -334,6 +387,13 @@ def load_table(location: str, *, schema_json: str | None = None, options: Mappin
     """
     schema = None if schema_json is None else TableSchema.from_json(schema_json, source=location)
     return Table(location.rstrip("/").rsplit("/", 1)[-1], open_store(location, schema=schema, dynamic_options=options))
+
+
+def with_schema(table: Table, schema: TableSchema) -> Table:
+    """Return a table seen through another of its schemas; the options that it was opened with stay."""
+    found = copy(table)
+    found.store = replace(table.store, schema=schema)
+    return found
 
 
 def _bound(given: "str | Predicate", store: FileStore) -> "Predicate":

@@ -1,15 +1,13 @@
-"""What a table is made of, for those who work on it: its files, its snapshots and schemas, its partitions."""
+"""`Table.access`: the parts of a table that the catalog and the Spark side need. Not a part of the public API."""
 
 from collections.abc import Mapping
-from copy import copy
-from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.io.api import FileIO
-from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.table.table_part import TablePart
 
 if TYPE_CHECKING:
     from interbed.storage.base.predicate.expr import Predicate
@@ -19,11 +17,8 @@ if TYPE_CHECKING:
     from interbed.storage.scan.split import Plan
 
 
-class TableAccess:
-    """The parts of a table that the catalog and the Spark side need; a part of Table."""
-
-    name: str
-    store: FileStore
+class TableAccess(TablePart):
+    """The files, snapshots, schemas and partitions of a table, for the layers above storage."""
 
     @property
     def storage_io(self) -> FileIO:
@@ -65,22 +60,6 @@ class TableAccess:
 
         return starting_snapshot(self.store, snapshot_id)
 
-    def snapshot(self, snapshot_id: int) -> Snapshot:
-        """The snapshot of that id, from a tag if it has expired; raises SnapshotNotFoundError."""
-        from interbed.storage.scan.starting_point import snapshot_or_tagged
-
-        return snapshot_or_tagged(self.store, snapshot_id)
-
-    def snapshot_at(self, time_millis: int) -> Snapshot:
-        """The newest snapshot of that time (milliseconds since the epoch) or before; raises SnapshotNotFoundError."""
-        return self.store.snapshots.by_time_millis(time_millis)
-
-    def snapshot_named(self, name: str) -> Snapshot:
-        """What VERSION AS OF names: a tag, or the id of a snapshot. Raises TagNotFoundError, SnapshotNotFoundError."""
-        from interbed.storage.scan.starting_point import named_version
-
-        return named_version(self.store, name)
-
     def latest_snapshot_of(self, commit_user: str) -> Snapshot | None:
         """The newest snapshot that the user has committed, None without any."""
         return self.store.snapshots.latest_of_user(commit_user)
@@ -88,12 +67,6 @@ class TableAccess:
     def schema_of(self, schema_id: int) -> TableSchema:
         """The schema of that id as it is stored, without dynamic options."""
         return self.store.schemas.schema(schema_id)
-
-    def with_schema(self, schema: TableSchema) -> Self:
-        """This table seen through another of its schemas; the options that it was opened with stay."""
-        found = copy(self)
-        found.store = replace(self.store, schema=schema)
-        return found
 
     # -- partitions and places -------------------------------------------------------------------------------------
 
@@ -142,3 +115,13 @@ class TableAccess:
         from interbed.storage.scan.fallback import plan_rows
 
         return plan_rows(self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
+
+    def bucket_unit(self) -> int:
+        """What divides the number of buckets of each partition of a table with postponed buckets; 0 for all others.
+
+        Rows of one bucket have the same hash modulo this number, so that it can divide a batch among tasks. Also 0
+        where batches wait like streams. Raises InvalidOptionError.
+        """
+        from interbed.storage.write.bucket_strategy import bucket_unit
+
+        return bucket_unit(self.store)

@@ -103,16 +103,6 @@ class TableChanges:
             columns=ReadColumns.of(store.schema, columns, predicate),
         )
 
-    def publish_log(self) -> int | None:
-        """Publish the snapshots that are not in the table's log yet, which every commit does otherwise.
-
-        Returns the newest snapshot that is in the log, None for a table without snapshots. Raises LogUnavailableError
-        when Kafka does not answer, NotSupportedError for a table without a transactional log.
-        """
-        from interbed.storage.log.publisher import publish
-
-        return publish(self.store)
-
     def audit_log(self) -> "ChangeView":
         """The table with the kind of each row as its first column `rowkind`; also named `<table>$audit_log`."""
         from interbed.storage.views.change_view import AUDIT_LOG, ChangeView

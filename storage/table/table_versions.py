@@ -1,38 +1,49 @@
-"""The versions of a table as its methods: tags, branches, rollback, expiry, removal of orphan files.
+"""`Table.versions`: snapshots by name and time, tags, branches, rollback, consumers.
 
 Times are given as datetimes (local without a zone), ISO text or milliseconds since the epoch; spans as timedeltas or as
 text such as '7 d'. Names of methods and arguments follow Paimon's procedures.
 """
 
-import time
-import uuid
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.clock import Moment, moment_millis
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
+from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.base.quantities import parse_duration_millis
-from interbed.storage.meta.file_store import changes_table
 from interbed.storage.meta.paths import MAIN_BRANCH
-from interbed.storage.table.table_access import TableAccess
+from interbed.storage.table.table_part import TablePart
 
 if TYPE_CHECKING:
     from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.meta.snapshot.tag import Tag, TagManager
-    from interbed.storage.version.expire import ExpiryResult
-    from interbed.storage.version.fsck import FsckResult
-    from interbed.storage.version.orphans import OrphansResult
 
 Span = timedelta | str
 
 _ICEBERG = "metadata.iceberg.storage"
 
 
-class TableVersions(TableAccess):
-    """What `Table` can do with its versions."""
+class TableVersions(TablePart):
+    """The versions of a table: snapshots, tags, branches, rollback, consumers."""
 
-    # -- tags ------------------------------------------------------------------------------------------------------
+    # -- snapshots ---------------------------------------------------------------------------------------------------
+
+    def snapshot(self, snapshot_id: int) -> "Snapshot":
+        """The snapshot of that id, from a tag if it has expired; raises SnapshotNotFoundError."""
+        from interbed.storage.scan.starting_point import snapshot_or_tagged
+
+        return snapshot_or_tagged(self.store, snapshot_id)
+
+    def snapshot_at(self, time_millis: int) -> "Snapshot":
+        """The newest snapshot of that time (milliseconds since the epoch) or before; raises SnapshotNotFoundError."""
+        return self.store.snapshots.by_time_millis(time_millis)
+
+    def snapshot_named(self, name: str) -> "Snapshot":
+        """What VERSION AS OF names: a tag, or the id of a snapshot. Raises TagNotFoundError, SnapshotNotFoundError."""
+        from interbed.storage.scan.starting_point import named_version
+
+        return named_version(self.store, name)
+
+    # -- tags --------------------------------------------------------------------------------------------------------
 
     def tags(self) -> "list[Tag]":
         """All tags, by the ids of their snapshots."""
@@ -61,7 +72,7 @@ class TableVersions(TableAccess):
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         if create_tag(self.store, tag):
             note_created(self.store, name)
-            self._tell()
+            self._announce()
             return tag
         if ignore_if_exists:
             return self._tags.get(name)
@@ -86,7 +97,7 @@ class TableVersions(TableAccess):
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         replace_tag(self.store, tag)
         note_created(self.store, name)
-        self._tell()
+        self._announce()
         return tag
 
     def rename_tag(self, name: str, new_name: str) -> None:
@@ -95,7 +106,7 @@ class TableVersions(TableAccess):
 
         self.store.check_here()
         rename_tag(self.store, name, new_name)
-        self._tell()
+        self._announce()
 
     def delete_tag(self, name: str) -> "Tag | None":
         """Delete a tag, and the files that only it kept; it is returned, None when its file is damaged.
@@ -106,7 +117,7 @@ class TableVersions(TableAccess):
 
         self.store.check_here()
         gone = delete_tag(self.store, name)
-        self._tell()
+        self._announce()
         return gone
 
     def expire_tags(self, older_than: Moment | None = None) -> list[str]:
@@ -117,7 +128,7 @@ class TableVersions(TableAccess):
         moment = None if older_than is None else datetime.fromtimestamp(moment_millis(older_than) / 1000)
         gone = expire_tags(self.store, datetime.now(), moment)
         if gone:
-            self._tell()
+            self._announce()
         return gone
 
     def create_automatic_tags(self) -> list[str]:
@@ -130,12 +141,12 @@ class TableVersions(TableAccess):
         self.store.check_here()
         made = create_automatic_tags(self.store)
         if made:
-            self._tell()
+            self._announce()
         if self.store.options.tag_time_expire_enabled:
             self.expire_tags()
         return made
 
-    # -- branches --------------------------------------------------------------------------------------------------
+    # -- branches ----------------------------------------------------------------------------------------------------
 
     def branches(self) -> list[str]:
         """The names of all branches but `main`."""
@@ -181,10 +192,10 @@ class TableVersions(TableAccess):
 
         self.store.check_here()
         BranchManager(self.store).fast_forward(branch)
-        self._follow()
-        self._tell()
+        self._table.refresh()
+        self._announce()
 
-    # -- what goes -------------------------------------------------------------------------------------------------
+    # -- rollback ----------------------------------------------------------------------------------------------------
 
     def rollback_to(self, version: int | str) -> "Snapshot":
         """Take back all that was committed after a snapshot (its id) or a tag (its name); that snapshot is returned.
@@ -195,7 +206,7 @@ class TableVersions(TableAccess):
 
         self.store.check_here()
         target = roll_back(self.store, version)
-        self._tell()
+        self._announce()
         return target
 
     def rollback_to_timestamp(self, timestamp: Moment) -> "Snapshot":
@@ -204,7 +215,7 @@ class TableVersions(TableAccess):
 
         self.store.check_here()
         target = roll_back_to_time(self.store, moment_millis(timestamp))
-        self._tell()
+        self._announce()
         return target
 
     def rollback_to_watermark(self, watermark: int) -> "Snapshot":
@@ -213,95 +224,10 @@ class TableVersions(TableAccess):
 
         self.store.check_here()
         target = roll_back_to_watermark(self.store, watermark)
-        self._tell()
+        self._announce()
         return target
 
-    def repair_earliest_snapshot(self, snapshot_id: int) -> int:
-        """Note as the earliest snapshot the one after a gap, since which none is missing; the earliest one before.
-
-        For a table some of whose oldest snapshots were deleted by hand. Raises InvalidInputError.
-        """
-        from interbed.storage.version.rollback import repair_earliest
-
-        self.store.check_here()
-        return repair_earliest(self.store, snapshot_id)
-
-    def expire_snapshots(
-        self,
-        *,
-        retain_max: int | None = None,
-        retain_min: int | None = None,
-        older_than: Moment | None = None,
-        max_deletes: int | None = None,
-        dry_run: bool = False,
-        clock: Callable[[], float] = time.time,
-    ) -> "ExpiryResult":
-        """Delete old snapshots, and the files that no newer one, no tag and no branch needs.
-
-        What is not given is as the options `snapshot.num-retained.max`, `snapshot.num-retained.min`,
-        `snapshot.time-retained` and `snapshot.expire.limit` say. Raises as SnapshotExpiry.run does.
-        """
-        from interbed.storage.version.expire import SnapshotExpiry
-
-        self.store.check_here()
-        result = SnapshotExpiry(self.store, dry_run=dry_run, clock=clock).run(
-            retain_max=retain_max,
-            retain_min=retain_min,
-            older_than_millis=None if older_than is None else moment_millis(older_than),
-            max_deletes=max_deletes,
-        )
-        if result.snapshots and not dry_run:
-            self._tell()
-        return result
-
-    def remove_orphan_files(self, older_than: Moment | None = None, *, dry_run: bool = False) -> "OrphansResult":
-        """Delete files that no snapshot, tag or branch names and that are older than a day, or than the time given.
-
-        Raises InvalidInputError for a time in the future.
-        """
-        from interbed.storage.version.orphans import remove_orphan_files
-
-        self.store.check_here()
-        limit = None if older_than is None else moment_millis(older_than)
-        return remove_orphan_files(self.store, older_than_millis=limit, dry_run=dry_run)
-
-    def fsck(self, *, repair: bool = False) -> "FsckResult":
-        """What is wrong with the table: versions that name missing files, changes that were not finished, bad hints.
-
-        With `repair` what can be mended without guessing is mended. No row is read.
-        """
-        from interbed.storage.version.fsck import check_table
-
-        return check_table(self.store, repair=repair)
-
-    @changes_table
-    def remove_unexisting_files(self, *, dry_run: bool = False) -> list[str]:
-        """Take data files that are gone out of the table, whose rows are lost; their paths."""
-        from interbed.storage.version.fsck import remove_missing_files
-
-        self.store.check_here()
-        return remove_missing_files(self.store, dry_run=dry_run)
-
-    @changes_table
-    def purge_files(self) -> None:
-        """Delete all rows, snapshots, tags, branches and consumers; nobody may write to the table meanwhile."""
-        from interbed.storage.version.purge import purge
-
-        self.store.check_here()
-        purge(self.store)
-        self._tell()
-
-    @changes_table
-    def compact_manifests(self) -> int | None:
-        """Merge the manifests as far as possible; the id of the snapshot that has them, None if there is nothing to do.
-
-        Raises CommitFailedError and CommitStateUnknownError.
-        """
-        from interbed.storage.commit.file_store_commit import FileStoreCommit
-
-        return FileStoreCommit(self.store, str(uuid.uuid4()), new_user=True).compact_manifests()
-
-    # -- consumers -------------------------------------------------------------------------------------------------
+    # -- consumers ---------------------------------------------------------------------------------------------------
 
     def consumers(self) -> dict[str, int]:
         """The first snapshot that each consumer has not read."""
@@ -328,34 +254,7 @@ class TableVersions(TableAccess):
         self.store.check_here()
         return ConsumerManager(self.store.file_io, self.store.paths).clear(including, excluding)
 
-    def _follow(self) -> None:
-        """Take the newest schema, which a method has made."""
-        raise NotImplementedError
-
-    # -- as Iceberg's ----------------------------------------------------------------------------------------------
-
-    def publish_iceberg(self) -> int | None:
-        """Publish the newest snapshot as an Iceberg table's, which every commit does otherwise.
-
-        Returns its id, None for a table without snapshots. Raises NotSupportedError for a table without
-        'metadata.iceberg.storage' or with what Iceberg has not, MissingExtraError without pyiceberg,
-        InvalidOptionError, StorageAccessError.
-        """
-        from interbed.storage.meta.commit_listener import listener_of
-
-        listener = listener_of(self.store, _ICEBERG)
-        if listener is None:
-            raise NotSupportedError(
-                f"The table '{self.name}' is not published as an Iceberg table, as branches never are; set "
-                f"'{_ICEBERG}'."
-            )
-        return listener.publish(self.store)
-
-    # -- inside ----------------------------------------------------------------------------------------------------
-
-    def _tell(self) -> None:
-        """Let those who follow the table's versions know of a change."""
-        self.store.hooks.after_change(self.store)
+    # -- inside ------------------------------------------------------------------------------------------------------
 
     @property
     def _tags(self) -> "TagManager":

@@ -192,9 +192,9 @@ class TableWrites:
 
     def _alter(self, changes: "Sequence[SchemaChange]") -> None:
         self.store.alter(changes)
-        self._follow()
+        self.refresh()
 
-    def _follow(self) -> None:
+    def refresh(self) -> None:
         """Take the newest schema, which a method has made."""
         self.store = self.store.refreshed()
 

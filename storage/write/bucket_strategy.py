@@ -178,8 +178,8 @@ class FixedBucketStrategy(_RealBuckets):
             where = store.paths.partition_directory(bucket_id.partition) or "the table"
             raise InvalidInputError(
                 f"Option 'bucket' is {configured}, but the files of {where} at {store.location} are spread over "
-                f"{existing} buckets. Rescale them first (table.rescale, or INSERT OVERWRITE the partition), or set "
-                "'bucket' back."
+                f"{existing} buckets. Rescale them first (table.maintenance.rescale, or INSERT OVERWRITE the "
+                "partition), or set 'bucket' back."
             )
         return super().first_sequence(bucket_id, following)
 

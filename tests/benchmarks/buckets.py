@@ -36,7 +36,7 @@ for warehouse in sys.argv[2:]:
     for rows in commits:
         catalog.get_table("b.target").upsert(rows)
     if not commits:
-        catalog.get_table("b.target").rescale(8)
+        catalog.get_table("b.target").maintenance.rescale(8)
     seconds.append(time.process_time() - start)
 print(json.dumps(seconds))
 """

@@ -69,7 +69,7 @@ def measure(console: Console, repeats: int = 20) -> Medians:
 
 def _upsert_and_expire(table: Table, rows: pa.Table) -> None:
     table.upsert(rows)
-    table.expire_snapshots(retain_max=5, retain_min=1, older_than=datetime.now())
+    table.maintenance.expire_snapshots(retain_max=5, retain_min=1, older_than=datetime.now())
 
 
 def _medians(

@@ -101,7 +101,7 @@ def upsert(directory: str, rows: int) -> Figures:
 def plan(directory: str, rows: int) -> Figures:
     """A process that plans a read of everything."""
     del rows
-    return {"files": sum(len(split.files) for split in _table(f"{directory}/lake").plan().splits)}
+    return {"files": sum(len(split.files) for split in _table(f"{directory}/lake").access.plan().splits)}
 
 
 def key_range(directory: str, rows: int) -> Figures:

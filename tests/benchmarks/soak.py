@@ -78,7 +78,7 @@ def soak(
             amounts[np.asarray(batch["id"])] = np.asarray(batch["amount"])
             number, since = number + 1, since + 1
             if number % KEPT_SNAPSHOTS == 0:
-                table.expire_snapshots(retain_max=KEPT_SNAPSHOTS, retain_min=1, older_than=datetime.now())
+                table.maintenance.expire_snapshots(retain_max=KEPT_SNAPSHOTS, retain_min=1, older_than=datetime.now())
             now = time.monotonic()
             due = number * points // commits > len(found) if commits else now - last > seconds / points
             if due:

@@ -193,17 +193,17 @@ class Writer:
         table.compact()
 
     def _expire(self, table: interbed.Table) -> None:
-        table.expire_snapshots(retain_min=2, retain_max=3)
+        table.maintenance.expire_snapshots(retain_min=2, retain_max=3)
 
     def _tag(self, table: interbed.Table) -> None:
         name = f"t{self._number}"
-        if any(tag.name == name for tag in table.tags()):
-            table.delete_tag(name)
+        if any(tag.name == name for tag in table.versions.tags()):
+            table.versions.delete_tag(name)
         else:
-            table.create_tag(name)
+            table.versions.create_tag(name)
 
     def _orphans(self, table: interbed.Table) -> None:
-        table.remove_orphan_files()
+        table.maintenance.remove_orphan_files()
 
     def _alter(self, table: interbed.Table) -> None:
         change = interbed.SchemaChange.set_option("snapshot.num-retained.max", str(self._chance.randrange(4, 9)))
@@ -257,12 +257,12 @@ def check_afterwards(open_table: Callable[[], interbed.Table], told: list[Told])
     _ = table.upsert(group_rows(group)) if table.primary_keys else table.append(group_rows(group))
     there.add(group)
     first[group] = GROUP_ROWS
-    for tag in table.tags():
-        table.delete_tag(tag.name)
+    for tag in table.versions.tags():
+        table.versions.delete_tag(tag.name)
     table.compact()
     if compare("after a compaction") != first:
         wrong.append("a compaction has changed rows")
-    table.expire_snapshots(retain_min=1, retain_max=1)
+    table.maintenance.expire_snapshots(retain_min=1, retain_max=1)
     compare("after an expiry")
     later = int((time.time() + 3600) * 1000)
     remove_orphan_files(table.store, older_than_millis=later, clock=lambda: time.time() + 7200)
@@ -270,7 +270,7 @@ def check_afterwards(open_table: Callable[[], interbed.Table], told: list[Told])
     again = remove_orphan_files(table.store, older_than_millis=later, clock=lambda: time.time() + 7200)
     if again.files:
         wrong.append(f"orphan files were left: {again.files}")
-    checked = open_table().fsck()
+    checked = open_table().maintenance.fsck()
     if not checked.is_sound:
         wrong.append(str(checked))
     return wrong

@@ -222,8 +222,8 @@ def test_system_tables_and_branches_are_opened_by_name_and_changed_by_none(shop:
     shop.create_table("shop.named", pa.schema([("id", pa.int64())]), options={"bucket": "-1"})
     table = shop.get_table("shop.named")
     table.append(pa.table({"id": [1]}))
-    table.create_tag("start")
-    table.create_branch("b", "start")
+    table.versions.create_tag("start")
+    table.versions.create_branch("b", "start")
     branch = shop.get_table("shop.named$branch_b")
     branch.append(pa.table({"id": [2]}))
     assert shop.get_table("shop.named").scan().to_arrow()["id"].to_pylist() == [1]

@@ -123,7 +123,7 @@ def test_they_are_counted_in_statistics_and_metadata(catalog: interbed.Catalog, 
     table = catalog.create_table_as("d.t", rows(of))
     order = [text for _, text in sorted(TYPES[of][1].items())]
     assert ends(table, of) == (order[0], order[-1])
-    made = table.analyze()
+    made = table.maintenance.analyze()
     assert made is not None
     assert (str(made.columns["x"].least), str(made.columns["x"].greatest)) == (order[0], order[-1])
     snapshot = table.latest_snapshot()

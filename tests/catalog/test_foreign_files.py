@@ -95,12 +95,12 @@ def full_table(catalog: interbed.Catalog, **options: str) -> Any:
     for _ in range(3):
         table.append(ROWS)
     table.compact()
-    table.create_tag("first")
-    table.create_branch("side", "first")
+    table.versions.create_tag("first")
+    table.versions.create_branch("side", "first")
     table.branch("side").append(ROWS)
-    table.analyze()
-    table.reset_consumer("reader", 4)
-    table.expire_snapshots(retain_max=1, retain_min=1)
+    table.maintenance.analyze()
+    table.versions.reset_consumer("reader", 4)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
     catalog.mark_partitions_done("d.t", [{"p": "a"}])
     return table
 

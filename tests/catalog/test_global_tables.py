@@ -63,7 +63,7 @@ def test_the_options_of_all_tables_are_shown(catalog: Catalog) -> None:
 def test_the_health_of_all_tables_is_shown(catalog: Catalog) -> None:
     sales = catalog.get_table("shop.sales")
     sales.append(pa.table({"id": [4], "dt": ["x"]}))
-    health = sales.health()
+    health = sales.maintenance.health()
     shown = catalog.get_table("sys.table_health").scan().to_arrow().to_pylist()
 
     assert [(row["table_name"], row["score"], row["snapshot_id"]) for row in shown] == [

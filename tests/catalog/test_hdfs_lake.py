@@ -59,23 +59,23 @@ def test_a_table_lives_in_hdfs_from_its_creation_to_its_end(options: dict[str, s
         )
         assert table.location.startswith(options["warehouse"] + "/")
         table.upsert([row(n, day=f"d{n % 2}") for n in range(100)])
-        table.create_tag("first")
+        table.versions.create_tag("first")
         table.upsert([row(n, "b", f"d{n % 2}") for n in range(50, 120)])
         table.delete("id < 10")
         table.compact()
         assert ids(table) == list(range(10, 120))
         assert table.scan(filter="id = 60").to_arrow()["name"].to_pylist() == ["b"]
         assert table.get((61, "d1")) == row(61, "b", "d1")
-        table.expire_snapshots(retain_max=1, retain_min=1)
+        table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
         assert len(table.snapshots()) == 1
         assert ids(table.copy({"scan.tag-name": "first"})) == list(range(100))
-        table.delete_tag("first")
+        table.versions.delete_tag("first")
         # What a killed writer leaves: a file that has not got its name.
         stray = f"{table.location}/day=d0/bucket-0/.data-x.parquet.{uuid.uuid4()}.tmp"
         table.store.file_io.overwrite(stray, b"half a file")
         remove_orphan_files(table.store, clock=lambda: time.time() + 2 * 24 * 3600)
         assert not table.store.file_io.exists(stray)
-        assert table.fsck().is_sound
+        assert table.maintenance.fsck().is_sound
 
         catalog.rename_table("shop.items", "shop.things")
         assert catalog.list_tables("shop") == ["things"]

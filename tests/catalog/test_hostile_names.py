@@ -160,18 +160,18 @@ def test_every_version_of_a_table_refuses_every_name_that_leads_out(
     catalog: Catalog, sentinel: Sentinel, tally: Tally
 ) -> None:
     table = catalog.get_table("d.ok")
-    table.create_tag("first")
-    table.create_branch("side")
+    table.versions.create_tag("first")
+    table.versions.create_branch("side")
     outside, inside = sentinel.outside(), sentinel.inside()
     calls: list[Callable[[str], object]] = [
-        lambda name: table.create_tag(name),
-        lambda name: table.rename_tag("first", name),
-        lambda name: table.replace_tag(name, snapshot_id=1),
-        lambda name: table.delete_tag(name),
-        lambda name: table.rollback_to(name),
-        lambda name: table.create_branch(name),
-        lambda name: table.rename_branch("side", name),
-        lambda name: table.reset_consumer(name, 1),
+        lambda name: table.versions.create_tag(name),
+        lambda name: table.versions.rename_tag("first", name),
+        lambda name: table.versions.replace_tag(name, snapshot_id=1),
+        lambda name: table.versions.delete_tag(name),
+        lambda name: table.versions.rollback_to(name),
+        lambda name: table.versions.create_branch(name),
+        lambda name: table.versions.rename_branch("side", name),
+        lambda name: table.versions.reset_consumer(name, 1),
         lambda name: table.copy({"data-file.prefix": name}).append(ROWS),
         lambda name: catalog.create_table("d.new", Schema.from_pyarrow_schema(COLUMNS, options=_prefixed(name))),
         lambda name: catalog.alter_table("d.ok", SetOption("data-file.prefix", name)),
@@ -214,7 +214,7 @@ def _placed(name: str) -> dict[str, str]:
 def _read_with(table: Table, option: str, name: str) -> None:
     opened = table.copy({option: name})
     if option == "consumer-id":
-        opened.reset_consumer(opened.options.consumer_id or "", 1)
+        opened.versions.reset_consumer(opened.options.consumer_id or "", 1)
     else:
         opened.scan().to_arrow()
 

@@ -82,7 +82,7 @@ def test_a_table_lives_its_whole_life_there(options: dict[str, str]) -> None:
         )
         day = pa.array([0, 1], pa.int32()).cast(pa.date32()).to_pylist()
         table.upsert([{"id": n, "v": str(n), "day": day[n % 2]} for n in range(100)])
-        table.create_tag("first")
+        table.versions.create_tag("first")
         table.upsert([{"id": 7, "v": "seven", "day": day[1]}])
         table.delete("id = 8")
         expected = {n: str(n) for n in range(100) if n != 8} | {7: "seven"}
@@ -93,12 +93,12 @@ def test_a_table_lives_its_whole_life_there(options: dict[str, str]) -> None:
         ]
         table.compact()
         assert values(table) == expected
-        table.expire_snapshots(retain_min=1, retain_max=1)
+        table.maintenance.expire_snapshots(retain_min=1, retain_max=1)
         assert len(table.snapshots()) == 1
-        assert values(catalog.get_table("shop.orders"), snapshot_id=table.tags()[0].snapshot.id) == {
+        assert values(catalog.get_table("shop.orders"), snapshot_id=table.versions.tags()[0].snapshot.id) == {
             n: str(n) for n in range(100)
         }
-        table.delete_tag("first")
+        table.versions.delete_tag("first")
         catalog.alter_table("shop.orders", interbed.SchemaChange.add_column("more", "INT"))
         catalog.get_table("shop.orders").upsert([{"id": 200, "v": "x", "day": day[0], "more": 1}])
 
@@ -139,13 +139,13 @@ def test_a_catalog_of_files_does_not_rename_what_it_would_copy(store: dict[str, 
         catalog.create_database("shop")
         log = catalog.create_table("shop.log", SCHEMA, options={"bucket": "-1"})
         log.append([{"id": 1, "v": "a", "day": None}])
-        log.create_branch("b")
+        log.versions.create_branch("b")
         with pytest.raises(NotSupportedError, match="create_table_as"):
             catalog.rename_table("shop.log", "shop.log2")
         with pytest.raises(NotSupportedError, match="Create a branch of the other name"):
-            log.rename_branch("b", "c")
+            log.versions.rename_branch("b", "c")
         assert catalog.list_tables("shop") == ["log"]
-        assert (values(catalog.get_table("shop.log")), log.branches()) == ({1: "a"}, ["b"])
+        assert (values(catalog.get_table("shop.log")), log.versions.branches()) == ({1: "a"}, ["b"])
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ def test_a_replacement_that_dies_on_its_way_changes_nothing(catalog: Catalog) ->
 
 def test_a_rollback_to_before_the_replacement_brings_the_old_table_back(catalog: Catalog) -> None:
     catalog.create_table_as("db.t", _OLD)
-    catalog.replace_table("db.t", _NEW.schema, _NEW).rollback_to(1)
+    catalog.replace_table("db.t", _NEW.schema, _NEW).versions.rollback_to(1)
 
     assert catalog.get_table("db.t").scan().to_arrow().to_pylist() == _OLD.to_pylist()
 

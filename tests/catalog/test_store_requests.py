@@ -139,7 +139,7 @@ def test_snapshots_expire_one_after_the_other_and_their_files_many_at_once(
     table = orders(lake)
     for n in range(15):
         table.upsert([{"id": n, "v": "a"}])
-    found = seen(proxy, lambda: table.expire_snapshots(retain_min=1, retain_max=1))
+    found = seen(proxy, lambda: table.maintenance.expire_snapshots(retain_min=1, retain_max=1))
     assert len(table.snapshots()) == 1
     # Three rounds for each snapshot; some 60 other files go by two requests, and the marks of what is under way.
     assert found.rounds < 3 * 14 + 50
@@ -211,7 +211,7 @@ def test_orphan_files_are_deleted_many_at_a_time(lake: interbed.Catalog, proxy: 
     for path in lost:
         table.store.file_io.overwrite(path, b"x")
     with proxy.watched() as found:
-        removed = table.remove_orphan_files(older_than=datetime.now())
+        removed = table.maintenance.remove_orphan_files(older_than=datetime.now())
     assert len(removed.files) == 50
     assert [request.method for request in found.requests].count("POST") == 1
     assert len(found.requests) < 40

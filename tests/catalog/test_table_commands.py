@@ -276,7 +276,7 @@ def test_a_table_is_kept_in_order_by_commands(catalog: interbed.Catalog) -> None
     assert "nothing to merge" in answer("compact-manifests")
     assert "all files are there" in answer("remove-unexisting-files")
     assert answer("mark-partition-done", "dt=a", "dt=b").splitlines() == ["marked dt=a", "marked dt=b"]
-    catalog.get_table("shop.orders").reset_consumer("test-1", 1)
+    catalog.get_table("shop.orders").versions.reset_consumer("test-1", 1)
     assert "forgot test-1" in answer("clear-consumers", "--including", "test-.*")
     assert "is snapshot 1" in answer("create-tag", "first", "--timestamp", "2000-01-01")
     assert run(catalog, "table", "rollback", "shop.orders", "--watermark", "5").exit_code == 1

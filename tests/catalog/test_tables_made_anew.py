@@ -161,8 +161,8 @@ def test_a_schema_that_the_new_one_has_committed_under_stays(lake: Lake, monkeyp
 
 def test_a_table_with_the_schemas_of_its_branch_is_the_same(lake: Lake) -> None:
     table = lake.opened()
-    table.create_tag("t")
-    table.create_branch("b", "t")
+    table.versions.create_tag("t")
+    table.versions.create_branch("b", "t")
     _add_column(table)
     late = lake.mine.get_table("d.t")
     branch = lake.mine.get_table("d.t$branch_b")
@@ -183,4 +183,4 @@ def test_a_stream_of_the_old_one_ends(lake: Lake) -> None:
         new.append([{"id": number, "salary": 1, "z": 1}])
     with pytest.raises(SnapshotNotFoundError, match="made anew"):
         next(changes)
-    assert new.consumers() == {}
+    assert new.versions.consumers() == {}

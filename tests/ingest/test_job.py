@@ -200,7 +200,7 @@ def test_a_rollback_of_the_table_brings_its_messages_again(catalog: Catalog) -> 
     source = MemorySource({"t": [events]}, sizes=[2])
     job(catalog, source, commit_rows=2).run()
     table = catalog.get_table("shop.orders")
-    table.rollback_to(1)
+    table.versions.rollback_to(1)
     assert [row["id"] for row in rows_of(catalog)] == [0, 1]
     job(catalog, source).run()
     assert [row["id"] for row in rows_of(catalog)] == list(range(6))

@@ -50,15 +50,15 @@ def test_a_tag_of_either_is_read_by_the_other_also_when_its_snapshot_has_expired
     theirs = interbed_table(tmp_path, "d.t").load()
     first = theirs.snapshots()[-1].id
     table.version("create_tag", name="of_java", snapshot=first, retained_seconds=3600)
-    theirs.create_tag("of_interbed", first, time_retained="2 h")
-    theirs.create_tag("for_ever", first)
+    theirs.versions.create_tag("of_interbed", first, time_retained="2 h")
+    theirs.versions.create_tag("for_ever", first)
     written(table, "c", "d", "e")
     assert table.version("tags")["tags"] == dict.fromkeys(["for_ever", "of_interbed", "of_java"], first)
-    by_java = next(tag for tag in theirs.tags() if tag.name == "of_java")
+    by_java = next(tag for tag in theirs.versions.tags() if tag.name == "of_java")
     assert by_java.retained is not None
     assert by_java.retained.total_seconds() == 3600
     assert by_java.created is not None
-    result = theirs.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    result = theirs.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
     assert result.snapshots
     for name in ("of_java", "of_interbed", "for_ever"):
         options = {"scan.tag-name": name}
@@ -77,16 +77,16 @@ def test_an_expiry_deletes_the_same_files_whoever_makes_it(
         table = made_table(java_paimon, warehouse, **{"changelog-producer": "lookup"})
         written(table, "a", "b", "c")
         theirs = interbed_table(warehouse, "d.t").load()
-        theirs.create_tag("kept", 2)
+        theirs.versions.create_tag("kept", 2)
         written(table, "d", "e")
         if side == "java":
             table.version("expire", left=2)
         else:
-            theirs.expire_snapshots(retain_max=2, retain_min=2, clock=lambda: LATER)
+            theirs.maintenance.expire_snapshots(retain_max=2, retain_min=2, clock=lambda: LATER)
         if by_java:
             table.version("delete_tag", name="kept")
         else:
-            theirs.delete_tag("kept")
+            theirs.versions.delete_tag("kept")
         assert table.version("orphans")["files"] == []
         orphans = remove_orphan_files(
             theirs.store, older_than_millis=(LATER - 1) * 1000, dry_run=True, clock=lambda: LATER
@@ -102,10 +102,10 @@ def test_a_branch_of_either_is_written_and_read_by_the_other(java_paimon: JavaPa
     table = made_table(java_paimon, tmp_path)
     written(table, "a")
     theirs = interbed_table(tmp_path, "d.t").load()
-    theirs.create_tag("start")
-    theirs.create_branch("ours", "start")
+    theirs.versions.create_tag("start")
+    theirs.versions.create_branch("ours", "start")
     table.version("create_branch", name="javas", tag="start")
-    assert theirs.branches() == ["javas", "ours"]
+    assert theirs.versions.branches() == ["javas", "ours"]
     for name in ("ours", "javas"):
         branch = java_paimon.table(tmp_path, f"d.t$branch_{name}")
         branch.write([[1, "of java"]])
@@ -113,7 +113,7 @@ def test_a_branch_of_either_is_written_and_read_by_the_other(java_paimon: JavaPa
         rows = [[1, "of java"], [2, "a"], [3, "of interbed"]]
         assert branch.read().comparable() == ours_read(theirs.branch(name)) == rows
     assert table.read().comparable() == both("a")
-    theirs.fast_forward("javas")
+    theirs.versions.fast_forward("javas")
     assert table.read().comparable() == ours_read(interbed_table(tmp_path, "d.t").load()) == rows
     table.version("fast_forward", name="ours")
     assert ours_read(interbed_table(tmp_path, "d.t").load()) == rows
@@ -123,17 +123,17 @@ def test_a_rollback_of_either_is_seen_by_the_other(java_paimon: JavaPaimon, tmp_
     table = made_table(java_paimon, tmp_path)
     written(table, "a")
     theirs = interbed_table(tmp_path, "d.t").load()
-    theirs.create_tag("first")
+    theirs.versions.create_tag("first")
     written(table, "b")
-    theirs.create_tag("second")
+    theirs.versions.create_tag("second")
     written(table, "c")
     table.version("rollback", name="second")
     assert ours_read(theirs) == both("b")
-    theirs.rollback_to("first")
+    theirs.versions.rollback_to("first")
     assert table.read().comparable() == both("a")
     assert table.version("tags")["tags"] == {"first": 1}
     with pytest.raises(TagNotFoundError, match="the table has 'first'"):
-        theirs.rollback_to("second")
+        theirs.versions.rollback_to("second")
     written(table, "d")
     assert ours_read(theirs) == both("d")
 
@@ -163,15 +163,15 @@ def test_automatic_tags_are_those_of_java(
         FileStoreCommit(ours.store, "user").commit(messages, identifier=number, watermark=watermark)
     shutil.copytree(tmp_path / "one", tmp_path / "two")
     other = interbed_table(tmp_path / "two", "d.t").load()
-    other.create_automatic_tags()
+    other.versions.create_automatic_tags()
     expected = table.version("automatic_tags")["tags"]
     assert len(expected) >= 2
-    assert {tag.name: tag.snapshot.id for tag in other.tags()} == expected
+    assert {tag.name: tag.snapshot.id for tag in other.versions.tags()} == expected
     for name in expected:
         up_to = {"incremental-to-auto-tag": name}
         assert ours_read(other.copy(up_to)) == table.read(options=up_to).comparable()
     # Each goes on where the other stopped.
-    assert ours.create_automatic_tags() == []
+    assert ours.versions.create_automatic_tags() == []
 
 
 @pytest.mark.parametrize("by_java", [True, False])
@@ -184,13 +184,13 @@ def test_merged_manifests_of_either_are_read_by_the_other(
     if by_java:
         table.version("compact_manifests")
     else:
-        ours.compact_manifests()
+        ours.maintenance.compact_manifests()
     latest = ours.snapshots()[-1]
     assert (latest.id, latest.commit_kind) == (4, CommitKind.COMPACT)
     assert table.read().comparable() == both("c") == ours_read(ours)
     # There is nothing left to merge for either.
     table.version("compact_manifests")
-    ours.compact_manifests()
+    ours.maintenance.compact_manifests()
     assert len(ours.snapshots()) == 4
 
 
@@ -206,7 +206,7 @@ def test_changelogs_that_outlive_snapshots_are_read_by_the_other(
     if by_java:
         table.version("expire_with_changelog", left=1)
     else:
-        ours.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+        ours.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
     assert [snapshot.id for snapshot in ours.snapshots()] == [4]
     assert ChangelogManager(ours.store.file_io, ours.store.paths).ids() == [1, 2, 3]
     assert table.files() == before
@@ -221,7 +221,7 @@ def test_partitions_that_a_table_lacks_come_from_the_same_branch(java_paimon: Ja
     table, ours = java_paimon.table(tmp_path, "d.t"), interbed_table(tmp_path, "d.t")
     columns = [("dt", "STRING"), ("name", "STRING"), ("amount", "INT")]
     table.create(columns, partition_keys=["dt"])
-    ours.load().create_branch("live")
+    ours.load().versions.create_branch("live")
     table.alter({"op": "set_option", "key": "scan.fallback-branch", "value": "live"})
     live = java_paimon.table(tmp_path, "d.t$branch_live")
     keys = {"primary-key": "dt,name", "bucket": "2"}

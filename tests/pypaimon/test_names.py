@@ -127,7 +127,7 @@ def test_a_catalog_takes_identifiers_with_branches_and_system_tables(
     catalog: interbed.Catalog, orders: interbed.Table
 ) -> None:
     written(orders, bought((1, "x", 1.0)))
-    orders.create_tag("first")
+    orders.versions.create_tag("first")
     catalog.create_branch("shop.orders", "b", "first")
     branch = catalog.get_table(pp.Identifier("shop", "orders", branch="b"))
     assert (branch.current_branch(), orders.current_branch()) == ("b", "main")
@@ -163,7 +163,7 @@ def test_errors_are_caught_by_pypaimons_names_and_by_built_in_types(
     with pytest.raises(pp.TableAlreadyExistException):
         catalog.create_table("shop.orders", interbed.Schema.from_pyarrow_schema(ORDERS), False)
     with pytest.raises(pp.TagNotExistException):
-        orders.get_tag("none")
+        orders.versions.get_tag("none")
     with pytest.raises(pp.BranchNotExistException):
         orders.branch("none")
     for error in (SnapshotNotFoundError, TagNotFoundError, BranchNotFoundError, FilterError):

@@ -26,8 +26,8 @@ def test_managers_answer_none_for_what_is_not_there(orders: interbed.Table) -> N
     assert snapshots.later_or_equal_watermark(0) is None
     assert orders.file_io.exists(snapshots.get_snapshot_path(1))
     tags = orders.tag_manager()
-    orders.create_tag("a", 1, True, "1 d")
-    orders.create_tag("a", 1, True)
+    orders.versions.create_tag("a", 1, True, "1 d")
+    orders.versions.create_tag("a", 1, True)
     assert (tags.list_tags(), orders.list_tags(), tags.tag_exists("a"), tags.get("b")) == (["a"], ["a"], True, None)
     tag = tags.get_or_throw("a")
     assert (tag.id, tag.trim_to_snapshot(), tag.tag_time_retained) == (1, first, timedelta(days=1))
@@ -36,7 +36,7 @@ def test_managers_answer_none_for_what_is_not_there(orders: interbed.Table) -> N
         tags.get_or_throw("b")
     consumers = orders.consumer_manager()
     assert (consumers.list_all_ids(), consumers.min_next_snapshot()) == ([], None)
-    orders.reset_consumer("me", 2)
+    orders.versions.reset_consumer("me", 2)
     assert (consumers.list_all_ids(), consumers.min_next_snapshot()) == (["me"], 2)
     consumers.delete_consumer("me")
     assert consumers.consumers() == {}
@@ -75,13 +75,13 @@ def test_a_snapshot_that_was_taken_back_is_not_there(orders: interbed.Table) -> 
     written(orders, bought((2, "y", 2.0)))
     snapshots = orders.snapshot_manager()
     assert snapshots.get_snapshot_by_id(2) is not None
-    orders.rollback_to(1)
+    orders.versions.rollback_to(1)
     assert snapshots.get_snapshot_by_id(2) is None
 
 
 def test_a_branch_manager_changes_branches(orders: interbed.Table) -> None:
     written(orders, bought((1, "x", 1.0)))
-    orders.create_tag("first")
+    orders.versions.create_tag("first")
     branches = orders.branch_manager()
     branches.create_branch("dev", "first")
     branches.create_branch("dev", "first", ignore_if_exists=True)

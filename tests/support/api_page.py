@@ -6,12 +6,16 @@ be changed alone.
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import interbed
+from interbed.storage.table.table_names import PypaimonNames
+
+INTERNAL = {("Table", "access"), ("TableVersions", "store"), ("TableMaintenance", "store")}
+"""Members that the layers above storage use, which are not a part of the API."""
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 
@@ -61,9 +65,13 @@ A catalog has databases, and a database has tables; a table is named `database.t
         """\
 Methods that write return the id of the snapshot that they made, or None when there was nothing to do.
 
-A method that changes the table's schema (`update_schema`, `merge_schema`, `rescale`, `fast_forward`, a write with
-`merge_schema=True`) changes the object that it is called on, too; other objects of the same table go on with the
-columns that they were opened with. `copy` and `branch` return another table and leave this one as it is.
+`table.versions` has tags, branches and rollback, `table.maintenance` what keeps a table in shape and what repairs it.
+The methods of both can also be called on the table itself.
+
+A method that changes the table's schema (`update_schema`, `merge_schema`, `maintenance.rescale`,
+`versions.fast_forward`, a write with `merge_schema=True`) changes the object that it is called on, too; other objects
+of the same table go on with the columns that they were opened with. `copy` and `branch` return another table and leave
+this one as it is.
 
 `partitions` means the same wherever a method takes it: a mapping such as `{"day": "2026-01-01"}`, which may leave
 partition columns out (`{}` means all partitions), a list of mappings, or a filter over partition columns.
@@ -92,8 +100,17 @@ rows by themselves (aggregation, first-row) refuse it; in a partial-update table
 In a specification such as `{"day": "mon"}` None and the text of `partition.default-name` mean null, as in Paimon. A
 filter distinguishes them: `delete_partitions("day = '__DEFAULT_PARTITION__'")` deletes the rows whose `day` is this
 text.""",
-        ("Table", "load_table", "Snapshot", "Tag", "ChangeView", "SystemTable"),
-        ("Table",),
+        (
+            "Table",
+            "TableVersions",
+            "TableMaintenance",
+            "load_table",
+            "Snapshot",
+            "Tag",
+            "ChangeView",
+            "SystemTable",
+        ),
+        ("Table", "TableVersions", "TableMaintenance"),
     ),
     Section(
         "Reading",
@@ -291,7 +308,12 @@ def members(owner: type) -> Iterator[tuple[str, Any]]:
         for name, value in vars(base).items():
             plain = inspect.isfunction(value) or isinstance(value, property | staticmethod | classmethod)
             cached = type(value).__name__ == "cached_property"
-            if not name.startswith("_") and name not in seen and (plain or cached):
+            if (
+                not name.startswith("_")
+                and (owner.__name__, name) not in INTERNAL
+                and name not in seen
+                and (plain or cached)
+            ):
                 seen.add(name)
                 yield name, value
 
@@ -306,11 +328,23 @@ def _section(section: Section) -> str:
     names = f"\n{_table(section.names)}" if section.names else ""
     tables = [f"## {section.title}\n\n{section.text}\n{names}"]
     for name in section.classes:
-        rows = [
-            f"| `{_call(owner, value)}` | {_words(owner, value)} |" for owner, value in members(getattr(interbed, name))
-        ]
-        tables.append(f"### {name}\n\n| | |\n|---|---|\n" + "\n".join(rows) + "\n")
+        owner = getattr(interbed, name)
+        aliases = {alias for alias, _ in members(PypaimonNames)} if issubclass(owner, PypaimonNames) else set()
+        own = [(member, value) for member, value in members(owner) if member not in aliases]
+        tables.append(f"### {name}\n\n{_members_table(own)}")
+        if aliases:
+            title = f"### {name} by pypaimon's names"
+            tables.append(
+                f"{title}\n\n[pypaimon.md](pypaimon.md) shows them.\n\n{_members_table(members(owner), aliases)}"
+            )
     return "\n".join(tables)
+
+
+def _members_table(found: Iterable[tuple[str, Any]], only: Set[str] | None = None) -> str:
+    rows = [
+        f"| `{_call(name, value)}` | {_words(name, value)} |" for name, value in found if only is None or name in only
+    ]
+    return "| | |\n|---|---|\n" + "\n".join(rows) + "\n"
 
 
 def _table(names: Any) -> str:

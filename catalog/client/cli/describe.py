@@ -211,7 +211,7 @@ def health(chosen: CatalogChoice, name: str, all_buckets: bool, as_json: bool) -
     Only metadata are read. What they say is in docs/compaction.md.
     """
     with chosen.table(name) as opened:
-        found = opened.health()
+        found = opened.maintenance.health()
     if as_json:
         show_json({"table": name, **found.to_json()})
         return

@@ -196,7 +196,7 @@ def _tell_snapshot(snapshot_id: int | None, as_json: bool, without: str, done: s
 def create_automatic_tags(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """Make the tags that 'tag.automatic-creation' asks for, as commits do."""
     with chosen.table(name) as opened:
-        made = opened.create_automatic_tags()
+        made = opened.versions.create_automatic_tags()
     if as_json:
         show_json(made)
     else:
@@ -221,7 +221,7 @@ def compact_manifests(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 def remove_unexisting_files(chosen: CatalogChoice, name: str, dry_run: bool, as_json: bool) -> None:
     """Take data files that are gone out of the table; their rows are lost."""
     with chosen.table(name) as opened:
-        gone = opened.remove_unexisting_files(dry_run=dry_run)
+        gone = opened.maintenance.remove_unexisting_files(dry_run=dry_run)
     if as_json:
         show_json(gone)
     else:
@@ -250,7 +250,7 @@ def mark_partition_done(chosen: CatalogChoice, name: str, partitions: tuple[str,
 def clear_consumers(chosen: CatalogChoice, name: str, including: str, excluding: str | None, as_json: bool) -> None:
     """Forget consumers."""
     with chosen.table(name) as opened:
-        gone = opened.clear_consumers(including, excluding)
+        gone = opened.versions.clear_consumers(including, excluding)
     if as_json:
         show_json(gone)
     else:
@@ -264,7 +264,7 @@ def clear_consumers(chosen: CatalogChoice, name: str, including: str, excluding:
 def publish_log(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """Publish the snapshots that are not in the table's log yet, as commits do."""
     with chosen.table(name) as opened:
-        _tell_snapshot(opened.publish_log(), as_json, "no snapshot to publish", "published up to")
+        _tell_snapshot(opened.maintenance.publish_log(), as_json, "no snapshot to publish", "published up to")
 
 
 @click.command("publish-iceberg")
@@ -277,7 +277,7 @@ def publish_iceberg(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     Says how many rows readers of Iceberg see: of a table with a primary key, those of compacted files.
     """
     with chosen.table(name) as opened:
-        published = opened.publish_iceberg()
+        published = opened.maintenance.publish_iceberg()
         from interbed.iceberg.publish.changes import published_coverage
 
         found = published_coverage(opened.store)
@@ -315,7 +315,7 @@ def fsck(context: click.Context, name: str, repair: bool, as_json: bool) -> None
 def purge(chosen: CatalogChoice, name: str) -> None:
     """Delete all that a table has but its schema; nobody may write to it meanwhile."""
     with chosen.table(name) as opened:
-        opened.purge_files()
+        opened.maintenance.purge_files()
     print_line(f"{name} is empty")
 
 

@@ -178,7 +178,7 @@ def changes(
 def rescale(chosen: CatalogChoice, name: str, buckets: int | None, partition: Sequence[str], as_json: bool) -> None:
     """Spread the rows over another number of buckets: of the table, or of some partitions."""
     with chosen.table(name) as opened:
-        show(opened.rescale(buckets, partition_spec(partition)), as_json)
+        show(opened.maintenance.rescale(buckets, partition_spec(partition)), as_json)
 
 
 @table.command()

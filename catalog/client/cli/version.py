@@ -44,7 +44,7 @@ def tag_to_json(tag: "Tag") -> dict[str, Any]:
 def tags(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """All tags, by their snapshots."""
     with chosen.table(name) as opened:
-        found = [tag_to_json(tag) for tag in opened.tags()]
+        found = [tag_to_json(tag) for tag in opened.versions.tags()]
     if as_json:
         show_json(found)
         return
@@ -73,9 +73,9 @@ def create_tag(
         raise click.UsageError("Give --snapshot or --timestamp, not both.")
     with chosen.table(name) as opened:
         if timestamp is None:
-            made = opened.create_tag(tag, snapshot, time_retained=time_retained)
+            made = opened.versions.create_tag(tag, snapshot, time_retained=time_retained)
         else:
-            made = opened.create_tag_from_timestamp(tag, timestamp, time_retained=time_retained)
+            made = opened.versions.create_tag_from_timestamp(tag, timestamp, time_retained=time_retained)
     print_line(f"{tag} is snapshot {made.snapshot.id}")
 
 
@@ -88,7 +88,7 @@ def create_tag(
 def replace_tag(chosen: CatalogChoice, name: str, tag: str, snapshot: int | None, time_retained: str | None) -> None:
     """Make a tag stand for another snapshot."""
     with chosen.table(name) as opened:
-        made = opened.replace_tag(tag, snapshot, time_retained=time_retained)
+        made = opened.versions.replace_tag(tag, snapshot, time_retained=time_retained)
     print_line(f"{tag} is snapshot {made.snapshot.id}")
 
 
@@ -100,7 +100,7 @@ def replace_tag(chosen: CatalogChoice, name: str, tag: str, snapshot: int | None
 def rename_tag(chosen: CatalogChoice, name: str, tag: str, new_name: str) -> None:
     """Give a tag another name."""
     with chosen.table(name) as opened:
-        opened.rename_tag(tag, new_name)
+        opened.versions.rename_tag(tag, new_name)
 
 
 @click.command("delete-tag")
@@ -110,7 +110,7 @@ def rename_tag(chosen: CatalogChoice, name: str, tag: str, new_name: str) -> Non
 def delete_tag(chosen: CatalogChoice, name: str, tag: str) -> None:
     """Delete a tag, and the files that only it kept."""
     with chosen.table(name) as opened:
-        opened.delete_tag(tag)
+        opened.versions.delete_tag(tag)
 
 
 @click.command("expire-tags")
@@ -121,7 +121,7 @@ def delete_tag(chosen: CatalogChoice, name: str, tag: str) -> None:
 def expire_tags(chosen: CatalogChoice, name: str, older_than: str | None, as_json: bool) -> None:
     """Delete the tags whose time is over, and those made before a time."""
     with chosen.table(name) as opened:
-        gone = opened.expire_tags(older_than)
+        gone = opened.versions.expire_tags(older_than)
     if as_json:
         show_json(gone)
     else:
@@ -135,7 +135,7 @@ def expire_tags(chosen: CatalogChoice, name: str, older_than: str | None, as_jso
 def branches(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """All branches but main."""
     with chosen.table(name) as opened:
-        found = opened.branches()
+        found = opened.versions.branches()
     if as_json:
         show_json(found)
     else:
@@ -150,7 +150,7 @@ def branches(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 def create_branch(chosen: CatalogChoice, name: str, branch: str, tag: str | None) -> None:
     """Make a branch, which is read and written as DATABASE.TABLE$branch_BRANCH."""
     with chosen.table(name) as opened:
-        opened.create_branch(branch, tag)
+        opened.versions.create_branch(branch, tag)
 
 
 @click.command("rename-branch")
@@ -161,7 +161,7 @@ def create_branch(chosen: CatalogChoice, name: str, branch: str, tag: str | None
 def rename_branch(chosen: CatalogChoice, name: str, branch: str, new_name: str) -> None:
     """Give a branch another name."""
     with chosen.table(name) as opened:
-        opened.rename_branch(branch, new_name)
+        opened.versions.rename_branch(branch, new_name)
 
 
 @click.command("delete-branch")
@@ -171,7 +171,7 @@ def rename_branch(chosen: CatalogChoice, name: str, branch: str, new_name: str) 
 def delete_branch(chosen: CatalogChoice, name: str, branch: str) -> None:
     """Delete a branch."""
     with chosen.table(name) as opened:
-        opened.delete_branch(branch)
+        opened.versions.delete_branch(branch)
 
 
 @click.command("merge-branch")
@@ -182,7 +182,7 @@ def delete_branch(chosen: CatalogChoice, name: str, branch: str) -> None:
 def merge_branch(chosen: CatalogChoice, name: str, branch: str, into: str) -> None:
     """Add the rows of a branch to the table or to another branch, without copying files; of append tables."""
     with chosen.table(name) as opened:
-        snapshot_id = opened.merge_branch(branch, into)
+        snapshot_id = opened.versions.merge_branch(branch, into)
         print_line("nothing to merge" if snapshot_id is None else f"snapshot {snapshot_id}")
 
 
@@ -193,7 +193,7 @@ def merge_branch(chosen: CatalogChoice, name: str, branch: str, into: str) -> No
 def fast_forward(chosen: CatalogChoice, name: str, branch: str) -> None:
     """Make the table what a branch of it is."""
     with chosen.table(name) as opened:
-        opened.fast_forward(branch)
+        opened.versions.fast_forward(branch)
 
 
 @click.command()
@@ -222,11 +222,11 @@ def rollback(
     tag = named or tag
     with chosen.table(name) as opened:
         if timestamp is not None:
-            newest = opened.rollback_to_timestamp(timestamp)
+            newest = opened.versions.rollback_to_timestamp(timestamp)
         elif watermark is not None:
-            newest = opened.rollback_to_watermark(watermark)
+            newest = opened.versions.rollback_to_watermark(watermark)
         else:
-            newest = opened.rollback_to(_known_tag(opened, tag) if tag is not None else snapshot or 0)
+            newest = opened.versions.rollback_to(_known_tag(opened, tag) if tag is not None else snapshot or 0)
     print_line(f"the newest snapshot is {newest.id}")
 
 
@@ -235,7 +235,7 @@ def _known_tag(table: "Table", tag: str) -> str:
     from interbed.storage.base.errors import TagNotFoundError
     from interbed.storage.base.shown_text import did_you_mean
 
-    names = [each.name for each in table.tags()]
+    names = [each.name for each in table.versions.tags()]
     if tag in names:
         return tag
     hint = f" Snapshots are given by --snapshot {tag}." if tag.isdigit() else did_you_mean(tag, names)
@@ -324,7 +324,7 @@ def remove_orphan_files(chosen: CatalogChoice, name: str, older_than: str | None
 def consumers(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """How far the streaming readers have come."""
     with chosen.table(name) as opened:
-        found = opened.consumers()
+        found = opened.versions.consumers()
     if as_json:
         show_json(found)
     else:
@@ -339,7 +339,7 @@ def consumers(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 def reset_consumer(chosen: CatalogChoice, name: str, consumer: str, next_snapshot: int | None) -> None:
     """Let a consumer go on from a snapshot, or forget it."""
     with chosen.table(name) as opened:
-        opened.reset_consumer(consumer, next_snapshot)
+        opened.versions.reset_consumer(consumer, next_snapshot)
 
 
 VERSION_COMMANDS: tuple[click.Command, ...] = (

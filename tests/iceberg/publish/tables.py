@@ -150,7 +150,7 @@ def assert_true(table: Table) -> None:
         assert ordered(static.scan().to_arrow().to_pylist()) == shown(table)
     missing = [path for path in named_files(table) if not Path(path.removeprefix("file:")).exists()]
     assert not missing
-    tags = {tag.name: tag.snapshot.id for tag in table.tags()}
+    tags = {tag.name: tag.snapshot.id for tag in table.versions.tags()}
     published_ids = {one.snapshot_id for one in static.metadata.snapshots}
     named = {name: ref.snapshot_id for name, ref in static.metadata.refs.items() if name != "main"}
     assert named == {name: number for name, number in tags.items() if number in published_ids}

@@ -43,14 +43,14 @@ Operation = Callable[[Table], object]
 OPERATIONS: dict[str, Operation] = {
     "append": lambda table: table.append(rows(7)),
     "delete": lambda table: table.delete("id = 2"),
-    "rollback": lambda table: table.rollback_to((table.store.snapshots.latest_id() or 0) - 1),
-    "tag": lambda table: table.create_tag("t"),
-    "expiry": lambda table: table.expire_snapshots(retain_max=1, retain_min=1),
+    "rollback": lambda table: table.versions.rollback_to((table.store.snapshots.latest_id() or 0) - 1),
+    "tag": lambda table: table.versions.create_tag("t"),
+    "expiry": lambda table: table.maintenance.expire_snapshots(retain_max=1, retain_min=1),
 }
 VECTOR_OPERATIONS: dict[str, Operation] = {
     "delete": lambda table: table.delete("id = 11 or id = 21"),
     "compaction": lambda table: table.compact(),
-    "rollback": lambda table: table.rollback_to((table.store.snapshots.latest_id() or 0) - 1),
+    "rollback": lambda table: table.versions.rollback_to((table.store.snapshots.latest_id() or 0) - 1),
 }
 KEYED_OPERATIONS: dict[str, Operation] = {
     "upsert and compaction": lambda table: (table.upsert(rows(2, v="b")), table.compact()),
@@ -104,7 +104,7 @@ def campaign(tmp_path: Path, name: str, operation: Operation, make: Callable[[Pa
         try:
             assert_whole(table, versions)
             if step % 4 == 0:
-                table.publish_iceberg()
+                table.maintenance.publish_iceberg()
                 assert_true(table)
             table.append(rows(90, v="after"))
             assert_true(table)

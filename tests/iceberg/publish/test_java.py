@@ -90,7 +90,7 @@ def test_each_continues_what_the_other_wrote(tmp_path: Path, java: JavaPaimon, k
     assert_alike(table, continued)
     write_by_java(theirs, 5, v="java", keyed=bool(keys))
     assert_alike(table, continued)
-    table.create_tag("one")
+    table.versions.create_tag("one")
     write_by_java(theirs, 6, v="java", keyed=bool(keys))
     assert_true(table)
     assert by_pyiceberg(table).metadata.table_uuid == name
@@ -171,7 +171,7 @@ def test_both_have_the_same_schemas(tmp_path: Path, java: JavaPaimon) -> None:
     # Of metadata that are gone nothing is left to be continued.
     for path in metadata_directory(table).glob("v*.json"):
         path.unlink()
-    assert table.publish_iceberg() == 1
+    assert table.maintenance.publish_iceberg() == 1
     assert same_columns(by_pyiceberg(table).schema(), before)
     assert [f.required for f in by_pyiceberg(table).schema().fields] == [f.required for f in before.fields]
     assert _bounds(table) == bounds

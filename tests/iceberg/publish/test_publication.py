@@ -153,7 +153,7 @@ def test_a_change_of_a_type_that_iceberg_does_not_follow_is_refused(tmp_path: Pa
     changed.store.alter([SetOption(STORAGE, "hadoop-catalog")])
     changed = load_table(table.location)
     with pytest.raises(NotSupportedError, match="has the column 'id' with a type from which Iceberg makes none"):
-        changed.publish_iceberg()
+        changed.maintenance.publish_iceberg()
     changed.overwrite([{"id": "9", "v": "a", "p": 1}])
     assert_true(changed)
 
@@ -173,18 +173,18 @@ def test_tags_are_references_and_keep_their_snapshots(tmp_path: Path) -> None:
     table = published(tmp_path)
     for number in range(3):
         table.append(rows(number))
-    table.create_tag("two", 2)
+    table.versions.create_tag("two", 2)
     assert by_pyiceberg(table).metadata.refs["two"].snapshot_id == 2
-    table.expire_snapshots(retain_max=1, retain_min=1)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
     assert_true(table)
     assert [one.snapshot_id for one in by_pyiceberg(table).metadata.snapshots] == [2, 3]
     then = interbed.load_iceberg_table(place_of(table)).scan(tag="two").to_arrow()
     assert set(then["id"].to_pylist()) == {0, 1}
-    table.rename_tag("two", "deux")
+    table.versions.rename_tag("two", "deux")
     assert set(by_pyiceberg(table).metadata.refs) == {"deux", "main"}
-    table.replace_tag("deux", 3)
+    table.versions.replace_tag("deux", 3)
     assert by_pyiceberg(table).metadata.refs["deux"].snapshot_id == 3
-    table.delete_tag("deux")
+    table.versions.delete_tag("deux")
     assert set(by_pyiceberg(table).metadata.refs) == {"main"}
     assert_true(table)
     raw = json.loads((metadata_directory(table) / "v3.metadata.json").read_text())
@@ -208,7 +208,7 @@ def test_a_rollback_takes_the_iceberg_table_back(tmp_path: Path) -> None:
     for number in range(4):
         table.append(rows(number))
     before: Any = by_pyiceberg(table).metadata
-    table.rollback_to(2)
+    table.versions.rollback_to(2)
     assert_true(table)
     assert sorted(path.name for path in metadata_directory(table).glob("v*")) == [
         "v2.metadata.json",
@@ -249,17 +249,17 @@ def test_a_table_with_rows_is_published_when_it_is_asked_for(tmp_path: Path) -> 
     table.append(rows(1, 2))
     table.append(rows(3))
     with pytest.raises(NotSupportedError, match=STORAGE):
-        table.publish_iceberg()
+        table.maintenance.publish_iceberg()
     table.store.alter([SetOption(STORAGE, "table-location")])
     table = load_table(table.location)
-    assert table.publish_iceberg() == 2
+    assert table.maintenance.publish_iceberg() == 2
     assert ordered(interbed.load_iceberg_table(table.location).scan().to_arrow().to_pylist()) == shown(table)
-    assert load_table(table.location).branches() == []
+    assert load_table(table.location).versions.branches() == []
 
 
 def test_an_empty_table_is_published_with_its_first_snapshot(tmp_path: Path) -> None:
     table = published(tmp_path)
-    assert table.publish_iceberg() is None
+    assert table.maintenance.publish_iceberg() is None
     assert not metadata_directory(table).exists()
     table.overwrite(pa.table({"id": [], "v": [], "p": []}, schema=ROWS))
     if table.store.snapshots.latest() is None:
@@ -270,12 +270,12 @@ def test_an_empty_table_is_published_with_its_first_snapshot(tmp_path: Path) -> 
 def test_branches_are_not_published(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1))
-    table.create_tag("one")
-    table.create_branch("b", "one")
+    table.versions.create_tag("one")
+    table.versions.create_branch("b", "one")
     table.branch("b").append(rows(2))
     assert by_pyiceberg(table).metadata.current_snapshot_id == 1
     with pytest.raises(NotSupportedError, match="branches never are"):
-        table.branch("b").publish_iceberg()
+        table.branch("b").maintenance.publish_iceberg()
 
 
 def test_a_table_that_is_made_again_has_an_iceberg_table_of_its_own(tmp_path: Path) -> None:
@@ -349,9 +349,9 @@ def test_a_snapshot_is_found_by_its_time(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1))
     table.append(rows(2))
-    first = table.snapshot(1)
+    first = table.versions.snapshot(1)
     found = interbed.load_iceberg_table(place_of(table)).scan(timestamp=first.time_millis)
-    assert found.to_arrow()["id"].to_pylist() == [1] or table.snapshot(2).time_millis == first.time_millis
+    assert found.to_arrow()["id"].to_pylist() == [1] or table.versions.snapshot(2).time_millis == first.time_millis
 
 
 def test_nested_columns_have_the_ids_of_the_files(tmp_path: Path) -> None:
@@ -392,7 +392,7 @@ def test_a_lost_hint_and_newer_leftovers_are_put_right(tmp_path: Path) -> None:
     (directory / "version-hint.text").unlink()
     (directory / "v7.metadata.json").write_text("{")
     (directory / "retire-pending").write_text("")
-    assert table.publish_iceberg() == 1
+    assert table.maintenance.publish_iceberg() == 1
     assert_true(table)
     assert sorted(path.name for path in directory.iterdir() if path.suffix != ".avro") == [
         "v1.metadata.json",
@@ -403,7 +403,7 @@ def test_a_lost_hint_and_newer_leftovers_are_put_right(tmp_path: Path) -> None:
 def test_a_purged_table_is_published_no_more(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1))
-    table.purge_files()
+    table.maintenance.purge_files()
     assert not list(metadata_directory(table).glob("*.json")) or seen(table) == []
     table.append(rows(2))
     assert_true(table)
@@ -416,7 +416,7 @@ def test_a_gap_in_the_snapshots_is_bridged_by_new_metadata(tmp_path: Path) -> No
     silent = table.copy({STORAGE: "disabled"})
     for number in range(2, 6):
         silent.append(rows(number))
-    silent.expire_snapshots(retain_max=1, retain_min=1)
+    silent.maintenance.expire_snapshots(retain_max=1, retain_min=1)
     assert by_pyiceberg(table).metadata.current_snapshot_id == 1
     table.append(rows(9))
     assert_true(table)
@@ -437,7 +437,7 @@ def test_writers_that_commit_at_once_publish_what_is_newest(tmp_path: Path) -> N
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
-    table.publish_iceberg()
+    table.maintenance.publish_iceberg()
     assert_true(table)
     assert len(seen(table)) == 24
 

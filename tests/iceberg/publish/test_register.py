@@ -96,7 +96,7 @@ def test_the_entry_of_the_table_itself_is_left_alone(
     table.append(rows(1))
     assert "The metastore's entry 'shop.orders' is no Iceberg table" in caplog.text
     with pytest.raises(interbed.InvalidOptionError, match=r"name another one .* 'metadata.iceberg.database'"):
-        table.publish_iceberg()
+        table.maintenance.publish_iceberg()
     assert catalog.get_table("shop.orders").count() == 1
 
 
@@ -108,7 +108,7 @@ def test_a_metastore_that_is_away_is_made_up_for(catalog: Catalog, uri: str, cap
     table.append(rows(2))
     assert ordered(theirs(uri, "ice.orders").scan().to_arrow().to_pylist()) == shown(table)
     away.append(rows(3))
-    assert table.publish_iceberg() == 3
+    assert table.maintenance.publish_iceberg() == 3
     assert theirs(uri, "ice.orders").metadata.current_snapshot_id == 3
 
 
@@ -119,7 +119,7 @@ def test_spark_reads_a_published_table_by_its_name(tmp_path: Path, catalog: Cata
     table.upsert(rows(1, 2))
     table.upsert(rows(2, v="b"))
     table.compact()
-    table.rollback_to(table.store.snapshots.latest_id() or 0)
+    table.versions.rollback_to(table.store.snapshots.latest_id() or 0)
     with IcebergPeer(tmp_path, uri) as spark:
         assert in_order(spark.rows("ice.ice.orders")) == in_order(table.scan().to_arrow())
 

@@ -62,13 +62,13 @@ def test_all_files_are_named_by_the_scheme_of_the_warehouse(store: dict[str, str
         for number in range(4):
             table.upsert(rows(number, number + 1))
         table.compact(full=True)
-        table.create_tag("first")
+        table.versions.create_tag("first")
         table.delete("id = 1")
         table.compact()
         # As is said anew of it, and as another process knows it.
         again: Table = pickle.loads(pickle.dumps(lake.get_table("db.t")))
         again.upsert(rows(7))
-        again.rollback_to("first")
+        again.versions.rollback_to("first")
         again.upsert(rows(8))
         again.compact(full=True)
         found = by_pyiceberg(store, again, scheme)

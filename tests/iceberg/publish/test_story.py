@@ -144,29 +144,29 @@ class Story:
         self.table = load_table(self.table.location)
         # Nothing was committed yet that would be published.
         if self.table.store.snapshots.latest() is not None:
-            self.table.publish_iceberg()
+            self.table.maintenance.publish_iceberg()
 
     def tag(self) -> None:
         """A tag comes, or all go."""
         if self.table.store.snapshots.latest() is None:
             return
         if self.dice.random() < 0.3:
-            for tag in self.table.tags():
-                self.table.delete_tag(tag.name)
+            for tag in self.table.versions.tags():
+                self.table.versions.delete_tag(tag.name)
         else:
             self.made += 1
-            self.table.create_tag(f"t{self.made}", self.dice.choice(self.table.store.snapshots.ids()))
+            self.table.versions.create_tag(f"t{self.made}", self.dice.choice(self.table.store.snapshots.ids()))
 
     def rollback(self) -> None:
         """Back to one of the newest snapshots of these columns."""
         store = self.table.store
         ids = [n for n in store.snapshots.ids()[-4:] if store.snapshots.snapshot(n).schema_id == store.schema.id]
         if ids:
-            self.table.rollback_to(self.dice.choice(ids))
+            self.table.versions.rollback_to(self.dice.choice(ids))
 
     def expire(self) -> None:
         """Old snapshots."""
-        self.table.expire_snapshots(retain_max=self.dice.randint(1, 4), retain_min=1)
+        self.table.maintenance.expire_snapshots(retain_max=self.dice.randint(1, 4), retain_min=1)
 
     def check(self) -> None:
         """What is seen is what is there, also of the snapshots before."""

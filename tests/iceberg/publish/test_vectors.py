@@ -73,7 +73,7 @@ def test_only_vectors_of_new_index_files_are_read_and_written(tmp_path: Path, mo
     assert_true(table)
     assert has_whole_puffins(table)
     table.append(rows(99))
-    assert table.publish_iceberg() == table.store.snapshots.latest_id()
+    assert table.maintenance.publish_iceberg() == table.store.snapshots.latest_id()
     assert read.taken() == []
 
 
@@ -84,7 +84,7 @@ def test_a_file_goes_with_the_last_snapshot_that_names_it(tmp_path: Path) -> Non
         table.delete(f"id = {number}")
         assert_true(table)
         assert puffins(table) <= named_files(table)
-    table.create_tag("vectors")
+    table.versions.create_tag("vectors")
     table.compact()
     for number in range(3):
         table.append(rows(number))
@@ -92,7 +92,7 @@ def test_a_file_goes_with_the_last_snapshot_that_names_it(tmp_path: Path) -> Non
     assert by_pyiceberg(table).metadata.refs["vectors"]
     assert puffins(table)
     assert puffins(table) <= named_files(table)
-    table.delete_tag("vectors")
+    table.versions.delete_tag("vectors")
     assert_true(table)
     assert puffins(table) == set()
 
@@ -103,7 +103,7 @@ def test_a_rollback_takes_newer_files_back(tmp_path: Path) -> None:
     before = puffins(table)
     table.delete("id = 12 or id = 21")
     assert puffins(table) > before
-    table.rollback_to(4)
+    table.versions.rollback_to(4)
     assert_true(table)
     assert puffins(table) == before
     table.delete("id = 13")
@@ -122,7 +122,7 @@ def test_a_rollback_that_was_not_published_takes_nothing_of_older_snapshots(
 
     with monkeypatch.context() as away:
         away.setattr(hook, "publish", refuse)
-        table.rollback_to(4)
+        table.versions.rollback_to(4)
     table.delete("id = 21")
     # The new snapshot has manifests of its own where the one that went shared them with what stays.
     assert_true(table)
@@ -139,7 +139,7 @@ def test_what_a_killed_run_left_is_used_when_it_is_whole(tmp_path: Path, monkeyp
     times = {path: Path(path).stat().st_mtime_ns for path in (whole, half)}
     for path in metadata_directory(table).glob("v*.json"):
         path.unlink()
-    assert table.publish_iceberg() == 4
+    assert table.maintenance.publish_iceberg() == 4
     assert_true(table)
     assert Path(whole).stat().st_mtime_ns == times[whole]
     assert Path(half).read_bytes() == content
@@ -150,7 +150,7 @@ class Beaten(LocalFileIO):
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
         if path.endswith(".metadata.json"):
-            load_table(path.split("/iceberg/", maxsplit=1)[0] + "/db.db/t").publish_iceberg()
+            load_table(path.split("/iceberg/", maxsplit=1)[0] + "/db.db/t").maintenance.publish_iceberg()
         return super().create_exclusive(path, content)
 
 
@@ -197,7 +197,7 @@ def test_vectors_from_before_a_table_was_published_are_shown(tmp_path: Path, bit
     table.delete("id = 3")
     table.store.alter([SetOption(name, value) for name, value in {**VECTORS, STORAGE: "hadoop-catalog"}.items()])
     table = load_table(table.location)
-    table.publish_iceberg()
+    table.maintenance.publish_iceberg()
     assert_true(table)
     assert has_whole_puffins(table)
     assert len(seen(table)) == 9
@@ -234,7 +234,7 @@ def test_several_commits_are_made_up_for_at_once(tmp_path: Path, monkeypatch: py
         for number in (11, 12):
             table.append(rows(100 + number, p=1))
             table.delete(f"id = {number} or id = {100 + number}")
-    table.publish_iceberg()
+    table.maintenance.publish_iceberg()
     assert_true(table)
     assert has_whole_puffins(table)
     for one in by_pyiceberg(table).metadata.snapshots:

@@ -33,7 +33,7 @@ def test_java_shows_the_same_statistics_and_compacted_rows(java_paimon: JavaPaim
     table = catalog.create_table_as("d.t", _NEW, primary_keys=["k"], options={"bucket": 1, "write-only": True})
     table.copy({"write-only": "false"}).compact()
     table.upsert(_NEW.slice(0, 1))
-    table.analyze()
+    table.maintenance.analyze()
 
     ours = catalog.get_table("d.t$ro").scan().to_arrow().sort_by("k")
     assert ours.num_rows == 2

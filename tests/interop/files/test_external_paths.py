@@ -69,11 +69,11 @@ def test_files_outside_of_the_table_are_read_and_never_taken_for_missing(
     with interbed.load_catalog(warehouse=str(tmp_path / "lake")) as catalog:
         table = catalog.get_table("db.t")
         assert rows_of(table) == rows
-        assert table.remove_unexisting_files() == []
+        assert table.maintenance.remove_unexisting_files() == []
 
         place.rename(tmp_path / "unmounted")
         with pytest.raises(StorageAccessError, match="no such directory now"):
-            table.remove_unexisting_files()
+            table.maintenance.remove_unexisting_files()
         (tmp_path / "unmounted").rename(place)
         assert rows_of(table) == rows
 
@@ -107,7 +107,7 @@ def test_java_and_interbed_write_outside_in_turn(
         assert written >= ({"data", "changelog", "index"} if options is VECTORS else {"data"})
         assert not inside(lake)
         ours.compact()
-        ours.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+        ours.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
         assert sorted(theirs.read_table().rows) == rows_of(ours) == expected
         live = set(catalog.get_table("db.t$files").scan().to_arrow().column("file_path").to_pylist())
         assert {str(path) for path in outside(tmp_path) if path.match("data-*.parquet")} == live
@@ -154,7 +154,7 @@ def test_whatever_rewrites_rows_writes_outside(
         change(table)
         table = catalog.get_table("db.t")
         assert sorted(java_paimon.table(lake, "db.t").read_table().rows) == rows_of(table)
-        assert table.remove_unexisting_files() == []
+        assert table.maintenance.remove_unexisting_files() == []
         assert not inside(lake)
 
 
@@ -165,13 +165,13 @@ def test_what_others_have_below_the_same_path_stays(tmp_path: Path) -> None:
         for table in tables:
             for number in range(2):
                 table.append([{"id": number, "p": "a", "v": table.name}])
-        tables[0].create_branch("side")
+        tables[0].versions.create_branch("side")
         old = time.time() - 90_000
         for path in (path for path in outside(tmp_path) if path.suffix == ".parquet"):
             os.utime(path, (old, old))
         # Below an external path nobody can tell an orphan from a file of another table.
-        assert tables[0].remove_orphan_files().files == ()
-        tables[0].delete_branch("side")
+        assert tables[0].maintenance.remove_orphan_files().files == ()
+        tables[0].versions.delete_branch("side")
         catalog.drop_table("db.a")
         assert rows_of(tables[1]) == [[n, "a", "db.b"] for n in range(2)]
         assert len(outside(tmp_path)) == 2
@@ -189,8 +189,8 @@ def test_a_drop_leaves_no_empty_directory_below_any_path(tmp_path: Path) -> None
             table.append([{"id": number, "p": "a", "v": None}])
             number += 1
         table.compact()
-        table.compact_manifests()
-        table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+        table.maintenance.compact_manifests()
+        table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
         assert len(outside(tmp_path)) == 1
         assert len(list(tmp_path.glob("out-*/bucket-0"))) == 2
         catalog.drop_table("db.t")

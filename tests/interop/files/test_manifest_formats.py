@@ -68,7 +68,7 @@ def test_a_table_with_keys_and_deletion_vectors_is_written_in_turn(
         theirs.write([[4, "c", "w"], [5, "a", "w"]])
         expected = [[4, "c", "w"], [5, "a", "w"], *(r for r in expected if r != [5, "a", "x"])]
         assert our_rows(tmp_path) == java_rows(theirs) == sorted(expected)
-        ours.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+        ours.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
         theirs.write([[6, "c", None]])
         expected.append([6, "c", None])
         assert our_rows(tmp_path) == java_rows(theirs) == sorted(expected)

@@ -63,7 +63,7 @@ def test_rows_with_keys_go_from_one_to_the_other_and_back(both: Both, creator: s
     # Each goes back to what the other wrote.
     assert both.java.read(snapshot_id=1).comparable() == both.ours.read(snapshot_id=1).comparable()
     assert len(both.ours.read(snapshot_id=1).rows) == 3
-    both.ours.load().create_tag("kept")
+    both.ours.load().versions.create_tag("kept")
     assert set(both.java.version("tags")["tags"]) == {"kept"}
 
 

@@ -30,9 +30,9 @@ def table(hive: SharedLake) -> Table:
     hive.catalog.create_table("db.t", SCHEMA, primary_keys=["dt", "id"], partition_keys=["dt"], options=options)
     table = hive.table("t")
     table.upsert(rows((1, "x", 1, "one"), (2, "x", 2, "two"), (3, "y", 3, None)))
-    table.create_tag("first")
+    table.versions.create_tag("first")
     table.upsert(rows((2, "x", 20, "twenty"), (4, "y", None, "four")))
-    table.create_tag("second")
+    table.versions.create_tag("second")
     table.delete("id = 1")
     return table
 
@@ -43,7 +43,7 @@ def hinted(options: dict[str, str]) -> str:
 
 
 def test_hints_go_back_in_time(hive: SharedLake, table: Table) -> None:
-    second = table.snapshot(2)
+    second = table.versions.snapshot(2)
     assert hive.flink.sql("SELECT * FROM t").comparable() == read(table).comparable()
     for options in (
         {"scan.snapshot-id": "1"},

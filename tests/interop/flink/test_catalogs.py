@@ -314,7 +314,7 @@ def test_rows_are_changed_in_batch_mode(lake: SharedLake) -> None:
     assert read(lake.table("copied")).comparable() == [[1, 1], [3, 13]]
     assert lake.table("alike").primary_keys == ["id"]
     assert lake.table("alike").count() == 0
-    assert [tag.name for tag in lake.table("t").tags()] == ["now"]
+    assert [tag.name for tag in lake.table("t").versions.tags()] == ["now"]
 
 
 def test_system_tables_tell_of_what_interbed_wrote(hive: SharedLake) -> None:

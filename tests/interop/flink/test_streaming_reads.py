@@ -166,4 +166,4 @@ def test_a_consumer_of_flinks_is_seen_by_interbed(hive: SharedLake) -> None:
         told = query.fetch(1)
         end(table)
         until_the_end(query, told)
-    assert set(table.consumers()) == {"reports"}
+    assert set(table.versions.consumers()) == {"reports"}

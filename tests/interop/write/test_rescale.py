@@ -26,11 +26,11 @@ def test_java_and_pypaimon_go_on_with_a_rescaled_table(
     java.write([["ab"[i % 2], f"key-{i}", i] for i in range(40)])
     java.write([["ab"[i % 2], f"key-{i}", -i] for i in range(0, 40, 3)])
     before = java.read().comparable()
-    ours.load().rescale(3, {"dt": "a"})
+    ours.load().maintenance.rescale(3, {"dt": "a"})
     assert java.read().comparable() == python.read().comparable() == before
     with pytest.raises(PeerError, match="bucket num"):
         java.write([["a", "key-0", 7]])
-    ours.load().rescale(5)
+    ours.load().maintenance.rescale(5)
     assert java.schema()["options"]["bucket"] == "5"
     assert java.read(filter={"op": "=", "field": "id", "value": "key-8"}).rows == [["a", "key-8", 8]]
     java.write([["a", "key-0", 7], ["b", "key-1", 8]])

@@ -146,7 +146,7 @@ def _make_tables(options: Mapping[str, str], kinds: Sequence[TableKind], writer:
             kind.make(catalog)
             writer.write(catalog, kind)
             if kind.is_counted:
-                catalog.get_table(kind.name).analyze()
+                catalog.get_table(kind.name).maintenance.analyze()
 
 
 class _Writing:
@@ -282,14 +282,16 @@ def _check_files(catalog: Catalog, kinds: Sequence[TableKind], processes: Sequen
         left = sorted(lake.nameless(table.store))
         assert not left, f"{kind.name}: the removal of orphan files leaves {left[:5]}"
         count += len(orphans)
-        checked = table.fsck()
+        checked = table.maintenance.fsck()
         assert not checked.findings, f"{kind.name}: {checked.findings}"
     return count
 
 
 def _remove_orphans(table: Table) -> None:
     """Until there are none: files of this very millisecond stay."""
-    until(lambda: not table.remove_orphan_files(older_than=now_millis() - 1).files, "orphan files are removed")
+    until(
+        lambda: not table.maintenance.remove_orphan_files(older_than=now_millis() - 1).files, "orphan files are removed"
+    )
 
 
 def _check_locks(catalog: Catalog) -> None:

@@ -230,7 +230,7 @@ def test_deletion_vectors_of_another_attempt_are_swept(
     tables.end(ended(begun, Cleanup.SWEEP), results)
     assert not left_over(table)
     assert table.schema.has_primary_key or content(table) == before
-    assert table.fsck().is_sound
+    assert table.maintenance.fsck().is_sound
 
 
 def test_a_task_of_a_process_that_has_ended_leaves_nothing(catalog: Catalog, tables: LakeTables) -> None:

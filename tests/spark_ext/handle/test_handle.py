@@ -19,8 +19,8 @@ def first(tmp_path: Path) -> TableHandle:
         table = catalog.create_table("db.t", pa.schema([("id", pa.int64())]))
         for number in range(2):
             table.append(pa.table({"id": [number]}))
-        table.create_tag("kept", 1)
-        table.expire_snapshots(retain_max=1, retain_min=1)
+        table.versions.create_tag("kept", 1)
+        table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
         return TableHandle(
             catalog="lake",
             catalog_options={},
@@ -41,6 +41,6 @@ def test_a_snapshot_that_a_tag_keeps_is_read_and_not_gone(first: TableHandle) ->
 
 
 def test_a_snapshot_that_nothing_keeps_is_gone(first: TableHandle) -> None:
-    first.open().delete_tag("kept")
+    first.open().versions.delete_tag("kept")
     with pytest.raises(SnapshotGoneError, match=r"Snapshot 1 of 'db\.t' expired"):
         planned(first, None)

@@ -128,7 +128,7 @@ def test_a_setting_names_the_branch(in_session: Lake) -> None:
     from interbed import load_catalog
 
     lake = in_session
-    load_catalog(warehouse=str(lake.warehouse)).get_table("db.orders").create_branch("b")
+    load_catalog(warehouse=str(lake.warehouse)).get_table("db.orders").versions.create_branch("b")
     lake.sql("SET spark.interbed.branch=b")
 
     assert lake.tuples("SELECT count(*) FROM {lake}.db.orders") == [(0,)]

@@ -261,7 +261,7 @@ def test_a_table_that_was_taken_back_gets_its_messages_again(kafka: KafkaServer,
     first = called(kafka, tmp_path, "back", progress="{}")
     produce(kafka, "back", [event("c", None, {"id": 2}), event("c", None, {"id": 2}, "items")])
     second = called(kafka, tmp_path, "back", progress=first["progress"])
-    catalog.get_table("shop.orders").rollback_to(1)
+    catalog.get_table("shop.orders").versions.rollback_to(1)
     assert rows_of(catalog) == [{"id": 1}]
     third = called(kafka, tmp_path, "back", progress=second["progress"])
     assert rows_of(catalog) == rows_of(catalog, "shop.items") == [{"id": 1}, {"id": 2}]

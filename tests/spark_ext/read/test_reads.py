@@ -267,8 +267,8 @@ def test_tags_branches_and_system_tables_are_read_by_name(lake: Lake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT NOT NULL) TBLPROPERTIES ('primary-key'='id', 'bucket'='1')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
     table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
-    table.create_tag("start")
-    table.create_branch("b", "start")
+    table.versions.create_tag("start")
+    table.versions.create_branch("b", "start")
     lake.sql("INSERT INTO {lake}.db.t VALUES (2)")
     lake.sql("INSERT INTO {lake}.db.`t$branch_b` VALUES (3), (4)")
 

@@ -32,7 +32,7 @@ def meddling(lake: Lake, tmp_path: Path) -> Iterator[Lake]:
 import interbed
 table = interbed.load_catalog(warehouse={str(lake.warehouse)!r}).get_table("db.t")
 table.compact(full=True)
-table.expire_snapshots(retain_max=1, retain_min=1)
+table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
 """
     # The workers of Spark's own functions run in another Python, which lacks interbed.
     command = [sys.executable, "-c", program]
@@ -86,7 +86,7 @@ def test_a_query_whose_files_expire_says_so(meddling: Lake) -> None:
     frame = meddling.frame("SELECT count(*), sum(id) FROM {lake}.db.t WHERE v IS NOT NULL")
     frame.explain()
     _table(meddling).compact(full=True)
-    _table(meddling).expire_snapshots(retain_max=1, retain_min=1)
+    _table(meddling).maintenance.expire_snapshots(retain_max=1, retain_min=1)
     meddling.spark.conf.set("spark.sql.parquet.enableVectorizedReader", "false")
     try:
         with pytest.raises(Exception, match=r"Snapshot 2 of 'db\.t' expired while it was being read"):

@@ -155,7 +155,7 @@ def test_a_consumer_keeps_what_the_stream_has_yet_to_read(lake: Lake, reader: Re
     # Spark says that a batch is done with when it makes the next one.
     lake.sql("INSERT INTO {lake}.db.t VALUES (2)")
     reader.run("db.t", consumer__id="c")
-    assert _table(lake, "db.t").consumers() == {"c": 2}
+    assert _table(lake, "db.t").versions.consumers() == {"c": 2}
     for number in (3, 4):
         lake.sql(f"INSERT INTO {{lake}}.db.t VALUES ({number})")
 
@@ -165,7 +165,7 @@ def test_a_consumer_keeps_what_the_stream_has_yet_to_read(lake: Lake, reader: Re
     without.run("db.t")
     for number in (5, 6, 7):
         lake.sql(f"INSERT INTO {{lake}}.db.t VALUES ({number})")
-    _table(lake, "db.t").reset_consumer("c")
+    _table(lake, "db.t").versions.reset_consumer("c")
     lake.sql("INSERT INTO {lake}.db.t VALUES (8)")
     with pytest.raises(StreamingQueryException, match=r"has expired.*another checkpointLocation"):
         without.run("db.t")

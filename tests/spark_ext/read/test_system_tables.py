@@ -37,7 +37,7 @@ def test_every_system_table_is_in_sql_what_it_is_in_python(lake: Lake) -> None:
         lake.sql(statement)
     assert run_script(_QUESTIONS, lake.sql) > 3
     with interbed.load_catalog("python", warehouse=str(lake.warehouse)) as catalog:
-        catalog.get_table("db.t").reset_consumer("job", 1)
+        catalog.get_table("db.t").versions.reset_consumer("job", 1)
         for kind in (*SYSTEM_TABLES, "audit_log", "binlog", "ro"):
             theirs = catalog.get_table(f"db.t${kind}")
             frame = lake.frame(f"SELECT * FROM {{lake}}.db.`t${kind}`")

@@ -76,7 +76,7 @@ def test_streams_that_are_killed_lose_nothing_and_repeat_nothing(tables: dict[st
         files = {str(f) for f in Path(table.location, "bucket-0").iterdir()}
         assert files <= set(named_files(table.store)), name
         assert not list(Path(table.location, "snapshot").glob(".write-*"))
-    assert list(tables["s"].consumers()) == ["program"]
+    assert list(tables["s"].versions.consumers()) == ["program"]
 
 
 def _write(table: Table, first: int, *, files: int) -> int:

@@ -43,7 +43,7 @@ def test_what_a_table_gives_out_names_the_attribute(tmp_path: Path) -> None:
         table.schema.fields[0].type,
         table.options,
         table.snapshots()[0],
-        table.create_tag("x"),
+        table.versions.create_tag("x"),
         plan,
         plan.statistics,
         split,

@@ -76,9 +76,9 @@ class Disk:
 def life(disk: Disk) -> None:
     steps: list[Callable[[], object]] = [
         *(lambda begin=begin: disk.upsert(begin) for begin in range(0, 2000, 400)),
-        lambda: disk.table.create_tag("a"),
+        lambda: disk.table.versions.create_tag("a"),
         lambda: disk.table.compact(full=True),
-        lambda: disk.table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER),
+        lambda: disk.table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER),
         lambda: disk.upsert(3000),
         lambda: disk.table.delete("id < 100"),
     ]
@@ -97,7 +97,7 @@ def damage_of(location: str, rows: dict[int, str]) -> str | None:
         table = interbed.load_table(location)
         for snapshot in table.snapshots():
             table.copy({"scan.snapshot-id": str(snapshot.id)}).to_arrow()
-        for tag in table.tags():
+        for tag in table.versions.tags():
             table.copy({"scan.tag-name": tag.name}).to_arrow()
         read = table.to_arrow()
         if dict(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True)) != rows:

@@ -37,7 +37,7 @@ def test_somebody_else_was_faster(store: FileStore) -> None:
 
 
 def test_somebody_took_snapshots_back(store: FileStore) -> None:
-    Table("t", open_store(store.location)).rollback_to(2)
+    Table("t", open_store(store.location)).versions.rollback_to(2)
     assert commit(store, 9) == [3]
     assert len(live_names(store)) == 3
 
@@ -47,7 +47,7 @@ def test_a_killed_process_left_half_of_that(store: FileStore) -> None:
     faults = [Fault.parse("overwrite:*:fail-before"), Fault.parse("delete:*:fail-before")]
     broken = Table("t", open_store(store.location, FaultyFileIO(LocalFileIO(), faults)))
     with pytest.raises(StorageAccessError):
-        broken.rollback_to(2)
+        broken.versions.rollback_to(2)
     assert (Path(store.location) / "schema" / ".journal").exists()
     assert commit(store, 9) == [3]
     assert len(live_names(store)) == 3

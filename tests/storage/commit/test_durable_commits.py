@@ -178,4 +178,4 @@ def test_a_hint_that_a_power_cut_left_is_not_believed(tmp_path: Path, name: str,
     opened.upsert(rows(4))
     assert opened.store.snapshots.latest_id() == 5
     assert opened.to_arrow().num_rows == 5
-    assert opened.expire_snapshots(retain_max=1, retain_min=1).snapshots == (3, 4)
+    assert opened.maintenance.expire_snapshots(retain_max=1, retain_min=1).snapshots == (3, 4)

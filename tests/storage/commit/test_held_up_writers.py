@@ -79,7 +79,7 @@ def live(store: FileStore) -> Counter[str]:
 
 
 def expired(store: FileStore, retained: int) -> None:
-    Table("t", open_store(store.location)).expire_snapshots(retain_min=retained, retain_max=retained)
+    Table("t", open_store(store.location)).maintenance.expire_snapshots(retain_min=retained, retain_max=retained)
 
 
 def going_on(store: FileStore, files: Sequence[DataFileMeta], retained: int = 1) -> Step:

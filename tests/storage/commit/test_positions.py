@@ -132,7 +132,7 @@ def test_a_position_outlives_its_snapshot(table: Table) -> None:
     commit(table, opened(table), 1, "a")
     for i in range(3):
         table.append(pa.table({"id": [i]}))
-    table.expire_snapshots(retain_max=1, retain_min=1)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
     assert [s.commit_user == USER for s in table.snapshots()] == [False]
     assert opened(table).position == "a"
 
@@ -143,7 +143,7 @@ def test_what_expired_in_doubt_is_not_guessed(table: Table) -> None:
     commit(table, opened(table), 2, "b")
     for i in range(3):
         table.append(pa.table({"id": [i]}))
-    table.expire_snapshots(retain_max=1, retain_min=1)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
     begun = {**before, "epoch": 2, "position": "b", "before": "a", "after": 1, "done": False}
     note(table).write_text(json.dumps(begun))
     with pytest.raises(CommitStateUnknownError, match=r'write "done": true into .*position-ingest'):
@@ -153,7 +153,7 @@ def test_what_expired_in_doubt_is_not_guessed(table: Table) -> None:
 def test_a_rollback_takes_the_position_back(table: Table) -> None:
     commit(table, opened(table), 1, "a")
     commit(table, opened(table), 2, "b")
-    table.rollback_to(1)
+    table.versions.rollback_to(1)
     stream = opened(table)
     assert stream.position == "a"
     commit(table, stream, 3, "c")
@@ -163,7 +163,7 @@ def test_a_rollback_takes_the_position_back(table: Table) -> None:
 def test_a_rollback_is_seen_when_others_have_written_since(table: Table) -> None:
     commit(table, opened(table), 1, "a")
     commit(table, opened(table), 2, "b")
-    table.rollback_to(1)
+    table.versions.rollback_to(1)
     for i in (10, 11):
         table.append(pa.table({"id": [i]}))
     assert opened(table).position == "a"

@@ -158,7 +158,9 @@ class Life:
             # Later numbers, although they were used before, are those of other snapshots from now on.
             oldest = min(self.table.store.snapshots.ids())
             self.going = {number for number in self.going if number < oldest}
-            self.tags = {t.name: rows_of(self.table.copy({"scan.tag-name": t.name})) for t in self.table.tags()}
+            self.tags = {
+                t.name: rows_of(self.table.copy({"scan.tag-name": t.name})) for t in self.table.versions.tags()
+            }
         for number in self.table.store.snapshots.ids():
             # With deletion vectors new rows are seen from the snapshot of their compaction on, so each is asked itself.
             if number not in self.going and number not in self.snapshots:
@@ -193,26 +195,26 @@ class Life:
     def tag(self) -> None:
         if self.table.latest_snapshot() is not None:
             name = f"tag{next(self.numbers)}"
-            self.do(lambda: self.table.create_tag(name))
+            self.do(lambda: self.table.versions.create_tag(name))
             self.tags[name] = self.rows
 
     def replace_tag(self) -> None:
         if self.tags:
             name = self.random.choice(sorted(self.tags))
             del self.tags[name]
-            self.do(lambda: self.table.replace_tag(name))
+            self.do(lambda: self.table.versions.replace_tag(name))
             self.tags[name] = self.rows
 
     def branch(self) -> None:
         if self.tags:
             tag, name = self.random.choice(sorted(self.tags)), f"branch{next(self.numbers)}"
-            self.do(lambda: self.table.create_branch(name, tag))
+            self.do(lambda: self.table.versions.create_branch(name, tag))
             self.branches[name] = self.tags[tag]
 
     def fast_forward(self) -> None:
         if self.branches:
             name = self.random.choice(sorted(self.branches))
-            self.do(lambda: self.table.fast_forward(name), self.branches[name], same_line=False)
+            self.do(lambda: self.table.versions.fast_forward(name), self.branches[name], same_line=False)
 
     def roll_back(self) -> None:
         if self.compacts_to_show:
@@ -221,7 +223,7 @@ class Life:
         newest = max(self.snapshots)
         target = self.random.choice([number for number in self.snapshots if number > newest - 3])
         rows = self.snapshots[target]
-        self.do(lambda: self.table.rollback_to(target), rows, same_line=False)
+        self.do(lambda: self.table.versions.rollback_to(target), rows, same_line=False)
 
     def alter(self) -> None:
         name = f"extra{next(self.numbers)}"
@@ -233,12 +235,12 @@ class Life:
         left = self.random.randint(1, 3) if left is None else left
         ids = self.table.store.snapshots.ids()
         self.going |= set(ids[:-left])
-        self.do(lambda: self.table.expire_snapshots(retain_max=left, retain_min=left, clock=lambda: LATER))
+        self.do(lambda: self.table.maintenance.expire_snapshots(retain_max=left, retain_min=left, clock=lambda: LATER))
         for number in self.going:
             self.snapshots.pop(number, None)
 
     def statistics(self) -> None:
-        self.do(lambda: self.table.analyze(["v"]))
+        self.do(lambda: self.table.maintenance.analyze(["v"]))
 
     def live(self, operations: int) -> None:
         kinds = [self.write, self.write, self.write, self.compact, self.tag, self.branch, self.alter, self.replace_tag]

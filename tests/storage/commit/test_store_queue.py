@@ -166,7 +166,7 @@ def test_eight_writers_with_few_retries_lose_no_commit(tmp_path: Path) -> None:
     table = catalog.get_table("db.t")
     assert table.scan().to_arrow().num_rows == 80
     assert not Path(table.store.paths.turn_in_store).exists()
-    assert table.remove_orphan_files().files == ()
+    assert table.maintenance.remove_orphan_files().files == ()
 
 
 @pytest.mark.usefixtures("like_a_store")

@@ -104,4 +104,4 @@ def test_a_topic_that_can_not_be_deleted_is_named_and_no_other_table_writes_into
     again = create(catalog, kafka, name)
     again.upsert([{"id": 2, "v": "b"}])
     with pytest.raises(InvalidOptionError, match="log of another table"):
-        again.publish_log()
+        again.maintenance.publish_log()

@@ -249,7 +249,7 @@ def test_a_table_that_was_taken_back_ends_its_streams(table: Table) -> None:
     change(table, seed=1, commits=3)
     reader = Reader(table)
     reader.take()
-    table.rollback_to(1)
+    table.versions.rollback_to(1)
     table.upsert([{"id": 50, "v": "x"}])
     with pytest.raises(SnapshotNotFoundError, match="taken back"):
         reader.take_some(10)

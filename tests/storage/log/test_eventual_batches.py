@@ -152,7 +152,7 @@ def test_a_table_that_was_taken_back_ends_its_streams(table: Table) -> None:
     query.to_end()
     table.upsert([{"id": 1, "v": "c"}])
     query.to_end()
-    table.rollback_to(1)
+    table.versions.rollback_to(1)
     with pytest.raises(SnapshotNotFoundError, match="taken back"):
         query.step()
     table.upsert([{"id": 1, "v": "d"}])
@@ -173,7 +173,7 @@ def test_a_batch_ends_at_the_snapshot_by_which_its_beginning_was_judged(table: T
         nonlocal questions
         questions += 1
         if questions == 2:
-            table.rollback_to(1)
+            table.versions.rollback_to(1)
 
     # The catalog's answer is asked for with each look at the newest snapshot.
     environment = StoreEnvironment(known_latest=taken_back_at_the_second_question)

@@ -158,7 +158,7 @@ def test_whoever_publishes_next_publishes_what_one_that_died_left(
         after.upsert([{"id": 3, "v": "c"}])
         expected = told_by_files(after, 1)
         assert from_log(after, 1, len(expected)) == expected
-        assert after.publish_log() == after.latest_snapshot().id  # type: ignore[union-attr]
+        assert after.maintenance.publish_log() == after.latest_snapshot().id  # type: ignore[union-attr]
 
 
 def _steps_of_a_commit(table: Table) -> int:
@@ -175,7 +175,7 @@ def test_what_was_published_but_not_noted_is_not_published_twice(kafka: KafkaSer
     change(table, seed=5, commits=3)
     LogPositions(table.store.file_io, table.store.paths).delete()
     after = reopened(table)
-    assert after.publish_log() == 3
+    assert after.maintenance.publish_log() == 3
     after.upsert([{"id": 1, "v": "z"}])
     expected = told_by_files(after, 1)
     assert from_log(after, 1, len(expected)) == expected
@@ -199,7 +199,7 @@ def test_several_processes_write_at_a_time_and_each_snapshot_is_published_once(
     for writer in writers:
         writer.join(120)
         assert writer.exitcode == 0
-    last = reopened(table).publish_log()
+    last = reopened(table).maintenance.publish_log()
     expected = told_by_files(table, 1)
     assert last == table.latest_snapshot().id  # type: ignore[union-attr]
     assert len(expected) == 12
@@ -223,7 +223,7 @@ def test_writers_that_are_killed_at_any_moment_leave_nothing_unpublished_or_publ
             assert writer.exitcode is None
         writer.kill()
         writer.join()
-    assert reopened(table).publish_log() == table.store.snapshots.latest_id()
+    assert reopened(table).maintenance.publish_log() == table.store.snapshots.latest_id()
     expected = told_by_files(table, 1)
     assert from_log(table, 1, len(expected)) == expected
 
@@ -247,7 +247,7 @@ def test_a_broker_that_is_down_fails_no_commit_and_no_reader(
         kafka.start()
         warm_up(kafka)
     after = reopened(table)
-    assert after.publish_log() == 4
+    assert after.maintenance.publish_log() == 4
     assert from_log(after, 1, 4) == told_by_files(table, 1)
 
 
@@ -269,7 +269,7 @@ def test_a_log_outlives_the_snapshots_of_its_files(kafka: KafkaServer, tmp_path:
     table = create(kafka, tmp_path)
     change(table, seed=9, commits=5)
     expected = told_by_files(table, 1)
-    table.expire_snapshots(retain_max=1, retain_min=1)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
     assert len(table.snapshots()) == 1
     with pytest.raises(SnapshotNotFoundError):
         told(table.stream(1, idle_seconds=0))
@@ -287,10 +287,10 @@ def test_snapshots_do_not_expire_before_they_are_published(kafka: KafkaServer, t
     change(table, seed=10, commits=2)
     quiet = table.copy({"log.system": "none"})
     change(quiet, seed=11, commits=3)
-    assert table.expire_snapshots(retain_max=1, retain_min=1).snapshots == (1, 2)
+    assert table.maintenance.expire_snapshots(retain_max=1, retain_min=1).snapshots == (1, 2)
     # Who does not know of the log lets them expire, which readers of the log are told.
-    quiet.expire_snapshots(retain_max=1, retain_min=1)
-    assert reopened(table).publish_log() == 5
+    quiet.maintenance.expire_snapshots(retain_max=1, retain_min=1)
+    assert reopened(table).maintenance.publish_log() == 5
     with pytest.raises(SnapshotNotFoundError, match="has expired"):
         told(table.stream(3, log=True, poll_seconds=0.5, idle_seconds=0.5))
     assert from_log(table, 5, 1) == told_by_files(table, 5)
@@ -303,7 +303,7 @@ def test_readers_are_told_that_the_table_was_taken_back(kafka: KafkaServer, tmp_
     given = [next(stream), next(stream)]
     table.upsert([{"id": 1, "v": "a"}])
     assert told([*given, next(stream)]) == told_by_files(table, 3)
-    table.rollback_to(2)
+    table.versions.rollback_to(2)
     change(table, seed=13, commits=4)
     with pytest.raises(SnapshotNotFoundError, match="taken back"):
         next(stream)
@@ -345,10 +345,10 @@ def test_columns_that_come_later_are_in_the_log(kafka: KafkaServer, tmp_path: Pa
 def test_branches_have_no_log(kafka: KafkaServer, tmp_path: Path) -> None:
     table = create(kafka, tmp_path)
     table.upsert([{"id": 1, "v": "a"}])
-    table.create_branch("b")
+    table.versions.create_branch("b")
     branch = table.branch("b")
     branch.upsert([{"id": 2, "v": "b"}])
-    for refused in (branch.publish_log, lambda: branch.stream(log=True)):
+    for refused in (branch.maintenance.publish_log, lambda: branch.stream(log=True)):
         with pytest.raises(NotSupportedError, match="branches have"):
             refused()
     table.upsert([{"id": 3, "v": "c"}])
@@ -359,6 +359,6 @@ def test_a_table_without_a_log_is_refused_by_name(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
     catalog.create_database("db")
     table = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
-    for refused in (table.publish_log, lambda: table.stream(log=True)):
+    for refused in (table.maintenance.publish_log, lambda: table.stream(log=True)):
         with pytest.raises(NotSupportedError, match=r"log\.system"):
             refused()

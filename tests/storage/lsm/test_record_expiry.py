@@ -107,7 +107,7 @@ def test_a_file_that_meets_no_other_is_written_anew_when_it_holds_old_rows(tmp_p
     write(lake, (1, LONG_AGO, 1), (2, TO_COME, 2))
     write(lake, (3, TO_COME, 3))
     before = files(lake)
-    plans = lake.plan_compaction(full=True)
+    plans = lake.maintenance.plan_compaction(full=True)
     assert sum(plan.files_rewritten for plan in plans) == 1
     lake.compact(full=True)
     assert ids(lake) == [2, 3]
@@ -120,7 +120,7 @@ def test_files_of_the_highest_level_are_looked_at_again(tmp_path: Path, changes:
     write(lake, (1, LONG_AGO, 1), (2, TO_COME, 2))
     lake.compact(full=True)
     assert ids(lake) == [1, 2]
-    assert lake.plan_compaction(full=True) == []
+    assert lake.maintenance.plan_compaction(full=True) == []
     if changes:
         added = AddColumn(("note",), AtomicType(TypeRoot.BIGINT))
         lake.store.alter([added, RenameColumn(("v",), "w")])
@@ -128,7 +128,7 @@ def test_files_of_the_highest_level_are_looked_at_again(tmp_path: Path, changes:
     sooner = lake.copy({"record-level.expire-time": "1 d"})
     sooner.compact(full=True)
     assert ids(lake) == [2]
-    assert sooner.plan_compaction(full=True) == []
+    assert sooner.maintenance.plan_compaction(full=True) == []
 
 
 def test_a_time_that_was_a_text_in_old_files_is_found_in_their_rows(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_time_that_was_a_text_in_old_files_is_found_in_their_rows(tmp_path: Pa
     lake = loaded(tmp_path)
     lake.compact(full=True)
     assert ids(lake) == [2]
-    assert lake.plan_compaction(full=True) == []
+    assert lake.maintenance.plan_compaction(full=True) == []
 
 
 def test_a_file_without_statistics_waits_until_it_is_merged(tmp_path: Path) -> None:

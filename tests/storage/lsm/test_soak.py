@@ -30,7 +30,7 @@ def test_runs_and_files_stay_bounded_over_many_small_commits(tmp_path: Path, opt
     restored = restore_buckets(table.store)
     assert all(len(restored.files(place)) <= trigger for place in restored.buckets())
     table.compact(full=True)
-    table.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01 00:00:00")
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01 00:00:00")
     restored = restore_buckets(table.store)
     live = {f.file_name for place in restored.buckets() for f in restored.files(place)}
     assert {p.name for p in Path(table.location).glob("bucket-*/data-*")} == live

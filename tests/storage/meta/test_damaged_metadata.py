@@ -46,10 +46,10 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     catalog.create_database("db")
     table = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options=OPTIONS)
     table.upsert(rows(0, 200))
-    table.create_tag("old")
-    table.create_branch("b", "old")
-    table.reset_consumer("c", 2)
-    table.analyze()
+    table.versions.create_tag("old")
+    table.versions.create_branch("b", "old")
+    table.versions.reset_consumer("c", 2)
+    table.maintenance.analyze()
     table.upsert(rows(2, 10))
     return table
 

@@ -277,7 +277,7 @@ def test_deletions(tmp_path: Path, vectors: str, tally: Tally) -> None:
         left: Any = table.scan(["id"]).to_arrow()["id"].to_pylist()
         assert sorted(left) == [n for n, _ in ROWS if n not in gone], words
         if gone:
-            table.rollback_to(snapshot.id)
+            table.versions.rollback_to(snapshot.id)
     tally("conditions on floats", len(cases))
 
 

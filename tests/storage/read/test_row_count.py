@@ -44,7 +44,7 @@ def _rows(table: Table, ids: range) -> pa.Table:
 
 
 def _quick(table: Table, records: int = MANY) -> int | None:
-    return quick_count(table.store, table.plan().splits, records)
+    return quick_count(table.store, table.access.plan().splits, records)
 
 
 @pytest.mark.parametrize("key", ["int64", "int16", "date", "timestamp"])

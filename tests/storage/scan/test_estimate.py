@@ -67,7 +67,7 @@ def test_files_tell_bounds_and_nulls_when_they_are_asked(table: Table) -> None:
 
 
 def test_analyze_tells_distinct_values_and_lengths_and_pruning_scales_them(table: Table) -> None:
-    table.analyze()
+    table.maintenance.analyze()
     found = estimate(table, ["day", "text"])
 
     assert found.columns["day"] == ColumnEstimate(
@@ -88,5 +88,5 @@ def test_updated_keys_are_counted_once(tmp_path: Path) -> None:
     for _ in range(2):
         table.upsert(ROWS)
     assert estimate(table, ["id"]).row_count == 2000
-    table.analyze(["id"])
+    table.maintenance.analyze(["id"])
     assert estimate(table, ["id"]).row_count == 1000

@@ -27,7 +27,7 @@ def lake(tmp_path: Path) -> interbed.Catalog:
 def table(lake: interbed.Catalog) -> Table:
     """Batch results in the table, today's upserts in the branch."""
     lake.create_table("db.t", COLUMNS, partition_keys=["dt"])
-    lake.get_table("db.t").create_branch("live")
+    lake.get_table("db.t").versions.create_branch("live")
     keys = {"primary-key": "dt,name", "bucket": "2", "changelog-producer": "lookup"}
     lake.get_table("db.t$branch_live").store.alter([SetOption(key, value) for key, value in keys.items()])
     live = lake.get_table("db.t$branch_live")
@@ -74,12 +74,12 @@ def test_splits_tell_their_branch_to_other_processes(table: Table) -> None:
 
 def test_an_empty_table_is_all_of_the_branch(lake: interbed.Catalog) -> None:
     empty = lake.create_table("db.e", COLUMNS, partition_keys=["dt"])
-    empty.create_branch("later")
+    empty.versions.create_branch("later")
     empty = empty.copy({"scan.fallback-branch": "later"})
     assert read(empty) == []
     lake.get_table("db.e$branch_later").append(rows(("1", "a", 1)))
     assert read(empty) == [("1", "a", 1)]
-    empty.delete_branch("later")
+    empty.versions.delete_branch("later")
     assert read(empty) == []
 
 

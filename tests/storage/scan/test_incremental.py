@@ -115,8 +115,8 @@ def test_ranges_can_be_named_by_time_and_by_tags(tmp_path: Path) -> None:
     for number in range(4):
         upsert(table, {number: "x"})
     times = [s.time_millis for s in table.snapshots()]
-    table.create_tag("one", 1)
-    table.create_tag("three", 3)
+    table.versions.create_tag("one", 1)
+    table.versions.create_tag("three", 3)
 
     def ids(**options: str) -> list[int]:
         named = {k.replace("_", "-"): v for k, v in options.items()}
@@ -140,7 +140,7 @@ def test_an_automatic_tag_is_compared_with_the_one_before(tmp_path: Path) -> Non
     table = create(tmp_path)
     for number, tag in enumerate(("2026-01-30", "mine", "2026-02-01", "2026-02-02")):
         upsert(table, {number: "x"})
-        table.create_tag(tag, number + 1)
+        table.versions.create_tag(tag, number + 1)
 
     def ids(tag: str) -> list[int]:
         column: Any = table.copy({"incremental-to-auto-tag": tag}).scan().to_arrow()["id"]

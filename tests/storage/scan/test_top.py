@@ -117,7 +117,10 @@ def test_the_first_keys_are_among_what_is_read(
         predicate = None if text is None else parse_filter(text, table.fields)
         read = pushdown.TopRead(table.store, ["k", "v"], predicate, top)
         found = [
-            row for s in table.plan(predicate=predicate).splits for b in read.to_batches(s) for row in b.to_pylist()
+            row
+            for s in table.access.plan(predicate=predicate).splits
+            for b in read.to_batches(s)
+            for row in b.to_pylist()
         ]
         rows_of_all = table.scan(filter=text).to_arrow().to_pylist()
         assert len({row["k"] for row in found}) == len(found)
@@ -138,6 +141,6 @@ def test_of_a_large_table_the_ends_of_runs_are_read(tmp_path: Path, descending: 
         table.upsert(pa.table({"k": keys, "v": [str(k) for k in keys]}, schema=schema))
     tally = DecodeTally()
     read = pushdown.TopRead(table.store, None, None, Top(column="k", count=10, descending=descending), tally=tally)
-    found: list[Any] = [k for s in table.plan().splits for b in read.to_batches(s) for k in b["k"].to_pylist()]
+    found: list[Any] = [k for s in table.access.plan().splits for b in read.to_batches(s) for k in b["k"].to_pylist()]
     assert sorted(found, reverse=descending)[:10] == sorted(range(60_000), reverse=descending)[:10]
     assert sum(values for values, _, _ in tally.by_reason().values()) <= 2 * 2 * 2 * 2_000

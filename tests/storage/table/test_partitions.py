@@ -83,14 +83,14 @@ def test_they_choose_what_is_overwritten(table: interbed.Table, partitions: Any,
 def test_they_choose_what_is_compacted_and_what_is_shown(
     table: interbed.Table, partitions: Any, chosen: list[int]
 ) -> None:
-    assert len(table.plan_compaction(partitions=partitions)) == len(chosen)
+    assert len(table.maintenance.plan_compaction(partitions=partitions)) == len(chosen)
     assert len(table.levels(partitions=partitions).trees) == len(chosen)
     assert table.compact(partitions=partitions).buckets == len(chosen)
 
 
 @CHOICES
 def test_they_choose_what_is_rescaled(table: interbed.Table, partitions: Any, chosen: list[int]) -> None:
-    assert table.rescale(2, partitions).partitions == len(chosen)
+    assert table.maintenance.rescale(2, partitions).partitions == len(chosen)
     assert table.options.bucket == 1
     assert ids(table) == list(range(6))
 
@@ -115,7 +115,7 @@ def test_what_names_no_partition_is_refused_everywhere(
         lambda given: table.overwrite(rows(), given),
         lambda given: table.compact(partitions=given),
         lambda given: table.levels(partitions=given),
-        lambda given: table.rescale(2, given),
+        lambda given: table.maintenance.rescale(2, given),
     ):
         with pytest.raises(error, match=message):
             method(partitions)

@@ -143,7 +143,7 @@ def test_what_is_no_change_is_refused_by_name(catalog: interbed.Catalog, table: 
 def test_tables_follow_what_their_own_methods_change(catalog: interbed.Catalog, table: interbed.Table) -> None:
     table.upsert(pa.table({"id": [1, 2, 3], "extra": ["a", "b", "c"]}), merge_schema=True)
     assert table.field_names == ["id", "name", "n", "extra"]
-    table.rescale(3)
+    table.maintenance.rescale(3)
     assert table.options.bucket == 3
     table.upsert(pa.table({"id": [4]}))
     assert table.scan().count() == 4

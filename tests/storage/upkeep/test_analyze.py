@@ -36,7 +36,7 @@ def test_statistics_tell_rows_and_columns(catalog: Catalog) -> None:
     table = catalog.create_table_as("db.t", _ROWS, primary_keys=["id"], options={"bucket": 1})
     table.upsert(_ROWS)
 
-    made = table.analyze()
+    made = table.maintenance.analyze()
 
     assert made is not None
     assert (made.snapshot_id, made.row_count) == (2, 3)
@@ -59,7 +59,7 @@ def test_nan_is_the_greatest_value(catalog: Catalog) -> None:
     rows = pa.table({"one": pa.array([float("nan"), 1.5, None], pa.float32()), "all": [float("nan")] * 3})
     table = catalog.create_table_as("db.t", rows)
     for _ in range(2):
-        made = table.analyze()
+        made = table.maintenance.analyze()
         assert made is not None
         one, every = made.columns["one"], made.columns["all"]
         assert (one.least, str(one.greatest), str(every.least), str(every.greatest)) == (1.5, "nan", "nan", "nan")
@@ -72,7 +72,7 @@ def test_nan_is_the_greatest_value(catalog: Catalog) -> None:
 def test_distinct_values_are_estimated(catalog: Catalog) -> None:
     rows = pa.table({"few": [i % 100 for i in range(50_000)], "many": range(50_000), "text": map(str, range(50_000))})
 
-    made = catalog.create_table_as("db.t", rows).analyze()
+    made = catalog.create_table_as("db.t", rows).maintenance.analyze()
 
     assert made is not None
     assert made.columns["few"].distinct == pytest.approx(100, rel=0.03)
@@ -83,12 +83,12 @@ def test_distinct_values_are_estimated(catalog: Catalog) -> None:
 def test_only_what_is_asked_for_is_analyzed(catalog: Catalog) -> None:
     table = catalog.create_table_as("db.t", _ROWS)
 
-    counted = table.analyze([])
+    counted = table.maintenance.analyze([])
 
     assert counted is not None
     assert (counted.row_count, counted.columns) == (3, {})
     with pytest.raises(InvalidInputError, match="no column 'x'"):
-        table.analyze(["x"])
+        table.maintenance.analyze(["x"])
     with pytest.raises(NotSupportedError, match="nested"):
-        table.analyze(["nested"])
-    assert catalog.create_table("db.empty", _ROWS.schema).analyze() is None
+        table.maintenance.analyze(["nested"])
+    assert catalog.create_table("db.empty", _ROWS.schema).maintenance.analyze() is None

@@ -59,7 +59,7 @@ def test_the_largest_bucket_comes_first_and_the_messages_are_in_the_order_of_buc
     )
 
     assert _turns(file_io) == BY_SIZE
-    assert [table.partition_spec(m.partition)["p"] for m in messages] == list(ROWS)
+    assert [table.access.partition_spec(m.partition)["p"] for m in messages] == list(ROWS)
     assert steps == [(n, 4) for n in (1, 2, 3, 4)]
 
 
@@ -90,7 +90,7 @@ def test_small_buckets_of_a_store_are_compacted_at_once(
 
     messages = compact_buckets(table.store, restore_buckets(table.store))
 
-    assert [table.partition_spec(m.partition)["p"] for m in messages] == list(ROWS)
+    assert [table.access.partition_spec(m.partition)["p"] for m in messages] == list(ROWS)
 
 
 @pytest.mark.usefixtures("like_a_store")

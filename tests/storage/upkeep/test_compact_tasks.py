@@ -133,7 +133,7 @@ def test_a_compaction_of_the_table_reads_an_index_file_once(tmp_path: Path, buck
     file_io = FaultyFileIO(LocalFileIO())
     watched = Table("db.t", open_store(table.location, file_io))
 
-    assert watched.plan_compaction()
+    assert watched.maintenance.plan_compaction()
     assert _reads(file_io) == []
     (task,) = plan_tasks(watched.store)
     assert (len(task.files), len(task.index_files)) == (FILES, 1)

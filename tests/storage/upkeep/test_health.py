@@ -38,7 +38,7 @@ def is_healthy(health: TableHealth) -> bool:
 
 
 def test_a_table_without_snapshots_is_healthy(tmp_path: Path) -> None:
-    health = made(tmp_path).health()
+    health = made(tmp_path).maintenance.health()
     assert is_healthy(health)
     assert (health.snapshot_id, health.newest_millis, health.last_full_millis, health.buckets) == (None, None, None, 0)
 
@@ -47,15 +47,15 @@ def test_sorted_runs_that_overlap_take_points_until_they_are_compacted(tmp_path:
     table = made(tmp_path, options=OPTIONS)
     for i in range(4):
         table.upsert(rows(0, 100 + i))
-    health = table.health()
+    health = table.maintenance.health()
     assert (health.snapshot_id, health.runs_max, health.level0_files, health.small_files) == (4, 4, 4, 4)
     assert (health.read_amplification, health.files, health.rows) == (4.0, 4, 406)
-    assert health.pending_bytes == health.bytes == sum(s.bytes for s in table.partition_sums().values())
+    assert health.pending_bytes == health.bytes == sum(s.bytes for s in table.access.partition_sums().values())
     assert {r.name: r.points for r in health.reasons} == {"read amplification": 30, "small files": 15}
     assert health.score == 55
     assert health.last_full_millis is None
     table.compact()
-    health = table.health()
+    health = table.maintenance.health()
     assert is_healthy(health)
     assert health.duplicate_ratio == 0.0
     assert health.last_full_millis is not None
@@ -66,7 +66,7 @@ def test_runs_whose_keys_do_not_meet_are_not_merged_by_reads(tmp_path: Path) -> 
     table = made(tmp_path, options=OPTIONS)
     for i in range(4):
         table.upsert(rows(100 * i, 100))
-    health = table.health()
+    health = table.maintenance.health()
     assert (health.runs_max, health.read_amplification) == (4, 1.0)
     assert {r.name for r in health.reasons} == {"small files"}
     assert health.duplicate_ratio == pytest.approx(0.75, abs=0.05)
@@ -81,18 +81,21 @@ def test_the_last_full_compaction_is_the_one_that_compactions_go_by(tmp_path: Pa
     restored = restore_buckets(table.store)
     (bucket_id,) = restored.buckets()
     planner = CompactionPlanner(table.store)
-    assert table.health().last_full_millis == planner.moment(planner.levels(restored.files(bucket_id))).last_full_millis
+    assert (
+        table.maintenance.health().last_full_millis
+        == planner.moment(planner.levels(restored.files(bucket_id))).last_full_millis
+    )
 
 
 def test_records_that_delete_take_points_until_they_are_compacted(tmp_path: Path) -> None:
     table = made(tmp_path, options=OPTIONS)
     table.upsert(rows(0, 80))
     table.delete("id < 20")
-    health = table.health()
+    health = table.maintenance.health()
     assert (health.delete_rows, health.delete_ratio) == (20, 0.2)
     assert {r.name: r.points for r in health.reasons}["deleted rows"] == 10
     table.compact()
-    assert is_healthy(table.health())
+    assert is_healthy(table.maintenance.health())
 
 
 @pytest.mark.parametrize("keyed", [True, False])
@@ -106,27 +109,27 @@ def test_deletion_vectors_take_points_until_they_are_compacted(tmp_path: Path, k
     else:
         table.append(rows(0, 100))
         table.delete("id < 30")
-    health = table.health()
+    health = table.maintenance.health()
     assert (health.vector_files, health.delete_rows) == (1, 30)
     assert health.by_bucket[0].vector_files == 1
     assert "deleted rows" in {r.name for r in health.reasons}
     assert health.pending_bytes > 0
     table.compact()
-    assert is_healthy(table.health())
-    assert table.health().vector_files == 0
+    assert is_healthy(table.maintenance.health())
+    assert table.maintenance.health().vector_files == 0
 
 
 def test_small_files_of_an_append_table_take_points_until_they_are_joined(tmp_path: Path) -> None:
     table = made(tmp_path, keyed=False)
     for i in range(5):
         table.append(rows(10 * i, 10))
-    health = table.health()
+    health = table.maintenance.health()
     assert (health.runs_max, health.level0_files, health.small_files, health.spare_files) == (1, 0, 5, 4)
     assert health.read_amplification == pytest.approx(5.0, abs=0.01)
     assert health.score == 100 - 40 - 16
     table.compact()
-    assert is_healthy(table.health())
-    assert table.health().last_full_millis is not None
+    assert is_healthy(table.maintenance.health())
+    assert table.maintenance.health().last_full_millis is not None
 
 
 def test_what_opening_a_file_costs_is_the_tables_option(tmp_path: Path) -> None:
@@ -141,12 +144,12 @@ def test_what_opening_a_file_costs_is_the_tables_option(tmp_path: Path) -> None:
 def test_rows_that_wait_for_buckets_take_points_until_they_are_in_them(tmp_path: Path) -> None:
     table = made(tmp_path, options={"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"})
     table.upsert(rows(0, 100))
-    health = table.health()
+    health = table.maintenance.health()
     assert [b.bucket for b in health.by_bucket] == [-2]
     assert health.score < 100
     assert health.pending_bytes == health.bytes > 0
     table.compact()
-    assert is_healthy(table.health())
+    assert is_healthy(table.maintenance.health())
 
 
 def test_the_buckets_say_of_which_partition_they_are(tmp_path: Path) -> None:
@@ -156,7 +159,7 @@ def test_the_buckets_say_of_which_partition_they_are(tmp_path: Path) -> None:
     table = catalog.create_table("d.t", columns, partition_keys=["p"])
     table.append(pa.table({"p": ["a", "b", "b"], "id": [1, 2, 3]}, schema=columns))
     table.append(pa.table({"p": ["b"], "id": [4]}, schema=columns))
-    health = table.health()
+    health = table.maintenance.health()
     assert (health.partitions, health.buckets, health.files) == (2, 2, 3)
     assert {b.partition_name: (b.files, b.rows) for b in health.by_bucket} == {"p=a": (1, 1), "p=b": (2, 3)}
     (both,) = [b for b in health.by_bucket if b.files == 2]
@@ -169,15 +172,15 @@ def test_snapshots_that_are_due_take_points(tmp_path: Path) -> None:
     for i in range(12):
         table.append(rows(i, 1))
     table.compact()
-    assert is_healthy(table.health())
+    assert is_healthy(table.maintenance.health())
     tomorrow = table_health(table.store, now_millis=lambda: now_millis() + DAY)
     assert (tomorrow.snapshots, tomorrow.snapshots_due) == (13, 3)
     expires = tomorrow.next_expiry_millis
     assert expires is not None
     assert table_health(table.store, now_millis=lambda: expires).snapshots_due == 0
     assert table_health(table.store, now_millis=lambda: expires + 1).snapshots_due > 0
-    table.expire_snapshots(retain_max=10)
-    assert table.health().next_expiry_millis is None
+    table.maintenance.expire_snapshots(retain_max=10)
+    assert table.maintenance.health().next_expiry_millis is None
     assert [str(r) for r in tomorrow.reasons] == ["-1 expiry: 3 snapshots are to expire"]
 
 
@@ -185,28 +188,31 @@ def test_small_manifests_that_commits_do_not_merge_take_points(tmp_path: Path) -
     table = made(tmp_path, keyed=False)
     for i in range(7):
         table.append(rows(i, 1))
-    assert (table.health().manifests, table.health().manifests_due) == (7, 0)
+    assert (table.maintenance.health().manifests, table.maintenance.health().manifests_due) == (7, 0)
     health = table_health(table.copy({"manifest.merge-min-count": "2"}).store)
     assert health.manifests_due == 3
     assert "manifests" in {r.name for r in health.reasons}
-    table.compact_manifests()
+    table.maintenance.compact_manifests()
     assert table_health(table.copy({"manifest.merge-min-count": "2"}).store).manifests_due == 0
 
 
 def test_statistics_that_are_older_than_a_tenth_of_the_rows_take_points(tmp_path: Path) -> None:
     table = made(tmp_path, keyed=False)
     table.append(rows(0, 100))
-    assert (table.health().statistics_snapshot_id, table.health().rows_since_statistics) == (None, None)
-    table.analyze()
-    analysed = table.health()
+    assert (table.maintenance.health().statistics_snapshot_id, table.maintenance.health().rows_since_statistics) == (
+        None,
+        None,
+    )
+    table.maintenance.analyze()
+    analysed = table.maintenance.health()
     assert (analysed.statistics_snapshot_id, analysed.statistics_rows, analysed.rows_since_statistics) == (1, 100, 0)
     table.append(rows(100, 10))
     table.compact()
-    assert table.health().rows_since_statistics == 10
-    assert is_healthy(table.health())
+    assert table.maintenance.health().rows_since_statistics == 10
+    assert is_healthy(table.maintenance.health())
     table.append(rows(110, 1))
     table.compact()
-    assert [str(r) for r in table.health().reasons] == [
+    assert [str(r) for r in table.maintenance.health().reasons] == [
         "-5 statistics: 11 rows came or went since ANALYZE counted 100",
     ]
 
@@ -214,9 +220,9 @@ def test_statistics_that_are_older_than_a_tenth_of_the_rows_take_points(tmp_path
 def test_statistics_that_are_gone_hide_nothing_else(tmp_path: Path) -> None:
     table = made(tmp_path, keyed=False)
     table.append(rows(0, 100))
-    table.analyze()
+    table.maintenance.analyze()
     shutil.rmtree(Path(table.location) / "statistics")
-    health = table.health()
+    health = table.maintenance.health()
     assert (health.files, health.statistics_snapshot_id) == (1, None)
 
 
@@ -224,12 +230,12 @@ def test_no_data_file_is_opened(tmp_path: Path) -> None:
     table = made(tmp_path, options=VECTORS)
     table.upsert(rows(0, 100))
     table.upsert(rows(0, 30))
-    before = table.health()
+    before = table.maintenance.health()
     for bucket in Path(table.location).glob("bucket-*"):
         shutil.rmtree(bucket)
     for index in (Path(table.location) / "index").iterdir():
         index.unlink()
-    assert table.health() == before
+    assert table.maintenance.health() == before
 
 
 def test_of_many_manifests_those_that_are_new_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,12 +249,12 @@ def test_of_many_manifests_those_that_are_new_are_decoded(tmp_path: Path, monkey
     table = made(tmp_path, keyed=False)
     for i in range(12):
         table.append(rows(i, 1))
-    table.health()
+    table.maintenance.health()
     assert len(decoded) >= 12
     decoded.clear()
     table.append(rows(12, 1))
     decoded.clear()
-    assert table.health().files == 13
+    assert table.maintenance.health().files == 13
     assert len(decoded) == 1
 
 
@@ -256,7 +262,7 @@ def test_the_figures_are_json(tmp_path: Path) -> None:
     table = made(tmp_path, options=OPTIONS)
     table.upsert(rows(0, 10))
     table.upsert(rows(0, 10))
-    health = table.health()
+    health = table.maintenance.health()
     told = health.to_json()
     assert told["score"] == health.score
     assert told["reasons"][0] == {

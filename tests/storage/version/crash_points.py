@@ -145,9 +145,12 @@ def seen(catalog: FileSystemCatalog, name: str = NAME) -> Seen | None:
     return Seen(
         rows=rows_of(table),
         snapshots=versions(table),
-        tags={tag.name: (tag.snapshot.id, rows_of(table.copy({"scan.tag-name": tag.name}))) for tag in table.tags()},
-        branches={b: (rows_of(table.branch(b)), versions(table.branch(b))) for b in table.branches()},
-        consumers=table.consumers(),
+        tags={
+            tag.name: (tag.snapshot.id, rows_of(table.copy({"scan.tag-name": tag.name})))
+            for tag in table.versions.tags()
+        },
+        branches={b: (rows_of(table.branch(b)), versions(table.branch(b))) for b in table.versions.branches()},
+        consumers=table.versions.consumers(),
     )
 
 
@@ -273,11 +276,11 @@ def go_on(table: Table) -> None:
     expected = 1 if newest is None else newest.id + 1
     assert expected in made, f"{made} after {newest}"
     assert made == list(range(made[0], made[-1] + 1)), f"a gap: {made}"
-    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
     remove_orphan_files(table.store, older_than_millis=(LATER - 1) * 1000, clock=lambda: LATER)
     assert dict(rows_of(table)) == {**before, 1: 77, 177: 77}
-    for tag in table.tags():
+    for tag in table.versions.tags():
         rows_of(table.copy({"scan.tag-name": tag.name}))
-    for branch in table.branches():
+    for branch in table.versions.branches():
         rows_of(table.branch(branch))
         versions(table.branch(branch))

@@ -46,36 +46,36 @@ def commit_at(table: Table, *watermarks: int) -> None:
 
 
 def tagged(table: Table) -> dict[str, int]:
-    return {tag.name: tag.snapshot.id for tag in table.tags()}
+    return {tag.name: tag.snapshot.id for tag in table.versions.tags()}
 
 
 def test_the_first_snapshot_after_each_period_is_tagged_by_it(new_table: NewTable) -> None:
     table = new_table(creation_period="hourly")
     commit_at(table, 10 * HOUR, 10 * HOUR + 1, 11 * HOUR - 1, 11 * HOUR, 15 * HOUR + 5)
-    assert table.create_automatic_tags() == ["1970-01-01 09", "1970-01-01 10", "1970-01-01 14"]
+    assert table.versions.create_automatic_tags() == ["1970-01-01 09", "1970-01-01 10", "1970-01-01 14"]
     assert tagged(table) == {"1970-01-01 09": 1, "1970-01-01 10": 4, "1970-01-01 14": 5}
-    assert table.create_automatic_tags() == []
+    assert table.versions.create_automatic_tags() == []
     commit_at(table, 16 * HOUR)
-    assert table.create_automatic_tags() == ["1970-01-01 15"]
+    assert table.versions.create_automatic_tags() == ["1970-01-01 15"]
 
 
 def test_a_delay_waits_for_late_rows_and_completion_leaves_no_period_out(new_table: NewTable) -> None:
     table = new_table(creation_period="hourly").copy({"tag.creation-delay": "10 min"})
     commit_at(table, 10 * HOUR, 11 * HOUR, 11 * HOUR + HOUR // 6, 14 * HOUR)
     delayed = table.copy({"tag.automatic-completion": "true", "tag.create-success-file": "true"})
-    delayed.create_automatic_tags()
+    delayed.versions.create_automatic_tags()
     assert tagged(table) == {"1970-01-01 09": 1, "1970-01-01 10": 3, "1970-01-01 11": 4}
     success = Path(table.location.removeprefix("file:")) / "tag" / "tag-success-file"
     assert {file.name for file in success.iterdir()} == {f"{name}_SUCCESS" for name in tagged(table)}
-    delayed.delete_tag("1970-01-01 09")
+    delayed.versions.delete_tag("1970-01-01 09")
     assert len(list(success.iterdir())) == 2
 
 
 def test_the_oldest_automatic_tags_go_and_others_stay(new_table: NewTable) -> None:
     table = new_table(creation_period="hourly", num_retained_max="2")
     commit_at(table, *(hour * HOUR for hour in range(10, 14)))
-    table.create_tag("mine", 1)
-    table.create_automatic_tags()
+    table.versions.create_tag("mine", 1)
+    table.versions.create_automatic_tags()
     assert tagged(table) == {"mine": 1, "1970-01-01 11": 3, "1970-01-01 12": 4}
 
 
@@ -86,7 +86,7 @@ def test_commits_make_tags_and_batch_jobs_by_their_day(tmp_path: Path) -> None:
     table = catalog.create_table("d.t", SCHEMA, primary_keys=["id"], options=options)
     for value in range(2):
         table.upsert(pa.table({"id": [1], "v": [value]}, schema=SCHEMA))
-    (tag,) = table.tags()
+    (tag,) = table.versions.tags()
     assert tag.snapshot.id == 2
     day = datetime.fromtimestamp(tag.snapshot.time_millis / 1000, UTC)
     assert tag.name == f"batch-write-{day:%Y-%m-%d}"
@@ -104,8 +104,8 @@ def test_options_that_cannot_be_are_refused(new_table: NewTable) -> None:
     ):
         commit_at(table, HOUR)
         with pytest.raises(InvalidOptionError, match=key):
-            table.copy({key: value}).create_automatic_tags()
-    assert table.tags() == []
+            table.copy({key: value}).versions.create_automatic_tags()
+    assert table.versions.tags() == []
 
 
 @given(

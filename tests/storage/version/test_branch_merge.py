@@ -29,8 +29,8 @@ def catalog(tmp_path: Path) -> Catalog:
     table = made.create_table("db.t", rows().schema)
     table.append(rows(1))
     table.append(rows(2))
-    table.create_tag("here")
-    table.create_branch("b", "here")
+    table.versions.create_tag("here")
+    table.versions.create_branch("b", "here")
     return made
 
 
@@ -39,24 +39,24 @@ def test_rows_of_a_branch_come_into_the_table_once(catalog: Catalog) -> None:
     branch.append(rows(3))
     table.append(rows(4))
 
-    assert table.merge_branch("b") == 4
+    assert table.versions.merge_branch("b") == 4
     assert ids(catalog.get_table("db.t")) == [1, 2, 3, 4]
-    assert table.merge_branch("b") is None
-    assert table.merge_branch("main", "b") == 4
+    assert table.versions.merge_branch("b") is None
+    assert table.versions.merge_branch("main", "b") == 4
     assert ids(catalog.get_table("db.t$branch_b")) == [1, 2, 3, 4]
-    table.delete_branch("b")
-    table.expire_snapshots(retain_max=1, retain_min=1)
+    table.versions.delete_branch("b")
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
     assert ids(catalog.get_table("db.t")) == [1, 2, 3, 4]
 
 
 def test_a_branch_without_a_beginning_in_common_is_merged_whole(catalog: Catalog) -> None:
     table = catalog.get_table("db.t")
-    table.create_branch("empty")
+    table.versions.create_branch("empty")
     with pytest.raises(InvalidInputError, match="no snapshot"):
-        table.merge_branch("empty")
+        table.versions.merge_branch("empty")
     catalog.get_table("db.t$branch_empty").append(rows(9))
 
-    assert table.merge_branch("empty") == 3
+    assert table.versions.merge_branch("empty") == 3
     assert ids(catalog.get_table("db.t")) == [1, 2, 9]
 
 
@@ -66,7 +66,7 @@ def test_branches_that_took_rows_away_are_refused(catalog: Catalog) -> None:
     table.delete("id = 2")
 
     with pytest.raises(InvalidInputError, match="Snapshot 3 of the branch 'main' is of the kind OVERWRITE"):
-        table.merge_branch("b")
+        table.versions.merge_branch("b")
     assert ids(catalog.get_table("db.t")) == [1]
     assert ids(catalog.get_table("db.t$branch_b")) == [1, 2, 3]
 
@@ -75,41 +75,41 @@ def test_what_does_not_fit_together_is_refused(catalog: Catalog) -> None:
     table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
     branch.append(rows(3))
     with pytest.raises(BranchNotFoundError, match="nowhere"):
-        table.merge_branch("nowhere")
+        table.versions.merge_branch("nowhere")
     with pytest.raises(InvalidInputError, match="into itself"):
-        table.merge_branch("b", "b")
+        table.versions.merge_branch("b", "b")
     catalog.alter_table("db.t", AddColumn("more", AtomicType(TypeRoot.INT)))
     with pytest.raises(InvalidInputError, match="different columns"):
-        catalog.get_table("db.t").merge_branch("b")
+        catalog.get_table("db.t").versions.merge_branch("b")
     keyed = catalog.create_table("db.k", rows().schema, primary_keys=["id"], options={"bucket": 1})
     keyed.upsert(rows(1))
-    keyed.create_branch("b")
+    keyed.versions.create_branch("b")
     with pytest.raises(NotSupportedError, match="append tables"):
-        keyed.merge_branch("b")
+        keyed.versions.merge_branch("b")
 
 
 def test_what_a_table_took_from_a_branch_stays_there_when_the_table_expires(catalog: Catalog) -> None:
     table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
     branch.append(rows(3))
     table.append(rows(4))
-    table.merge_branch("b")
-    table.create_tag("merged")
+    table.versions.merge_branch("b")
+    table.versions.create_tag("merged")
     table.compact(full=True)
-    assert table.expire_snapshots(retain_max=1, retain_min=1).unjudged == ()
+    assert table.maintenance.expire_snapshots(retain_max=1, retain_min=1).unjudged == ()
     assert ids(branch) == [1, 2, 3]
-    table.delete_tag("merged")
+    table.versions.delete_tag("merged")
     assert ids(branch) == [1, 2, 3]
     assert ids(table) == [1, 2, 3, 4]
-    table.delete_branch("b")
-    table.remove_orphan_files(older_than=1)
+    table.versions.delete_branch("b")
+    table.maintenance.remove_orphan_files(older_than=1)
     assert ids(table) == [1, 2, 3, 4]
 
 
 def test_what_a_branch_took_from_the_table_stays_in_its_older_snapshots(catalog: Catalog) -> None:
     table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
     table.append(rows(3))
-    taken = table.merge_branch("main", "b")
+    taken = table.versions.merge_branch("main", "b")
     branch.compact(full=True)
     table.compact(full=True)
-    assert table.expire_snapshots(retain_max=1, retain_min=1).unjudged == ()
+    assert table.maintenance.expire_snapshots(retain_max=1, retain_min=1).unjudged == ()
     assert ids(branch.copy({"scan.snapshot-id": str(taken)})) == [1, 2, 3]

@@ -49,52 +49,57 @@ def test_a_rollback_to_a_watermark_ends_at_the_newest_that_is_not_later(table: T
             write.write_arrow(pa.table({"id": [value], "v": [value]}, schema=SCHEMA))
             FileStoreCommit(table.store, "user").commit(write.prepare_commit(), identifier=value, watermark=watermark)
     with pytest.raises(SnapshotNotFoundError, match="watermark of 9"):
-        table.rollback_to_watermark(9)
-    assert table.rollback_to_watermark(25).id == 3
+        table.versions.rollback_to_watermark(9)
+    assert table.versions.rollback_to_watermark(25).id == 3
     assert rows(table) == [0, 1, 2]
 
 
 def test_a_tag_from_a_time_names_the_first_snapshot_since(table: Table) -> None:
     filled(table, 3)
     second = table.snapshots()[1]
-    assert table.create_tag_from_timestamp("t", second.time_millis).snapshot.time_millis == second.time_millis
+    assert table.versions.create_tag_from_timestamp("t", second.time_millis).snapshot.time_millis == second.time_millis
     with pytest.raises(SnapshotNotFoundError, match="or later"):
-        table.create_tag_from_timestamp("u", second.time_millis + 86_400_000)
+        table.versions.create_tag_from_timestamp("u", second.time_millis + 86_400_000)
 
 
 def test_manifests_are_merged_into_one_and_then_left_alone(table: Table) -> None:
     filled(table, 4)
     before = rows(table)
-    made = table.compact_manifests()
+    made = table.maintenance.compact_manifests()
     assert made == 5
     latest = table.snapshots()[-1]
     assert (latest.commit_kind, latest.delta_record_count) == (CommitKind.COMPACT, 0)
     assert latest.total_record_count == 4
     assert len(table.store.file_io.list(f"{table.location}/manifest")) > 0
     assert rows(table) == before
-    assert table.compact_manifests() is None
+    assert table.maintenance.compact_manifests() is None
     filled(table, 1)
     assert rows(table) == before
 
 
 def test_rows_of_files_that_are_gone_are_given_up(table: Table) -> None:
     filled(table, 3)
-    assert table.remove_unexisting_files() == []
+    assert table.maintenance.remove_unexisting_files() == []
     lost = sorted(directory(table).glob("bucket-0/*"), key=lambda file: file.stat().st_mtime_ns)[0]
     lost.unlink()
-    assert [Path(path).name for path in table.remove_unexisting_files(dry_run=True)] == [lost.name]
+    assert [Path(path).name for path in table.maintenance.remove_unexisting_files(dry_run=True)] == [lost.name]
     assert len(table.snapshots()) == 3
-    assert [Path(path).name for path in table.remove_unexisting_files()] == [lost.name]
+    assert [Path(path).name for path in table.maintenance.remove_unexisting_files()] == [lost.name]
     assert rows(table) == [1, 2]
 
 
 def test_a_purged_table_has_nothing_left_but_can_be_written(table: Table) -> None:
     filled(table, 3)
-    table.create_tag("t")
-    table.create_branch("b", "t")
-    table.reset_consumer("c", 1)
-    table.purge_files()
-    assert (table.tags(), table.branches(), table.consumers(), rows(table)) == ([], [], {}, [])
+    table.versions.create_tag("t")
+    table.versions.create_branch("b", "t")
+    table.versions.reset_consumer("c", 1)
+    table.maintenance.purge_files()
+    assert (table.versions.tags(), table.versions.branches(), table.versions.consumers(), rows(table)) == (
+        [],
+        [],
+        {},
+        [],
+    )
     assert len(table.snapshots()) == 1
     assert list(directory(table).glob("bucket-0/*")) == []
     assert rows(filled(table, 2)) == [0, 1]
@@ -104,11 +109,11 @@ def test_the_earliest_snapshot_is_one_after_a_gap(table: Table) -> None:
     filled(table, 4)
     for wrong in (0, 5, 2):
         with pytest.raises(InvalidInputError):
-            table.repair_earliest_snapshot(wrong)
+            table.maintenance.repair_earliest_snapshot(wrong)
     (directory(table) / "snapshot" / "snapshot-2").unlink()
     with pytest.raises(InvalidInputError, match="snapshot 2 is missing"):
-        table.repair_earliest_snapshot(1)
-    assert table.repair_earliest_snapshot(3) == 1
+        table.maintenance.repair_earliest_snapshot(1)
+    assert table.maintenance.repair_earliest_snapshot(3) == 1
     assert table.store.snapshots.earliest_id() == 3
 
 

@@ -38,7 +38,7 @@ def new_table(tmp_path: Path) -> NewTable:
         table = catalog.create_table("d.t", SCHEMA, primary_keys=["id"], options=options)
         for value in range(5):
             table.upsert(pa.table({"id": [value], "v": [value]}, schema=SCHEMA))
-        table.expire_snapshots(retain_max=2, retain_min=1, clock=lambda: LATER)
+        table.maintenance.expire_snapshots(retain_max=2, retain_min=1, clock=lambda: LATER)
         return table
 
     return make
@@ -91,17 +91,17 @@ def test_commits_expire_changelogs_and_a_purge_takes_all(new_table: NewTable) ->
     often.upsert(pa.table({"id": [9], "v": [9]}, schema=SCHEMA))
     # The newest stays always; what the commit's compaction made may have come on top.
     assert kept(table) == [table.snapshots()[0].id - 1]
-    table.purge_files()
+    table.maintenance.purge_files()
     assert all(number > 6 for number in kept(table))
 
 
 def test_a_rollback_to_an_expired_version_forgets_the_later_changelogs(new_table: NewTable, tmp_path: Path) -> None:
     table = new_table(time_retained="9999 d")
     table.upsert(pa.table({"id": [9], "v": [9]}, schema=SCHEMA))
-    table.create_tag("t", 5)
-    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    table.versions.create_tag("t", 5)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
     assert kept(table) == [1, 2, 3, 4, 5]
-    table.rollback_to("t")
+    table.versions.rollback_to("t")
     assert kept(table) == [1, 2, 3, 4, 5]
     assert changed(table, 4, 5) == [3, 4]
 
@@ -165,14 +165,14 @@ def test_a_table_that_was_forwarded_leaves_the_changelog_of_the_branch(
     new_table: NewTable, retention: dict[str, str]
 ) -> None:
     table = new_table(**retention)
-    table.create_tag("here")
-    table.create_branch("b", "here")
+    table.versions.create_tag("here")
+    table.versions.create_branch("b", "here")
     branch = table.branch("b")
     for value in (7, 8):
         branch.upsert(pa.table({"id": [value], "v": [value]}, schema=SCHEMA))
-    table.fast_forward("b")
+    table.versions.fast_forward("b")
     table.upsert(pa.table({"id": [9], "v": [9]}, schema=SCHEMA))
-    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
     expire_changelogs(table.store, clock=lambda: LATER)
     assert changed(branch, 6, 7) == [7, 8]
     assert remove_orphan_files(table.store, older_than_millis=(LATER - 1) * 1000, clock=lambda: LATER).unjudged == ()

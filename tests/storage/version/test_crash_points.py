@@ -39,7 +39,7 @@ def history(catalog: FileSystemCatalog) -> Table:
     """Five snapshots with a tag on the second one."""
     table = catalog.get_table(NAME)
     put(table, 1, 2)
-    table.create_tag("early", 2)
+    table.versions.create_tag("early", 2)
     put(table, 3, 4, 5)
     return table
 
@@ -47,7 +47,7 @@ def history(catalog: FileSystemCatalog) -> Table:
 def with_branch(catalog: FileSystemCatalog) -> None:
     """A branch from the tag that has gone on by one snapshot, while the table went on by three."""
     table = history(catalog)
-    table.create_branch("work", "early")
+    table.versions.create_branch("work", "early")
     put(table.branch("work"), 33)
 
 
@@ -58,13 +58,13 @@ def with_changed_schema(catalog: FileSystemCatalog) -> None:
 
 def with_longer_branch(catalog: FileSystemCatalog) -> None:
     table = history(catalog)
-    table.create_branch("work", "early")
+    table.versions.create_branch("work", "early")
     put(table.branch("work"), 33, 44, 55, 66, 67)
 
 
 def expired(catalog: FileSystemCatalog) -> None:
     table = history(catalog)
-    table.expire_snapshots(retain_max=2, retain_min=1, clock=lambda: LATER)
+    table.maintenance.expire_snapshots(retain_max=2, retain_min=1, clock=lambda: LATER)
 
 
 def of(change: Callable[[Table], object]) -> Act:
@@ -75,24 +75,24 @@ ROWS = pa.table({"id": [1, 2], "v": [7, 8]}, schema=SCHEMA)
 ONE = {"bucket": "1"}
 
 OPERATIONS: dict[str, tuple[Callable[[FileSystemCatalog], object], Act]] = {
-    "create_tag": (history, of(lambda t: t.create_tag("new", 3))),
-    "replace_tag": (history, of(lambda t: t.replace_tag("early", 4))),
-    "replace_tag of an expired snapshot": (expired, of(lambda t: t.replace_tag("early", 5))),
-    "rename_tag": (history, of(lambda t: t.rename_tag("early", "old"))),
-    "delete_tag": (history, of(lambda t: t.delete_tag("early"))),
-    "delete_tag of an expired snapshot": (expired, of(lambda t: t.delete_tag("early"))),
+    "create_tag": (history, of(lambda t: t.versions.create_tag("new", 3))),
+    "replace_tag": (history, of(lambda t: t.versions.replace_tag("early", 4))),
+    "replace_tag of an expired snapshot": (expired, of(lambda t: t.versions.replace_tag("early", 5))),
+    "rename_tag": (history, of(lambda t: t.versions.rename_tag("early", "old"))),
+    "delete_tag": (history, of(lambda t: t.versions.delete_tag("early"))),
+    "delete_tag of an expired snapshot": (expired, of(lambda t: t.versions.delete_tag("early"))),
     "expire_snapshots": (
         history,
-        of(lambda t: t.expire_snapshots(retain_max=2, retain_min=1, clock=lambda: LATER)),
+        of(lambda t: t.maintenance.expire_snapshots(retain_max=2, retain_min=1, clock=lambda: LATER)),
     ),
-    "rollback_to": (history, of(lambda t: t.rollback_to(3))),
-    "rollback_to the newest": (history, of(lambda t: t.rollback_to(5))),
-    "rollback_to a tag whose snapshot expired": (expired, of(lambda t: t.rollback_to("early"))),
-    "create_branch": (history, of(lambda t: t.create_branch("new", "early"))),
-    "create_branch without a tag": (history, of(lambda t: t.create_branch("new"))),
-    "create_branch of an expired snapshot": (expired, of(lambda t: t.create_branch("new", "early"))),
-    "delete_branch": (with_branch, of(lambda t: t.delete_branch("work"))),
-    "rename_branch": (with_branch, of(lambda t: t.rename_branch("work", "done"))),
+    "rollback_to": (history, of(lambda t: t.versions.rollback_to(3))),
+    "rollback_to the newest": (history, of(lambda t: t.versions.rollback_to(5))),
+    "rollback_to a tag whose snapshot expired": (expired, of(lambda t: t.versions.rollback_to("early"))),
+    "create_branch": (history, of(lambda t: t.versions.create_branch("new", "early"))),
+    "create_branch without a tag": (history, of(lambda t: t.versions.create_branch("new"))),
+    "create_branch of an expired snapshot": (expired, of(lambda t: t.versions.create_branch("new", "early"))),
+    "delete_branch": (with_branch, of(lambda t: t.versions.delete_branch("work"))),
+    "rename_branch": (with_branch, of(lambda t: t.versions.rename_branch("work", "done"))),
     "drop_table": (with_branch, lambda catalog: catalog.drop_table(NAME)),
     "drop_table that was altered": (with_changed_schema, lambda catalog: catalog.drop_table(NAME)),
     "rename_table": (with_branch, lambda catalog: catalog.rename_table(NAME, OTHER)),
@@ -105,8 +105,8 @@ OPERATIONS: dict[str, tuple[Callable[[FileSystemCatalog], object], Act]] = {
     "upsert": (history, of(lambda t: put(t, 6))),
     "upsert in a branch": (with_branch, of(lambda t: put(t.branch("work"), 6))),
     "compact": (history, of(lambda t: t.compact())),
-    "fast_forward": (with_branch, of(lambda t: t.fast_forward("work"))),
-    "fast_forward to a longer branch": (with_longer_branch, of(lambda t: t.fast_forward("work"))),
+    "fast_forward": (with_branch, of(lambda t: t.versions.fast_forward("work"))),
+    "fast_forward to a longer branch": (with_longer_branch, of(lambda t: t.versions.fast_forward("work"))),
 }
 REPEATED_IS_MORE = ("upsert", "upsert in a branch")
 NOT_IN_STORES = ("rename_branch", "rename_table", "create_table_as")

@@ -30,7 +30,7 @@ def table(tmp_path: Path) -> Table:
     catalog.create_database("d")
     made = new_table(catalog)
     put(made, 1, 2)
-    made.create_tag("early", 2)
+    made.versions.create_tag("early", 2)
     put(made, 3, 4, 5)
     return made
 
@@ -41,11 +41,11 @@ def killed(table: Table, change: Callable[[Table], object], dies_before: str) ->
 
 
 def expire(table: Table) -> None:
-    table.expire_snapshots(retain_max=2, retain_min=1, clock=lambda: LATER)
+    table.maintenance.expire_snapshots(retain_max=2, retain_min=1, clock=lambda: LATER)
 
 
 def roll_back(table: Table) -> None:
-    table.rollback_to(3)
+    table.versions.rollback_to(3)
 
 
 def spoil(file: Path, content: bytes = b'{"id') -> None:
@@ -53,7 +53,7 @@ def spoil(file: Path, content: bytes = b'{"id') -> None:
 
 
 def found_wrong(table: Table, **how: Any) -> list[tuple[str, bool]]:
-    return [(f.what, f.mended) for f in Table("t", open_store(table.location)).fsck(**how).findings]
+    return [(f.what, f.mended) for f in Table("t", open_store(table.location)).maintenance.fsck(**how).findings]
 
 
 @pytest.mark.parametrize("dies_before", ["link .expired-files-", "unlink snapshot-2", "unlink data-"])
@@ -74,7 +74,7 @@ def test_a_damaged_mark_hides_no_row_and_is_mended(table: Table, dies_before: st
     assert found_wrong(table, repair=True)[0] == ("expiry", True)
     assert found_wrong(table) == []
     expire(again)
-    again.remove_orphan_files(older_than=1)
+    again.maintenance.remove_orphan_files(older_than=1)
     assert rows_of(again) == ROWS[6]
     assert rows_of(again.copy({"scan.tag-name": "early"})) == ROWS[2]
     assert not list(Path(table.location).rglob(".expir*"))

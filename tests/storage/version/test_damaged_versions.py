@@ -47,52 +47,52 @@ def files(table: Table) -> set[Path]:
 
 
 def expire(table: Table) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    result = table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    result = table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
     return result.snapshots, result.unjudged
 
 
 def test_a_damaged_tag_keeps_all_files_and_stops_nothing(table: Table) -> None:
-    table.create_tag("other", 3)
+    table.versions.create_tag("other", 3)
     other = rows_of(table.copy({"scan.tag-name": "other"}))
     (root(table) / "tag" / "tag-early").write_bytes(b"{}")
     before = files(table)
     assert expire(table) == ((1, 2, 3, 4), ("tag early",))
     assert files(table) == before
-    assert [tag.name for tag in table.tags()] == ["other"]
-    assert table.remove_orphan_files(older_than=1).unjudged == ("tag early",)
+    assert [tag.name for tag in table.versions.tags()] == ["other"]
+    assert table.maintenance.remove_orphan_files(older_than=1).unjudged == ("tag early",)
     assert rows_of(table.copy({"scan.tag-name": "other"})) == other
     shown = catalog_of(root(table).parents[1]).get_table("d.t$tags").scan().to_arrow()
     assert shown["tag_name"].to_pylist() == ["other"]
-    assert table.delete_tag("early") is None
-    assert table.fsck().is_sound
+    assert table.versions.delete_tag("early") is None
+    assert table.maintenance.fsck().is_sound
 
 
 def test_a_damaged_branch_keeps_all_files_and_stops_nothing(table: Table) -> None:
-    table.create_branch("work", "early")
+    table.versions.create_branch("work", "early")
     (root(table) / "branch" / "branch-work" / "schema" / "schema-0").write_bytes(b"{")
     before = files(table)
     assert expire(table) == ((1, 2, 3, 4), ("branch work",))
     assert files(table) == before
-    found = table.fsck(repair=True)
+    found = table.maintenance.fsck(repair=True)
     assert [f.what for f in found.findings] == ["branch work"]
     assert not found.is_sound
-    table.delete_branch("work")
-    assert table.fsck().is_sound
+    table.versions.delete_branch("work")
+    assert table.maintenance.fsck().is_sound
 
 
 def test_half_a_branch_is_none(table: Table) -> None:
     half = root(table) / "branch" / "branch-half" / "tag"
     half.mkdir(parents=True)
     (half / "tag-early").write_bytes((root(table) / "tag" / "tag-early").read_bytes())
-    assert table.branches() == []
+    assert table.versions.branches() == []
     assert half_branches(table.store) == ["half"]
-    assert [f.what for f in table.fsck().findings] == ["branch half"]
+    assert [f.what for f in table.maintenance.fsck().findings] == ["branch half"]
     assert expire(table)[1] == ()
-    table.create_branch("half", "early", ignore_if_exists=True)
-    assert table.branches() == ["half"]
+    table.versions.create_branch("half", "early", ignore_if_exists=True)
+    assert table.versions.branches() == ["half"]
     assert rows_of(table.branch("half")) == rows_of(table.copy({"scan.tag-name": "early"}))
     with pytest.raises(InvalidInputError, match="a branch 'half' already"):
-        table.create_branch("half")
+        table.versions.create_branch("half")
 
 
 def test_a_damaged_table_stops_no_table_of_the_catalog(table: Table) -> None:
@@ -109,17 +109,17 @@ def test_what_is_being_expired_has_no_use_and_is_named(table: Table) -> None:
     assert mark is not None
     assert [s.id for s in table.snapshots()] == [4, 5]
     for use in (
-        lambda: table.create_tag("new", 1),
-        lambda: table.rollback_to(3),
+        lambda: table.versions.create_tag("new", 1),
+        lambda: table.versions.rollback_to(3),
         lambda: table.copy({"scan.snapshot-id": "3"}).to_arrow(),
-        lambda: table.reset_consumer("c", 2),
+        lambda: table.versions.reset_consumer("c", 2),
     ):
         with pytest.raises(SnapshotNotFoundError, match="is being expired"):
             use()
-    assert table.consumers() == {}
-    assert [f.what for f in table.fsck().findings] == ["expiry"]
-    assert table.fsck(repair=True).is_sound
-    assert table.fsck().findings == ()
+    assert table.versions.consumers() == {}
+    assert [f.what for f in table.maintenance.fsck().findings] == ["expiry"]
+    assert table.maintenance.fsck(repair=True).is_sound
+    assert table.maintenance.fsck().findings == ()
     assert [s.id for s in table.snapshots()] == [4, 5]
     assert rows_of(table.copy({"scan.tag-name": "early"}))
 
@@ -143,7 +143,7 @@ def test_an_expiry_that_takes_its_mark_back_leaves_no_gap_behind_the_next_one(
     monkeypatch.setattr(ExpiryMarks, "set", after_it_failed)
     assert expire(table)[0] == (1, 2, 3, 4)
     assert [s.id for s in table.snapshots()] == [5]
-    assert table.fsck().findings == ()
+    assert table.maintenance.fsck().findings == ()
 
 
 def test_a_killed_expiry_is_ended_by_the_next_one(table: Table) -> None:
@@ -154,14 +154,14 @@ def test_a_killed_expiry_is_ended_by_the_next_one(table: Table) -> None:
     assert (root(table) / "snapshot" / ".expiring").exists()
     expire(table)
     assert not (root(table) / "snapshot" / ".expiring").exists()
-    assert table.fsck().is_sound
+    assert table.maintenance.fsck().is_sound
 
 
 def test_fsck_names_missing_and_cut_files(table: Table, tmp_path: Path) -> None:
     data = sorted(root(table).rglob("data-*"))
     data[0].unlink()
     data[1].write_bytes(data[1].read_bytes()[:-1])
-    found = table.fsck(repair=True)
+    found = table.maintenance.fsck(repair=True)
     problems = {f.problem for f in found.findings}
     assert any(data[0].name in p and "missing" in p for p in problems)
     assert any(data[1].name in p and "bytes" in p for p in problems)
@@ -171,13 +171,13 @@ def test_fsck_names_missing_and_cut_files(table: Table, tmp_path: Path) -> None:
 
 
 def test_fsck_of_a_sound_table_finds_nothing(table: Table, tmp_path: Path) -> None:
-    table.create_branch("work", "early")
+    table.versions.create_branch("work", "early")
     run = CliRunner().invoke(table_command, ["-o", f"warehouse={tmp_path}", "fsck", NAME])
     assert (run.exit_code, run.output.split(";")[0]) == (0, "nothing is wrong")
 
 
 def test_a_hint_that_names_nothing_is_mended(table: Table) -> None:
     (root(table) / "snapshot" / "LATEST").write_bytes(b"99")
-    found = table.fsck(repair=True)
+    found = table.maintenance.fsck(repair=True)
     assert ([f.what for f in found.findings], found.is_sound) == (["hint LATEST"], True)
-    assert table.fsck().findings == ()
+    assert table.maintenance.fsck().findings == ()

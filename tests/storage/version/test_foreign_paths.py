@@ -48,7 +48,7 @@ def commit_and_forget(table: Table, change: Callable[[Any], Any]) -> None:
     table.append(ROWS)
     with suppress(CorruptFileError):
         # What can't be judged stays.
-        table.expire_snapshots(retain_max=1, retain_min=1)
+        table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
 
 
 def test_a_file_that_a_manifest_says_is_elsewhere_stays(table: Table, tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_file_behind_a_linked_bucket_stays(table: Table, tmp_path: Path) -> No
     before = sorted(os.listdir(tmp_path / "moved"))
     table.new_batch_write_builder().new_commit().truncate_table()
     table.append(ROWS)
-    table.expire_snapshots(retain_max=1, retain_min=1)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
     assert set(before) <= set(os.listdir(tmp_path / "moved"))
 
 

@@ -107,10 +107,10 @@ def filled(warehouse: Path) -> Table:
     for number in range(4):
         table.upsert(pa.table({"id": [number], "v": [number]}, schema=SCHEMA))
         if number == 1:
-            table.create_tag("kept")
+            table.versions.create_tag("kept")
     table.compact(full=True)
-    table.create_branch("b", "kept")
-    table.reset_consumer("c", 9)
+    table.versions.create_branch("b", "kept")
+    table.versions.reset_consumer("c", 9)
     orphan = Path(table.location, "bucket-0", "data-of-nobody.parquet")
     orphan.write_bytes(b"nothing")
     os.utime(orphan, (NOW - 100_000, NOW - 100_000))
@@ -122,23 +122,25 @@ def files_of(table: Table) -> dict[str, bytes]:
 
 
 OPERATIONS: dict[str, Callable[[Table], object]] = {
-    "expire_snapshots": lambda t: t.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: NOW + 10_000),
-    "remove_orphan_files": lambda t: t.remove_orphan_files(),
-    "create_tag": lambda t: t.create_tag("more"),
-    "replace_tag": lambda t: t.replace_tag("kept", 3),
-    "rename_tag": lambda t: t.rename_tag("kept", "other"),
-    "delete_tag": lambda t: t.delete_tag("kept"),
-    "expire_tags": lambda t: t.expire_tags(older_than=datetime.now(UTC) + timedelta(days=1)),
-    "create_branch": lambda t: t.create_branch("more"),
-    "rename_branch": lambda t: t.rename_branch("b", "other"),
-    "delete_branch": lambda t: t.delete_branch("b"),
-    "fast_forward": lambda t: t.fast_forward("b"),
-    "rollback_to": lambda t: t.rollback_to(2),
-    "reset_consumer": lambda t: t.reset_consumer("c", 2),
-    "purge_files": lambda t: t.purge_files(),
-    "compact_manifests": lambda t: t.compact_manifests(),
+    "expire_snapshots": lambda t: t.maintenance.expire_snapshots(
+        retain_max=1, retain_min=1, clock=lambda: NOW + 10_000
+    ),
+    "remove_orphan_files": lambda t: t.maintenance.remove_orphan_files(),
+    "create_tag": lambda t: t.versions.create_tag("more"),
+    "replace_tag": lambda t: t.versions.replace_tag("kept", 3),
+    "rename_tag": lambda t: t.versions.rename_tag("kept", "other"),
+    "delete_tag": lambda t: t.versions.delete_tag("kept"),
+    "expire_tags": lambda t: t.versions.expire_tags(older_than=datetime.now(UTC) + timedelta(days=1)),
+    "create_branch": lambda t: t.versions.create_branch("more"),
+    "rename_branch": lambda t: t.versions.rename_branch("b", "other"),
+    "delete_branch": lambda t: t.versions.delete_branch("b"),
+    "fast_forward": lambda t: t.versions.fast_forward("b"),
+    "rollback_to": lambda t: t.versions.rollback_to(2),
+    "reset_consumer": lambda t: t.versions.reset_consumer("c", 2),
+    "purge_files": lambda t: t.maintenance.purge_files(),
+    "compact_manifests": lambda t: t.maintenance.compact_manifests(),
     "upsert": lambda t: t.upsert(pa.table({"id": [7], "v": [7]}, schema=SCHEMA)),
-    "analyze": lambda t: t.analyze(),
+    "analyze": lambda t: t.maintenance.analyze(),
 }
 
 
@@ -174,20 +176,20 @@ def test_a_consumer_that_can_not_be_forgotten_is_told(tmp_path: Path) -> None:
     read_only = Table("db.t", open_store(table.location, ReadOnlyFiles()))
     with pytest.raises(StorageAccessError, match="Read-only file system"):
         read_only.consumer_manager().delete_consumer("c")
-    assert table.consumers() == {"c": 9}
+    assert table.versions.consumers() == {"c": 9}
 
 
 def test_expiry_counts_only_what_is_gone(tmp_path: Path) -> None:
     table = filled(tmp_path)
     before = files_of(table)
     stubborn = Table("db.t", open_store(table.location, StubbornFiles("/bucket-0/data-")))
-    result = stubborn.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: NOW + 10_000)
+    result = stubborn.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: NOW + 10_000)
     assert result.snapshots
     assert result.data_files == 0
     gone = before.keys() - files_of(table).keys()
     assert len([path for path in gone if "/manifest/" in path]) == result.metadata_files > 0
     # What stayed is found as what nobody names.
-    assert table.remove_orphan_files(datetime.fromtimestamp(time.time() - 0.001), dry_run=True).files
+    assert table.maintenance.remove_orphan_files(datetime.fromtimestamp(time.time() - 0.001), dry_run=True).files
 
 
 def test_orphans_that_stay_are_told_and_the_others_go(tmp_path: Path) -> None:
@@ -197,5 +199,5 @@ def test_orphans_that_stay_are_told_and_the_others_go(tmp_path: Path) -> None:
     os.utime(other, (NOW - 100_000, NOW - 100_000))
     stubborn = Table("db.t", open_store(table.location, StubbornFiles("nobody.parquet")))
     with pytest.raises(StorageAccessError, match=r"data-of-nobody\.parquet was not deleted.*not permitted"):
-        stubborn.remove_orphan_files()
+        stubborn.maintenance.remove_orphan_files()
     assert not other.exists()

@@ -86,21 +86,21 @@ class Versions(RuleBasedStateMachine):
     def tag(self, name: str, data: st.DataObject) -> None:
         snapshot = data.draw(st.sampled_from(sorted(self.snapshots)))
         if name in self.tags:
-            self.table.delete_tag(name)
-        self.table.create_tag(name, snapshot)
+            self.table.versions.delete_tag(name)
+        self.table.versions.create_tag(name, snapshot)
         self.tags[name] = self.snapshots[snapshot]
 
     @precondition(lambda self: self.tags)
     @rule(data=st.data())
     def untag(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.tags)))
-        self.table.delete_tag(name)
+        self.table.versions.delete_tag(name)
         del self.tags[name]
 
     @precondition(lambda self: self.snapshots)
     @rule(left=st.integers(1, 4))
     def expire(self, left: int) -> None:
-        result = self.table.expire_snapshots(retain_max=left, retain_min=left, clock=lambda: LATER)
+        result = self.table.maintenance.expire_snapshots(retain_max=left, retain_min=left, clock=lambda: LATER)
         for number in result.snapshots:
             del self.snapshots[number]
 
@@ -108,7 +108,7 @@ class Versions(RuleBasedStateMachine):
     @rule(data=st.data())
     def fork(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted(self.tags)))
-        self.table.create_branch("b", name)
+        self.table.versions.create_branch("b", name)
         self.branch = dict(self.tags[name])
 
     @precondition(lambda self: self.branch is not None)
@@ -122,12 +122,12 @@ class Versions(RuleBasedStateMachine):
     @precondition(lambda self: self.branch is not None)
     @rule()
     def expire_in_branch(self) -> None:
-        self.table.branch("b").expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+        self.table.branch("b").maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
 
     @precondition(lambda self: self.branch is not None)
     @rule()
     def delete_branch(self) -> None:
-        self.table.delete_branch("b")
+        self.table.versions.delete_branch("b")
         self.branch = None
         self.remove_orphans()
 
@@ -135,10 +135,10 @@ class Versions(RuleBasedStateMachine):
     @rule(data=st.data())
     def roll_back(self, data: st.DataObject) -> None:
         target = data.draw(st.sampled_from(sorted(self.snapshots)))
-        self.table.rollback_to(target)
+        self.table.versions.rollback_to(target)
         self.rows = dict(self.snapshots[target])
         self.snapshots = {number: rows for number, rows in self.snapshots.items() if number <= target}
-        kept = {tag.name for tag in self.table.tags()}
+        kept = {tag.name for tag in self.table.versions.tags()}
         self.tags = {name: rows for name, rows in self.tags.items() if name in kept}
         self.remove_orphans()
 

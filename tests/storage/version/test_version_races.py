@@ -67,31 +67,31 @@ class Outcome:
 
 
 def expire(table: Table) -> None:
-    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
 
 
 def tag_the_second(table: Table) -> None:
-    table.create_tag("late", 2)
+    table.versions.create_tag("late", 2)
 
 
 def replace_by_the_second(table: Table) -> None:
-    table.replace_tag("early", 3)
+    table.versions.replace_tag("early", 3)
 
 
 def branch_off(table: Table) -> None:
-    table.create_branch("late", "early")
+    table.versions.create_branch("late", "early")
 
 
 def untag(table: Table) -> None:
-    table.delete_tag("early")
+    table.versions.delete_tag("early")
 
 
 def roll_back(table: Table) -> None:
-    table.rollback_to(3)
+    table.versions.rollback_to(3)
 
 
 def forward(table: Table) -> None:
-    table.fast_forward("work")
+    table.versions.fast_forward("work")
 
 
 def write(table: Table) -> None:
@@ -133,7 +133,7 @@ RACES: dict[str, tuple[Callable[[FileSystemCatalog], Any], Change, Change, Check
     "writer, rollback": (history, write, roll_back, check_rows),
     "rollback, expiry": (history, roll_back, expire, check_rows),
     "expiry, rollback": (history, expire, roll_back, check_rows),
-    "rollback, rollback": (history, roll_back, lambda t: t.rollback_to(2), check_rows),
+    "rollback, rollback": (history, roll_back, lambda t: t.versions.rollback_to(2), check_rows),
     "fast-forward, writer": (with_branch, forward, write, check_rows),
     "writer, fast-forward": (with_branch, write, forward, check_rows),
     "fast-forward, expiry": (with_branch, forward, expire, check_rows),
@@ -204,7 +204,7 @@ def test_a_tag_that_was_returned_is_read(tmp_path: Path) -> None:
     table, file_io = interrupted(tmp_path / "w", 20, lambda: other.of(tag_the_second, rival))
     expire(table)
     assert len(file_io.calls) > 20
-    found = {tag.name for tag in table.tags()}
+    found = {tag.name for tag in table.versions.tags()}
     assert ("late" in found) == (other.error is None)
     if "late" in found:
         assert rows_of(table.copy({"scan.tag-name": "late"})) == rows
@@ -217,7 +217,7 @@ def test_snapshots_expire_one_after_the_other_however_many_they_are(tmp_path: Pa
     catalog.create_database("d")
     put(new_table(catalog), *range(40))
     table, file_io = interrupted(tmp_path / "w", -1, lambda: None)
-    assert len(table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots) == 39
+    assert len(table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots) == 39
     about = [call.rpartition("/snapshot-") for call in file_io.calls if "/snapshot-" in call]
     gone = [place for place, (call, _, _) in enumerate(about) if call.startswith("delete ")]
     assert [int(about[place][2]) for place in gone] == list(range(1, 40))

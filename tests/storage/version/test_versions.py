@@ -81,45 +81,45 @@ def test_names_that_cannot_be_are_refused(table: Table) -> None:
     filled(table, 1)
     for name in ("", " ", "a/b", "x" * 300, "a\nb"):
         with pytest.raises(InvalidInputError, match="Not a tag name"):
-            table.create_tag(name)
+            table.versions.create_tag(name)
         with pytest.raises(InvalidInputError, match="Not a branch name"):
-            table.create_branch(name)
+            table.versions.create_branch(name)
     for name, message in (("main", "is the table itself"), ("12", "is not a number")):
         with pytest.raises(InvalidInputError, match=message):
-            table.create_branch(name)
+            table.versions.create_branch(name)
 
 
 def test_a_table_without_a_snapshot_has_nothing_to_name_or_to_expire(table: Table) -> None:
     with pytest.raises(SnapshotNotFoundError, match="has no snapshot to name yet"):
-        table.create_tag("a")
-    assert str(table.expire_snapshots()) == "no snapshot to expire"
-    assert str(table.remove_orphan_files()) == "no orphan files"
+        table.versions.create_tag("a")
+    assert str(table.maintenance.expire_snapshots()) == "no snapshot to expire"
+    assert str(table.maintenance.remove_orphan_files()) == "no orphan files"
 
 
 def test_a_name_is_taken_once_and_what_is_missing_is_named(table: Table) -> None:
     filled(table, 3)
-    table.create_tag("a", 1)
+    table.versions.create_tag("a", 1)
     with pytest.raises(InvalidInputError, match="already; replace_tag"):
-        table.create_tag("a", 2)
-    assert table.create_tag("a", 2, ignore_if_exists=True).snapshot.id == 1
-    assert table.replace_tag("a", 2).snapshot.id == 2
-    table.create_tag("b", 3)
+        table.versions.create_tag("a", 2)
+    assert table.versions.create_tag("a", 2, ignore_if_exists=True).snapshot.id == 1
+    assert table.versions.replace_tag("a", 2).snapshot.id == 2
+    table.versions.create_tag("b", 3)
     with pytest.raises(InvalidInputError, match="a tag 'a' already"):
-        table.rename_tag("b", "a")
-    table.rename_tag("b", "c")
-    assert [tag.name for tag in table.tags()] == ["a", "c"]
+        table.versions.rename_tag("b", "a")
+    table.versions.rename_tag("b", "c")
+    assert [tag.name for tag in table.versions.tags()] == ["a", "c"]
     missing: list[tuple[type[Exception], str, Callable[[], Any]]] = [
-        (TagNotFoundError, "the table has 'a', 'c'", lambda: table.delete_tag("x")),
-        (TagNotFoundError, "no tag 'x'", lambda: table.replace_tag("x")),
-        (TagNotFoundError, "no tag 'x'", lambda: table.rename_tag("x", "y")),
-        (TagNotFoundError, "no tag 'x'", lambda: table.rollback_to("x")),
+        (TagNotFoundError, "the table has 'a', 'c'", lambda: table.versions.delete_tag("x")),
+        (TagNotFoundError, "no tag 'x'", lambda: table.versions.replace_tag("x")),
+        (TagNotFoundError, "no tag 'x'", lambda: table.versions.rename_tag("x", "y")),
+        (TagNotFoundError, "no tag 'x'", lambda: table.versions.rollback_to("x")),
         (TagNotFoundError, "no tag 'x'", lambda: table.copy({"scan.tag-name": "x"})),
-        (TagNotFoundError, "no tag 'x'", lambda: table.create_branch("b", "x")),
-        (SnapshotNotFoundError, "the snapshots 1 to 3", lambda: table.rollback_to(9)),
-        (SnapshotNotFoundError, "the snapshots 1 to 3", lambda: table.create_tag("y", 9)),
-        (BranchNotFoundError, "the table has no branches", lambda: table.delete_branch("b")),
+        (TagNotFoundError, "no tag 'x'", lambda: table.versions.create_branch("b", "x")),
+        (SnapshotNotFoundError, "the snapshots 1 to 3", lambda: table.versions.rollback_to(9)),
+        (SnapshotNotFoundError, "the snapshots 1 to 3", lambda: table.versions.create_tag("y", 9)),
+        (BranchNotFoundError, "the table has no branches", lambda: table.versions.delete_branch("b")),
         (BranchNotFoundError, "no branch 'b'", lambda: table.branch("b")),
-        (BranchNotFoundError, "no branch 'b'", lambda: table.fast_forward("b")),
+        (BranchNotFoundError, "no branch 'b'", lambda: table.versions.fast_forward("b")),
     ]
     for kind, message, call in missing:
         with pytest.raises(kind, match=message):
@@ -128,51 +128,51 @@ def test_a_name_is_taken_once_and_what_is_missing_is_named(table: Table) -> None
 
 def test_a_tag_ends_with_its_time_and_one_without_only_when_asked_for(table: Table) -> None:
     filled(table, 1)
-    table.create_tag("short", time_retained=timedelta(microseconds=1))
-    table.create_tag("long", time_retained="1 d")
-    table.create_tag("for_ever")
-    assert table.expire_tags() == ["short"]
-    assert table.expire_tags(older_than=LATER * 1000) == ["for_ever", "long"]
+    table.versions.create_tag("short", time_retained=timedelta(microseconds=1))
+    table.versions.create_tag("long", time_retained="1 d")
+    table.versions.create_tag("for_ever")
+    assert table.versions.expire_tags() == ["short"]
+    assert table.versions.expire_tags(older_than=LATER * 1000) == ["for_ever", "long"]
     with pytest.raises(InvalidInputError, match="can't be retained for"):
-        table.create_tag("never", time_retained=timedelta(0))
+        table.versions.create_tag("never", time_retained=timedelta(0))
 
 
 def test_a_version_is_a_tag_before_it_is_a_number(table: Table) -> None:
     filled(table, 3)
-    table.create_tag("2", 1)
+    table.versions.create_tag("2", 1)
     assert value(table.copy({"scan.version": "2"})) == 0
     assert value(table.copy({"scan.version": "3"})) == 2
 
 
 def test_an_empty_branch_has_the_schema_and_its_own_snapshots(table: Table) -> None:
     filled(table, 2)
-    table.create_branch("b")
+    table.versions.create_branch("b")
     with pytest.raises(InvalidInputError, match="has no snapshot to go forward to"):
-        table.fast_forward("b")
+        table.versions.fast_forward("b")
     branch = filled(table.branch("b"), 1)
     assert [s.id for s in branch.snapshots()] == [1]
     assert (value(branch), value(table)) == (0, 1)
     with pytest.raises(InvalidInputError, match="a branch 'b' already"):
-        table.create_branch("b")
-    table.create_branch("b", ignore_if_exists=True)
-    table.rename_branch("b", "c")
-    assert table.branches() == ["c"]
+        table.versions.create_branch("b")
+    table.versions.create_branch("b", ignore_if_exists=True)
+    table.versions.rename_branch("b", "c")
+    assert table.versions.branches() == ["c"]
     assert value(table.branch("c")) == 0
-    table.delete_branch("c")
-    assert table.branches() == []
+    table.versions.delete_branch("c")
+    assert table.versions.branches() == []
 
 
 def test_orphans_are_only_files_older_than_the_limit(table: Table, tmp_path: Path) -> None:
     filled(table, 2)
     stray = tmp_path / "d.db" / "t" / "bucket-0" / "data-stray-0.parquet"
     stray.write_bytes(b"left behind")
-    assert table.remove_orphan_files().files == ()
+    assert table.maintenance.remove_orphan_files().files == ()
     with pytest.raises(InvalidInputError, match="must be in the past"):
-        table.remove_orphan_files(older_than=LATER * 1000)
+        table.maintenance.remove_orphan_files(older_than=LATER * 1000)
     soon = int(stray.stat().st_mtime * 1000) + 1
-    assert table.remove_orphan_files(older_than=soon, dry_run=True).files == (str(stray),)
+    assert table.maintenance.remove_orphan_files(older_than=soon, dry_run=True).files == (str(stray),)
     assert stray.exists()
-    result = table.remove_orphan_files(older_than=soon)
+    result = table.maintenance.remove_orphan_files(older_than=soon)
     assert (result.files, result.bytes) == ((str(stray),), 11)
     assert not stray.exists()
     assert value(table) == 1
@@ -184,13 +184,13 @@ def test_a_branch_needs_no_changelog_that_expired_with_the_snapshot_it_began_wit
         "d.c", SCHEMA, primary_keys=["id"], options=with_changelog
     )
     filled(table, 4)
-    table.create_tag("here", 2)
-    table.create_branch("b", "here")
-    assert table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots == (1, 2, 3)
+    table.versions.create_tag("here", 2)
+    table.versions.create_branch("b", "here")
+    assert table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots == (1, 2, 3)
     branch = table.branch("b")
     before = value(branch)
     branch.upsert(pa.table({"id": [2], "v": [7]}, schema=SCHEMA))
-    table.remove_orphan_files(older_than=int(datetime.now().timestamp() * 1000) - 1)
+    table.maintenance.remove_orphan_files(older_than=int(datetime.now().timestamp() * 1000) - 1)
     column: Any = branch.scan().to_arrow()["v"]
     assert sorted(column.to_pylist()) == sorted([before, 7])
     assert value(table) == 3
@@ -207,10 +207,10 @@ def with_an_expired_tag(tmp_path: Path, producer: str, **options: str) -> tuple[
         filled(table, 2)
         table.compact()
     tagged = [s.id for s in table.snapshots() if s.changelog_manifest_list is not None][1]
-    table.create_tag("here", tagged)
-    table.create_branch("b", "here")
+    table.versions.create_tag("here", tagged)
+    table.versions.create_branch("b", "here")
     filled(table, 3)
-    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
     return table, tagged
 
 
@@ -243,20 +243,20 @@ def changes_begin_after(table: Table, tagged: int) -> None:
         ),
     )
     assert [(rows["id"].to_pylist(), rows["_row_kind"].to_pylist()) for rows in ways] == [([7], [0])] * len(ways)
-    found = table.fsck()
+    found = table.maintenance.fsck()
     assert found.is_sound, str(found)
 
 
 @PRODUCERS
 def test_a_rollback_to_a_tag_brings_no_changelog_back_that_has_expired(tmp_path: Path, producer: str) -> None:
     table, tagged = with_an_expired_tag(tmp_path, producer)
-    back = table.rollback_to("here")
+    back = table.versions.rollback_to("here")
     assert (back.id, back.changelog_manifest_list, back.changelog_has_expired) == (tagged, None, True)
     assert table.snapshots() == [back]
     changes_begin_after(table, tagged)
     # It goes as any other does, and may come back once more.
-    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
-    assert table.rollback_to("here") == back
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    assert table.versions.rollback_to("here") == back
 
 
 @PRODUCERS
@@ -266,26 +266,26 @@ def test_a_branch_and_what_is_forwarded_to_it_begin_without_a_changelog_that_has
     table, tagged = with_an_expired_tag(tmp_path, producer)
     branch = table.branch("b")
     changes_begin_after(branch, tagged)
-    table.fast_forward("b")
+    table.versions.fast_forward("b")
     assert table.snapshots()[0].changelog_has_expired
     assert table.changes().to_arrow()["id"].to_pylist() == [7]
     with pytest.raises(SnapshotNotFoundError, match="have expired"):
         table.changes(tagged).to_arrow()
-    assert table.fsck().is_sound
+    assert table.maintenance.fsck().is_sound
 
 
 def test_a_rollback_to_a_tag_has_the_changelog_that_outlived_the_snapshot(tmp_path: Path) -> None:
     kept = {"changelog.num-retained.max": "100", "changelog.num-retained.min": "100"}
     table, tagged = with_an_expired_tag(tmp_path, "input", **kept)
     before = table.changes(1, tagged).to_arrow().to_pylist()
-    back = table.rollback_to("here")
+    back = table.versions.rollback_to("here")
     assert back.changelog_manifest_list is not None
     assert ChangelogManager(table.store.file_io, table.store.paths).ids() == list(range(1, tagged + 1))
     assert table.changes(1, tagged).to_arrow().to_pylist() == before
     filled(table, 2)
-    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
     assert table.changes(1, tagged).to_arrow().to_pylist() == before
-    assert table.fsck().is_sound
+    assert table.maintenance.fsck().is_sound
 
 
 def test_fsck_names_a_changelog_that_is_missing(tmp_path: Path) -> None:
@@ -293,22 +293,22 @@ def test_fsck_names_a_changelog_that_is_missing(tmp_path: Path) -> None:
     catalog.create_database("d")
     options = {"bucket": "1", "changelog-producer": "input"}
     table = filled(catalog.create_table("d.c", SCHEMA, primary_keys=["id"], options=options), 3)
-    assert table.fsck().is_sound
+    assert table.maintenance.fsck().is_sound
     lost = min((tmp_path / "d.db" / "c" / "bucket-0").glob("changelog-*"), key=lambda path: path.stat().st_mtime_ns)
     lost.unlink()
-    assert [(f.what, f.problem) for f in table.fsck().findings] == [("snapshot 1", f"{lost} is missing")]
+    assert [(f.what, f.problem) for f in table.maintenance.fsck().findings] == [("snapshot 1", f"{lost} is missing")]
 
 
 def test_nothing_is_deleted_when_it_cannot_be_told_what_is_needed(table: Table, tmp_path: Path) -> None:
     filled(table, 4)
-    table.create_tag("kept", 2)
+    table.versions.create_tag("kept", 2)
     root = tmp_path / "d.db" / "t"
-    (root / "manifest" / table.tags()[0].snapshot.base_manifest_list).write_bytes(b"not a manifest list")
+    (root / "manifest" / table.versions.tags()[0].snapshot.base_manifest_list).write_bytes(b"not a manifest list")
     before = sorted(path for path in root.rglob("*") if path.is_file())
-    result = table.remove_orphan_files(older_than=int(datetime.now().timestamp() * 1000) - 1)
+    result = table.maintenance.remove_orphan_files(older_than=int(datetime.now().timestamp() * 1000) - 1)
     assert (result.files, result.unjudged) == ((), ("snapshot 2", "tag of snapshot 2"))
     assert sorted(path for path in root.rglob("*") if path.is_file()) == before
-    expired = table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    expired = table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
     assert (expired.snapshots, expired.unjudged) == ((1, 2, 3), ("tag or branch of snapshot 2",))
     gone = {path.name for path in before} - {path.name for path in root.rglob("*") if path.is_file()}
     assert gone == {"snapshot-1", "snapshot-2", "snapshot-3"}
@@ -317,7 +317,7 @@ def test_nothing_is_deleted_when_it_cannot_be_told_what_is_needed(table: Table, 
 def test_a_guard_of_a_tag_that_was_left_and_what_it_guards_go_together(table: Table) -> None:
     filled(table, 3)
     guard = TagManager(table.store.file_io, table.store.paths).guard(table.snapshots()[0])
-    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
 
     def orphans() -> tuple[str, ...]:
         return remove_orphan_files(table.store, older_than_millis=LATER * 1000, clock=lambda: LATER + 1).files
@@ -331,38 +331,38 @@ def test_a_guard_of_a_tag_that_was_left_and_what_it_guards_go_together(table: Ta
 
 def test_expiry_keeps_what_consumers_have_yet_to_read(table: Table) -> None:
     filled(table, 5)
-    table.reset_consumer("job", 3)
-    assert table.consumers() == {"job": 3}
-    assert table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots == (1, 2)
-    table.reset_consumer("job")
-    assert table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots == (3, 4)
+    table.versions.reset_consumer("job", 3)
+    assert table.versions.consumers() == {"job": 3}
+    assert table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots == (1, 2)
+    table.versions.reset_consumer("job")
+    assert table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots == (3, 4)
 
 
 def test_consumers_that_do_not_come_on_are_forgotten_after_a_commit(table: Table) -> None:
     filled(table, 2)
-    table.reset_consumer("gone", 1)
-    table.reset_consumer("here", 1)
+    table.versions.reset_consumer("gone", 1)
+    table.versions.reset_consumer("here", 1)
     file = Path(table.location.removeprefix("file:"), "consumer", "consumer-gone")
     os.utime(file, (0, 0))
     maintain(table.copy({"write-only": "false"}).store)
-    assert set(table.consumers()) == {"gone", "here"}
+    assert set(table.versions.consumers()) == {"gone", "here"}
     maintain(table.copy({"write-only": "false", "consumer.expiration-time": "1 d"}).store)
-    assert set(table.consumers()) == {"here"}
+    assert set(table.versions.consumers()) == {"here"}
 
 
 def test_arguments_and_options_that_contradict_are_refused(table: Table) -> None:
     filled(table, 2)
     with pytest.raises(InvalidInputError, match=r"retain_max \(1\) can't be less than retain_min \(3\)"):
-        table.expire_snapshots(retain_max=1, retain_min=3)
+        table.maintenance.expire_snapshots(retain_max=1, retain_min=3)
     with pytest.raises(InvalidInputError, match="At least one snapshot stays"):
-        table.expire_snapshots(retain_min=0)
+        table.maintenance.expire_snapshots(retain_min=0)
     with pytest.raises(NotSupportedError, match="set 'changelog-producer'"):
-        table.copy({"changelog.num-retained.min": "99"}).expire_snapshots(
+        table.copy({"changelog.num-retained.min": "99"}).maintenance.expire_snapshots(
             retain_max=1, retain_min=1, clock=lambda: LATER
         )
     assert len(table.snapshots()) == 2
     with pytest.raises(InvalidInputError, match="Not a time"):
-        table.expire_snapshots(older_than="yesterday")
+        table.maintenance.expire_snapshots(older_than="yesterday")
 
 
 @given(
@@ -403,10 +403,10 @@ def test_commits_expire_what_is_due_unless_the_table_is_write_only(tmp_path: Pat
     table = catalog.create_table("d.t", SCHEMA, primary_keys=["id"], options=options)
     filled(table.copy({"write-only": "true"}), 4)
     assert [s.id for s in table.snapshots()] == [1, 2, 3, 4]
-    table.create_tag("short", 2, time_retained=timedelta(microseconds=1))
+    table.versions.create_tag("short", 2, time_retained=timedelta(microseconds=1))
     filled(table, 1)
     assert [s.id for s in table.snapshots()] == [4, 5]
-    assert table.tags() == []
+    assert table.versions.tags() == []
     assert value(table) == 0
 
 
@@ -431,21 +431,21 @@ def test_a_system_table_counts_its_rows_without_any_column(table: Table, tmp_pat
 
 def test_going_forward_takes_no_schema_from_a_version_that_stays(table: Table) -> None:
     filled(table, 3)
-    table.create_tag("third")
-    table.create_branch("b", "third")
-    table.rollback_to(1)
+    table.versions.create_tag("third")
+    table.versions.create_branch("b", "third")
+    table.versions.rollback_to(1)
     with table.update_schema() as update:
         update.add_column("later", "INT")
     table.append([{**table.to_arrow().to_pylist()[0], "later": 7}])
-    table.create_tag("later", 2)
+    table.versions.create_tag("later", 2)
 
     # The snapshot 2 is of another history than the branch's 3, and has a schema that the branch has not.
     with pytest.raises(InvalidInputError, match=r"beside the table's history.*has the schema 1"):
-        table.fast_forward("b")
+        table.versions.fast_forward("b")
     assert table.copy({"scan.tag-name": "later"}).to_arrow().column("later").to_pylist().count(7) == 1
-    assert table.fsck().findings == ()
-    table.delete_tag("later")
-    table.rollback_to(1)
-    table.fast_forward("b")
+    assert table.maintenance.fsck().findings == ()
+    table.versions.delete_tag("later")
+    table.versions.rollback_to(1)
+    table.versions.fast_forward("b")
     assert value(table) == 2
-    assert [f.what for f in table.fsck().findings if not f.what.startswith("snapshot")] == []
+    assert [f.what for f in table.maintenance.fsck().findings if not f.what.startswith("snapshot")] == []

@@ -48,9 +48,9 @@ def main() -> int:
         if arguments.work == "compact":
             print(table.compact(full=True).snapshot_id)
         elif arguments.work == "expire":
-            print(table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER))
+            print(table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER))
         elif arguments.work == "tag":
-            print(table.create_tag("new").name)
+            print(table.versions.create_tag("new").name)
         else:
             with table.new_write("victim") as write:
                 data = rows(arguments.number)

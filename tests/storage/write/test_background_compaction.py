@@ -89,12 +89,12 @@ def test_a_write_only_table_is_left_to_a_dedicated_compaction(tmp_path: Path) ->
     for commit in range(12):
         table.upsert(rows(commit))
     assert runs(table) == 12
-    (planned,) = table.plan_compaction(full=False)
+    (planned,) = table.maintenance.plan_compaction(full=False)
     assert (planned.reason, planned.runs_before, planned.runs_after) == ("size amplification", 12, 1)
     assert table.snapshots()[-1].id == 12
     result = table.compact(full=False)
     assert (result.files_before, runs(table)) == (12, 1)
-    assert table.plan_compaction(full=False) == []
+    assert table.maintenance.plan_compaction(full=False) == []
     assert table.compact(full=False).snapshot_id is None
     assert values(table) == {i: f"x{i}" for i in range(12)}
 
@@ -223,7 +223,7 @@ def test_every_so_many_commits_all_buckets_are_compacted_fully(tmp_path: Path) -
         table.upsert(rows(commit % 4, v=f"{commit}-"))
     kinds = [s.commit_kind for s in table.snapshots()]
     assert kinds == [CommitKind.APPEND, CommitKind.APPEND, CommitKind.APPEND, CommitKind.COMPACT] * 3
-    planned = table.plan_compaction()
+    planned = table.maintenance.plan_compaction()
     assert planned == []
     changes = table.changes().to_arrow()
     assert changes["_row_kind"].to_pylist().count(0) == 4
@@ -254,4 +254,4 @@ def test_compactions_of_all_buckets_begin_with_the_largest(tmp_path: Path, monke
 
     places = [path.partition("/p=")[2][0] for done, path in file_io.calls if done == "open_output" and "/p=" in path]
     assert list(dict.fromkeys(places)) == ["2", "3", "0", "1"]
-    assert [watched.partition_spec(m.partition)["p"] for m in messages] == ["0", "1", "2", "3"]
+    assert [watched.access.partition_spec(m.partition)["p"] for m in messages] == ["0", "1", "2", "3"]

@@ -48,7 +48,7 @@ def test_a_damaged_deletion_vector_stops_reads_and_compactions_but_loses_nothing
 def test_the_ways_out_of_a_damaged_deletion_vector_lead_out(tmp_path: Path) -> None:
     table = marked(tmp_path)
     flipped(newest(table, "index/index-*"))
-    table.rollback_to(2)
+    table.versions.rollback_to(2)
     assert state(table) == values(rows(0, 4_000))
     flipped_again = marked(tmp_path / "other")
     flipped(newest(flipped_again, "index/index-*"))

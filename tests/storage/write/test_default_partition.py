@@ -56,7 +56,7 @@ def test_rows_that_are_there_can_be_deleted_and_rewritten(
     table.compact()
     assert rows(table) == [{"id": 2, "dt": NAME}, {"id": 3, "dt": "a"}]
     if keyed:
-        table.rescale(2)
+        table.maintenance.rescale(2)
         kinds = pa.table({"id": [2], "dt": [NAME], "_row_kind": ["-D"]})
         table.write_changes(kinds)
         assert rows(table) == [{"id": 3, "dt": "a"}]

@@ -94,7 +94,11 @@ def test_in_a_change_of_versions(tmp_path: Path, work: str, limit: int) -> None:
     assert re.fullmatch(r"StorageAccessError Can't create \S+: File too large\.\n", output), output
     assert (code, hidden_and_other_files(table)) == (1, there)
     again = reopened(table)
-    assert ([s.id for s in again.snapshots()], again.tags(), again.fsck().findings) == (versions, [], ())
+    assert ([s.id for s in again.snapshots()], again.versions.tags(), again.maintenance.fsck().findings) == (
+        versions,
+        [],
+        (),
+    )
     assert finish(start(table, work, 0, temporary=tmp_path / "tmp"))[0] == 0
     assert state(reopened(table)) == state(table)
 

@@ -48,7 +48,7 @@ def test_longer_texts_that_are_there_can_be_deleted_and_compacted(
         table.upsert([{"id": 1, "x": "abcdef"}, {"id": 2, "x": "abcdef"}])
     table.write_changes(pa.table({"id": pa.array([1], pa.int32()), "x": ["abcdef"], "_row_kind": ["-D"]}))
     table.compact()
-    table.rescale(2)
+    table.maintenance.rescale(2)
     assert table.scan().to_arrow().to_pylist() == [{"id": 2, "x": "abcdef"}]
 
 

@@ -183,7 +183,7 @@ def test_snapshots_of_writers_that_know_no_pointer_are_seen(catalog: HiveCatalog
 def test_a_rescaled_table_has_its_new_number_of_buckets_in_the_metastore_too(catalog: HiveCatalog) -> None:
     table = create(catalog)
     table.upsert(ROWS)
-    table.rescale(3)
+    table.maintenance.rescale(3)
 
     assert (catalog.client.get_table("shop", "t").parameters or {})["bucket"] == "3"
     again = catalog.get_table("shop.t")

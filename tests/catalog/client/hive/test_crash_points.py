@@ -45,9 +45,9 @@ def with_branch(catalog: HiveCatalog) -> None:
     """A branch from a tag that has gone on by one snapshot, while the table went on by two."""
     table = new_table(catalog)
     put(table, 1, 2)
-    table.create_tag("early", 2)
+    table.versions.create_tag("early", 2)
     put(table, 3, 4)
-    table.create_branch("work", "early")
+    table.versions.create_branch("work", "early")
     put(table.branch("work"), 33)
 
 

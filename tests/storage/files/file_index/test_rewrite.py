@@ -38,27 +38,27 @@ def files_left(table: Table) -> int:
 @pytest.mark.parametrize("threshold", ["1 mb", "1 b"])
 def test_old_files_get_indexes_and_lose_them(tmp_path: Path, threshold: str) -> None:
     table = indexed(make(tmp_path), "bloom-filter", threshold)
-    done = table.rewrite_file_index()
+    done = table.maintenance.rewrite_file_index()
 
     assert (done.partitions, done.files, done.snapshot_id) == (2, 2, 2)
     assert table.latest_snapshot().commit_kind.value == "COMPACT"  # type: ignore[union-attr]
     assert table.scan().to_arrow().sort_by("id").equals(ROWS)
-    assert table.rewrite_file_index().snapshot_id is None
+    assert table.maintenance.rewrite_file_index().snapshot_id is None
     if threshold == "1 mb":
         assert table.scan(filter="name = 'n7'").to_arrow()["id"].to_pylist() == [7]
         assert files_left(table) == 1
-    table.expire_snapshots(retain_max=1, retain_min=1)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
     assert table.scan().to_arrow().num_rows == 100
     bare = indexed(table, None)
-    assert bare.rewrite_file_index().files == 2
+    assert bare.maintenance.rewrite_file_index().files == 2
     assert bare.scan(filter="name = 'n7'").to_arrow()["id"].to_pylist() == [7]
 
 
 def test_only_the_partitions_that_a_filter_selects_are_indexed(tmp_path: Path) -> None:
     table = indexed(make(tmp_path), "bitmap")
 
-    assert table.rewrite_file_index(partitions="p = 'a'").partitions == 1
-    assert table.rewrite_file_index().partitions == 1
+    assert table.maintenance.rewrite_file_index(partitions="p = 'a'").partitions == 1
+    assert table.maintenance.rewrite_file_index().partitions == 1
 
 
 def test_deleted_rows_stay_deleted(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_deleted_rows_stay_deleted(tmp_path: Path) -> None:
     table.delete("id < 10")
     table = indexed(table, "bitmap")
 
-    assert table.rewrite_file_index().files == 2
+    assert table.maintenance.rewrite_file_index().files == 2
     assert table.scan().to_arrow().num_rows == 90
     assert table.scan(filter="name = 'n7'").to_arrow().num_rows == 0
     assert table.scan(filter="name = 'n17'").to_arrow()["id"].to_pylist() == [17]
@@ -87,7 +87,7 @@ def test_a_file_that_another_writer_replaces_is_a_conflict_and_nothing_is_lost(
 
     monkeypatch.setattr(TableScan, "entries", then_rewritten)
     with pytest.raises(CommitConflictError):
-        table.rewrite_file_index()
+        table.maintenance.rewrite_file_index()
     assert table.scan().to_arrow().num_rows == 200
     assert table.scan(snapshot_id=1).to_arrow().num_rows == 100
     assert not [f for f in Path(table.location).rglob("*.index") if "bucket-0" in str(f) and "-" not in f.name]
@@ -98,6 +98,6 @@ def test_a_table_with_a_key_gets_bloom_filters_only(tmp_path: Path) -> None:
     catalog.create_database("db")
     keyed = catalog.create_table("db.t", ROWS.schema, primary_keys=["id"], options={"bucket": "1"})
     keyed.upsert(ROWS)
-    assert indexed(keyed, "bloom-filter").rewrite_file_index().files == 1
+    assert indexed(keyed, "bloom-filter").maintenance.rewrite_file_index().files == 1
     with pytest.raises(NotSupportedError, match="compact the table in full"):
-        indexed(keyed, "bitmap").rewrite_file_index()
+        indexed(keyed, "bitmap").maintenance.rewrite_file_index()

@@ -361,12 +361,12 @@ def test_where_conditions_are_overlooked_changes_need_a_lock() -> None:
         for change in (
             lambda: table.upsert([{"id": 1, "v": "b"}]),
             lambda: catalog.alter_table("shop.t", interbed.SchemaChange.add_column("more", "INT")),
-            lambda: table.create_tag("one"),
-            lambda: table.create_branch("aside"),
+            lambda: table.versions.create_tag("one"),
+            lambda: table.versions.create_branch("aside"),
             lambda: table.branch_manager().create_branch("aside"),
-            lambda: table.rollback_to(1),
-            lambda: table.fast_forward("aside"),
-            lambda: table.expire_snapshots(retain_max=1),
+            lambda: table.versions.rollback_to(1),
+            lambda: table.versions.fast_forward("aside"),
+            lambda: table.maintenance.expire_snapshots(retain_max=1),
         ):
             with pytest.raises(NotSupportedError, match="needs a catalog lock"):
                 change()

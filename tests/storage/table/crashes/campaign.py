@@ -81,9 +81,9 @@ def seen(warehouse: Path, *, older: bool = True) -> Seen:
         columns=tuple(table.field_names),
         rows=rows_of(table),
         snapshots={s.id: rows_of(table.copy({"scan.snapshot-id": str(s.id)})) for s in snapshots},
-        tags={tag.name: rows_of(table.copy({"scan.tag-name": tag.name})) for tag in table.tags()},
-        branches={name: rows_of(table.branch(name)) for name in table.branches()},
-        consumers=table.consumers(),
+        tags={tag.name: rows_of(table.copy({"scan.tag-name": tag.name})) for tag in table.versions.tags()},
+        branches={name: rows_of(table.branch(name)) for name in table.versions.branches()},
+        consumers=table.versions.consumers(),
     )
 
 
@@ -222,13 +222,13 @@ class _Trial:
     def _expire(self, now: Rows) -> None:
         table = self._table
         kept = seen(self.warehouse, older=False)
-        expired = table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+        expired = table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
         assert not expired.unjudged, f"unjudged: {expired.unjudged}"
         removed = remove_orphan_files(table.store, older_than_millis=(LATER - 1) * 1000, clock=lambda: LATER)
         assert not removed.unjudged, f"unjudged: {removed.unjudged}"
         left = seen(self.warehouse)
         assert (left.rows, left.tags, left.branches) == (now, kept.tags, kept.branches), f"expired: {left}"
-        found = self._table.fsck().findings
+        found = self._table.maintenance.fsck().findings
         assert not found or self.operation.damages, f"fsck: {found}"
         hidden = [p.name for p in self.warehouse.rglob(".*") if not p.name.endswith(".lock")]
         assert not [n for n in hidden if not n.startswith(".commit")], f"left behind: {hidden}"

@@ -130,9 +130,9 @@ class _Worker:
 
         def act() -> None:
             if version.startswith("branch "):
-                self.table.fast_forward(version.removeprefix("branch "))
+                self.table.versions.fast_forward(version.removeprefix("branch "))
             else:
-                self.table.rollback_to(int(version) if version.isdigit() else version)
+                self.table.versions.rollback_to(int(version) if version.isdigit() else version)
 
         return "go back", {"version": version}, act
 
@@ -165,27 +165,33 @@ class _Worker:
         return (
             "expire",
             {},
-            lambda: _nothing(lambda: self.table.expire_snapshots(retain_max=left, retain_min=1, clock=lambda: later)),
+            lambda: _nothing(
+                lambda: self.table.maintenance.expire_snapshots(retain_max=left, retain_min=1, clock=lambda: later)
+            ),
         )
 
     def tag(self, chance: random.Random) -> Choice:
         name = f"tag-{self.number}-{self._number()}"
-        return "tag", {"name": name}, lambda: {"snapshot": self.table.create_tag(name).snapshot.id}
+        return "tag", {"name": name}, lambda: {"snapshot": self.table.versions.create_tag(name).snapshot.id}
 
     def branch(self, chance: random.Random) -> Choice:
         name = f"branch{self.number}x{self._number()}"
-        tag = chance.choice([tag.name for tag in self.table.tags()] or ["none"])
-        return "branch", {"name": name, "tag": tag}, lambda: _nothing(lambda: self.table.create_branch(name, tag))
+        tag = chance.choice([tag.name for tag in self.table.versions.tags()] or ["none"])
+        return (
+            "branch",
+            {"name": name, "tag": tag},
+            lambda: _nothing(lambda: self.table.versions.create_branch(name, tag)),
+        )
 
     def drop_tag(self, chance: random.Random) -> Choice:
-        own = [tag.name for tag in self.table.tags() if tag.name.startswith(f"tag-{self.number}-")]
+        own = [tag.name for tag in self.table.versions.tags() if tag.name.startswith(f"tag-{self.number}-")]
         name = chance.choice(own or ["none"])
-        return "drop tag", {"name": name}, lambda: _nothing(lambda: self.table.delete_tag(name))
+        return "drop tag", {"name": name}, lambda: _nothing(lambda: self.table.versions.delete_tag(name))
 
     def drop_branch(self, chance: random.Random) -> Choice:
-        own = [name for name in self.table.branches() if name.startswith(f"branch{self.number}x")]
+        own = [name for name in self.table.versions.branches() if name.startswith(f"branch{self.number}x")]
         name = chance.choice(own or ["none"])
-        return "drop branch", {"name": name}, lambda: _nothing(lambda: self.table.delete_branch(name))
+        return "drop branch", {"name": name}, lambda: _nothing(lambda: self.table.versions.delete_branch(name))
 
     def alter(self, chance: random.Random) -> Choice:
         column = f"c{self.number}x{self._number()}"
@@ -196,7 +202,7 @@ class _Worker:
         )
 
     def statistics(self, chance: random.Random) -> Choice:
-        return "analyze", {}, lambda: _nothing(lambda: self.table.analyze(["v"]))
+        return "analyze", {}, lambda: _nothing(lambda: self.table.maintenance.analyze(["v"]))
 
     def _number(self) -> int:
         self.following += 1

@@ -27,8 +27,8 @@ def of(change: Callable[[Table], object], **more: object) -> Operation:
 def history(table: Table) -> None:
     """Three writes, a tag after the second one and a branch of it, which goes on by one write."""
     put(table, 1, 2)
-    table.create_tag("early", table.store.snapshots.latest_id())
-    table.create_branch(BRANCH, "early")
+    table.versions.create_tag("early", table.store.snapshots.latest_id())
+    table.versions.create_branch(BRANCH, "early")
     put(table.branch(BRANCH), 33)
     put(table, 3)
 
@@ -98,7 +98,7 @@ def _epoch(table: Table) -> None:
 
 
 def _expire(table: Table) -> None:
-    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
 
 
 def _remove_orphans(table: Table) -> None:
@@ -123,7 +123,7 @@ def _other_column(catalog: FileSystemCatalog, table: Table) -> None:
 
 
 def _consume(table: Table) -> None:
-    table.reset_consumer("reader", table.store.snapshots.latest_id())
+    table.versions.reset_consumer("reader", table.store.snapshots.latest_id())
 
 
 WRITES: dict[str, Operation] = {
@@ -152,11 +152,11 @@ UPKEEP: dict[str, Operation] = {
         lambda t: t.compact(full=False), prepare=lambda catalog, table: _uncompacted(catalog, 5, 6, 7, 8)
     ),
     "compact in an order": of(lambda t: t.compact(order_strategy="zorder", order_by="id,v")),
-    "rescale": of(lambda t: t.rescale(3), told=False),
-    "analyze": of(lambda t: t.analyze()),
-    "compact_manifests": of(lambda t: t.compact_manifests()),
+    "rescale": of(lambda t: t.maintenance.rescale(3), told=False),
+    "analyze": of(lambda t: t.maintenance.analyze()),
+    "compact_manifests": of(lambda t: t.maintenance.compact_manifests()),
     "rewrite_file_index": of(
-        lambda t: t.rewrite_file_index(), prepare=_set(**{"file-index.bloom-filter.columns": "v"})
+        lambda t: t.maintenance.rewrite_file_index(), prepare=_set(**{"file-index.bloom-filter.columns": "v"})
     ),
     "alter": Operation(act=_other_column),
     "write with maintenance": of(
@@ -173,34 +173,36 @@ UPKEEP: dict[str, Operation] = {
     ),
 }
 VERSIONS: dict[str, Operation] = {
-    "create_tag": of(lambda t: t.create_tag("new")),
-    "replace_tag": of(lambda t: t.replace_tag("early")),
+    "create_tag": of(lambda t: t.versions.create_tag("new")),
+    "replace_tag": of(lambda t: t.versions.replace_tag("early")),
     "create_automatic_tags": of(
-        lambda t: t.create_automatic_tags(),
+        lambda t: t.versions.create_automatic_tags(),
         prepare=_set(**{"tag.automatic-creation": "batch", "tag.batch.customized-name": "early"}),
     ),
-    "expire_tags": of(lambda t: t.expire_tags(older_than=LATER * 1000)),
-    "create_branch": of(lambda t: t.create_branch("new", "early")),
-    "delete_branch": of(lambda t: t.delete_branch(BRANCH)),
-    "merge_branch": of(lambda t: t.merge_branch(BRANCH), told=False),
-    "fast_forward": of(lambda t: t.fast_forward(BRANCH), told=False),
-    "rollback_to": of(lambda t: t.rollback_to("early"), told=False),
+    "expire_tags": of(lambda t: t.versions.expire_tags(older_than=LATER * 1000)),
+    "create_branch": of(lambda t: t.versions.create_branch("new", "early")),
+    "delete_branch": of(lambda t: t.versions.delete_branch(BRANCH)),
+    "merge_branch": of(lambda t: t.versions.merge_branch(BRANCH), told=False),
+    "fast_forward": of(lambda t: t.versions.fast_forward(BRANCH), told=False),
+    "rollback_to": of(lambda t: t.versions.rollback_to("early"), told=False),
     "expire_snapshots": of(_expire),
     "expire_changelogs": of(
         lambda t: expire_changelogs(t.store, clock=lambda: LATER), prepare=lambda catalog, table: _expire(table)
     ),
     "remove_orphan_files": of(_remove_orphans, prepare=_dead(lambda t: put(t, 6), "link")),
     "remove_unexisting_files": of(
-        lambda t: t.remove_unexisting_files(), prepare=_lose_a_file, told=False, damages=True
+        lambda t: t.maintenance.remove_unexisting_files(), prepare=_lose_a_file, told=False, damages=True
     ),
     "reset_consumer": of(_consume),
-    "clear_consumers": of(lambda t: t.clear_consumers(), prepare=lambda catalog, table: _consume(table)),
-    "purge_files": of(lambda t: t.purge_files(), told=False),
-    "fsck after an expiry": of(lambda t: t.fsck(repair=True), prepare=_dead(_expire, "unlink snapshot-")),
+    "clear_consumers": of(lambda t: t.versions.clear_consumers(), prepare=lambda catalog, table: _consume(table)),
+    "purge_files": of(lambda t: t.maintenance.purge_files(), told=False),
+    "fsck after an expiry": of(lambda t: t.maintenance.fsck(repair=True), prepare=_dead(_expire, "unlink snapshot-")),
     "opening after a rollback": of(
-        lambda t: t.snapshots(), prepare=_dead(lambda t: t.rollback_to("early"), "unlink snapshot-"), told=False
+        lambda t: t.snapshots(),
+        prepare=_dead(lambda t: t.versions.rollback_to("early"), "unlink snapshot-"),
+        told=False,
     ),
-    "fsck of hints": of(lambda t: t.fsck(repair=True), prepare=_bad_hints),
+    "fsck of hints": of(lambda t: t.maintenance.fsck(repair=True), prepare=_bad_hints),
 }
 OPERATIONS: dict[str, Operation] = {**WRITES, **UPKEEP, **VERSIONS}
 

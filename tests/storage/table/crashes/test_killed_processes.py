@@ -170,11 +170,11 @@ class Life:
     def check_versions(self) -> None:
         """Read every version; remove orphan files; read every version again."""
         table = self.table
-        findings = table.fsck(repair=True).findings
+        findings = table.maintenance.fsck(repair=True).findings
         assert all(f.mended for f in findings if not f.what.startswith("branch")), findings
         for attempt in range(2):
-            tags = {tag.name: rows_of(table.copy({"scan.tag-name": tag.name})) for tag in table.tags()}
-            branches = {name: rows_of(table.branch(name)) for name in table.branches()}
+            tags = {tag.name: rows_of(table.copy({"scan.tag-name": tag.name})) for tag in table.versions.tags()}
+            branches = {name: rows_of(table.branch(name)) for name in table.versions.branches()}
             self.compare("tags", self.tags, tags)
             self.compare("branches", self.branches, branches)
             for snapshot in table.snapshots():
@@ -219,7 +219,7 @@ class Life:
         table = self.table
         self.rows = found
         # What a branch is includes its tags.
-        left = {tag.name for tag in table.tags()}
+        left = {tag.name for tag in table.versions.tags()}
         assert left <= set(self.tags) or version.startswith("branch ")
         self.tags = {name: self.tags.get(name) for name in left}
         self.check_versions()

@@ -130,17 +130,17 @@ def test_a_consumer_is_told_of_whole_snapshots(tmp_path: Path) -> None:
     assert half is not None
     assert half.index == 0
     batches.commit(half)
-    assert table.consumers() == {}
+    assert table.versions.consumers() == {}
     whole = batches.advance(half)
     assert whole is not None
     assert whole.is_complete
     batches.commit(whole)
-    assert table.consumers() == {"c": 2}
+    assert table.versions.consumers() == {"c": 2}
     _write(table, 3, 4)
     half = batches.advance(whole, BatchLimits(files=1))
     assert half is not None
     batches.commit(half)
-    assert table.consumers() == {"c": 2}
+    assert table.versions.consumers() == {"c": 2}
     assert batches.start() == StreamPosition(snapshot_id=2)
 
 

@@ -40,7 +40,7 @@ def _read(table: Table, from_snapshot: int | str | None) -> tuple[list[int], Str
 
 
 def _back_and_on(table: Table, version: int, *numbers: int) -> None:
-    table.rollback_to(version)
+    table.versions.rollback_to(version)
     for number in numbers:
         table.upsert(rows(number))
 
@@ -102,8 +102,8 @@ def test_parts_of_a_snapshot_know_what_was_before_them(tmp_path: Path) -> None:
     assert first.checkpoint is not None
     assert (first.checkpoint, first.checkpoint.passed is None) == (2, False)
     table.upsert(rows(7))
-    table.create_tag("t", 1)
-    table.rollback_to("t")
+    table.versions.create_tag("t", 1)
+    table.versions.rollback_to("t")
     assert _read(_and_upsert(table, 8), first.checkpoint)[0] == [8]
 
 
@@ -118,15 +118,15 @@ def _and_upsert(table: Table, number: int) -> Table:
 
 def test_a_fast_forward_is_noticed(tmp_path: Path) -> None:
     table = _written(tmp_path, 0)
-    table.create_tag("t", 1)
-    table.create_branch("b", "t")
+    table.versions.create_tag("t", 1)
+    table.versions.create_branch("b", "t")
     for number in (1, 2):
         table.upsert(rows(number))
     _, checkpoint = _read(table, 1)
     branch = table.copy({"branch": "b"})
     for number in (10, 11, 12):
         branch.upsert(rows(number))
-    table.fast_forward("b")
+    table.versions.fast_forward("b")
     with pytest.raises(SnapshotNotFoundError, match=REFUSAL):
         list(table.stream(checkpoint.to_text(), idle_seconds=0))
 
@@ -145,7 +145,7 @@ def test_a_consumer_notices_a_rollback_and_its_file_stays_as_paimon_has_it(tmp_p
     # As Paimon writes it: nothing is known of what was before.
     path.write_text(json.dumps({"nextSnapshot": 5}))
     assert _read(consumer, None)[0] == [12, 13]
-    table.reset_consumer("c", 3)
+    table.versions.reset_consumer("c", 3)
     assert _read(consumer, None)[0] == [10, 11, 12, 13]
 
 
@@ -221,7 +221,7 @@ def test_what_a_stream_has_handed_out_is_the_table_or_an_error_whatever_was_roll
 
         for step in range(10):
             if source.random() < 0.3:
-                table.rollback_to(source.choice(table.store.snapshots.ids()))
+                table.versions.rollback_to(source.choice(table.store.snapshots.ids()))
             for _ in range(source.randrange(3)):
                 table.upsert(rows(*source.sample(range(5), 2), v=f"{step} {source.random()}"))
             resumed += 1
@@ -231,7 +231,7 @@ def test_what_a_stream_has_handed_out_is_the_table_or_an_error_whatever_was_roll
                 refused += 1
                 kept = None
                 copy.clear()
-                table.clear_consumers()
+                table.versions.clear_consumers()
                 continue
             assert copy == {row["id"]: row["v"] for row in table.scan().to_arrow().to_pylist()}
     assert 0 < refused < resumed

@@ -45,7 +45,7 @@ def test_rows_wait_unseen_in_avro_files_until_a_compaction(tmp_path: Path) -> No
 def test_a_dry_run_tells_what_would_be_taken_up(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "postpone.default-bucket-num": "3"})
     table.upsert(rows(range(5)))
-    (plan,) = table.plan_compaction()
+    (plan,) = table.maintenance.plan_compaction()
     assert (plan.bucket, plan.rows_rewritten, plan.reason) == (POSTPONE_BUCKET, 5, "postponed rows")
     assert "3 bucket(s)" in plan.detail
     assert read(table) == {}

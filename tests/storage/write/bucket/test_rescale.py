@@ -43,7 +43,7 @@ def test_a_table_is_rescaled_with_its_option_in_one_overwrite(tmp_path: Path) ->
     before = read(table)
     newest = table.latest_snapshot()
     assert newest is not None
-    result = table.rescale(5)
+    result = table.maintenance.rescale(5)
     assert result.snapshot_id == newest.id + 1
     assert (result.partitions, result.rows) == (2, len(before))
     assert table.store.snapshots.snapshot(newest.id + 1).commit_kind is CommitKind.OVERWRITE
@@ -60,8 +60,8 @@ def test_a_partition_may_have_its_own_number(tmp_path: Path) -> None:
     for dt in "abc":
         table.upsert(rows(range(9), "1", dt))
     before = read(table)
-    assert table.rescale(3, {"dt": "a"}).partitions == 1
-    assert table.rescale(4, [{"dt": "b"}, {"dt": "a"}]).partitions == 2
+    assert table.maintenance.rescale(3, {"dt": "a"}).partitions == 1
+    assert table.maintenance.rescale(4, [{"dt": "b"}, {"dt": "a"}]).partitions == 2
     assert (option(table), totals(table)) == ("2", {"dt=a": 4, "dt=b": 4, "dt=c": 2})
     assert read(table) == before
     assert table.scan(filter="dt = 'b' and id = 7").count() == 1
@@ -69,7 +69,7 @@ def test_a_partition_may_have_its_own_number(tmp_path: Path) -> None:
         table.upsert(rows([1], "2", "a"))
     table.upsert(rows([1], "2", "c"))
     assert read(table) == {**before, ("c", 1): "2"}
-    table.rescale()
+    table.maintenance.rescale()
     assert totals(table) == {"dt=a": 2, "dt=b": 2, "dt=c": 2}
 
 
@@ -79,9 +79,9 @@ def test_a_changed_option_is_refused_until_the_partition_is_rescaled(tmp_path: P
         table.upsert(rows(range(9), "1", dt))
     table.store.alter([SetOption(BUCKET, "3")])
     table = Table(table.name, table.store.refreshed())
-    with pytest.raises(InvalidInputError, match=r"table\.rescale"):
+    with pytest.raises(InvalidInputError, match=r"table\.maintenance\.rescale"):
         table.upsert(rows([1], "2"))
-    table.rescale(partitions={"dt": "a"})
+    table.maintenance.rescale(partitions={"dt": "a"})
     table.upsert(rows([1], "2"))
     table.upsert(rows([1], "2", "new"))
     assert totals(table) == {"dt=a": 3, "dt=b": 2, "dt=new": 3}
@@ -90,16 +90,16 @@ def test_a_changed_option_is_refused_until_the_partition_is_rescaled(tmp_path: P
 
 def test_a_table_that_has_that_number_already_is_left_alone(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
-    assert table.rescale(2).snapshot_id is None
+    assert table.maintenance.rescale(2).snapshot_id is None
     table.upsert(rows(range(4)))
     newest = table.latest_snapshot()
-    assert str(table.rescale(2)) == "nothing to rescale to 2 bucket(s)"
+    assert str(table.maintenance.rescale(2)) == "nothing to rescale to 2 bucket(s)"
     assert table.latest_snapshot() == newest
 
 
 def test_an_empty_table_only_changes_its_option(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
-    assert table.rescale(7).snapshot_id is None
+    assert table.maintenance.rescale(7).snapshot_id is None
     assert option(table) == "7"
     table.upsert(rows(range(4)))
     assert totals(table) == {"dt=a": 7}
@@ -131,7 +131,7 @@ def test_rows_stay_as_they_are(tmp_path: Path, options: dict[str, str]) -> None:
     before = {}
     if "write-only" not in options:
         before = read(table)
-    table.rescale(3)
+    table.maintenance.rescale(3)
     after = read(table)
     if not before:
         before = read(Table(table.name, merged.store.refreshed()))
@@ -145,7 +145,7 @@ def test_rows_stay_as_they_are(tmp_path: Path, options: dict[str, str]) -> None:
 def test_a_changelog_that_was_not_told_yet_is_told_before(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "changelog-producer": "lookup", "write-only": "true"})
     table.upsert(rows([1, 2], "1"))
-    table.rescale(3)
+    table.maintenance.rescale(3)
     assert sorted((c["_row_kind"], c["id"]) for c in table.changes().to_arrow().to_pylist()) == [(0, 1), (0, 2)]
 
 
@@ -153,7 +153,7 @@ def test_an_append_table_with_buckets_is_rescaled(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "bucket-key": "id"}, primary_keys=())
     for _ in range(2):
         table.append(rows(range(8)))
-    table.rescale(4)
+    table.maintenance.rescale(4)
     assert totals(table) == {"dt=a": 4}
     assert Counter(table.scan().to_arrow().column("id").to_pylist()) == Counter([*range(8), *range(8)])
 
@@ -164,8 +164,8 @@ def test_partitions_of_a_postponed_table_are_rescaled_and_waiting_rows_wait(tmp_
     table.compact()
     table.upsert(rows([1], "2"))
     with pytest.raises(InvalidInputError, match="how many"):
-        table.rescale()
-    table.rescale(3)
+        table.maintenance.rescale()
+    table.maintenance.rescale(3)
     assert (option(table), totals(table)) == ("-2", {"dt=a": 3})
     assert read(table) == expected(rows(range(9), "1"))
     table.compact()
@@ -188,7 +188,7 @@ def test_rows_that_come_meanwhile_are_not_lost(tmp_path: Path, monkeypatch: pyte
         return old
 
     monkeypatch.setattr(rescale, "_old_files", with_a_writer)
-    table.rescale(3)
+    table.maintenance.rescale(3)
     assert read(table) == expected(rows(range(9), "1"), rows([1, 50], "late"))
     assert totals(table) == {"dt=a": 3}
 
@@ -199,7 +199,7 @@ def test_a_writer_that_knows_the_old_number_conflicts(tmp_path: Path, whole: boo
     table.upsert(rows(range(9), "1"))
     old = Table(table.name, table.store)
     messages = [CommitMessage.from_bytes(m.to_bytes()) for m in waiting_write(old, "late", rows([1], "late"))]
-    table.rescale(3, None if whole else {"dt": "a"})
+    table.maintenance.rescale(3, None if whole else {"dt": "a"})
     with pytest.raises(CommitConflictError, match="rescale"):
         old.new_commit("late").commit(messages)
     assert read(table) == expected(rows(range(9), "1"))
@@ -212,7 +212,7 @@ def test_a_failed_rescale_leaves_the_table_as_it_was(tmp_path: Path) -> None:
     content = files[1].read_bytes()
     files[1].write_bytes(content[:-50])
     with pytest.raises(CorruptFileError, match=files[1].name):
-        table.rescale(3)
+        table.maintenance.rescale(3)
     files[1].write_bytes(content)
     assert data_files(tmp_path) == files
     assert (option(table), totals(table)) == ("2", {"dt=a": 2})
@@ -230,7 +230,7 @@ def test_a_failed_rescale_leaves_the_table_as_it_was(tmp_path: Path) -> None:
 def test_what_cannot_be_rescaled_is_refused(tmp_path: Path, options: dict[str, str], message: str) -> None:
     table = make_table(tmp_path, options)
     with pytest.raises((NotSupportedError, InvalidInputError), match=message):
-        table.rescale(0)
+        table.maintenance.rescale(0)
 
 
 def waiting_write(table: Table, user: str, data: pa.Table) -> list[CommitMessage]:

@@ -81,7 +81,7 @@ def test_filters_on_the_columns_leave_more_files_out_and_the_rows_stay(tmp_path:
         table.append(rows(seed))
     before = content(table)
     assert {share_read(table, text) for text in RANGES.values()} == {1.0}
-    (planned,) = table.plan_compaction(order_strategy=strategy, order_by=["a", "b"])
+    (planned,) = table.maintenance.plan_compaction(order_strategy=strategy, order_by=["a", "b"])
     result = table.compact(order_strategy=strategy, order_by="a, b")
     assert (result.rows_before, result.rows_after) == (3 * ROWS, 3 * ROWS)
     assert result.files_before == planned.files_rewritten
