@@ -99,3 +99,36 @@ def test_no_two_public_classes_share_a_name() -> None:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(str(file.relative_to(ROOT)))
     assert not {name: files for name, files in places.items() if len(files) > 1}
+
+
+LOCATION_SCHEMES = {"catalog/server/service/directories/locations.py": "a location of the metastore, not a file system"}
+"""Modules that compare a scheme with that of local files, and what it is the scheme of."""
+
+
+def depends_on_scheme(node: ast.AST) -> bool:
+    """Whether the node compares an attribute `scheme` with `file`, or asks for `is_remote`."""
+    if isinstance(node, ast.Compare):
+        sides = (node.left, *node.comparators)
+        is_scheme = any(isinstance(side, ast.Attribute) and side.attr == "scheme" for side in sides)
+        inner = {inner.value for side in sides for inner in ast.walk(side) if isinstance(inner, ast.Constant)}
+        return is_scheme and "file" in inner
+    names = {getattr(node, "id", None), getattr(node, "attr", None), getattr(node, "name", None)}
+    return "is_remote" in names
+
+
+def test_callers_of_file_systems_ask_for_capabilities_and_not_for_the_scheme() -> None:
+    found = [
+        f"{name}:{getattr(node, 'lineno', '')}"
+        for file in source_files()
+        if not (name := str(file.relative_to(ROOT))).startswith("storage/io/") and name not in LOCATION_SCHEMES
+        for node in ast.walk(source_tree(file))
+        if depends_on_scheme(node)
+    ]
+    assert not found, f"Ask file_io.capabilities for what is needed: {found}"
+
+
+@pytest.mark.parametrize(
+    "code", ["file_io.scheme == 'file'", "split(x).scheme in ('', 'file')", "'file' != x.scheme", "is_remote(x)"]
+)
+def test_a_comparison_of_the_scheme_is_found(code: str) -> None:
+    assert any(map(depends_on_scheme, ast.walk(ast.parse(code))))

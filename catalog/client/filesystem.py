@@ -34,7 +34,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.path_name import is_path_name
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.deleting import is_link, link_above
-from interbed.storage.io.resolve import check_exclusive, file_io_for, renames_directories
+from interbed.storage.io.resolve import check_exclusive, file_io_for
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import find_store, open_store, schema_manager
@@ -295,7 +295,7 @@ class FileSystemCatalog(Catalog):
         from interbed.catalog.client.files.staging_directory import new_staging_directory
 
         self._new_location(identifier, path)
-        if self._file_io.scheme != "file":
+        if not self._file_io.capabilities.exclusive_rename:
             return path
         with self._races_told(identifier.database):
             return new_staging_directory(self._file_io, self._database_path(identifier.database))
@@ -351,7 +351,7 @@ class FileSystemCatalog(Catalog):
                 return
             raise TableNotFoundError(f"There is no table '{old}' in {self.described}.")
         self.get_database(new.database)
-        if not renames_directories(self._file_io):
+        if not self._file_io.capabilities.atomic_rename:
             raise NotSupportedError(
                 f"'{old}' is a directory in {self._warehouse}, whose store can't rename one in one step: others would "
                 "see half a table, and a commit meanwhile could be lost. A Hive catalog renames the entry and leaves "

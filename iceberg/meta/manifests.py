@@ -13,7 +13,6 @@ from copy import copy
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY
 from pyiceberg.avro.decoder import new_decoder
@@ -49,6 +48,7 @@ from interbed.storage.base.ahead import ahead_of
 from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.errors import CorruptFileError, StorageAccessError
 from interbed.storage.io.at_once import begun
+from interbed.storage.io.resolve import local_path
 
 NEWEST_VERSION: TableVersion = 3
 """The version whose records of entries and of data files have all fields; those to be written are such records."""
@@ -328,7 +328,7 @@ class _Whole(InputFile):
 
 def _source(files: FileIO, path: str) -> InputFile:
     source = files.new_input(path)
-    return source if urlsplit(path).scheme in ("", "file") else _Begun(source)
+    return source if local_path(path) is not None else _Begun(source)
 
 
 def _manifests(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:

@@ -24,7 +24,7 @@ from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.format.api import ReadChecks, data_file_errors
 from interbed.storage.files.format.readers import reader_for
-from interbed.storage.io.api import FileIO, is_remote
+from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
 
 NAME_MAPPING = "schema.name-mapping.default"
@@ -94,7 +94,7 @@ class TableFiles:
 
     def is_far(self, path: str) -> bool:
         """Whether a file is in a store, of which several are better asked for at once."""
-        return is_remote(self.open(path)[0])
+        return self.open(path)[0].capabilities.slow_requests
 
     @property
     def io(self) -> StoreInputs:
@@ -122,7 +122,7 @@ class TableFiles:
         NotSupportedError and StorageAccessError, which name the file.
         """
         file_io, path = self.open(file.path)
-        if is_remote(file_io):
+        if file_io.capabilities.slow_requests:
             from interbed.storage.io.ahead.held import HeldInputs
 
             # Its schema and its rows are read of one open file.

@@ -39,7 +39,6 @@ from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.progress import PROGRESS
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
-from interbed.storage.io.api import is_remote
 from interbed.storage.io.at_once import both
 from interbed.storage.io.pending import PendingFiles
 from interbed.storage.meta.file_store import FileStore
@@ -159,14 +158,16 @@ class Publication:
 
     def _queue(self) -> ContentionLock:
         file_io, paths = self._store.file_io, self._store.paths
-        return CommitLease(file_io, paths.turn_in_store) if is_remote(file_io) else LocalCommitLock(paths.turn_on_disk)
+        if file_io.capabilities.file_locks:
+            return LocalCommitLock(paths.turn_on_disk)
+        return CommitLease(file_io, paths.turn_in_store)
 
     def _race(self, part: PendingSnapshot, writer: ManifestWriter, queue: ContentionLock) -> int:
         store = self._store
         builder, indexes = self._builders(part, writer)
         check = BasisCheck(self._reader, store.snapshots, self._user, part.basis)
         retries = self._retry.start()
-        if not is_remote(store.file_io):
+        if not store.file_io.capabilities.slow_requests:
             # Do all slow work before the turn; within it only changes since are checked. In an object store turns are
             # rare, and each look-up takes a request.
             with suppress(CorruptFileError):
@@ -312,7 +313,7 @@ class Publication:
         """
         store = self._store
         try:
-            if base is not None and is_remote(store.file_io):
+            if base is not None and store.file_io.capabilities.slow_requests:
                 # One request is enough: while the base exists, a process that rolls back has yet to look for new
                 # snapshots, and treats this one as an older one.
                 change = JournalOutcome.NONE
@@ -396,7 +397,7 @@ class Publication:
         the newest before, if it still exists, unless other writers are known to commit (`is_new`).
         """
         store = self._store
-        remote = is_remote(store.file_io)
+        remote = store.file_io.capabilities.slow_requests
 
         def look() -> Snapshot | None:
             known = store.snapshots.standing() if remote and not is_new else None

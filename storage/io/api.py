@@ -9,6 +9,7 @@ that is not written completely is deleted.
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from interbed.storage.base.errors import StorageAccessError
@@ -32,12 +33,107 @@ class FileStatus:
     is_link: bool = False
 
 
+class Latency(Enum):
+    """Time that a request takes before the first byte."""
+
+    LOCAL = auto()
+    """That of a disk or of the page cache: microseconds."""
+    REMOTE = auto()
+    """That of a request to another machine: milliseconds, however small the answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSystemCapabilities:
+    """What the file system behind a FileIO can do, without a request to it.
+
+    Code that depends on the file system asks for one of these, and never for its scheme. Whether exclusive creation
+    needs a lock is not among them, because some object stores have to be probed: see FileIO.exclusive_create.
+    """
+
+    latency: Latency
+    """See `slow_requests`, which most callers ask for."""
+
+    atomic_rename: bool
+    """`rename` moves a directory in one step. Otherwise it copies file by file, and others see half of it."""
+
+    exact_results: bool
+    """The result or the error of a call says for certain what the call did, and nothing happens after an error.
+
+    Over a network the answer may be lost: the client repeats the request, and then our own
+    file looks like another process's.
+    """
+
+    directories: bool
+    """Directories exist without files, and removing an empty one never removes a file that was created meanwhile.
+
+    Otherwise a directory is what paths have in common, or it is not known how its removal behaves.
+    """
+
+    links: bool
+    """Symbolic links exist, and the `os` module sees them."""
+
+    file_locks: bool
+    """The operating system can lock files and directories (see file_lock). A mount may still refuse it."""
+
+    durable_on_return: bool
+    """What a call wrote or deleted is durable when it returns, and `sync` does nothing."""
+
+    @property
+    def slow_requests(self) -> bool:
+        """Whether requests cost more than local work: send several at once, save each that can be saved, prefetch."""
+        return self.latency is Latency.REMOTE
+
+    @property
+    def exclusive_rename(self) -> bool:
+        """Whether `rename` of a directory is atomic, and its result says which of several processes moved it."""
+        return self.atomic_rename and self.exact_results
+
+
+LOCAL_CAPABILITIES = FileSystemCapabilities(
+    latency=Latency.LOCAL,
+    atomic_rename=True,
+    exact_results=True,
+    directories=True,
+    links=True,
+    file_locks=True,
+    durable_on_return=False,
+)
+"""Local disks, and mounts of POSIX file systems."""
+
+HDFS_CAPABILITIES = FileSystemCapabilities(
+    latency=Latency.REMOTE,
+    atomic_rename=True,
+    exact_results=False,
+    directories=True,
+    links=False,
+    file_locks=False,
+    durable_on_return=True,
+)
+"""HDFS, and what Hadoop's ViewFs mounts."""
+
+OBJECT_STORE_CAPABILITIES = FileSystemCapabilities(
+    latency=Latency.REMOTE,
+    atomic_rename=False,
+    exact_results=False,
+    directories=False,
+    links=False,
+    file_locks=False,
+    durable_on_return=True,
+)
+"""Object stores, and every file system of which no more is known."""
+
+
 @runtime_checkable
 class FileIO(Protocol):
     """List, read, write and create files; safe to share between threads."""
 
     scheme: str
-    """`file` for the local file system, else the URI's scheme."""
+    """`file` for the local file system, otherwise the URI's scheme: for messages, and to compare two locations."""
+
+    @property
+    def capabilities(self) -> FileSystemCapabilities:
+        """What the file system can do. A FileIO around another one has those of the inner one."""
+        ...
 
     @property
     def exclusive_create(self) -> bool:
@@ -79,8 +175,8 @@ class FileIO(Protocol):
     def sync(self, paths: Iterable[str]) -> None:
         """Make files, their names and the directories above them durable; of a directory, the names in it.
 
-        Of a path that is not there it is made durable that it is gone. Does nothing on a store whose writes are durable
-        when they return. Raises SyncFailedError; it is not known then what outlives a power cut.
+        Of a path that is not there it is made durable that it is gone. Does nothing where the capabilities say
+        `durable_on_return`. Raises SyncFailedError; it is not known then what outlives a power cut.
         """
         ...
 
@@ -116,13 +212,11 @@ class FileIO(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> bool:
-        """Move a file or directory, durably; False when the target exists or the source does not. Never overwrites."""
+        """Move a file or directory, durably; False when the target exists or the source does not. Never overwrites.
+
+        The capabilities say whether that is one step.
+        """
         ...
-
-
-def is_remote(file_io: FileIO) -> bool:
-    """Whether each read of a file waits for another machine, so that several are better begun at once."""
-    return file_io.scheme != "file"
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from interbed.storage.io.api import FileIO, is_remote, write_file
+from interbed.storage.io.api import FileIO, write_file
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,7 +29,7 @@ def asked_at_once(file_io: FileIO, steps: Sequence[Callable[[], _T]]) -> list[_T
 
     Each step is a few requests to the store, and asks for nothing at once itself.
     """
-    if len(steps) < 2 or not is_remote(file_io):
+    if len(steps) < 2 or not file_io.capabilities.slow_requests:
         return [step() for step in steps]
     from concurrent.futures import wait
 
@@ -40,7 +40,7 @@ def asked_at_once(file_io: FileIO, steps: Sequence[Callable[[], _T]]) -> list[_T
 
 def both(file_io: FileIO, first: Callable[[], _T], second: Callable[[], _S]) -> tuple[_T, _S]:
     """What the two return; errors as of `asked_at_once`. The thread that asks does the first, which may ask more."""
-    if not is_remote(file_io):
+    if not file_io.capabilities.slow_requests:
         return first(), second()
     from concurrent.futures import wait
 
@@ -66,7 +66,7 @@ class PendingWrites:
 
     def write(self, path: str, content: bytes) -> None:
         """Write the file, or begin to; raises StorageAccessError where it is written at once."""
-        if is_remote(self._file_io):
+        if self._file_io.capabilities.slow_requests:
             self._futures.append(_requests().submit(write_file, self._file_io, path, content))
         else:
             write_file(self._file_io, path, content)

@@ -17,12 +17,12 @@ from interbed.storage.io.at_once import asked_at_once
 
 def is_link(file_io: FileIO, path: str) -> bool:
     """Whether the path itself is a symbolic link."""
-    return file_io.scheme == "file" and os.path.islink(path.rstrip("/"))
+    return file_io.capabilities.links and os.path.islink(path.rstrip("/"))
 
 
 def link_above(file_io: FileIO, path: str, root: str) -> str | None:
     """The first link among the directories between `root` and the path, both left out; None without one."""
-    if file_io.scheme != "file" or not path.startswith(f"{root.rstrip('/')}/"):
+    if not file_io.capabilities.links or not path.startswith(f"{root.rstrip('/')}/"):
         return None
     at = root.rstrip("/")
     for part in path.removeprefix(f"{at}/").split("/")[:-1]:

@@ -57,6 +57,7 @@ class FaultyFileIO:
 
     def __init__(self, inner: FileIO, faults: Sequence[Fault] = ()) -> None:
         self.scheme = inner.scheme
+        self.capabilities = inner.capabilities
         self.exclusive_create = inner.exclusive_create
         self.calls: list[tuple[str, str]] = []
         self._inner = inner

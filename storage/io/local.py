@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interbed.storage.base.errors import StorageAccessError, SyncFailedError
-from interbed.storage.io.api import FileStatus
+from interbed.storage.io.api import LOCAL_CAPABILITIES, FileStatus, FileSystemCapabilities
 from interbed.storage.io.deleting import check_deletable, delete_in_turn
 
 SYNC_THREADS = 4
@@ -221,6 +221,7 @@ class LocalFileIO:
     """FileIO over absolute local paths; threads and forked processes may share it."""
 
     scheme = "file"
+    capabilities: FileSystemCapabilities = LOCAL_CAPABILITIES
     exclusive_create = True
     _disk = LOCAL_DISK
     _syncs = True

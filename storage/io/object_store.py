@@ -23,7 +23,7 @@ from interbed.storage.base.errors import MissingExtraError, StorageAccessError
 from interbed.storage.base.extras import missing_extra
 from interbed.storage.io.ahead.needs import ReadAhead
 from interbed.storage.io.ahead.opening import opened_by_ranges
-from interbed.storage.io.api import FileStatus
+from interbed.storage.io.api import HDFS_CAPABILITIES, OBJECT_STORE_CAPABILITIES, FileStatus
 from interbed.storage.io.deleting import check_deletable, delete_in_turn
 from interbed.storage.io.stores.aws_keys import FixedKeys
 from interbed.storage.io.stores.values import StoreSettings
@@ -192,6 +192,7 @@ class ObjectStoreFileIO:
         read_ahead: ReadAhead | None = None,
     ) -> None:
         self.scheme = scheme
+        self.capabilities = HDFS_CAPABILITIES if scheme in _HADOOP_SCHEMES else OBJECT_STORE_CAPABILITIES
         self.exclusive_create = exclusive_create
         self._filesystem = filesystem
         self._fsspec = fsspec
@@ -373,4 +374,5 @@ class ObjectStoreFileIO:
             raise StorageAccessError(f"Can't {action} {path}: {error}") from error
 
 
+_HADOOP_SCHEMES = frozenset({"hdfs", "viewfs"})
 _FLAT_SCHEMES = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "wasb", "wasbs", "oss"})

@@ -20,7 +20,6 @@ _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
 _SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 """Schemes that are other names of one."""
 _HADOOPS = "s3a"
-_RENAMING = frozenset({"file", "hdfs", "viewfs"})
 _STORE_OPTIONS = ("s3.", "fs.", "google.", "hadoop.", AHEAD, CACHE)
 _ATOMIC_FSSPEC = frozenset({"memory"})
 """fsspec file systems whose mode `create` refuses an existing file in one step."""
@@ -111,14 +110,9 @@ def check_exclusive(
     raise NotSupportedError(f"{why}. {way}")
 
 
-def renames_directories(file_io: FileIO) -> bool:
-    """Whether the store renames a directory in one step; elsewhere it is copied file by file, and others see half."""
-    return file_io.scheme in _RENAMING
-
-
-def locks_directories(file_io: FileIO) -> bool:
-    """Whether the operating system may lock a directory of the store (file_lock.DirectoryLock)."""
-    return file_io.scheme == "file"
+def scheme_of(location: str) -> str:
+    """Return the scheme of a location as normalize_path gives it: that of its FileIO, `file` for a local path."""
+    return location.partition("://")[0] if "://" in location else "file"
 
 
 def local_path(location: str) -> str | None:
@@ -142,7 +136,7 @@ def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Fi
     # Refused wherever the path leads, if they are wrong.
     ReadAhead.of(options or {})
     CacheOptions.of(options or {})
-    scheme = normal.partition("://")[0] if "://" in normal else "file"
+    scheme = scheme_of(normal)
     if scheme == "file":
         return _LOCAL, normal
     if scheme == "hdfs":

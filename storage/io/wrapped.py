@@ -15,6 +15,7 @@ class WrappedFileIO:
     def __init__(self, inner: FileIO) -> None:
         self.inner = inner
         self.scheme = inner.scheme
+        self.capabilities = inner.capabilities
         # For `read_ahead_of`, which knows what it means.
         self.read_ahead: Any = getattr(inner, "read_ahead", None)
 

@@ -19,7 +19,7 @@ from interbed.storage.files.file_index.evaluate import has_index, select_rows
 from interbed.storage.files.format.api import DecodeTally, ReadChecks, data_file_errors
 from interbed.storage.files.format.file_schema import SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD
 from interbed.storage.files.format.readers import reader_for
-from interbed.storage.io.api import FileIO, is_remote
+from interbed.storage.io.api import FileIO
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
@@ -84,16 +84,16 @@ class FileRead:
         return self._store.file_io
 
     @property
-    def is_remote(self) -> bool:
-        """Whether the files are in a store that answers after a while."""
-        return is_remote(self._store.file_io)
+    def has_slow_requests(self) -> bool:
+        """Whether the files are behind requests to another machine; see FileSystemCapabilities."""
+        return self._store.file_io.capabilities.slow_requests
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FileRead, (self._store.read_only(), self._fields)
 
     def opens_at_once(self, file: DataFileMeta) -> bool:
         """Whether `opened` asks for the first rows of the file as well, so that they come while others are opened."""
-        return self.is_remote and file.format == "parquet"
+        return self.has_slow_requests and file.format == "parquet"
 
     def batches(self, file: DataFileMeta, path: str, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         """The file's rows: the fields, then the columns that the options ask for. Raises what FormatReader raises."""

@@ -19,10 +19,10 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
 )
 from interbed.storage.base.path_name import entry_name
-from interbed.storage.io.api import FileIO, is_remote
+from interbed.storage.io.api import FileIO
 from interbed.storage.io.at_once import both
 from interbed.storage.io.local import LocalFileIO
-from interbed.storage.io.resolve import check_exclusive, file_io_for, normalize_path, respelled
+from interbed.storage.io.resolve import check_exclusive, file_io_for, normalize_path, respelled, scheme_of
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.meta.options.log import LogConsistency, LogSystem
 from interbed.storage.meta.options.write import COMMIT_SYNC, CommitSync
@@ -226,8 +226,7 @@ class FileStore:
 
         external = self.options.external_paths
         for root in () if external is None else external.roots:
-            scheme = normalize_path(root).partition("://")[0] if "://" in normalize_path(root) else "file"
-            if scheme != self.file_io.scheme:
+            if scheme_of(normalize_path(root)) != self.file_io.scheme:
                 raise NotSupportedError(
                     f"Option '{EXTERNAL_PATHS}' names {root}, which is in another store than the table at "
                     f"{self.location}; interbed writes both to the same store only."
@@ -357,7 +356,7 @@ def find_store(
     if schema is None:
         # The next step is usually to read a snapshot: in an object store read the hint together with the schemas.
         hints = SnapshotManager(file_io, table_paths(location, None, branch))
-        read_hint = hints.noted_latest if is_remote(file_io) else _nothing
+        read_hint = hints.noted_latest if file_io.capabilities.slow_requests else _nothing
         schema, noted = both(file_io, schemas.latest, read_hint)
     if schema is None:
         return None

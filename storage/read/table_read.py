@@ -126,7 +126,7 @@ class TableRead:
             # A large one that begins last would keep one thread at work while the others have nothing to do.
             splits = [splits[place] for place in longest_first([split.byte_size for split in splits])]
         # Of a store those that come next are begun meanwhile, and their first blocks need memory as well.
-        following = splits[readers:] if few is None and self._files.is_remote else []
+        following = splits[readers:] if few is None and self._files.has_slow_requests else []
         ahead = max(min(readers, len(following)), _small_at_once(following))
         sources = [
             partial(self.to_batches, split, use_threads=use_threads, readers=readers + min(readers, ahead), limit=few)
@@ -185,7 +185,7 @@ class TableRead:
                     ),
                 )
 
-            if limit is None and self._files.is_remote:
+            if limit is None and self._files.has_slow_requests:
                 yield from files_in_turn([partial(of_file, file) for file in split.files], split.files)
                 return
             for file in split.files:

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.memory_cache import MemoryCache
-from interbed.storage.io.api import FileIO, is_remote
+from interbed.storage.io.api import FileIO
 from interbed.storage.io.at_once import REQUESTS_AT_ONCE, asked_at_once
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
@@ -56,7 +56,7 @@ class _FileContent:
 
 def note_content(file_io: FileIO, path: str, content: bytes) -> None:
     """Cache the content of a file that this process has written to a manifest directory in an object store."""
-    if is_remote(file_io):
+    if file_io.capabilities.slow_requests:
         _CONTENTS.get(path, lambda: _FileContent(content), limit=CONTENT_BYTES)
 
 
@@ -125,7 +125,7 @@ class ManifestReader:
 
     def _contents(self, manifests: Sequence[ManifestFileMeta]) -> Iterable[Sequence[ManifestEntry]]:
         # Decoding uses one core; only waiting for a remote file system gains from threads.
-        if not is_remote(self._file_io):
+        if not self._file_io.capabilities.slow_requests:
             yield from map(self.manifest, manifests)
             return
         for start in range(0, len(manifests), REQUESTS_AT_ONCE):
@@ -146,7 +146,7 @@ class ManifestReader:
             return self._decoded_of(path, size, decode)
         except CorruptFileError:
             _CONTENTS.discard(path)
-            if not is_remote(self._file_io):
+            if not self._file_io.capabilities.slow_requests:
                 raise
         # A response may have been cut short or belong to another request. Real damage persists.
         try:
@@ -169,7 +169,7 @@ class ManifestReader:
         return made.records
 
     def _read(self, path: str) -> bytes:
-        if not is_remote(self._file_io):
+        if not self._file_io.capabilities.slow_requests:
             return self._fetched(path)
         return _CONTENTS.get(path, lambda: _FileContent(self._fetched(path)), limit=CONTENT_BYTES).content
 

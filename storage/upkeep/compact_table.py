@@ -20,7 +20,6 @@ from interbed.storage.base.errors import InterbedError, InvalidInputError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.files.format.readers import begin_loading
-from interbed.storage.io.api import is_remote
 from interbed.storage.io.pending import PendingFiles
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.rewriter import BucketRewriter, run_compaction
@@ -70,7 +69,7 @@ def compact_table(
     waiting = waiting_partitions(store, restored, partition, whole=bucket is None)
     # The writers of postponed rows compact the buckets that these are moved to.
     others = restored.without({p.partition for p in waiting}) if waiting else restored
-    pending = PendingFiles(store.file_io, _SMALL_AT_ONCE) if is_remote(store.file_io) else None
+    pending = PendingFiles(store.file_io, _SMALL_AT_ONCE) if store.file_io.capabilities.slow_requests else None
     messages = compact_buckets(store, others, full=full, progress=progress, pending=pending)
     try:
         messages += take_up(store, waiting, commit_user, full=full)
@@ -131,7 +130,7 @@ def compact_buckets(
     buckets = restored.buckets()
     sizes = [sum(f.file_size for f in restored.files(bucket_id)) for bucket_id in buckets]
     threads = _threads_for(store, sizes)
-    own = PendingFiles(store.file_io, threads) if pending is None and is_remote(store.file_io) else None
+    own = PendingFiles(store.file_io, threads) if pending is None and store.file_io.capabilities.slow_requests else None
     pending = pending or own
     if pending is not None:
         store = replace(store, file_io=pending)
@@ -170,7 +169,7 @@ def compact_buckets(
 
 def _threads_for(store: FileStore, sizes: Sequence[int]) -> int:
     """Return the greatest number of buckets of these sizes, in bytes, that are compacted at once."""
-    if not is_remote(store.file_io):
+    if not store.file_io.capabilities.slow_requests:
         return COMPACTION_THREADS
     together = first_within(sorted(sizes), _SMALL_BYTES)
     return max(COMPACTION_THREADS, min(together, _SMALL_AT_ONCE))

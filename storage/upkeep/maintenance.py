@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import datetime
 
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.io.api import is_remote
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 from interbed.storage.version.changelog_expiry import expire_changelogs
@@ -43,7 +42,7 @@ def carry_out_maintenance(store: FileStore, clock: Callable[[], float] = time.ti
         ConsumerManager(store.file_io, store.paths).expire(int(clock() * 1000) - lifetime)
     expiry = SnapshotExpiry(store, clock=clock)
     # In an object store a full check costs requests after each commit.
-    expired = () if is_remote(store.file_io) and expiry.seems_idle() else expiry.run().snapshots
+    expired = () if store.file_io.capabilities.slow_requests and expiry.seems_idle() else expiry.run().snapshots
     if store.options.changelog_outlives_snapshots:
         expire_changelogs(store, clock)
     # Expired tags only matter when snapshots expire.

@@ -27,7 +27,6 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.path_name import path_name
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.io.deleting import delete_all_files, is_link
-from interbed.storage.io.resolve import renames_directories
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.paths import MAIN_BRANCH
@@ -114,7 +113,7 @@ class BranchManager:
         self._check_exists(name)
         check_branch_name(new_name)
         paths = self._store.paths
-        if not renames_directories(self._file_io):
+        if not self._file_io.capabilities.atomic_rename:
             raise NotSupportedError(
                 f"The branch {name!r} is a directory in {paths.location}, whose store can't rename one in one step: a "
                 "commit meanwhile could be lost. Create a branch of the other name, and delete this one."
@@ -239,7 +238,7 @@ class BranchManager:
         if name in half_branches(self._store):
             # It is left from a process that died.
             self._delete_directory(name)
-        is_atomic = self._file_io.scheme == "file"
+        is_atomic = self._file_io.capabilities.exclusive_rename
         directory = new_directory(self._store) if is_atomic else target
         try:
             for relative, content in files.items():
@@ -253,7 +252,7 @@ class BranchManager:
 
     def _delete_directory(self, name: str) -> None:
         directory = self._store.paths.branch_directory(name)
-        if self._file_io.scheme == "file":
+        if self._file_io.capabilities.exclusive_rename:
             hidden = hidden_directory(self._store)
             if self._file_io.rename(directory, hidden):
                 delete_branch_files(self._store, hidden)

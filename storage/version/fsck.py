@@ -18,6 +18,7 @@ from typing import Any
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import CorruptFileError, InterbedError, NotSupportedError, StorageAccessError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.io.resolve import scheme_of
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.meta.paths import MAIN_BRANCH
@@ -280,8 +281,7 @@ def _missing(store: FileStore) -> dict[BucketId, list[ManifestEntry]]:
 
 
 def _check_reachable(store: FileStore, directory: str) -> None:
-    scheme = directory.partition("://")[0] if "://" in directory else "file"
-    if scheme != store.file_io.scheme:
+    if scheme_of(directory) != store.file_io.scheme:
         raise NotSupportedError(
             f"It is unknown which files are in {directory}, because the table at {store.location} is in another store. "
             "Nothing was changed."

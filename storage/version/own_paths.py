@@ -93,7 +93,7 @@ def own_paths(store: FileStore, paths: Iterable[str]) -> list[str]:
     roots = [location]
     if any(not path.startswith(f"{location}/") for path in given):
         roots += _external_roots(store)
-    judged = _OwnedDirectories(roots, is_local=store.file_io.scheme == "file")
+    judged = _OwnedDirectories(roots, has_links=store.file_io.capabilities.links)
     own = [path for path in given if judged.holds(path)]
     if len(own) < len(given):
         foreign = sorted(set(given).difference(own))
@@ -119,9 +119,9 @@ def _external_roots(store: FileStore) -> Iterator[str]:
 class _OwnedDirectories:
     """Directories with all that is below them, except what is behind links."""
 
-    def __init__(self, roots: Iterable[str], *, is_local: bool) -> None:
+    def __init__(self, roots: Iterable[str], *, has_links: bool) -> None:
         self._roots = dict.fromkeys(root.rstrip("/") for root in roots)
-        self._is_local = is_local
+        self._has_links = has_links
         self._judged: dict[str, bool] = {}
 
     def holds(self, path: str) -> bool:
@@ -137,6 +137,6 @@ class _OwnedDirectories:
         inner = directory[len(root) + 1 :]
         if not {".", ".."}.isdisjoint(inner.split("/")):
             return False
-        if not self._is_local:
+        if not self._has_links:
             return True
         return os.path.realpath(directory) == os.path.join(os.path.realpath(root), inner).rstrip("/")

@@ -19,7 +19,6 @@ from interbed.storage.base.balance import ByteBudget, longest_first
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.files.format.layout import DataFileNames
-from interbed.storage.io.api import is_remote
 from interbed.storage.lsm.compact.rewriter import discard
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import WriteBufferPool
@@ -288,7 +287,7 @@ class TableWrite:
         writers: Sequence[BucketWriter] = list(self._writers.values())
         # Compactions, which may be waited for, go on at the same time.
         few = self._compactions is None and sum(w.buffer.rows for w in writers) < _FEW_ROWS
-        is_far = is_remote(self._store.file_io)
+        is_far = self._store.file_io.capabilities.slow_requests
         threads = _SMALL_AT_ONCE if is_far else FLUSH_THREADS
         if len(writers) <= 1 or threads == 1 or (few and not is_far):
             for writer in writers:

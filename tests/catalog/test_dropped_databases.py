@@ -98,7 +98,7 @@ def opened(options: dict[str, str], meanwhile: Meanwhile | None = None) -> FileS
     if meanwhile is not None:
         shared: Any = (
             LocalFileIO(SharedDisk(meanwhile))
-            if catalog.file_io.scheme == "file"
+            if catalog.file_io.capabilities.links
             else SharedStore(catalog.file_io, meanwhile)
         )
         catalog._file_io = cast(FileIO, shared)

@@ -7,6 +7,7 @@ import pytest
 
 import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
+from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES
 from tests.catalog.store_stories import KINDS, catalogs_through, check_afterwards, create, tell
 from tests.support.shares import LONG, each_run
 from tests.support.stalling_files import StallingFiles
@@ -15,8 +16,8 @@ from tests.support.tally import Tally
 WRITERS = 5
 STEPS = 20 if LONG else 4
 PIECES = 48
-PLACES = (None, "late")
-"""The scheme: that of the disk, where writers take turns by locks, or one of a store."""
+PLACES = (None, OBJECT_STORE_CAPABILITIES)
+"""Capabilities: those of the disk, where writers take turns by locks, or those of an object store."""
 
 
 @pytest.mark.parametrize("piece", each_run(range(PIECES), lambda piece: piece < 2))
@@ -28,7 +29,7 @@ def test_writers_that_are_held_up_lose_nothing(piece: int, tmp_path: Path, tally
     kept = str(1 + piece // 8 % 2)
     few = {"snapshot.num-retained.min": kept, "snapshot.num-retained.max": kept}
     table.store.schemas.change([interbed.SchemaChange.set_option(name, value) for name, value in few.items()])
-    files = StallingFiles(catalog._file_io, random.Random(piece), scheme=PLACES[piece % 2])
+    files = StallingFiles(catalog._file_io, random.Random(piece), PLACES[piece % 2])
     catalogs = catalogs_through(files, catalog, WRITERS)
     told = tell(lambda number: lambda: catalogs[number].get_table("d.t"), piece, range(WRITERS), STEPS)
     print(files.stalls, [f"writer {number}: {error}" for number, one in enumerate(told) for error in one.errors])

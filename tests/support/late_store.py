@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from interbed.storage.io.api import FileIO, FileStatus
+from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileIO, FileStatus
 
 HINTS = ("LATEST", "EARLIEST")
 LATE_MAX = 60
@@ -23,8 +23,8 @@ class LateStore:
     """A FileIO around another one; threads may share it. `late` counts listings that were not true, and old hints."""
 
     def __init__(self, inner: FileIO, chance: random.Random) -> None:
-        # Not that of local disks: what is done for them alone is not done here.
         self.scheme = "late"
+        self.capabilities = OBJECT_STORE_CAPABILITIES
         self.exclusive_create = inner.exclusive_create
         self.late = 0
         self.is_late = True

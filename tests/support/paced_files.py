@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from interbed.storage.io.ahead.needs import ReadAhead
 from interbed.storage.io.ahead.opening import opened_by_ranges
-from interbed.storage.io.api import FileStatus
+from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus
 from interbed.storage.io.local import LocalFileIO
 from interbed.storage.io.stores.writes import PART_BYTES, PARTS_AT_ONCE
 from interbed.storage.io.wrapped import WrappedFileIO
@@ -40,6 +40,7 @@ class PacedFiles(WrappedFileIO):
         self.opened: list[str] = []
         self.inputs: list[pa.NativeFile] = []
         self.scheme = "s3"
+        self.capabilities = OBJECT_STORE_CAPABILITIES
         self.read_ahead: ReadAhead = ReadAhead()
         self._place = place
         self.root = root

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.io.api import FileIO, FileStatus
+from interbed.storage.io.api import FileIO, FileStatus, FileSystemCapabilities
 from interbed.storage.io.wrapped import WrappedFileIO
 
 RATE = 0.02
@@ -19,14 +19,16 @@ LEAST_SECONDS, MOST_SECONDS = 0.002, 0.2
 
 
 class StallingFiles(WrappedFileIO):
-    """A FileIO around another one, of its scheme or of the one that is given; threads may share it.
+    """A FileIO around another one, with its capabilities or with those given; threads may share it.
 
     `stalls` counts the operations that took long; there are none once `is_calm` is set.
     """
 
-    def __init__(self, inner: FileIO, chance: random.Random, *, scheme: str | None = None) -> None:
+    def __init__(
+        self, inner: FileIO, chance: random.Random, capabilities: FileSystemCapabilities | None = None
+    ) -> None:
         super().__init__(inner)
-        self.scheme = scheme or inner.scheme
+        self.capabilities = capabilities or inner.capabilities
         self.stalls = 0
         self.is_calm = False
         self._chance = chance

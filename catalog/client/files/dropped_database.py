@@ -69,7 +69,7 @@ def drop_empty_directory(file_io: FileIO, directory: str) -> list[str]:
 
 def _others(file_io: FileIO, directory: str) -> list[str]:
     """The names of what is neither the database's own nor known to be left of something; the latter is deleted."""
-    if file_io.scheme == "file":
+    if file_io.capabilities.exclusive_rename:
         remove_dropped(file_io, f"{directory}/{FILE_NAME}")
         remove_abandoned(file_io, directory)
     found: list[str] = []
@@ -129,7 +129,7 @@ def drop_with_tables(file_io: FileIO, directory: str, tables: Sequence[str]) -> 
 def _moved_and_deleted(file_io: FileIO, directory: str) -> bool:
     """Take the directory out of sight and delete it there; False where there is no such step."""
     hidden = f"{directory.rpartition('/')[0]}/{DROPPED}"
-    if file_io.scheme != "file" or is_link(file_io, hidden):
+    if not file_io.capabilities.exclusive_rename or is_link(file_io, hidden):
         return False
     moved = f"{hidden}/{uuid.uuid4()}"
     if file_io.rename(directory, moved):

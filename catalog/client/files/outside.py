@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from interbed.storage.base.errors import InterbedError, StorageAccessError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.deleting import is_link
-from interbed.storage.io.resolve import normalize_path
+from interbed.storage.io.resolve import normalize_path, scheme_of
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.log import LogSystem
 from interbed.storage.table.opening import open_store
@@ -46,7 +46,7 @@ def files_outside(file_io: FileIO, location: str) -> FilesOutside:
         _log.warning("It is unknown which files outside of %s are its own; they stay: %s", location, error)
         return FilesOutside()
     # The store of the table is the only one that is known here.
-    own = [normalize_path(root) for root in roots if _scheme(normalize_path(root)) == file_io.scheme]
+    own = [normalize_path(root) for root in roots if scheme_of(normalize_path(root)) == file_io.scheme]
     inside = tuple(sorted(path for path in files if any(path.startswith(f"{root}/") for root in own)))
     return FilesOutside(roots=tuple(own), files=inside)
 
@@ -71,10 +71,6 @@ def delete_files_outside(file_io: FileIO, outside: FilesOutside) -> None:
         except (StorageAccessError, FileNotFoundError) as error:
             # Another table may have a file there by now.
             _log.debug("Left %s: %s", directory, error)
-
-
-def _scheme(path: str) -> str:
-    return path.partition("://")[0] if "://" in path else "file"
 
 
 def table_with_log(file_io: FileIO, location: str) -> FileStore | None:

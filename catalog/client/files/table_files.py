@@ -24,7 +24,6 @@ from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import FileIO, FileStatus
 from interbed.storage.io.at_once import asked_at_once
 from interbed.storage.io.deleting import delete_all_files, is_link
-from interbed.storage.io.resolve import renames_directories
 from interbed.storage.table.opening import open_store
 from interbed.storage.version.own_files import OwnFiles, own_files
 from interbed.storage.version.own_paths import OF_TABLE, shortened
@@ -56,7 +55,7 @@ def delete_own_directory(
             found.files.sort(key=last)
         file_io.delete_quietly(found.files)
         left = without_foreign(found.directories, found.foreign)
-        if file_io.scheme == "file":
+        if not file_io.capabilities.durable_on_return:
             # Quietly, so that each is not synced by itself.
             file_io.delete_quietly(left)
         if found.foreign:
@@ -121,7 +120,7 @@ def _take_out_of_sight(file_io: FileIO, location: str) -> None:
         file_io.overwrite(note, b"")
     except StorageAccessError:
         # Where a quota leaves no room for a file more, the schema itself becomes the note.
-        if not renames_directories(file_io) or not file_io.rename(first, note):
+        if not file_io.capabilities.atomic_rename or not file_io.rename(first, note):
             raise
     else:
         file_io.delete(first)
@@ -164,7 +163,7 @@ def _delete_dropped(file_io: FileIO, location: str) -> None:
     left = set(surveyed(file_io, location).files).intersection(files)
     if left and _is_dropped(file_io, location):
         delete_all_files(file_io, sorted(left))
-    if renames_directories(file_io):
+    if file_io.capabilities.directories:
         # Directories that are there without files; one that is not empty any more stays.
         for path in without_foreign(found.directories, found.foreign):
             with suppress(StorageAccessError, FileNotFoundError):
@@ -172,7 +171,7 @@ def _delete_dropped(file_io: FileIO, location: str) -> None:
     file_io.delete(note)
     if found.foreign:
         _say_left(location, found.foreign)
-    elif renames_directories(file_io):
+    elif file_io.capabilities.directories:
         with suppress(StorageAccessError):
             file_io.delete(location)
 
@@ -191,7 +190,7 @@ def drop_directory(file_io: FileIO, location: str) -> bool:
     Directories that a killed process took out of sight are deleted, too, as far as that goes.
     """
     hidden = f"{location.rpartition('/')[0]}/{DROPPED}"
-    if file_io.scheme != "file" or is_link(file_io, hidden):
+    if not file_io.capabilities.exclusive_rename or is_link(file_io, hidden):
         return False
     moved = f"{hidden}/{uuid.uuid4()}"
     # A writer that is still running may create the directory again; it finds no table there.

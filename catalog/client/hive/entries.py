@@ -28,7 +28,7 @@ from interbed.catalog.client.identifier import (
 from interbed.catalog.client.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.io.deleting import is_link, link_above
-from interbed.storage.io.resolve import file_io_for, local_path, renames_directories, respelled
+from interbed.storage.io.resolve import file_io_for, local_path, respelled
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store, schema_manager
@@ -118,7 +118,7 @@ class Entries:
         A table that was renamed in an object store is still in the place of its old name.
         """
         default = self.new_table_location(identifier)
-        if renames_directories(self.file_io):
+        if self.file_io.capabilities.atomic_rename:
             return default
         places = (default, *(f"{default}-{number}" for number in range(2, _PLACES_MAX + 1)))
         for location in places:
@@ -223,8 +223,8 @@ class Entries:
 
         For many a metastore in Java only `s3a` is a file system.
         """
-        file_io, location = file_io_for(path, self.options.raw)
-        if file_io.scheme == "file":
+        location = self.path(path)
+        if local_path(location) is not None:
             return f"file:{location}"
         return f"{path.partition(':')[0].lower()}:{location.partition(':')[2]}"
 

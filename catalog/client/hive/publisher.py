@@ -121,7 +121,7 @@ class HivePublisher:
         return not is_lost
 
     def _publish(self, snapshot: Snapshot, lock: CommitLock | None) -> bool:
-        if lock is not None and self._file_io.scheme == "file" and self._is_taken(snapshot.id):
+        if lock is not None and not self._file_io.capabilities.slow_requests and self._is_taken(snapshot.id):
             # The writer that had the lock before has made it: the metastore need not be asked whether to make it.
             return False
         entry = self._entry_still_there()

@@ -21,7 +21,6 @@ from interbed.catalog.client.hive.partitions import MetastorePartitions
 from interbed.catalog.client.hive.registration import is_external, make_external, make_managed, same_location
 from interbed.catalog.client.identifier import Identifier, parse_table_name
 from interbed.storage.base.errors import InterbedError, NotSupportedError
-from interbed.storage.io.resolve import renames_directories
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +48,7 @@ class HiveRenames:
             if is_external(found) or taken:
                 self._tell(old, new, found)
                 return
-            if not renames_directories(self._entries.file_io):
+            if not self._entries.file_io.capabilities.atomic_rename:
                 self._rename_in_place(old, new, found)
                 return
             mark = ChangeMark(change=MarkedChange.RENAME, table=str(new), source=before, target=wanted)

@@ -34,7 +34,6 @@ from interbed.catalog.client.identifier import DB_SUFFIX, Identifier, check_tabl
 from interbed.catalog.client.partition import partition_name, partitions_of
 from interbed.catalog.client.repair_report import RepairAction, RepairKind, RepairReport
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.io.resolve import renames_directories
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store, schema_manager
@@ -140,7 +139,10 @@ class MetastoreRepair:
                 # It was never begun, or is done.
                 remove_mark(file_io, directory)
             return False
-        if not renames_directories(file_io) and self._entries.owner_of(directory, identifier.database) is not None:
+        if (
+            not file_io.capabilities.atomic_rename
+            and self._entries.owner_of(directory, identifier.database) is not None
+        ):
             # It is repaired under the name that it was given.
             return True
         if was_dropped(file_io, directory, identifier):

@@ -178,7 +178,7 @@ class HiveTables:
             delete_table_files(file_io, directory)
             return
         aside = aside_of(directory)
-        if file_io.scheme == "file" and file_io.rename(directory, aside):
+        if file_io.capabilities.exclusive_rename and file_io.rename(directory, aside):
             _log.warning("What a creation of '%s' that did not end has left is now in %s.", identifier, aside)
 
     def is_external_by_default(self, schema: TableSchema) -> bool:

@@ -9,7 +9,7 @@ from functools import cache, partial
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.files.format.api import FormatReader
 from interbed.storage.io.ahead.needs import ReadAhead, read_ahead_of
-from interbed.storage.io.api import FileIO, is_remote
+from interbed.storage.io.api import FileIO
 
 
 def _parquet() -> FormatReader:
@@ -57,7 +57,7 @@ def begin_loading(file_io: FileIO, file_format: str, *, many: bool = False, merg
     Does nothing for files that are at hand.
     """
     name = file_format.lower()
-    if name not in _READERS or not is_remote(file_io):
+    if name not in _READERS or not file_io.capabilities.slow_requests:
         return
     wanted: dict[object, Callable[[], object]] = {name: _READERS[name]}
     if merging:

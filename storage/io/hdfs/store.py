@@ -27,7 +27,7 @@ from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.io.ahead.needs import ReadAhead
 from interbed.storage.io.ahead.opening import opened_by_ranges
-from interbed.storage.io.api import FileStatus
+from interbed.storage.io.api import HDFS_CAPABILITIES, FileStatus
 from interbed.storage.io.deleting import check_deletable, delete_in_turn
 from interbed.storage.io.hdfs.errors import NOT_A_FILE, translated
 from interbed.storage.io.hdfs.files import HdfsOutput
@@ -57,6 +57,7 @@ class HdfsFileIO:
     """
 
     scheme = "hdfs"
+    capabilities = HDFS_CAPABILITIES
     exclusive_create = True
 
     def __init__(

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.ahead.needs import ReadAhead
 from interbed.storage.io.ahead.opening import opened_from
-from interbed.storage.io.api import FileStatus
+from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus
 from interbed.storage.io.cached.versioned import StoredEnd
 from interbed.storage.io.deleting import BATCH, check_deletable
 from interbed.storage.io.stores.errors import has_gone, is_missing_store
@@ -49,6 +49,8 @@ class ObstoreFileIO:
     `sweep` deletes a directory with the markers in it that obstore can't name, or is None. `read_ahead` says what
     may be read before it is needed.
     """
+
+    capabilities = OBJECT_STORE_CAPABILITIES
 
     def __init__(
         self,

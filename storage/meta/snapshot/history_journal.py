@@ -239,7 +239,7 @@ class _JournalRedo:
 
     def run(self) -> JournalOutcome:
         """Apply the steps. VOID when nothing was done, because the remaining snapshots are being expired."""
-        if self._file_io.scheme != "file":
+        if not self._file_io.capabilities.file_locks:
             return self._run()
         with FileLock(_journal(self._paths)) as lock:
             try:

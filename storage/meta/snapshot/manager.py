@@ -16,7 +16,7 @@ from functools import partial
 from threading import Lock
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, SnapshotNotFoundError
-from interbed.storage.io.api import FileIO, is_remote
+from interbed.storage.io.api import FileIO
 from interbed.storage.io.at_once import asked_at_once, both
 from interbed.storage.meta.paths import TablePaths, numbers_of
 from interbed.storage.meta.snapshot.expiry_mark import MARK, ExpiryMark, ExpiryMarks
@@ -200,7 +200,7 @@ class SnapshotManager:
     def _newest_of(self, listed: list[int]) -> int | None:
         """Return the newest snapshot. A listing may lack it, and may have deleted ones."""
         newest = next((number for number in reversed(listed) if self._is_there(number)), 0)
-        is_far = is_remote(self._file_io)
+        is_far = self._file_io.capabilities.slow_requests
         while True:
             content = self._content(newest + 1) if is_far else None
             if content is None and (is_far or not self._exists(newest + 1)):
@@ -212,7 +212,9 @@ class SnapshotManager:
 
     def _is_there(self, snapshot_id: int) -> bool:
         # In an object store a check for existence costs as much as reading.
-        return self._content(snapshot_id) is not None if is_remote(self._file_io) else self._exists(snapshot_id)
+        if self._file_io.capabilities.slow_requests:
+            return self._content(snapshot_id) is not None
+        return self._exists(snapshot_id)
 
     def _is_whole(self, snapshot_id: int, content: bytes) -> bool:
         """Return whether the content is that of the snapshot's file."""
@@ -289,7 +291,7 @@ class SnapshotManager:
                 else:
                     earliest = min(self.ids(), default=latest)
                 self._file_io.overwrite(self._paths.earliest_hint, str(earliest).encode(), durable=False)
-            self._has_earliest_hint = is_remote(self._file_io)
+            self._has_earliest_hint = self._file_io.capabilities.slow_requests
         except OSError as error:
             _log.warning("Left the hints in %s as they are: %s", self._directory, error)
 
@@ -320,7 +322,7 @@ class SnapshotManager:
     def _content_of_newest(self, snapshot_id: int) -> bytes | None:
         """Return the content of the snapshot's file; None when it is missing, or the next one exists."""
         # Keep this order: after a delay in between the result is the old content, not that of a replacement.
-        if not is_remote(self._file_io):
+        if not self._file_io.capabilities.slow_requests:
             found = self._content(snapshot_id)
             return None if found is None or self._exists(snapshot_id + 1) else found
         steps = [partial(self._content, i) for i in (snapshot_id, snapshot_id + 1)]

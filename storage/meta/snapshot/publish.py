@@ -131,7 +131,7 @@ def create_snapshot(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
             raise _unknown(snapshot, path, error) from error
         if ours is not None:
             return ours
-        if file_io.scheme == "file":
+        if file_io.capabilities.exact_results:
             # A file that a local file system refused and does not show will not appear later.
             raise
         raise _unknown(snapshot, path, error) from error

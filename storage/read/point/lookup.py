@@ -25,7 +25,6 @@ from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import INTEGERS, STRINGS, TypeRoot, is_atomic
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.readers import begin_loading
-from interbed.storage.io.api import is_remote
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.lsm.key_words import row_ranks
 from interbed.storage.lsm.levels import SortedRun
@@ -201,7 +200,7 @@ class PointLookup:
     ) -> Iterator[pa.RecordBatch | None]:
         """What _look_up finds in each bucket. In a store buckets are looked through at once, and files opened once."""
         places = range(len(routed))
-        if not is_remote(self._store.file_io):
+        if not self._store.file_io.capabilities.slow_requests:
             yield from (self._look_up(self._store, routed[i][0], keys_of[i]) for i in places)
             return
         from interbed.storage.io.ahead.held import HeldInputs
@@ -229,7 +228,7 @@ class PointLookup:
         found: dict[str, pa.RecordBatch] = {}
         runs: list[SortedRun] = []
         asked_of = list(_in_range(bucket, keys))
-        rows_of = at_once(find, asked_of, most=_FILES_AT_ONCE if is_remote(store.file_io) else 1)
+        rows_of = at_once(find, asked_of, most=_FILES_AT_ONCE if store.file_io.capabilities.slow_requests else 1)
         for (file, _), rows in zip(asked_of, rows_of, strict=True):
             if rows is not None and rows.num_rows:
                 found[file.file_name] = rows

@@ -11,10 +11,23 @@ import pytest
 from pyarrow import fs as pafs
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.io.api import FileIO
+from interbed.storage.io.ahead.held import HeldInputs
+from interbed.storage.io.api import (
+    HDFS_CAPABILITIES,
+    LOCAL_CAPABILITIES,
+    OBJECT_STORE_CAPABILITIES,
+    FileIO,
+    FileSystemCapabilities,
+    Latency,
+)
+from interbed.storage.io.deleting import is_link
+from interbed.storage.io.faults import FaultyFileIO
+from interbed.storage.io.file_lock import DirectoryLock
 from interbed.storage.io.object_store import ObjectStoreFileIO
+from interbed.storage.io.pending import PendingFiles
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores.file_io import ObstoreFileIO
+from interbed.storage.io.wrapped import WrappedFileIO
 from tests.support.servers.google_store import running_google
 from tests.support.servers.http_servers import (
     AZURITE_ACCOUNT,
@@ -38,6 +51,9 @@ EXCLUSIVE = {
     "google": True,
 }
 """Where files are created exclusively without a lock, as far as two puts of one object show."""
+
+CAPABILITIES = {"local": LOCAL_CAPABILITIES, "hdfs": HDFS_CAPABILITIES}
+"""Capabilities of the kinds that are no object stores."""
 
 IN_TWO_STEPS = {"memory", "s3mock"}
 """Who looks whether there is a file, and then writes it: 40 times 16 threads put one object into S3Mock 4.6, and 19
@@ -275,3 +291,88 @@ def test_a_path_below_a_file_is_refused_by_name(place: tuple[FileIO, str]) -> No
     with pytest.raises(StorageAccessError, match="file/snapshot/snapshot-1"):
         io.create_exclusive(f"{root}/file/snapshot/snapshot-1", b"")
     assert not io.exists(f"{root}/file/snapshot")
+
+
+# -- capabilities ------------------------------------------------------------------------------------------------------
+
+
+def test_a_file_system_has_the_capabilities_of_its_kind(opened: tuple[str, FileIO, str]) -> None:
+    kind, io, _ = opened
+    assert io.capabilities == CAPABILITIES.get(kind, OBJECT_STORE_CAPABILITIES)
+
+
+@pytest.mark.parametrize("opened", ["local", "moto"], indirect=True)
+def test_a_file_io_around_another_one_has_its_capabilities(opened: tuple[str, FileIO, str]) -> None:
+    _, io, _ = opened
+    pending = PendingFiles(io, 1)
+    pending.finish()
+    for outer in (WrappedFileIO(io), FaultyFileIO(io), HeldInputs(io), pending):
+        assert isinstance(outer, FileIO)
+        assert outer.capabilities is io.capabilities
+
+
+@pytest.mark.parametrize("kind", [LOCAL_CAPABILITIES, HDFS_CAPABILITIES, OBJECT_STORE_CAPABILITIES])
+def test_capabilities_follow_from_others(kind: FileSystemCapabilities) -> None:
+    assert kind.slow_requests is (kind.latency is Latency.REMOTE)
+    assert kind.exclusive_rename is (kind is LOCAL_CAPABILITIES)
+    # An object store that answers late may carry out a request after its error was reported.
+    assert kind.exact_results is not kind.slow_requests
+
+
+def test_directories_without_files_stay_where_directories_exist(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    put(io, f"{root}/t/bucket-0/data-1", b"1")
+    assert io.delete(f"{root}/t/bucket-0/data-1")
+    if io.capabilities.directories:
+        assert [s.name for s in io.list(f"{root}/t")] == ["bucket-0"]
+        assert io.delete(f"{root}/t/bucket-0")
+        assert io.exists(f"{root}/t")
+    elif isinstance(io, ObstoreFileIO):
+        # Of the others it is not known: pyarrow leaves a marker for each directory that was created.
+        assert not io.exists(f"{root}/t")
+
+
+def test_an_atomic_rename_of_directories_has_one_winner(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    if not io.capabilities.atomic_rename:
+        return
+    for number in range(8):
+        put(io, f"{root}/{number}/schema-0", str(number).encode())
+    won: list[int] = []
+    together = threading.Barrier(8)
+
+    def rename(number: int) -> None:
+        together.wait(timeout=60)
+        if io.rename(f"{root}/{number}", f"{root}/taken"):
+            won.append(number)
+
+    threads = [threading.Thread(target=rename, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (winner,) = won
+    assert io.read_bytes(f"{root}/taken/schema-0") == str(winner).encode()
+    assert sorted(s.name for s in io.list(root)) == sorted({*map(str, range(8)), "taken"} - {str(winner)})
+
+
+@pytest.mark.parametrize("opened", ["local"], indirect=True)
+def test_links_are_seen_and_directories_locked_where_they_can_be(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    put(io, f"{root}/t/data-1", b"1")
+    assert io.capabilities.links
+    Path(root, "link").symlink_to(Path(root, "t"))
+    assert {s.name: s.is_link for s in io.list(root)} == {"t": False, "link": True}
+    assert (is_link(io, f"{root}/link"), is_link(io, f"{root}/t")) == (True, False)
+    assert io.capabilities.file_locks
+    with DirectoryLock(f"{root}/t") as lock, DirectoryLock(f"{root}/t") as second:
+        assert lock.take(0)
+        assert not second.take(0)
+
+
+def test_where_calls_are_durable_on_return_sync_does_nothing(place: tuple[FileIO, str]) -> None:
+    io, root = place
+    if io.capabilities.durable_on_return:
+        # Another file system has no such paths, and would refuse them.
+        io.sync(["elsewhere://no/such", f"{root}/no"])
+    io.sync([f"{root}/no"])

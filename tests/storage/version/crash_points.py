@@ -19,7 +19,7 @@ import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.io import local
-from interbed.storage.io.api import FileIO
+from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileIO
 from interbed.storage.io.local import LocalFileIO
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
@@ -38,6 +38,7 @@ class DyingFileIO:
     def __init__(self, inner: FileIO, dies_before: int | None = None) -> None:
         self.inner = inner
         self.scheme = inner.scheme
+        self.capabilities = inner.capabilities
         self.exclusive_create = inner.exclusive_create
         self.calls: list[str] = []
         self._dies_before = dies_before
@@ -75,6 +76,7 @@ class StoreLikeFileIO(LocalFileIO):
     def __init__(self, warehouse: Path) -> None:
         super().__init__()
         self.scheme = "store"
+        self.capabilities = OBJECT_STORE_CAPABILITIES
         # Databases are there without tables.
         self._kept = {str(warehouse), str(warehouse / "d.db")}
 

@@ -27,7 +27,6 @@ from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import LockMode
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.file_lock import DirectoryLock
-from interbed.storage.io.resolve import locks_directories
 
 _log = logging.getLogger(__name__)
 
@@ -139,7 +138,7 @@ class LockSettings:
         """The lock of one commit to the table in a directory, which is not taken yet; None where locks are off."""
         if not self.enabled:
             return None
-        local = self.mode is LockMode.AUTO and locks_directories(file_io) and file_io.exclusive_create
+        local = self.mode is LockMode.AUTO and file_io.capabilities.file_locks and file_io.exclusive_create
         return CommitLock(
             self._of(client, identifier),
             DirectoryLock(directory) if local else None,

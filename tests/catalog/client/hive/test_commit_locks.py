@@ -18,6 +18,7 @@ from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions, LockMode
 from interbed.storage.base.errors import CommitError, InvalidOptionError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.io.api import HDFS_CAPABILITIES, OBJECT_STORE_CAPABILITIES, FileSystemCapabilities
 from interbed.storage.io.file_lock import DirectoryLock
 from interbed.storage.io.local import LocalFileIO
 from interbed.storage.io.wrapped import WrappedFileIO
@@ -116,17 +117,19 @@ def test_without_the_option_a_commit_takes_the_lock_of_the_metastore(catalog: Hi
 
 
 class ElsewhereFileIO(WrappedFileIO):
-    """A store that creates files exclusively, and whose directories the operating system does not lock."""
+    """A file system that creates files exclusively, and whose directories the operating system does not lock."""
 
-    def __init__(self, scheme: str) -> None:
+    def __init__(self, capabilities: FileSystemCapabilities) -> None:
         super().__init__(LocalFileIO())
-        self.scheme = scheme
+        self.capabilities = capabilities
 
 
-@pytest.mark.parametrize("scheme", ["s3", "gs", "abfss", "hdfs"])
-def test_elsewhere_a_commit_takes_the_lock_of_the_metastore(auto: HiveCatalog, scheme: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("elsewhere", [OBJECT_STORE_CAPABILITIES, HDFS_CAPABILITIES], ids=["object store", "hdfs"])
+def test_elsewhere_a_commit_takes_the_lock_of_the_metastore(
+    auto: HiveCatalog, elsewhere: FileSystemCapabilities, tmp_path: Path
+) -> None:
     settings = LockSettings(mode=LockMode.AUTO, acquire_timeout_seconds=0.1, check_max_sleep_seconds=0.05)
-    lock = settings.of_commit(auto.client, TABLE, ElsewhereFileIO(scheme), str(tmp_path))
+    lock = settings.of_commit(auto.client, TABLE, ElsewhereFileIO(elsewhere), str(tmp_path))
     assert lock is not None
     lock.acquire()
     assert [element.tablename for element in auto.client.show_locks("shop", "t")] == ["t"]

@@ -6,6 +6,7 @@ import sys
 LOADING = """
 import sys, threading
 from interbed.storage.files.format import readers
+from interbed.storage.io.api import LOCAL_CAPABILITIES, OBJECT_STORE_CAPABILITIES
 
 begun = []
 start = threading.Thread.start
@@ -17,7 +18,7 @@ def note(thread):
 threading.Thread.start = note
 
 class Files:
-    scheme = "far"
+    capabilities = OBJECT_STORE_CAPABILITIES
 
 def load(name):
     begun.clear()
@@ -28,9 +29,9 @@ def load(name):
 
 assert "pyarrow.parquet" not in sys.modules
 assert load("text") == 0
-Files.scheme = "file"
+Files.capabilities = LOCAL_CAPABILITIES
 assert load("Parquet") == 0
-Files.scheme = "far"
+Files.capabilities = OBJECT_STORE_CAPABILITIES
 assert load("Parquet") == 1
 assert {"pyarrow.parquet", "interbed.storage.files.format.parquet"} <= sys.modules.keys()
 assert load("parquet") == 0

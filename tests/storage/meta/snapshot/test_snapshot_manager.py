@@ -15,7 +15,7 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
     StorageAccessError,
 )
-from interbed.storage.io.api import FileStatus
+from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus
 from interbed.storage.io.faults import Fault, FaultyFileIO
 from interbed.storage.io.local import LocalFileIO
 from interbed.storage.meta.paths import TablePaths
@@ -201,7 +201,7 @@ def test_a_creation_that_cannot_be_checked_is_unknown(paths: TablePaths, action:
 
 def test_a_remote_creation_that_failed_without_a_trace_is_unknown(paths: TablePaths) -> None:
     io = FaultyFileIO(LocalFileIO(), [Fault.parse(f"{CREATE}:fail-before")])
-    io.scheme = "s3"
+    io.capabilities = OBJECT_STORE_CAPABILITIES
     with pytest.raises(CommitStateUnknownError):
         ExclusiveCreatePublisher(io, paths).publish(snapshot(1))
 
@@ -254,9 +254,9 @@ def test_a_store_without_exclusive_creation_needs_a_lock(paths: TablePaths) -> N
 
 
 class SlowFileIO(LocalFileIO):
-    """A local disk that is taken for a store."""
+    """A local disk that passes for an object store."""
 
-    scheme = "elsewhere"
+    capabilities = OBJECT_STORE_CAPABILITIES
 
 
 def test_what_was_the_newest_is_looked_at_again(paths: TablePaths) -> None:
