@@ -44,6 +44,7 @@ from interbed.ingest.tables.table_sink import (
     for_new_table,
     open_sink,
 )
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError
 
 _log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ LAG_SECONDS = 5.0
 """How often the ends of the topics are looked at."""
 REST_SECONDS = 30.0
 """How long the end of a run waits for the rest of transactions."""
-RETRIES = 5
+BACKOFF = ExponentialBackoff(first_seconds=0.2, jitter=NO_JITTER, retries=5)
 _RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailableError, SourceUnavailableError)
 
 
@@ -100,7 +101,7 @@ class Ingestion:
         self._settings = settings
         self._dead_letters = dead_letters
         self._clock = clock
-        self._pause = pause
+        self._backoff = replace(BACKOFF, sleep=pause)
         self._sinks: dict[str, TableSink] = {}
         self._decoder = decoder()
         self._read = Positions()
@@ -124,7 +125,7 @@ class Ingestion:
         row. Raises BadMessageError, SourceGapError, SourceChangedError, SchemaMismatchError, and what a commit raises;
         everything that was not committed is read again by the next run.
         """
-        failures = 0
+        retries = self._backoff.start("reading on from the last commit", _log, logging.WARNING)
         ends: Positions | None = None
         while True:
             commits = self.result.commits
@@ -141,11 +142,10 @@ class Ingestion:
             except (_TornTransactionError, TypesChangedError):
                 _log.info("Reading again from the last commit on, into tables that have the columns now.")
             except _RETRIED as error:
-                failures = 1 if self.result.commits > commits else failures + 1
-                if failures > RETRIES:
+                if self.result.commits > commits:
+                    retries.reset()
+                if not retries.pause(error):
                     raise
-                _log.warning("Reading again from the last commit on, after: %s", error)
-                self._pause(0.1 * 2**failures)
             finally:
                 self._forget()
 

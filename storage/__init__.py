@@ -47,6 +47,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.arrays",
         "base.avro.blocks",
         "base.avro.decode",
+        "base.backoff",
         "base.balance",
         "base.bucket_id",
         "base.clock",

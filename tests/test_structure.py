@@ -101,6 +101,21 @@ def test_no_two_public_classes_share_a_name() -> None:
     assert not {name: files for name, files in places.items() if len(files) > 1}
 
 
+SLEEPERS = ("storage/base/backoff.py",)
+"""Modules that call time.sleep; others use a back-off, or take the function as an argument."""
+
+
+def test_only_the_back_off_sleeps() -> None:
+    calls = [
+        str(file.relative_to(ROOT))
+        for file in source_files()
+        if "sleep(" in file.read_text(encoding="utf-8")
+        for node in ast.walk(source_tree(file))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "sleep")
+    ]
+    assert sorted(set(calls)) == list(SLEEPERS)
+
+
 LOCATION_SCHEMES = {"catalog/server/service/directories/locations.py": "a location of the metastore, not a file system"}
 """Modules that compare a scheme with that of local files, and what it is the scheme of."""
 
@@ -121,6 +136,7 @@ def test_callers_of_file_systems_ask_for_capabilities_and_not_for_the_scheme() -
         f"{name}:{getattr(node, 'lineno', '')}"
         for file in source_files()
         if not (name := str(file.relative_to(ROOT))).startswith("storage/io/") and name not in LOCATION_SCHEMES
+        if ".scheme" in (text := file.read_text(encoding="utf-8")) or "is_remote" in text
         for node in ast.walk(source_tree(file))
         if depends_on_scheme(node)
     ]

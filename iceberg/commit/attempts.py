@@ -6,7 +6,6 @@ asked) nothing is deleted.
 """
 
 import logging
-import random
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from pyiceberg.table.update import (
 from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.meta.table_metadata import whole_number
 from interbed.iceberg.read.files import TableFiles
+from interbed.storage.base.backoff import ExponentialBackoff, RetryLoop
 from interbed.storage.base.errors import (
     CommitConflictError,
     CommitFailedError,
@@ -102,13 +102,17 @@ def commit_retried(
     gone, NotSupportedError for a catalog that takes no such commit: nothing was changed then. CommitStateUnknownError
     when it is not known whether it was.
     """
-    tries = 0
+    retries: RetryLoop | None = None
     while True:
         table = home.load()
         made = attempt(table)
         if made is None:
             return None
-        retries, least, most = _retry_settings(table.metadata)
+        backoff = _backoff(table.metadata, sleep)
+        if retries is None:
+            retries = backoff.start(f"the commit to {table.location()}", _log)
+        # Another commit may have changed the settings.
+        retries.backoff = backoff
         try:
             sync_files(table, made.written)
         except StorageAccessError:
@@ -118,14 +122,11 @@ def commit_retried(
             home.commit(table, made.requirements, made.updates)
         except (CommitFailedException, WaitingForLockException) as error:
             delete_files(table, made.written)
-            tries += 1
-            if tries > retries:
+            if not retries.pause(f"another commit came first: {error}"):
                 raise CommitFailedError(
-                    f"Other commits to {table.location()} came first {tries} times; the same work may be retried: "
-                    f"{error}"
+                    f"Other commits to {table.location()} came first {retries.count + 1} times; the same work may be "
+                    f"retried: {error}"
                 ) from error
-            _log.info("Another commit to %s came first; trying again: %s", table.location(), error)
-            sleep(min(least * 2 ** (tries - 1), most) / 1000 * random.uniform(0.5, 1.5))
             continue
         except NoSuchTableError as error:
             delete_files(table, made.written)
@@ -172,10 +173,13 @@ def _happened(home: TableHome, made: Attempt) -> bool:
         return False
 
 
-def _retry_settings(metadata: TableMetadata) -> tuple[int, float, float]:
+def _backoff(metadata: TableMetadata, sleep: Callable[[float], None]) -> ExponentialBackoff:
+    """The retries that a table's properties ask for."""
     properties = metadata.properties
-    return (
-        whole_number(properties, _RETRIES, 4),
-        whole_number(properties, _LEAST_WAIT, 100),
-        whole_number(properties, _MOST_WAIT, 60_000),
+    return ExponentialBackoff(
+        first_seconds=whole_number(properties, _LEAST_WAIT, 100) / 1000,
+        longest_seconds=whole_number(properties, _MOST_WAIT, 60_000) / 1000,
+        jitter=(0.5, 1.5),
+        retries=whole_number(properties, _RETRIES, 4),
+        sleep=sleep,
     )

@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -61,7 +62,7 @@ def verify(
     schema, _, name = source_name.rpartition(".")
     source = PostgresTable(url, SourceTable(schema or "public", name), condition=condition)
     with chosen.catalog() as catalog:
-        found = RowComparison(catalog.get_table(table), source.changes).run(lambda: time.sleep(wait))
+        found = RowComparison(catalog.get_table(table), source.changes).run(partial(time.sleep, wait))
     if as_json:
         click.echo(json.dumps(_as_json(table, source_name, found), default=str))
     else:

@@ -17,6 +17,7 @@ from interbed.optimizer.flow.process import Cleanup, Process
 from interbed.optimizer.flow.tables import Measurement, OptimizedTables, Watch
 from interbed.optimizer.journal.api import check_name
 from interbed.optimizer.scheduling.scheduler import Scheduler
+from interbed.storage.base.backoff import doubled
 from interbed.storage.base.errors import CommitConflictError, CommitError, InterbedError, InvalidInputError
 
 _log = logging.getLogger(__name__)
@@ -212,7 +213,7 @@ class Engine:
     def _failed_again(self, process: Process) -> int:
         """How often it has failed by now."""
         tries = self._tries.get(process.id, (0, 0))[0] + 1
-        self._tries[process.id] = tries, self._clock() + min(_PAUSE_MILLIS * 2 ** (tries - 1), _PAUSE_MOST_MILLIS)
+        self._tries[process.id] = tries, self._clock() + doubled(_PAUSE_MILLIS, tries - 1, _PAUSE_MOST_MILLIS)
         return tries
 
     def _locked(self, ask: Callable[[], T]) -> T:

@@ -12,6 +12,7 @@ from interbed.optimizer.flow.table_state import TableState
 from interbed.optimizer.flow.tables import Measurement
 from interbed.optimizer.scheduling.needs import need_asked_for, needs_of
 from interbed.optimizer.scheduling.settings import SchedulerSettings
+from interbed.storage.base.backoff import doubled
 
 
 class TableBoard:
@@ -187,7 +188,7 @@ class TableBoard:
             return
         failures = state.failures + 1
         first = self._settings.pause_gave_way if gave_way else self._settings.pause_first
-        pause = min(first * 2 ** min(failures - 1, 20), self._settings.pause_most)
+        pause = doubled(first, failures - 1, self._settings.pause_most)
         self._put(replace(state, failures=failures, not_before_millis=now + pause), now)
         self._to_measure[name] = None
 

@@ -30,6 +30,7 @@ from interbed.optimizer.service.wire import (
     storable,
     verdict_to_wire,
 )
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.shown_text import masked
 from interbed.thrift_idl.optimizing import Optimizer, constants, ttypes
@@ -212,7 +213,7 @@ IDLE_SECONDS_MAX = 300.0
 
 MESSAGE_SECONDS_MAX = 60.0
 _JOIN_SECONDS_MAX = 10.0
-_REFUSED_SECONDS = 0.1
+_REFUSED = ExponentialBackoff(first_seconds=0.1, jitter=NO_JITTER)
 _TICK_SECONDS = 60.0
 
 
@@ -266,7 +267,7 @@ class WorkerPort:
         except OSError as error:
             # The client has gone again, or there are no descriptors left, which takes a while to be better.
             _log.warning("a connection could not be accepted: %s", error)
-            time.sleep(_REFUSED_SECONDS)
+            _REFUSED.start().pause()
             return
         try:
             peer = prepare(connected)

@@ -24,7 +24,7 @@ from interbed.catalog.client.errors import CatalogUnavailableError, LockError
 from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceUnavailableError, whats_bad
 from interbed.ingest.flow.changes import ChangesShape
 from interbed.ingest.flow.messages import Positions, least_of
-from interbed.ingest.job import IDLE_NOTE_SECONDS, RETRIES
+from interbed.ingest.job import BACKOFF, IDLE_NOTE_SECONDS
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.sources.kafka.ranges import KafkaRange, packed, ranges_between
 from interbed.ingest.sources.kafka.source import REQUEST_SECONDS, KafkaSource
@@ -37,6 +37,7 @@ from interbed.spark_ext.ingestion.settings import ReadPlan, RunSettings, TargetT
 from interbed.spark_ext.ingestion.writing import table_number
 from interbed.spark_ext.procedures.procedure import Answer, Job, ProcedureCall, begun, handle_of
 from interbed.spark_ext.write.writer import CommitToken
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.balance import spread
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError, CommitStateUnknownError, InterbedError
 from interbed.storage.table.table import Table
@@ -50,7 +51,9 @@ TASK_MESSAGES_MIN, TASK_MESSAGES_MAX = 2_000, 50_000
 PASSES = 100
 """How often a round is begun anew, at most: each time tables come a step nearer to what the messages need."""
 WAIT_SECONDS = 5.0
-LOOK_SECONDS = 0.5
+_LOOKS = ExponentialBackoff(
+    first_seconds=0.5, growth=1.0, jitter=NO_JITTER, timeout_seconds=WAIT_SECONDS, pause_within_timeout=False
+)
 """How long new messages are waited for before Spark is asked whether anybody still waits, and how often is looked."""
 _RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailableError, SourceUnavailableError)
 
@@ -97,13 +100,12 @@ class Rounds:
                 raise
             except _RETRIED as error:
                 self._discard(done)
-                failures = done.progress.failures + 1
-                if failures > RETRIES:
+                what = "reading on from the last commit"
+                retries = BACKOFF.start(what, _log, logging.WARNING, count=done.progress.failures)
+                if not retries.pause(error):
                     raise
-                _log.warning("Reading again from the last commit on, after: %s", error)
-                time.sleep(0.1 * 2**failures)
                 rows = Counter(done.progress.rows) + self._committed
-                found = Round(progress=replace(done.progress, rows=dict(rows), failures=failures))
+                found = Round(progress=replace(done.progress, rows=dict(rows), failures=retries.count))
             except InterbedError:
                 self._discard(done)
                 raise
@@ -169,15 +171,14 @@ class Rounds:
     def _awaited(self, source: KafkaSource, progress: Progress) -> Positions:
         """The ends of the topics, when it is time for a commit; what was read, when it is not for a while."""
         due = progress.planned + self._settings.commit_interval
-        until = time.monotonic() + WAIT_SECONDS
+        looks = _LOOKS.start()
         while True:
             ends = source.ends()
             lag = progress.read.lag_behind(ends)
             if lag >= self._settings.round_rows or (lag and time.time() >= due):
                 return ends
-            if time.monotonic() >= until:
+            if not looks.pause():
                 return progress.read
-            time.sleep(LOOK_SECONDS)
 
     def _present(self) -> dict[str, TableSink]:
         """The tables that are there; those of a database, if they are of this run by their names."""

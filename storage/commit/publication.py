@@ -224,7 +224,7 @@ class Publication:
             if not retries.pause(hurry=queue.is_taken or is_waited_for(store.publisher)):
                 raise CommitFailedError(
                     f"Lost the race for a snapshot of {store.location} {retries.count + 1} times in "
-                    f"{retries.elapsed_millis / 1000:.1f} s; 'commit.max-retries' is {self._retry.max_retries}. The "
+                    f"{retries.elapsed_seconds:.1f} s; 'commit.max-retries' is {self._retry.max_retries}. The "
                     "data files were removed; write again, or with fewer writers at a time."
                 )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from interbed.storage.base.backoff import ExponentialBackoff, RetryLoop
 from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.commit.contention import ContentionLock
 from interbed.storage.meta.options.core import CoreOptions
@@ -17,11 +18,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Bounded exponential back-off with jitter; all times in milliseconds.
-
-    The jitter covers three quarters of the pause, so that writers that lost to the same winner do not return together
-    and lose again.
-    """
+    """Back-off of a table's commits, as its options say it; all times in milliseconds."""
 
     max_retries: int
     min_wait_millis: float
@@ -41,68 +38,51 @@ class RetryPolicy:
             timeout_millis=options.commit_timeout_millis,
         )
 
-    def start(self) -> "Retries":
-        """Return the retries of one commit, whose time starts now."""
-        return Retries(self)
+    @property
+    def backoff(self) -> ExponentialBackoff:
+        """The same in seconds.
 
-    def wait_millis(self, retry: int) -> float:
-        """Return the pause before a retry, counted from 0."""
-        # Cap the exponent so that a large max_retries can't overflow the float.
-        longest = min(self.max_wait_millis, self.min_wait_millis * 2.0 ** min(retry, 60))
-        return longest * (0.25 + 0.75 * self.random())
+        The jitter covers three quarters of the pause, so that writers that lost to the same winner do not return
+        together and lose again.
+        """
+        return ExponentialBackoff(
+            first_seconds=self.min_wait_millis / 1000,
+            longest_seconds=self.max_wait_millis / 1000,
+            jitter=(0.25, 1.0),
+            retries=self.max_retries,
+            timeout_seconds=None if self.timeout_millis is None else self.timeout_millis / 1000,
+            clock=self.clock,
+            sleep=self.sleep,
+            random=self.random,
+        )
+
+    def start(self) -> "CommitRetries":
+        """Return the retries of one commit, whose time starts now."""
+        return CommitRetries(self.backoff)
 
     def redo(self, work: Callable[[], _T]) -> _T:
         """Do the work, and repeat it after conflicts with other writers.
 
         Raises the last conflict when no retry is left.
         """
-        retries = self.start()
+        retries = self.backoff.start("the write", _log)
         while True:
             try:
                 return work()
             except CommitConflictError as conflict:
-                if not retries.pause():
+                if not retries.pause(conflict):
                     raise
-                _log.info("Retry %d of a write, because of a conflict: %s", retries.count, conflict)
 
 
-class Retries:
-    """Counter of the retries of one commit."""
-
-    def __init__(self, policy: RetryPolicy) -> None:
-        self._policy = policy
-        self._started = policy.clock()
-        self.count = 0
-
-    @property
-    def elapsed_millis(self) -> float:
-        """Time since the start."""
-        return (self._policy.clock() - self._started) * 1000
+class CommitRetries(RetryLoop):
+    """Retries of one commit, which may wait for a lock before each attempt."""
 
     def take(self, queue: ContentionLock) -> bool:
         """Wait for a turn, at most for the length of a pause. Return whether the turn was taken.
 
         The commit may be tried without a turn.
         """
-        longest = min(self._policy.max_wait_millis, queue.longest_wait_millis)
-        if self._policy.timeout_millis is not None:
-            longest = min(longest, self._policy.timeout_millis - self.elapsed_millis)
-        return queue.take(longest / 1000)
-
-    def pause(self, *, hurry: bool = False) -> bool:
-        """Wait before the next retry. Return False, without waiting, when no retry is left or the time is over.
-
-        `hurry` is for a writer that others wait for: its pauses do not grow.
-        """
-        if self.count >= self._policy.max_retries:
-            return False
-        wait = self._policy.wait_millis(0 if hurry else self.count)
-        if self._is_over(wait):
-            return False
-        self.count += 1
-        self._policy.sleep(wait / 1000)
-        return True
-
-    def _is_over(self, wait_millis: float) -> bool:
-        timeout = self._policy.timeout_millis
-        return timeout is not None and self.elapsed_millis + wait_millis > timeout
+        longest = min(self.backoff.longest_seconds, queue.longest_wait_millis / 1000)
+        if self.backoff.timeout_seconds is not None:
+            longest = min(longest, self.backoff.timeout_seconds - self.elapsed_seconds)
+        return queue.take(longest)

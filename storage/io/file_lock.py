@@ -2,10 +2,11 @@
 
 import logging
 import os
-import random
-import time
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
+
+from interbed.storage.base.backoff import ExponentialBackoff
 
 _fcntl: Any
 try:
@@ -15,7 +16,7 @@ except ImportError:  # Not a POSIX system.
 
 _log = logging.getLogger(__name__)
 
-_LONGEST_POLL_SECONDS = 0.02
+_BACKOFF = ExponentialBackoff(first_seconds=0.001, longest_seconds=0.02, pause_within_timeout=False)
 
 
 class FileLock:
@@ -46,17 +47,14 @@ class FileLock:
         if not self.is_possible:
             return False
         descriptor = os.open(self._path, self._flags, 0o666)
-        deadline = time.monotonic() + timeout_seconds
-        poll = 0.001
+        retries = replace(_BACKOFF, timeout_seconds=timeout_seconds).start()
         try:
             while True:
                 try:
                     _fcntl.flock(descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
                 except BlockingIOError:
-                    if time.monotonic() >= deadline:
+                    if not retries.pause():
                         return False
-                    time.sleep(poll * (0.5 + 0.5 * random.random()))
-                    poll = min(poll * 2, _LONGEST_POLL_SECONDS)
                 else:
                     self._descriptor = descriptor
                     return True

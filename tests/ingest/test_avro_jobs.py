@@ -12,7 +12,7 @@ from interbed.catalog.client.api import Catalog
 from interbed.cli import main
 from interbed.ingest.errors import BadMessageError, SchemaRegistryError, SourceUnavailableError
 from interbed.ingest.formats.format import decoder_of
-from interbed.ingest.job import RETRIES, Ingestion
+from interbed.ingest.job import BACKOFF, Ingestion
 from interbed.ingest.run_settings import BadMessages, IngestSettings
 from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.ingest.tables.names import TableNames
@@ -84,7 +84,7 @@ def test_rows_of_several_schemas_are_in_the_table(
 def test_a_registry_that_answers_again_loses_nothing(
     catalog: Catalog, source: MemorySource, registry: SchemaRegistryServer
 ) -> None:
-    with running_gate(Gate(registry.port, answers=[(503, {})] * RETRIES)) as gate:
+    with running_gate(Gate(registry.port, answers=[(503, {})] * (BACKOFF.retries or 0))) as gate:
         job = avro_job(catalog, source, f"http://127.0.0.1:{gate.port}{PATH}", BadMessages.SKIP)
         job.run()
     assert job.result.bad == 0

@@ -10,11 +10,11 @@ is tried again after a pause, because servers get restarted; nothing was sent, s
 
 import contextlib
 import getpass
+import logging
 import select
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -28,8 +28,11 @@ from thrift.transport.TSSLSocket import TSSLSocket
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
 from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -144,11 +147,12 @@ class ConnectionPool:
 
     def _connect(self) -> "MetastoreConnection":
         tries = max(1, self._transport.connect_tries) if self._state.was_reached else 1
-        failures: list[str] = []
-        for attempt in range(tries):
-            if attempt:
-                time.sleep(self._transport.connect_pause_seconds)
-            failures = []
+        backoff = ExponentialBackoff(
+            first_seconds=self._transport.connect_pause_seconds, growth=1.0, jitter=NO_JITTER, retries=tries - 1
+        )
+        retries = backoff.start(f"connecting to the metastore {self.uri}", _log)
+        while True:
+            failures: list[str] = []
             first = self._state.first
             for offset in range(len(self._addresses)):
                 index = (first + offset) % len(self._addresses)
@@ -161,10 +165,11 @@ class ConnectionPool:
                 with self._guard:
                     self._state.first, self._state.was_reached = index, True
                 return connection
-        raise CatalogUnavailableError(
-            f"no metastore answers at {self.uri} ({'; '.join(failures)}). "
-            "Is the server running? `interbed server` starts one."
-        )
+            if not retries.pause("; ".join(failures)):
+                raise CatalogUnavailableError(
+                    f"no metastore answers at {self.uri} ({'; '.join(failures)}). "
+                    "Is the server running? `interbed server` starts one."
+                )
 
 
 class MetastoreConnection:

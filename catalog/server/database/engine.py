@@ -8,10 +8,8 @@ database's url, by the rules of its driver.
 """
 
 import logging
-import random
 import re
 import sqlite3
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
@@ -23,6 +21,7 @@ from sqlalchemy.pool import NullPool, QueuePool
 
 from interbed.catalog.server.database.sqlite import FILE, MANAGED, DatabaseFile, QueueTimeoutError, ReaderPool, Writer
 from interbed.catalog.server.service.errors import MetastoreError, OutcomeUnknownError, UnstorableTextError
+from interbed.storage.base.backoff import ExponentialBackoff
 from interbed.storage.base.extras import load_extra
 from interbed.storage.base.shown_text import without_credentials
 
@@ -36,10 +35,8 @@ S = TypeVar("S")
 BUSY_TIMEOUT_MS = 30_000
 """Time that a writer on SQLite waits for the lock. Longer than any write takes, shorter than clients' 600 s."""
 
-ATTEMPTS_MAX = 5
-"""Maximum runs of a unit of work when the database asks for a retry (busy, deadlock, serialization, a lost
-connection).
-"""
+BACKOFF = ExponentialBackoff(first_seconds=0.1, jitter=(0.2, 1.0), retries=4)
+"""Retries of a unit of work when the database asks for one (busy, deadlock, serialization, a lost connection)."""
 
 POOL_SIZE = 16
 """Connections kept open. More threads than this wait for one another, which is cheaper than more connections."""
@@ -137,18 +134,15 @@ class SqlUnits(Generic[S]):
             return result
 
     def _run(self, run: Callable[[Callable[[S], T]], T], work: Callable[[S], T]) -> T:
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        retries = BACKOFF.start(f"a unit of work in {self._called}", logger, logging.WARNING)
+        while True:
             try:
                 return run(work)
             except (SQLAlchemyError, sqlite3.Error, QueueTimeoutError) as error:
                 if (field := _field_with_nul(error)) is not None:
                     raise UnstorableTextError(f"{field} cannot contain NUL, which PostgreSQL does not keep") from error
-                if attempt == ATTEMPTS_MAX or not _is_retryable(error):
+                if not _is_retryable(error) or not retries.pause(_summary(error)):
                     raise DatabaseError(f"{self._called} failed: {_summary(error)}") from error
-                logger.warning("attempt %d of %d failed, trying again: %s", attempt, ATTEMPTS_MAX, _summary(error))
-                # A random pause keeps writers that failed together from colliding again.
-                time.sleep(random.uniform(0.01, 0.05) * 2**attempt)
-        raise AssertionError("the loop returns or raises")
 
 
 def open_engine(url: str) -> Engine:

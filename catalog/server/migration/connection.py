@@ -5,7 +5,6 @@ Only reads go through here, which may be repeated when a connection breaks.
 
 import contextlib
 import logging
-import time
 from collections.abc import Iterator
 from typing import Any, Protocol
 
@@ -22,6 +21,7 @@ from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.service.service import Metastore
 from interbed.catalog.server.thrift.calls.service import all_handlers
 from interbed.catalog.server.thrift.structs.convert import split_catalog
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 
 logger = logging.getLogger(__name__)
@@ -30,8 +30,8 @@ CONNECT_SECONDS_MAX = 10.0
 CALL_SECONDS_MAX = 600.0
 """Time for one answer: as long as Hive's own clients wait. A Java metastore needs long for many partitions."""
 
-ATTEMPTS_MAX = 4
-"""Attempts of a call when the connection breaks, with a pause in between that doubles."""
+_BACKOFF = ExponentialBackoff(first_seconds=0.2, jitter=NO_JITTER, retries=3)
+"""Retries of a call when the connection breaks."""
 
 _READ_BUFFER_BYTES = 256 * 1024
 
@@ -130,20 +130,18 @@ class RemoteConnection:
         raise refusal
 
     def _repeated(self, method: str, question: Any) -> Any:
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        retries = _BACKOFF.start(f"{method} of {self.name}", logger, logging.WARNING)
+        while True:
             if self._client is None:
                 self._connect()
             try:
                 return question()
             except (TTransportException, OSError, EOFError) as error:
                 self._disconnect()
-                if attempt == ATTEMPTS_MAX:
+                if not retries.pause(f"the server closed the connection: {_reason(error)}"):
                     raise MigrationError(f"{self.name} hung up on {method}: {_reason(error)}") from error
-                logger.warning("%s hung up on %s (%s), asking again", self.name, method, _reason(error))
-                time.sleep(0.1 * 2**attempt)
             except TException as error:
                 raise _refusal(self.name, method, error) from error
-        raise AssertionError("the loop returns or raises")
 
     def _connect(self) -> None:
         failures = []

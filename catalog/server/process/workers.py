@@ -19,10 +19,12 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from interbed.catalog.server.ops.vital_signs import SharedBoard, WorkerPlace
 from interbed.catalog.server.service.errors import MetastoreError
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 
 logger = logging.getLogger(__name__)
 
@@ -362,17 +364,21 @@ def _say(link: socket.socket, word: bytes) -> None:
         logger.debug("a child has ended by itself")
 
 
+_LOOKS = ExponentialBackoff(first_seconds=0.005, growth=1.0, jitter=NO_JITTER, pause_within_timeout=False)
+"""Looks at a child that is ending."""
+
+
 def _reaped(pid: int, seconds: float) -> str:
     """Return how a child that has closed its socket has ended. One that hangs is killed."""
-    deadline = time.monotonic() + seconds
+    looks = replace(_LOOKS, timeout_seconds=seconds).start()
     while True:
         found, status = os.waitpid(pid, os.WNOHANG)
         if found:
             break
-        if time.monotonic() > deadline:
+        if not looks.pause():
             os.kill(pid, signal.SIGKILL)
-            deadline = float("inf")
-        time.sleep(0.005)
+            # It ends now, and is waited for.
+            looks = _LOOKS.start()
     if os.WIFSIGNALED(status):
         return f"by signal {signal.Signals(os.WTERMSIG(status)).name}"
     return f"with code {os.waitstatus_to_exitcode(status)}"

@@ -27,6 +27,7 @@ from interbed.ingest.flow.pgoutput_messages import (
     truncations_of,
 )
 from interbed.ingest.sources.postgres.connection import Connections, lsn_text, quoted
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InterbedError
 
 _log = logging.getLogger(__name__)
@@ -145,14 +146,22 @@ class Replication:
             f"START_REPLICATION SLOT {self._slot} LOGICAL {lsn_text(start)} "
             f"(proto_version '1', publication_names '{quoted(self._publication).replace(chr(39), chr(39) * 2)}')"
         )
-        deadline = self._clock() + BUSY_SECONDS
+        backoff = ExponentialBackoff(
+            first_seconds=0.05,
+            growth=1.0,
+            jitter=NO_JITTER,
+            timeout_seconds=BUSY_SECONDS,
+            pause_within_timeout=False,
+            clock=self._clock,
+            sleep=pause,
+        )
+        retries = backoff.start(f"starting the replication slot {self._slot}", _log)
         result = connection.pgconn.exec_(command.encode())
         while result.status != self._connections.psycopg.pq.ExecStatus.COPY_BOTH:
             error = self._connections.psycopg.errors.error_from_result(result)
-            if error.sqlstate != _IN_USE or self._clock() >= deadline:
+            if error.sqlstate != _IN_USE or not retries.pause("another process reads it"):
                 connection.close()
                 raise self._failed(error)
-            pause(0.05)
             result = connection.pgconn.exec_(command.encode())
         connection.pgconn.nonblocking = 1
         return connection

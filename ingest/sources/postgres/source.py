@@ -30,6 +30,7 @@ from interbed.ingest.sources.postgres.slot import Slot
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
 from interbed.ingest.sources.postgres.tables import PostgresPublication
 from interbed.ingest.sources.source import LagUnit
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InvalidInputError
 
 _log = logging.getLogger(__name__)
@@ -292,16 +293,23 @@ class PostgresSource:
     def _connection(self) -> Any:
         """The connection for queries. A server that was there is waited for: it may be starting again."""
         if self._asking is None or self._asking.closed:
-            deadline = self._clock() + (RESTART_SECONDS if self._topic else 0.0)
+            backoff = ExponentialBackoff(
+                first_seconds=1.0,
+                growth=1.0,
+                jitter=NO_JITTER,
+                timeout_seconds=RESTART_SECONDS if self._topic else 0.0,
+                pause_within_timeout=False,
+                clock=self._clock,
+                sleep=self._pause,
+            )
+            retries = backoff.start(f"connecting to {self._connections.name}", _log, logging.WARNING)
             while True:
                 try:
                     self._asking = self._connections.open()
                     break
                 except SourceUnavailableError as error:
-                    if self._clock() >= deadline:
+                    if not retries.pause(error):
                         raise
-                    _log.warning("Waiting for the server: %s", error)
-                    self._pause(1.0)
         return self._asking
 
     def _topic_of(self, connection: Any) -> str:

@@ -15,7 +15,6 @@ import ctypes
 import errno
 import logging
 import os
-import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.io.ahead.needs import ReadAhead
@@ -40,7 +40,13 @@ _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 LAST_BLOCK_SECONDS_MAX = 10.0
-_POLL_SECONDS = 0.005
+_BACKOFF = ExponentialBackoff(
+    first_seconds=0.005,
+    growth=1.0,
+    jitter=NO_JITTER,
+    timeout_seconds=LAST_BLOCK_SECONDS_MAX,
+    pause_within_timeout=False,
+)
 _CHECKSUM_BYTES = 512
 
 _DIRECTORY_MODE = 0o777
@@ -238,15 +244,14 @@ class HdfsFileIO:
         of its last block; for these few milliseconds the client sees it without that block.
         """
         client, inner = self._connected(), self._inner(path)
-        deadline = time.monotonic() + LAST_BLOCK_SECONDS_MAX
+        retries = _BACKOFF.start()
         while True:
             reader = client.read(inner)
             # Blocks are multiples of this, so that a last one that is not full is there, which most are.
             if len(reader) % _CHECKSUM_BYTES or len(reader) == client.get_file_info(inner).length:
                 return reader
-            if time.monotonic() > deadline:
+            if not retries.pause():
                 raise StorageAccessError(f"Can't read {path}: no data node has told of its last block.")
-            time.sleep(_POLL_SECONDS)
 
     def _take_name(self, staged: str, path: str, content: bytes) -> bool:
         """Rename without overwriting; an error is settled by what is there when it came from a lost answer."""

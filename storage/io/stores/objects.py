@@ -8,7 +8,6 @@ comes through as it is, FileNotFoundError among it.
 import functools
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -87,7 +86,8 @@ class StoreObjects:
         """
         from obstore.exceptions import BaseError
 
-        patience, began, retry, renewed = self.settings.patience, time.monotonic(), 0, False
+        retries = self.settings.patience.backoff.start(f"a request to {self.settings.bucket}", _log)
+        renewed = False
         while True:
             used = self.store
             try:
@@ -96,12 +96,8 @@ class StoreObjects:
                 if is_expired(error) and not renewed and self.renew(used):
                     renewed = True
                     continue
-                late = time.monotonic() - began >= patience.retry_seconds
-                if retry == patience.retries or late or not was_cut_off(error):
+                if not was_cut_off(error) or not retries.pause("the answer broke off"):
                     raise
-                _log.info("An answer of %s broke off; retry %d.", self.settings.bucket, retry + 1)
-            time.sleep(patience.pause_seconds(retry))
-            retry += 1
 
     def read(self, key: str) -> bytes:
         """The whole object."""

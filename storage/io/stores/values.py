@@ -4,7 +4,6 @@ The retry policy is how often a request is repeated, the pauses between, and the
 """
 
 import os
-import random
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from interbed.storage.base.backoff import ExponentialBackoff
 from interbed.storage.base.errors import InterbedError, InvalidOptionError
 from interbed.storage.base.quantities import parse_duration_millis
 from interbed.storage.io.stores.aws_keys import LOCAL_KEYS
@@ -100,10 +100,17 @@ class Patience:
             },
         }
 
-    def pause_seconds(self, retry: int, jitter: Callable[[], float] = random.random) -> float:
-        """The pause before a retry, counted from 0."""
-        longest = min(self.longest_pause_seconds, self.first_pause_seconds * 2.0 ** min(retry, 60))
-        return longest * (0.25 + 0.75 * jitter())
+    @property
+    def backoff(self) -> ExponentialBackoff:
+        """The same for requests that obstore does not repeat."""
+        return ExponentialBackoff(
+            first_seconds=self.first_pause_seconds,
+            longest_seconds=self.longest_pause_seconds,
+            jitter=(0.25, 1.0),
+            retries=self.retries,
+            timeout_seconds=self.retry_seconds,
+            pause_within_timeout=False,
+        )
 
 
 def _count(name: str, value: str) -> int:

@@ -14,10 +14,10 @@ show that a service checks first and writes in a second step; such a service nee
 import io
 import logging
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from interbed.storage.base.errors import StorageAccessError
@@ -44,14 +44,12 @@ class ExclusivePuts:
     They go by what does not repeat requests by itself, for then it would not be known whose object is there.
     """
 
-    def __init__(self, objects: StoreObjects, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, objects: StoreObjects) -> None:
         settings = objects.settings
         self._objects = objects
         self._key = (settings.endpoint or "", settings.bucket)
         self._known = settings.heeds_conditions
-        self._patience = settings.patience
-        self._tries = settings.patience.retries + 1
-        self._sleep = sleep
+        self._backoff = settings.patience.backoff
 
     def are_heeded(self, directory: str, prefix: str) -> bool:
         """Whether the store heeds the condition; objects in the directory are used to find out, once.
@@ -80,14 +78,16 @@ class ExclusivePuts:
         from obstore.exceptions import AlreadyExistsError, BaseError
 
         word, unclear, renewed = uuid.uuid4().hex, False, False
-        began, attempt = time.monotonic(), 1
+        retries = self._backoff.start(f"creating {path}", _log)
         while True:
-            last = attempt == self._tries or time.monotonic() - began >= self._patience.retry_seconds
+            last = retries.is_exhausted
+            reason: Exception
             used = self._objects.store
             try:
                 requests.put(self._objects.once, key, content, mode="create", attributes={WRITER: word})
                 return True
             except AlreadyExistsError as error:
+                reason = error
                 mine = self._is_mine(key, word, content if unclear else None, path, error)
                 if mine is not None:
                     return mine
@@ -110,16 +110,12 @@ class ExclusivePuts:
                         return mine
                     # It may yet appear: whoever called knows what that means to them.
                     raise self._error("create", path, error) from None
-                unclear = True
-            attempt += 1
-            _log.info("Creating %s again, try %d of %d.", path, attempt, self._tries)
-            self._pause(attempt - 1)
+                unclear, reason = True, error
+            # It fails only when the time is over meanwhile: the next attempt is the last one then.
+            retries.pause(self._error("create", path, reason))
 
     def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
         return self._objects.error(action, path, error)
-
-    def _pause(self, attempt: int) -> None:
-        self._sleep(self._patience.pause_seconds(attempt - 1))
 
     def _is_mine(self, key: str, word: str, content: bytes | None, path: str, error: Exception) -> bool | None:
         """Whether the object is that of this call, also when its put was carried out twice; None when there is none.
@@ -141,15 +137,15 @@ class ExclusivePuts:
             raise StorageAccessError(str(self._error("create", path, error))) from None
 
     def _try(self, directory: str, prefix: str) -> bool:
-        for attempt in range(1, self._tries + 1):
+        retries = replace(self._backoff, timeout_seconds=None).start(f"probing {prefix}", _log)
+        while True:
             try:
                 return self._try_once(directory, prefix)
             except StorageAccessError as error:
-                if attempt == self._tries or error.__context__ is None or not may_have_happened(error.__context__):
-                    raise
                 # A put whose outcome is not known shows nothing; another object may.
-                self._pause(attempt)
-        raise AssertionError("unreachable")
+                is_unclear = error.__context__ is not None and may_have_happened(error.__context__)
+                if not is_unclear or not retries.pause(error):
+                    raise
 
     def _try_once(self, directory: str, prefix: str) -> bool:
         from obstore.exceptions import AlreadyExistsError, BaseError

@@ -14,12 +14,13 @@ not in the log yet do not expire.
 """
 
 import json
+import logging
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from interbed.storage.base.path_name import path_name
 from interbed.storage.io.api import FileIO
@@ -30,7 +31,9 @@ _PREFIX = "consumer-"
 _NEXT = "nextSnapshot"
 _PASSED = "passed"
 _MEMBER_TYPES = {_NEXT: int, _PASSED: str}
-_PAUSES_SECONDS = (0.01, 0.03, 0.1, 0.3)
+_log = logging.getLogger(__name__)
+
+_BACKOFF = ExponentialBackoff(first_seconds=0.01, longest_seconds=0.3, growth=10**0.5, jitter=NO_JITTER, retries=4)
 """Java Paimon overwrites such a file in place, where it is empty for a moment; it reads them several times, too."""
 
 
@@ -64,7 +67,8 @@ class ConsumerManager:
         """Return the progress of the consumer; None for an unknown one. Raises CorruptFileError."""
         path = self._path(consumer_id)
         members: dict[str, Any] = {}
-        for pause in (*_PAUSES_SECONDS, None):
+        retries = _BACKOFF.start(f"reading {path}", _log)
+        while True:
             try:
                 content = self._file_io.read_bytes(path)
             except FileNotFoundError:
@@ -73,9 +77,8 @@ class ConsumerManager:
                 members = read_object(content, _MEMBER_TYPES, source=path, what="a consumer's file")
                 break
             except CorruptFileError as error:
-                if pause is None:
+                if not retries.pause(error):
                     raise CorruptFileError(f"{error} Reset the consumer.") from error
-            time.sleep(pause)
         found = members.get(_NEXT)
         if found is None or found < 1:
             raise CorruptFileError(f"{path} is not a consumer's file: it goes on from {found}. Reset the consumer.")

@@ -23,13 +23,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError, LockError
 from interbed.catalog.client.hive.client import HiveMetastoreClient, LockGoneError
 from interbed.catalog.client.hive.connection import CallStateUnknownError, current_user
+from interbed.storage.base.backoff import ExponentialBackoff
 from interbed.thrift_idl.hive_metastore import ttypes
 
 FIRST_PAUSE_SECONDS = 0.1
@@ -78,7 +79,11 @@ REQUEST_REFUSALS_MAX = 4
 REFUSALS_MAX = 8
 """How often a metastore may refuse to look for or to release a lock before that is left to its lease."""
 
-_FIRST_BACKOFF_SECONDS = 0.1
+_BACKOFF = ExponentialBackoff(first_seconds=0.1, longest_seconds=BACKOFF_SECONDS_MAX)
+"""Pauses after calls that the metastore refused."""
+
+
+_CHECKS = ExponentialBackoff(first_seconds=FIRST_PAUSE_SECONDS, longest_seconds=PAUSE_SECONDS_MAX)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -98,7 +103,7 @@ class CheckPace:
         if self.server_wait_seconds and check_seconds >= self.server_wait_seconds / 2:
             # The metastore has waited, and grants locks in the order of their requests.
             return 0.0
-        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self._checks, 10), PAUSE_SECONDS_MAX)
+        pause = _CHECKS.longest_pause_seconds(self._checks)
         self._checks += 1
         # Clients that began together must not check together.
         return min(max(pause, CHECKS_PAUSED * check_seconds), self.longest_seconds) * (0.75 + 0.25 * self.random())
@@ -132,6 +137,8 @@ class HiveCatalogLock:
         acquire_timeout_seconds: float = ACQUIRE_SECONDS_MAX,
         check_max_sleep_seconds: float = CHECK_SLEEP_SECONDS_MAX,
         heartbeat_seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._client = client
         self._database = database
@@ -139,6 +146,9 @@ class HiveCatalogLock:
         self._acquire_timeout_seconds = acquire_timeout_seconds
         self._check_max_sleep_seconds = check_max_sleep_seconds
         self._heartbeat_seconds = heartbeat_seconds
+        self._clock = clock
+        self._sleep = sleep
+        self._backoff = replace(_BACKOFF, clock=clock, sleep=sleep)
         # By this the lock is found again if the reply to its request gets lost.
         self._agent = f"interbed-{os.getpid()}-{uuid.uuid4()}"
         self._lock_id: int | None = None
@@ -162,7 +172,7 @@ class HiveCatalogLock:
         """Take the lock, waiting for at most the acquire timeout. LockError names the table and the lock's holder."""
         if self._lock_id is not None:
             raise LockError(f"the lock of {self._database}.{self._table} is held by this object already")
-        deadline = time.monotonic() + self._acquire_timeout_seconds
+        deadline = self._clock() + self._acquire_timeout_seconds
         pause_seconds = self._heartbeat_seconds or _heartbeat_seconds(self._client)
         self._server_wait_seconds = _configured(self._client.lock_wait_seconds) or 0.0
         response = self._request()
@@ -231,18 +241,16 @@ class HiveCatalogLock:
             hostname=socket.gethostname(),
             agentInfo=self._agent,
         )
-        refusals = 0
+        backoff = replace(self._backoff, retries=REQUEST_REFUSALS_MAX)
+        retries = backoff.start(f"the request for the lock of {self._database}.{self._table}", logger)
         while True:
             try:
                 response = self._entered(request)
             except CatalogUnavailableError:
                 raise
             except CatalogError as error:
-                refusals += 1
-                if refusals > REQUEST_REFUSALS_MAX:
+                if not retries.pause(error):
                     raise
-                logger.info("the request for the lock of %s.%s: %s", self._database, self._table, error)
-                time.sleep(_backoff_seconds(refusals))
             else:
                 self._requested_id = response.lockid
                 return response
@@ -270,7 +278,7 @@ class HiveCatalogLock:
 
     def _own(self) -> list[Any]:
         """The locks in the metastore that this object asked for."""
-        found = _insisting(lambda: self._client.show_locks(self._database, self._table))
+        found = self._insisting("looking for locks", lambda: self._client.show_locks(self._database, self._table))
         return [element for element in found if element.agentInfo == self._agent]
 
     def _release_strays(self, lock_id: int) -> None:
@@ -285,19 +293,19 @@ class HiveCatalogLock:
     def _request_again(self, response: Any, deadline: float) -> Any:
         """Withdraw a request that is not granted and make another one after a pause; the last response."""
         pace = RequestPace(longest_seconds=self._check_max_sleep_seconds)
-        until = min(time.monotonic() + REQUEST_SECONDS_MAX, deadline)
+        until = min(self._clock() + REQUEST_SECONDS_MAX, deadline)
         request_seconds = 0.0
-        while response.state == ttypes.LockState.WAITING and (left := until - time.monotonic()) > 0:
+        while response.state == ttypes.LockState.WAITING and (left := until - self._clock()) > 0:
             if self._may_have_strays:
                 self._release_strays(response.lockid)
             if not self._unlock(response.lockid):
                 # It is still in the queue, ahead of a new one.
                 return response
             self._requested_id = None
-            time.sleep(min(pace.pause_seconds(request_seconds), left))
-            began = time.monotonic()
+            self._sleep(min(pace.pause_seconds(request_seconds), left))
+            began = self._clock()
             response = self._request()
-            request_seconds = time.monotonic() - began
+            request_seconds = self._clock() - began
         return response
 
     def _wait(self, response: Any, deadline: float) -> Any:
@@ -310,14 +318,14 @@ class HiveCatalogLock:
         while response.state == ttypes.LockState.WAITING:
             if self._may_have_strays:
                 self._release_strays(response.lockid)
-            left = deadline - time.monotonic()
+            left = deadline - self._clock()
             if left <= 0:
                 break
             if failures:
                 # What keeps a metastore from answering, as statements that wait for each other, needs time to pass.
-                pause_seconds = max(pause_seconds, _backoff_seconds(failures))
-            time.sleep(min(pause_seconds, left))
-            asked_at = time.monotonic()
+                pause_seconds = max(pause_seconds, self._backoff.pause_seconds(failures - 1))
+            self._sleep(min(pause_seconds, left))
+            asked_at = self._clock()
             try:
                 response = self._client.check_lock(response.lockid)
             except LockGoneError as error:
@@ -332,7 +340,7 @@ class HiveCatalogLock:
                 logger.info("lock %d of %s.%s: %s", response.lockid, self._database, self._table, error)
             else:
                 failures = 0
-            pause_seconds = pace.pause_seconds(time.monotonic() - asked_at)
+            pause_seconds = pace.pause_seconds(self._clock() - asked_at)
         return response
 
     def _holder(self, lock_id: int) -> str:
@@ -358,7 +366,7 @@ class HiveCatalogLock:
         try:
             for _ in range(1 if self._server_wait_seconds else UNLOCKS):
                 # A lock that stays, even one that only waits, holds back all requests after it.
-                _insisting(lambda: self._client.unlock(lock_id))
+                self._insisting("releasing a lock", lambda: self._client.unlock(lock_id))
         except CatalogError as error:
             logger.warning(
                 "could not release lock %d of %s.%s, its lease will end it: %s",
@@ -369,6 +377,19 @@ class HiveCatalogLock:
             )
             return False
         return True
+
+    def _insisting(self, what: str, call: Callable[[], T]) -> T:
+        """Return the result of a call that may be repeated; repeat it while the metastore answers and refuses it."""
+        backoff = replace(self._backoff, retries=REFUSALS_MAX)
+        retries = backoff.start(f"{what} of {self._database}.{self._table}", logger)
+        while True:
+            try:
+                return call()
+            except CatalogUnavailableError:
+                raise
+            except CatalogError as error:
+                if not retries.pause(error):
+                    raise
 
     def _beat(self, lock_id: int, pause_seconds: float) -> None:
         while not self._released.wait(pause_seconds):
@@ -403,21 +424,3 @@ def _configured(ask: Callable[[], float | None]) -> float | None:
     except CatalogError as error:
         logger.info("The metastore does not say how long it keeps a lock: %s", error)
         return None
-
-
-def _insisting(call: Callable[[], T]) -> T:
-    """What a call gives that may be made again, and is while the metastore answers and refuses it."""
-    for refusals in range(1, REFUSALS_MAX + 1):
-        try:
-            return call()
-        except CatalogUnavailableError:
-            raise
-        except CatalogError as error:
-            logger.info("tried again: %s", error)
-            time.sleep(_backoff_seconds(refusals))
-    return call()
-
-
-def _backoff_seconds(failures: int) -> float:
-    # Callers that collided must not collide again.
-    return min(_FIRST_BACKOFF_SECONDS * 2.0 ** (failures - 1), BACKOFF_SECONDS_MAX) * random.uniform(0.5, 1.0)

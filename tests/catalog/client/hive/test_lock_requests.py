@@ -78,9 +78,8 @@ def until(condition: Any) -> None:
 
 
 def table_lock(client: HiveMetastoreClient, **options: float) -> HiveCatalogLock:
-    return HiveCatalogLock(
-        client, "shop", "t", **{"check_max_sleep_seconds": 0.01, "acquire_timeout_seconds": WAIT_SECONDS_MAX, **options}
-    )
+    given: dict[str, Any] = {"check_max_sleep_seconds": 0.01, "acquire_timeout_seconds": WAIT_SECONDS_MAX, **options}
+    return HiveCatalogLock(client, "shop", "t", **given)
 
 
 def test_a_request_that_waits_is_withdrawn_and_made_again(server: str, holder: HiveMetastoreClient) -> None:

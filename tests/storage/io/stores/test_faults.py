@@ -6,6 +6,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -286,11 +287,11 @@ def test_pauses_grow_and_are_of_random_length(store: dict[str, str], proxy: Stor
 
 
 def test_pauses_double_up_to_the_longest() -> None:
-    patience = Patience(first_pause_seconds=0.1, longest_pause_seconds=5.0)
-    assert [patience.pause_seconds(retry, lambda: 1.0) for retry in range(8)] == [
+    backoff = replace(Patience(first_pause_seconds=0.1, longest_pause_seconds=5.0).backoff, random=lambda: 1.0)
+    assert [backoff.pause_seconds(retry) for retry in range(8)] == [
         0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0,
     ]  # fmt: skip
-    assert patience.pause_seconds(1000, lambda: 0.0) == 1.25
+    assert replace(backoff, random=lambda: 0.0).pause_seconds(1000) == 1.25
 
 
 def test_an_operation_ends_when_its_time_is_over(store: dict[str, str], proxy: StoreProxy) -> None:
