@@ -7,7 +7,7 @@ filters and files as the metadata have them). publish makes Iceberg's metadata o
 Needs the extra `interbed[iceberg]`: importing any module of this package raises MissingExtraError without it.
 """
 
-from interbed.storage.base.extras import is_installed, missing_extra
+from interbed.storage.base.errors import is_installed, missing_extra
 
 if not is_installed("pyiceberg"):
     raise missing_extra("pyiceberg", needed_by="Reading Iceberg's tables")

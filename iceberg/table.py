@@ -18,8 +18,8 @@ from interbed.storage.base.errors import (
     SnapshotNotFoundError,
     TagNotFoundError,
 )
+from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.read.arrow_rows import ArrowRows
 

@@ -11,8 +11,8 @@ from pyiceberg.table import Table as Metadata
 from interbed.iceberg.meta.table_metadata import is_published
 from interbed.iceberg.meta.types import readable_fields
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.predicate.expr import AlwaysFalse, Comparison, IsNull, Op, Or, Predicate, and_, bind
-from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.row.values import parse_text
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import interbed
 from interbed import MissingExtraError
 from interbed.catalog.server.database.session import SqlRepository
 from interbed.cli import main
-from interbed.storage.base.extras import EXTRAS, load_extra
+from interbed.storage.base.errors import EXTRAS, load_extra
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -44,9 +44,9 @@ from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from interbed.storage.base.ahead import ahead_of
 from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.errors import CorruptFileError, StorageAccessError
+from interbed.storage.base.prefetch import ahead_of
 from interbed.storage.io.at_once import begun
 from interbed.storage.io.resolve import local_path
 

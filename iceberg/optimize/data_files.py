@@ -23,7 +23,7 @@ from interbed.iceberg.meta.table_metadata import whole_number
 from interbed.iceberg.meta.types import type_to_arrow
 from interbed.iceberg.optimize.job import OptimizeJob
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.types.not_null import without_hidden_nulls
+from interbed.storage.base.types.nested import without_hidden_nulls
 from interbed.storage.files.format.api import OpenSink, data_file_errors
 from interbed.storage.files.format.encoding import choose_encodings
 from interbed.storage.io.api import give_up

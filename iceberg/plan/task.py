@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from interbed.iceberg.meta.live_files import Content, LiveFile
-from interbed.storage.base.balance import longest_first
+from interbed.storage.base.byte_budget import longest_first
 from interbed.storage.base.errors import CorruptFileError
 
 

@@ -40,7 +40,7 @@ from pyiceberg.types import (
     TimeType,
 )
 
-from interbed.storage.base.columnar.schema import NESTED_DEPTHS, NESTED_ID_BASE
+from interbed.storage.base.columnar_records import NESTED_DEPTHS, NESTED_ID_BASE
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.types.data_type import (
     ArrayType,

@@ -23,10 +23,10 @@ from interbed.iceberg.meta.live_files import LiveFile
 from interbed.iceberg.plan.task import DataTask
 from interbed.iceberg.read.files import TableFiles
 from interbed.iceberg.read.key_table import Array, KeyTable
-from interbed.storage.base.ahead import at_once, one_after_another
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate
+from interbed.storage.base.prefetch import at_once, one_after_another
 from interbed.storage.files.deletion_vectors import EMPTY, DeletionVector, decode
 from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.io.ahead.needs import open_sized

@@ -23,10 +23,10 @@ from interbed.iceberg.meta.types import schema_to_arrow
 from interbed.iceberg.plan.task import DataTask, FileReadTask
 from interbed.iceberg.read.deletions import DeletedRows
 from interbed.iceberg.read.files import TableFiles
-from interbed.storage.base.ahead import Begun
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, columns_of
+from interbed.storage.base.prefetch import Begun
 from interbed.storage.read.parallel import read_ahead
 
 ROW_ID = NestedField(2147483540, "_row_id", LongType(), required=False)

@@ -21,7 +21,7 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import shown_value
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
 from interbed.storage.base.types.data_type import STRINGS, ArrayType, AtomicType, DataType, RowType, TypeRoot
-from interbed.storage.base.types.not_null import without_hidden_nulls
+from interbed.storage.base.types.nested import without_hidden_nulls
 from interbed.storage.meta.schema.evolution import is_widening
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.table import Table

@@ -24,9 +24,10 @@ from interbed.ingest.tables.number_fit import (
     floats_of_texts,
     sent_numbers,
 )
+from interbed.storage.base.arrow_values import exact_decimals
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.types.arrow import type_to_arrow
-from interbed.storage.base.types.casting.far_text import text_of_times
+from interbed.storage.base.types.casting.formatting import text_of_times
 from interbed.storage.base.types.data_type import (
     BINARIES,
     STRINGS,
@@ -37,7 +38,6 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
-from interbed.storage.base.types.exact_decimal import exact_decimals
 from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SYSTEM_COLUMNS
 
 _NUMBERS = frozenset(

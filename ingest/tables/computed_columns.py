@@ -22,7 +22,7 @@ from interbed.ingest.formats.guessed.json_objects import json_text
 from interbed.ingest.tables.column_fit import fitted
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.python_values import shown_value
-from interbed.storage.base.types.casting.far_text import text_of_times
+from interbed.storage.base.types.casting.formatting import text_of_times
 from interbed.storage.base.types.data_type import AtomicType
 from interbed.storage.base.types.parse import data_type
 

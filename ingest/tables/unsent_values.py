@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from interbed.ingest.flow.changes import RowChanges, Unsent
 from interbed.ingest.formats.arrays import Mask, one_array, valid
-from interbed.storage.base.predicate.column import col
+from interbed.storage.base.predicate.conditions import col
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.merge_function.row_rules import kept_columns
 from interbed.storage.meta.options.lsm import MergeEngine

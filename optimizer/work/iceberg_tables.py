@@ -34,7 +34,7 @@ from interbed.optimizer.flow.kind import Need, WorkKind
 from interbed.optimizer.flow.process import Assignment, Cleanup, Process, TaskFigures, TaskOutcome
 from interbed.optimizer.flow.tables import Measurement, PlannedTask, WorkPlan
 from interbed.optimizer.work.payload import decode_snapshot, encode_snapshot
-from interbed.storage.base.balance import longest_first, spread
+from interbed.storage.base.byte_budget import longest_first, spread
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.options.optimizing import OPTIMIZING_ENABLED, SelfOptimizing

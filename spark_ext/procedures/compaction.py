@@ -29,9 +29,9 @@ from interbed.spark_ext.procedures.procedure import (
     table_of,
 )
 from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode_messages
-from interbed.storage.base.balance import longest_first
+from interbed.storage.base.byte_budget import longest_first
 from interbed.storage.base.errors import CommitFailedError, InterbedError
-from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.quantities import parse_duration_millis
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.scan.partition_filter import PartitionChoice

@@ -21,7 +21,7 @@ from interbed.spark_ext.procedures.procedure import (
 )
 from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode_messages
 from interbed.storage.base.errors import CommitFailedError, CommitStateUnknownError
-from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.upkeep.rewrite_indexes import delete_indexes, files_to_index, index_files
 from interbed.storage.write.commit_message import CommitMessage
 

@@ -13,11 +13,11 @@ from interbed.catalog.client.partition import partitions_of
 from interbed.spark_ext.handle.ddl import FILE_FORMAT, PROVIDER, PROVIDERS
 from interbed.spark_ext.procedures.procedure import TABLE, Answer, Procedure, ProcedureCall, required
 from interbed.spark_ext.values.partition_values import agrees, padded
+from interbed.storage.base.arrow_values import cast_exactly
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.exact_decimal import cast_exactly
 from interbed.storage.meta.options.core import PATH
 from interbed.storage.meta.schema.table_schema import Schema
 

@@ -35,7 +35,7 @@ from interbed.storage.base.predicate.expr import (
     StartsWith,
     bind,
 )
-from interbed.storage.base.predicate.reference import Inner, Reference, find
+from interbed.storage.base.predicate.operands import Inner, Reference, find
 from interbed.storage.base.row.values import (
     days_to_value,
     millis_to_time,

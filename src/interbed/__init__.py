@@ -149,7 +149,7 @@ if TYPE_CHECKING:
         UnsupportedVersionError,
         UsedTwiceError,
     )
-    from interbed.storage.base.predicate.column import Column, col
+    from interbed.storage.base.predicate.conditions import Column, col
     from interbed.storage.base.predicate.expr import Predicate
     from interbed.storage.base.types.data_type import (
         ArrayType,
@@ -352,7 +352,7 @@ _HOLDS = {
         "SnapshotNotFoundError StorageAccessError SyncFailedError TagNotFoundError UnsupportedVersionError "
         "UsedTwiceError"
     ),
-    "interbed.storage.base.predicate.column": "Column col",
+    "interbed.storage.base.predicate.conditions": "Column col",
     "interbed.storage.base.predicate.expr": "Predicate",
     "interbed.storage.base.types.far_times": "FarDate FarTimestamp",
     "interbed.storage.base.types.data_type": (

@@ -30,8 +30,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from interbed.catalog.server.process.embedded import metastore
-from interbed.storage.base.errors import InvalidInputError, MissingExtraError, StorageAccessError
-from interbed.storage.base.extras import is_installed
+from interbed.storage.base.errors import InvalidInputError, MissingExtraError, StorageAccessError, is_installed
 
 __all__ = ["metastore", "s3"]
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from interbed.storage.base.avro.records import RecordFile
-from interbed.storage.base.columnar.records import ColumnFile
+from interbed.storage.base.columnar_records import ColumnFile
 from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.io.api import FileIO

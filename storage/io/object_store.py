@@ -19,8 +19,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 from pyarrow import fs as pafs
 
-from interbed.storage.base.errors import MissingExtraError, StorageAccessError
-from interbed.storage.base.extras import missing_extra
+from interbed.storage.base.errors import MissingExtraError, StorageAccessError, missing_extra
 from interbed.storage.io.ahead.needs import ReadAhead
 from interbed.storage.io.ahead.opening import opened_by_ranges
 from interbed.storage.io.api import HDFS_CAPABILITIES, OBJECT_STORE_CAPABILITIES, FileStatus

@@ -6,8 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError, StorageAccessError
-from interbed.storage.base.extras import is_installed, missing_extra
+from interbed.storage.base.errors import (
+    InterbedError,
+    InvalidInputError,
+    NotSupportedError,
+    StorageAccessError,
+    is_installed,
+    missing_extra,
+)
 from interbed.storage.io.ahead.needs import PREFIX as AHEAD
 from interbed.storage.io.ahead.needs import ReadAhead
 from interbed.storage.io.api import FileIO

@@ -8,8 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.errors import InvalidOptionError, load_extra
 from interbed.storage.log.settings import LogSettings, kafka_library, kept_settings
 
 _log = logging.getLogger(__name__)

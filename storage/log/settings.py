@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from interbed.storage.base.errors import InvalidOptionError, LogUnavailableError
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.errors import InvalidOptionError, LogUnavailableError, load_extra
 from interbed.storage.base.shown_text import secrets_of, shown_error
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.ahead import one_after_another
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
+from interbed.storage.base.prefetch import one_after_another
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.file_index.api import EVERYTHING, Selection

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.ahead import Begun, Unopened
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
+from interbed.storage.base.prefetch import Begun, Unopened
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion_vectors import DeletionVector

@@ -24,8 +24,8 @@ from interbed.storage.base.types.data_type import (
     MapType,
     MultisetType,
     RowType,
+    type_to_json,
 )
-from interbed.storage.base.types.json import type_to_json
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.write import EXPLICIT_CAST
 from interbed.storage.meta.schema.change import (

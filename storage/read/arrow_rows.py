@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import pyarrow as pa
 
-from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.errors import InvalidInputError, load_extra
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.python_values import pandas_frame
 from interbed.storage.base.types.data_type import DataField
@@ -78,7 +77,7 @@ class ArrowRows(ABC):
         """
         library = load_extra("duckdb", needed_by="to_duckdb")
         # Loaded here, because Arrow's datasets load slowly.
-        from interbed.storage.base.types.names_without_case import check_apart_without_case
+        from interbed.storage.base.types.column_names import check_apart_without_case
         from interbed.storage.read.duckdb_scan import RowsDataset
 
         target: duckdb.DuckDBPyConnection = library.connect() if connection is None else connection

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from interbed.storage.base.ahead import Begun, one_after_another
+from interbed.storage.base.prefetch import Begun, one_after_another
 
 QUEUED_BATCHES = 1
 """Batches that each thread reads ahead."""

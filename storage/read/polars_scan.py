@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from interbed.storage.base.errors import FilterError, NotSupportedError
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.errors import FilterError, NotSupportedError, load_extra
 from interbed.storage.base.predicate.expr import (
     Comparison,
     In,
@@ -29,7 +28,7 @@ from interbed.storage.base.predicate.expr import (
     bind,
     or_,
 )
-from interbed.storage.base.predicate.literals import locate
+from interbed.storage.base.predicate.operands import locate
 from interbed.storage.base.row.values import unit_of
 from interbed.storage.base.types.data_type import BINARIES, INTEGERS, STRINGS, AtomicType, DataField, TypeRoot
 

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Positions
-from interbed.storage.base.balance import first_within, longest_first
+from interbed.storage.base.byte_budget import first_within, longest_first
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.file_index.api import EVERYTHING
 from interbed.storage.files.format.api import DecodeTally

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.predicate.expr import (
     AlwaysTrue,
     And,
@@ -19,7 +20,6 @@ from interbed.storage.base.predicate.expr import (
     bind,
     columns_of,
 )
-from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.predicate.stats_filter import partition_select, select
 from interbed.storage.base.row.binary_row import decode_row, decode_rows
 from interbed.storage.base.row.values import coerce, parse_text

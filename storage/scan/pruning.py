@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
-from interbed.storage.base.arrow_values import array_of
+from interbed.storage.base.arrow_values import array_of, cast_exactly
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.predicate.expr import (
     AlwaysFalse,
@@ -33,7 +33,6 @@ from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.exact_decimal import cast_exactly
 from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
 from interbed.storage.meta.manifest.entry import DataFileMeta, SimpleStats
 from interbed.storage.meta.schema.evolution import is_widening, map_fields

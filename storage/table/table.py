@@ -398,6 +398,6 @@ def with_schema(table: Table, schema: TableSchema) -> Table:
 
 def _bound(given: "str | Predicate", store: FileStore) -> "Predicate":
     """The filter, checked against the table's columns."""
-    from interbed.storage.base.predicate.parse import bound_filter
+    from interbed.storage.base.predicate.conditions import bound_filter
 
     return bound_filter(given, store.schema.fields)

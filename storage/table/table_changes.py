@@ -131,7 +131,7 @@ class TableChanges:
         return ChangeRead(streamed(self.store), columns, predicate)
 
     def _bound(self, given: "str | Predicate") -> "Predicate":
-        from interbed.storage.base.predicate.parse import bound_filter
+        from interbed.storage.base.predicate.conditions import bound_filter
         from interbed.storage.views.stream.stream_scan import streamed
 
         return bound_filter(given, streamed(self.store).schema.fields)

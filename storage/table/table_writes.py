@@ -140,7 +140,7 @@ class TableWrites:
         Raises FilterError, CommitError, and NotSupportedError for a table whose options or merge engine would not
         remove the rows.
         """
-        from interbed.storage.base.predicate.parse import bound_filter
+        from interbed.storage.base.predicate.conditions import bound_filter
         from interbed.storage.commit.retry import RetryPolicy
         from interbed.storage.upkeep.changed_rows import delete_rows
         from interbed.storage.write.row_statements import delete_refusal

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
-from interbed.storage.base.balance import longest_first, spread
 from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.byte_budget import longest_first, spread
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry

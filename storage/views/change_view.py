@@ -11,8 +11,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.predicate.expr import Predicate, restrict_to
-from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.file_store import FileStore

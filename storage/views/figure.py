@@ -5,8 +5,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from interbed.storage.base.errors import InvalidInputError, StorageAccessError
-from interbed.storage.base.extras import is_installed, missing_extra
+from interbed.storage.base.errors import InvalidInputError, StorageAccessError, is_installed, missing_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from interbed.storage.base.balance import ByteBudget, longest_first
 from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.byte_budget import ByteBudget, longest_first
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.files.format.layout import DataFileNames
 from interbed.storage.lsm.compact.rewriter import discard

@@ -19,8 +19,8 @@ from interbed.cli import main
 from interbed.storage.base.predicate.json import from_json, to_json
 from interbed.storage.base.row.python_values import python_values
 from interbed.storage.base.row.values import parse_literal
+from interbed.storage.base.types.data_type import parse_atomic
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
-from interbed.storage.base.types.json import parse_atomic
 from interbed.storage.scan.statistics import read_statistics
 from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, aggregated
 from interbed.storage.table.table import Table

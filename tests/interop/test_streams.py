@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.base.types.json import type_to_json
+from interbed.storage.base.types.data_type import type_to_json
 from interbed.storage.table.table import Table
 from interbed.storage.views.change_view import ChangeView
 from tests.support.peers.interbed import interbed_table

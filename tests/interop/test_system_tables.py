@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import interbed
-from interbed.storage.base.types.json import type_to_json
+from interbed.storage.base.types.data_type import type_to_json
 from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon
 from tests.support.peers.json import parse_type, table_to_rows

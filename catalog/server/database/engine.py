@@ -22,7 +22,7 @@ from sqlalchemy.pool import NullPool, QueuePool
 from interbed.catalog.server.database.sqlite import FILE, MANAGED, DatabaseFile, QueueTimeoutError, ReaderPool, Writer
 from interbed.catalog.server.service.errors import MetastoreError, OutcomeUnknownError, UnstorableTextError
 from interbed.storage.base.backoff import ExponentialBackoff
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.errors import load_extra
 from interbed.storage.base.shown_text import without_credentials
 
 CONNECT_SECONDS_MAX = 10

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from interbed.ingest.errors import SourceUnavailableError
-from interbed.storage.base.errors import InterbedError, InvalidOptionError
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.errors import InterbedError, InvalidOptionError, load_extra
 from interbed.storage.base.shown_text import secrets_of, shown_error
 
 _log = logging.getLogger(__name__)

@@ -5,8 +5,7 @@ from typing import Any
 
 from interbed.ingest.errors import SourceUnavailableError
 from interbed.ingest.flow.messages import Messages
-from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.errors import InvalidInputError, load_extra
 
 FLUSH_SECONDS_MAX = 60.0
 HEADER = "interbed."

@@ -14,7 +14,7 @@ from typing import Any
 
 from interbed.ingest.errors import SourceGapError, SourceUnavailableError
 from interbed.ingest.flow.messages import Positions
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.errors import load_extra
 from interbed.storage.base.shown_text import secrets_of, shown_error
 
 _log = logging.getLogger(__name__)

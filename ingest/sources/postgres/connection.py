@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from typing import Any, LiteralString
 
 from interbed.ingest.errors import SourceUnavailableError
-from interbed.storage.base.errors import InterbedError, InvalidInputError, InvalidOptionError
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.errors import InterbedError, InvalidInputError, InvalidOptionError, load_extra
 
 _log = logging.getLogger(__name__)
 

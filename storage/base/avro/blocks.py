@@ -22,7 +22,7 @@ from typing import IO, Any, cast
 import pyarrow as pa
 
 from interbed.storage.base.avro.decode import Block
-from interbed.storage.base.seal import SEAL, UNSEALED, check_seal, sealed
+from interbed.storage.base.checksums import SEAL, UNSEALED, check_seal, sealed
 
 if sys.version_info >= (3, 14):
     from compression import zstd

@@ -1,5 +1,5 @@
 """Filters: their form, their text, their effect on rows and on statistics.
 
-Read `expr` (the tree), `parse` with `grammar` (its text) and `column` (in Python), then `literals` and `reference` (its
-leaves), `evaluate` (rows in memory), `stats_filter` (files by their statistics) and `json`.
+Read `expr` (the tree), `operands` (its leaves) and `conditions` (what callers write) with `grammar` (its text), then
+`evaluate` (rows in memory), `stats_filter` (files by their statistics) and `json`.
 """

@@ -34,8 +34,7 @@ from interbed.storage.base.predicate.expr import (
     StartsWith,
     TextMatch,
 )
-from interbed.storage.base.predicate.literals import literal
-from interbed.storage.base.predicate.reference import Inner, Reference, column_of
+from interbed.storage.base.predicate.operands import Inner, Reference, column_of, literal
 from interbed.storage.base.row.words import Array
 
 _KERNELS = {

@@ -7,8 +7,7 @@ from enum import StrEnum
 from typing import NoReturn
 
 from interbed.storage.base.errors import FilterError, plain_errors
-from interbed.storage.base.predicate.literals import locate
-from interbed.storage.base.predicate.reference import Reference, column_of, find, renamed
+from interbed.storage.base.predicate.operands import Reference, column_of, find, locate, renamed
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.data_type import STRINGS, DataField, is_atomic
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp

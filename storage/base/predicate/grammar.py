@@ -1,4 +1,4 @@
-"""The grammar of filters (parse.py), read by lark, and what the parts of its trees stand for."""
+"""The grammar of filters (conditions.py), read by lark, and the predicates that its trees become."""
 
 import base64
 import io
@@ -32,8 +32,7 @@ from interbed.storage.base.predicate.expr import (
     bind,
 )
 from interbed.storage.base.predicate.grammar_tables import MADE_OF, TABLES
-from interbed.storage.base.predicate.literals import Instant
-from interbed.storage.base.predicate.reference import Inner, Reference, column_of
+from interbed.storage.base.predicate.operands import Inner, Instant, Reference, column_of
 from interbed.storage.base.row.values import has_zone, parse_literal, parse_timestamp_nanos, whole_date
 from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot
 

@@ -39,7 +39,7 @@ from interbed.storage.base.predicate.expr import (
     StartsWith,
     TextMatch,
 )
-from interbed.storage.base.predicate.reference import Inner, Reference
+from interbed.storage.base.predicate.operands import Inner, Reference
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
 _TEXT: dict[str, type[TextMatch]] = {

@@ -33,8 +33,7 @@ from interbed.storage.base.predicate.expr import (
     conjuncts,
     push_not,
 )
-from interbed.storage.base.predicate.literals import literal
-from interbed.storage.base.predicate.reference import Reference
+from interbed.storage.base.predicate.operands import Reference, literal
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.data_type import DataField

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Bytes, Ints, Mask, Words
-from interbed.storage.base.arrow_values import FALSE, nulls_of, one_array, scalar_of, to_numpy
+from interbed.storage.base.arrow_values import FALSE, cast_exactly, nulls_of, one_array, scalar_of, to_numpy
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -29,7 +29,6 @@ from interbed.storage.base.types.data_type import (
     DataType,
     TypeRoot,
 )
-from interbed.storage.base.types.exact_decimal import cast_exactly
 
 Array: TypeAlias = "pa.Array[Any]"
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"

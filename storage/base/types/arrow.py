@@ -22,7 +22,7 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
-from interbed.storage.base.types.not_null import (
+from interbed.storage.base.types.nested import (
     NullInsideError,
     has_not_null_parts,
     nullable_inside,

@@ -1,8 +1,15 @@
-"""Names of columns that have to be apart: asked for once, and unique in rows that are dicts."""
+"""Checks of column names: requested once, unique in rows that are dicts, distinct without regard to case.
 
-from collections.abc import Sequence
+DuckDB compares names without regard to the case of ASCII letters, at the top and within STRUCTs.
+"""
 
-from interbed.storage.base.errors import InvalidInputError
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def check_asked_once(columns: Sequence[str] | None) -> None:
@@ -26,3 +33,39 @@ def numbered_names(names: Sequence[str]) -> list[str]:
         used.add(new)
         found.append(new)
     return found
+
+
+def check_apart_without_case(schema: "pa.Schema", what: str) -> None:
+    """Raise NotSupportedError where two columns, or two fields of a ROW, differ by the case of their names alone."""
+    for one, other in _alike(list(schema), ""):
+        raise NotSupportedError(
+            f"DuckDB ignores the case of names, and {what} has '{one}' and '{other}': it would read one for the other. "
+            "Rename one of them (`interbed table alter`), or read the rows by `interbed table scan` or Table.scan."
+        )
+
+
+def _alike(fields: "Sequence[pa.Field[Any]]", path: str) -> Iterator[tuple[str, str]]:
+    seen: dict[str, str] = {}
+    for field in fields:
+        # Only ASCII letters have a case for DuckDB.
+        lower = field.name.encode(errors="surrogatepass").lower().decode(errors="surrogatepass")
+        if lower in seen:
+            yield f"{path}{seen[lower]}", f"{path}{field.name}"
+        seen.setdefault(lower, field.name)
+        yield from _inside(field.type, f"{path}{field.name}")
+
+
+def _inside(kind: "pa.DataType", path: str) -> Iterator[tuple[str, str]]:
+    # By use: opening a table checks names, and loads no Arrow.
+    import pyarrow as pa
+
+    if isinstance(kind, pa.MapType):
+        yield from _inside(kind.key_type, path)
+        yield from _inside(kind.item_type, path)
+        return
+    inner: list[pa.Field[Any]] = [kind.field(i) for i in range(kind.num_fields)]
+    if pa.types.is_struct(kind):
+        yield from _alike(inner, f"{path}.")
+        return
+    for field in inner:
+        yield from _inside(field.type, path)

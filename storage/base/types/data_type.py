@@ -1,17 +1,17 @@
-"""Paimon's logical data types as immutable values (specification: concepts/data-types, spec/schema).
+"""Paimon's logical data types as immutable values, and their text and JSON in schema files.
 
-The constructors also take pypaimon's arguments: `AtomicType("VARCHAR(10)", False)`, `ArrayType(True, element)`,
-`DataField(0, "id", AtomicType("INT"))`.
+An atomic type is a string such as `DECIMAL(10, 2) NOT NULL` or `STRING`; a nested type is a JSON object. The
+constructors also take pypaimon's arguments: `AtomicType("VARCHAR(10)", False)`, `ArrayType(True, element)`,
+`DataField(0, "id", AtomicType("INT"))`. Source: Paimon's documentation, concepts/data-types and spec/schema.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any, Self, overload
+from typing import Any, NamedTuple, Self, TypeAlias, overload
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError, plain_errors
-from interbed.storage.base.types.text import MAX_LENGTH as MAX_LENGTH
-from interbed.storage.base.types.text import UNSUPPORTED, AtomicText, atomic_text, split_atomic, split_nullable
 
 
 class TypeRoot(StrEnum):
@@ -58,6 +58,74 @@ _PRECISION_RANGE = {
     TypeRoot.TIMESTAMP: (0, 9),
     TypeRoot.TIMESTAMP_LTZ: (0, 9),
 }
+
+
+MAX_LENGTH = 2**31 - 1
+"""The length that makes VARCHAR a STRING and VARBINARY a BYTES."""
+
+_NOT_NULL = re.compile(r"\s+NOT\s+NULL\s*$")
+_ATOMIC = re.compile(
+    r"^\s*(?P<name>[A-Z_]+(?:\s+PRECISION)?)\s*(?:\(\s*(?P<first>\d+)\s*(?:,\s*(?P<second>\d+)\s*)?\))?"
+    r"(?P<suffix>\s+WITH(?:OUT)?(?:\s+LOCAL)?\s+TIME\s+ZONE)?\s*$"
+)
+_ALIASES = {"INTEGER": "INT", "DEC": "DECIMAL", "NUMERIC": "DECIMAL", "DOUBLE PRECISION": "DOUBLE"}
+_WIDEST = {"STRING": "VARCHAR", "BYTES": "VARBINARY"}
+_WITH_LENGTH = frozenset({"CHAR", "VARCHAR", "BINARY", "VARBINARY"})
+UNSUPPORTED = frozenset({"VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY"})
+
+
+class AtomicText(NamedTuple):
+    """The parts of an atomic type's text; `root` is the name without aliases, which may be of no type at all."""
+
+    root: str
+    length: int | None
+    precision: int | None
+    scale: int | None
+    nullable: bool
+
+
+def split_atomic(text: str) -> AtomicText | None:
+    """The parts of `VARCHAR(10) NOT NULL`, None for other text; raises NotSupportedError for BLOB and the like."""
+    body, nullable = split_nullable(text.upper())
+    match = _ATOMIC.match(body)
+    if match is None:
+        return None
+    name = " ".join(match["name"].split())
+    name = _ALIASES.get(name, name)
+    if name in UNSUPPORTED:
+        raise NotSupportedError(f"Columns of type {name} are not supported yet.")
+    if name in _WIDEST:
+        return AtomicText(_WIDEST[name], MAX_LENGTH, None, None, nullable)
+    if name == "TIMESTAMP" and "LOCAL" in (match["suffix"] or ""):
+        name = "TIMESTAMP_LTZ"
+    first = int(match["first"]) if match["first"] else None
+    second = int(match["second"]) if match["second"] else None
+    if name in _WITH_LENGTH:
+        return AtomicText(name, first, None, None, nullable)
+    return AtomicText(name, None, first, second, nullable)
+
+
+def split_nullable(text: str) -> tuple[str, bool]:
+    """The text without `NOT NULL` at its end, and whether it admits nulls."""
+    stripped, count = _NOT_NULL.subn("", text)
+    return stripped, count == 0
+
+
+def atomic_text(root: str, length: int | None, precision: int | None, scale: int | None) -> str:
+    """The text of a type, without whether it admits nulls."""
+    if root == "VARCHAR" and length == MAX_LENGTH:
+        return "STRING"
+    if root == "VARBINARY" and length == MAX_LENGTH:
+        return "BYTES"
+    if root in _WITH_LENGTH:
+        return f"{root}({length})"
+    if root == "DECIMAL":
+        return f"DECIMAL({precision}, {scale})"
+    if root in ("TIME", "TIMESTAMP"):
+        return f"{root}({precision})"
+    if root == "TIMESTAMP_LTZ":
+        return f"TIMESTAMP({precision}) WITH LOCAL TIME ZONE"
+    return root
 
 
 @plain_errors
@@ -385,3 +453,33 @@ def _set_nested(
 def is_atomic(data_type: DataType, *roots: TypeRoot) -> bool:
     """Whether the type is atomic and, when roots are given, one of them."""
     return isinstance(data_type, AtomicType) and (not roots or data_type.root in roots)
+
+
+Json: TypeAlias = Any
+
+
+def type_to_json(data_type: DataType) -> Json:
+    """The JSON value of a type: a string for atomic types, an object for nested ones."""
+    return data_type.to_dict()
+
+
+def type_from_json(value: Json) -> DataType:
+    """The type of a JSON value; raises CorruptFileError when it is none, NotSupportedError for VARIANT and the like."""
+    return DataType.from_dict(value)
+
+
+def field_to_json(field: DataField) -> dict[str, Json]:
+    """The JSON object of a column or ROW field."""
+    return field.to_dict()
+
+
+def field_from_json(value: Mapping[str, Json]) -> DataField:
+    """The column or ROW field of a JSON object."""
+    return DataField.from_dict(value)
+
+
+def parse_atomic(text: str) -> AtomicType:
+    """The atomic type of a string such as `VARCHAR(10) NOT NULL`; `STRING` and `BYTES` are their widest forms."""
+    found = DataType.from_dict(text)
+    assert isinstance(found, AtomicType)
+    return found

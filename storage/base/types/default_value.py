@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import cast_exactly
 from interbed.storage.base.clock import instant_of
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -25,7 +26,6 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
-from interbed.storage.base.types.exact_decimal import cast_exactly
 
 _BOOLEANS = {
     **dict.fromkeys(("t", "true", "y", "yes", "1"), True),

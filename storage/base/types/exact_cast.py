@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.arrow_values import scalar_of, to_numpy
+from interbed.storage.base.arrow_values import exact_decimals, scalar_of, to_numpy
 from interbed.storage.base.errors import SchemaMismatchError
-from interbed.storage.base.types.exact_decimal import exact_decimals
 from interbed.storage.base.types.nested import LIST_OF, MAP_OF, entries_of, has_part, mask_of, offsets_of, parts_of
 
 Array = Any

@@ -20,8 +20,7 @@ from interbed.storage.base.arrow_values import array_of, from_numpy
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.types.exact_cast import exact_array
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
-from interbed.storage.base.types.nested import LIST_OF, MAP_OF
-from interbed.storage.base.types.not_null import nullable_inside
+from interbed.storage.base.types.nested import LIST_OF, MAP_OF, nullable_inside
 
 Array = Any
 """`pa.Array`; its stubs lag behind what it takes."""

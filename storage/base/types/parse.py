@@ -10,8 +10,15 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from interbed.storage.base.types.arrow import FieldIds, type_from_arrow
-from interbed.storage.base.types.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType
-from interbed.storage.base.types.json import parse_atomic
+from interbed.storage.base.types.data_type import (
+    ArrayType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    parse_atomic,
+)
 
 _NESTED = re.compile(
     r"\s*(?P<name>ARRAY|MULTISET|MAP|ROW)\s*<(?P<inside>.*)>\s*(?P<end>(?:NOT\s+NULL)?)\s*", re.IGNORECASE | re.DOTALL

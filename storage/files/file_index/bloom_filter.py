@@ -19,7 +19,7 @@ from interbed.storage.base.arrays import Ints, Mask
 from interbed.storage.base.arrow_values import array_of, to_numpy
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.predicate.expr import Comparison, In, Leaf, Op
-from interbed.storage.base.predicate.literals import literal
+from interbed.storage.base.predicate.operands import literal
 from interbed.storage.base.row.words import Array, unaligned_words
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import BINARIES

@@ -5,7 +5,7 @@ these (4), number of columns (4); for each column its name, the number of its in
 and its start and length (4 each, the start counted from the container's first byte, -1 for an index without content);
 last the length of what later versions add (4), and that. Names are in Java's modified UTF-8 behind their length (2).
 Files of ours have checksums in the place of what later versions add, which readers pass over: that of the header
-(`interbed.storage.base.seal`), then the CRC-32 of each index with content, in eight hexadecimal digits.
+(`interbed.storage.base.checksums`), then the CRC-32 of each index with content, in eight hexadecimal digits.
 Specification page: `concepts/spec/fileindex`.
 """
 
@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from interbed.storage.base.checksums import SEAL, UNSEALED, check_seal, sealed
 from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionError
-from interbed.storage.base.seal import SEAL, UNSEALED, check_seal, sealed
 
 MAGIC = 1493475289347502
 VERSION = 1

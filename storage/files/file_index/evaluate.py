@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionError
 from interbed.storage.base.predicate.expr import And, Leaf, Not, Or, Predicate, leaves_of, push_not
-from interbed.storage.base.predicate.reference import Inner, Reference, column_of
+from interbed.storage.base.predicate.operands import Inner, Reference, column_of
 from interbed.storage.base.types.data_type import DataField, MapType
 from interbed.storage.files.file_index.api import EVERYTHING, INDEX_SUFFIX, IndexReader, Selection
 from interbed.storage.files.file_index.container import IndexContainer, name_of_key

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrow_values import array_of, from_numpy, scalar_of, to_numpy
-from interbed.storage.base.predicate.literals import literal
+from interbed.storage.base.predicate.operands import literal
 from interbed.storage.base.row.words import Array, in_arrow_form
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import (

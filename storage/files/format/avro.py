@@ -39,7 +39,7 @@ from interbed.storage.base.types.data_type import (
     TypeRoot,
     is_atomic,
 )
-from interbed.storage.base.types.not_null import without_hidden_nulls
+from interbed.storage.base.types.nested import without_hidden_nulls
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, ReadChecks, data_file_errors
 from interbed.storage.io.ahead.needs import prefetch, whole_file
 from interbed.storage.io.api import FileIO

@@ -12,7 +12,7 @@ Source: Paimon's AvroSchemaConverter.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from interbed.storage.base.columnar.records import CODECS, UNCOMPRESSED
+from interbed.storage.base.columnar_records import CODECS, UNCOMPRESSED
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.base.types.data_type import TIMESTAMPS, AtomicType, DataField, DataType, TypeRoot
 from interbed.storage.files.format.stats import StatsMode, key_modes, stats_modes

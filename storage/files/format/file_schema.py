@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.base.columnar.schema import NESTED_DEPTHS, NESTED_ID_BASE
+from interbed.storage.base.columnar_records import NESTED_DEPTHS, NESTED_ID_BASE
 from interbed.storage.base.types.arrow import FIELD_ID, type_to_arrow
 from interbed.storage.base.types.data_type import (
     ArrayType,

@@ -21,8 +21,8 @@ from pyarrow import orc
 
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
-from interbed.storage.base.columnar.checksums import SealingSink, check_orc
-from interbed.storage.base.columnar.schema import ORC_ID
+from interbed.storage.base.checksums import SealingSink, check_orc
+from interbed.storage.base.columnar_records import ORC_ID
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.arrow import FIELD_ID

@@ -18,10 +18,10 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.ahead import ahead_of
 from interbed.storage.base.arrays import Positions
-from interbed.storage.base.columnar.checksums import opened
+from interbed.storage.base.checksums import opened
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
+from interbed.storage.base.prefetch import ahead_of
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, ReadChecks, data_file_errors
 from interbed.storage.files.format.pages.footer import Footer, read_footer

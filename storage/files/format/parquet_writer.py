@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from interbed.storage.base.columnar.checksums import MAGIC, seal_footer
-from interbed.storage.base.types.not_null import without_hidden_nulls
+from interbed.storage.base.checksums import MAGIC, seal_footer
+from interbed.storage.base.types.nested import without_hidden_nulls
 from interbed.storage.files.format.api import OpenSink
 from interbed.storage.files.format.encoding import choose_encodings
 from interbed.storage.meta.options.core import CoreOptions

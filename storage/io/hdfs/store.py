@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow as pa
 
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
-from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.errors import StorageAccessError, load_extra
 from interbed.storage.io.ahead.needs import ReadAhead
 from interbed.storage.io.ahead.opening import opened_by_ranges
 from interbed.storage.io.api import HDFS_CAPABILITIES, FileStatus

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.extras import is_installed
+from interbed.storage.base.errors import StorageAccessError, is_installed
 from interbed.storage.io.stores.options import checked_word
 
 _RENEWAL_MINUTES = 5

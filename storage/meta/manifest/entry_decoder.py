@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, TypeVar
 import pyarrow as pa
 
 from interbed.storage.base.avro.blocks import PlainBlocks
-from interbed.storage.base.columnar.records import read_columns
+from interbed.storage.base.columnar_records import read_columns
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, FileSource, ManifestEntry, SimpleStats
 
 T = TypeVar("T")

@@ -18,9 +18,16 @@ from interbed.storage.base.avro.records import (
     read_records,
     write_records,
 )
-from interbed.storage.base.columnar.records import ORC, ColumnFile, format_of, read_columns, write_columns
-from interbed.storage.base.columnar.records import codec_of as columnar_codec
-from interbed.storage.base.columnar.schema import orc_schema, parquet_schema
+from interbed.storage.base.columnar_records import (
+    ORC,
+    ColumnFile,
+    format_of,
+    orc_schema,
+    parquet_schema,
+    read_columns,
+    write_columns,
+)
+from interbed.storage.base.columnar_records import codec_of as columnar_codec
 
 T = TypeVar("T")
 AVRO = "avro"

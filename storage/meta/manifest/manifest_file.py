@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import array_of, to_numpy
 from interbed.storage.base.avro.records import field, metadata_errors, optional, record
-from interbed.storage.base.columnar.records import format_of
+from interbed.storage.base.columnar_records import format_of
 from interbed.storage.base.errors import UnsupportedVersionError
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.row.words import Array

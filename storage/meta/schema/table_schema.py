@@ -25,8 +25,9 @@ from interbed.storage.base.types.data_type import (
     MapType,
     MultisetType,
     RowType,
+    field_from_json,
+    field_to_json,
 )
-from interbed.storage.base.types.json import field_from_json, field_to_json
 from interbed.storage.meta.json_object import MemberType, read_object
 from interbed.storage.meta.options.core import BUCKET, PARTITION, PRIMARY_KEY, CoreOptions
 

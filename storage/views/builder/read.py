@@ -18,16 +18,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.balance import longest_first
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.byte_budget import longest_first
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, load_extra
 from interbed.storage.base.predicate.expr import And, Predicate, bind, columns_of, restrict_to
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import pandas_frame, python_values
 from interbed.storage.base.types.arrow import fields_to_schema
-from interbed.storage.base.types.column_names import check_asked_once
+from interbed.storage.base.types.column_names import check_apart_without_case, check_asked_once
 from interbed.storage.base.types.data_type import DataField, RowType
-from interbed.storage.base.types.names_without_case import check_apart_without_case
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.read.arrow_rows import SplitsRead, check_limit, limited
 from interbed.storage.read.change_read import AuditRead, audit_fields

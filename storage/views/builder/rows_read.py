@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.errors import load_extra
 from interbed.storage.base.predicate.expr import Predicate, bind
 from interbed.storage.base.row.python_values import pandas_frame, python_rows
+from interbed.storage.base.types.column_names import check_apart_without_case
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.names_without_case import check_apart_without_case
 from interbed.storage.read.arrow_rows import ArrowRows, check_limit
 from interbed.storage.views.builder.predicate import PredicateBuilder
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, columns_of
-from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.row.values import render_text
 from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow

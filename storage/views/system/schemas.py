@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 
 from interbed.storage.base.shown_text import all_masked
-from interbed.storage.base.types.json import field_to_json, type_to_json
+from interbed.storage.base.types.data_type import field_to_json, type_to_json
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.views.system.rows_table import Row, SystemTableKind, bigint, moment, text, wall_clock
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from interbed.storage.base.errors import NotSupportedError, SchemaMismatchError
-from interbed.storage.base.types.json import type_from_json
+from interbed.storage.base.types.data_type import type_from_json
 from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import UpdateColumnType
 from interbed.storage.meta.schema.table_schema import TableSchema

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import interbed
-from interbed.storage.base.types.json import type_to_json
+from interbed.storage.base.types.data_type import type_to_json
 from interbed.storage.table.table import Table
 from interbed.testing import metastore
 from tests.support.peers.flink import Flink, FlinkSession

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.base.types.json import type_to_json
+from interbed.storage.base.types.data_type import type_to_json
 from tests.golden.values import b64
 from tests.support.peers.hive import HiveServer2
 from tests.support.peers.hive_values import hive_comparable, metastore_table

@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from interbed import load_catalog
-from interbed.storage.base.types.json import type_to_json
+from interbed.storage.base.types.data_type import type_to_json
 from tests.spark_ext.conftest import Lake
 
 

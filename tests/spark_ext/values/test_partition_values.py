@@ -7,9 +7,8 @@ from datetime import UTC, date, datetime
 import pytest
 
 from interbed.spark_ext.values.partition_values import agrees, spec_from_spark, values_to_spark
-from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.types.data_type import DataField, parse_atomic
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
-from interbed.storage.base.types.json import parse_atomic
 
 FAR = 253_402_300_800_000_000
 

@@ -9,8 +9,7 @@ import pytest
 
 from interbed.spark_ext.values.predicates import Handling, conjunction_of, handling_of, partition_of, predicate_of
 from interbed.storage.base.predicate.expr import columns_of, text_of
-from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, TypeRoot
-from interbed.storage.base.types.json import parse_atomic
+from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, TypeRoot, parse_atomic
 from interbed.storage.base.types.parse import data_type
 
 FIELDS = [

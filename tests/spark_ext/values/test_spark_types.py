@@ -31,8 +31,8 @@ from interbed.storage.base.types.data_type import (
     MultisetType,
     RowType,
     TypeRoot,
+    parse_atomic,
 )
-from interbed.storage.base.types.json import parse_atomic
 
 # Types that come back from Spark as they were; the others have fewer forms in Spark than in Paimon.
 ATOMIC = st.sampled_from(

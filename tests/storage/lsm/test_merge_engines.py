@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from interbed.storage.base.types.json import field_from_json
+from interbed.storage.base.types.data_type import field_from_json
 from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.meta.options.core import CoreOptions

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
-from interbed.storage.base.types.json import field_from_json
+from interbed.storage.base.types.data_type import field_from_json
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.meta.schema.table_schema import Schema

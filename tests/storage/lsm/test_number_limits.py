@@ -12,7 +12,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.types.json import field_from_json
+from interbed.storage.base.types.data_type import field_from_json
 from interbed.storage.lsm.merge_function.fields.functions import field_function
 from interbed.storage.lsm.merge_function.segments import KeyRows
 from interbed.storage.meta.options.core import CoreOptions

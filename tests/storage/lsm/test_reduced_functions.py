@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.types.json import field_from_json
+from interbed.storage.base.types.data_type import field_from_json
 from interbed.storage.lsm.merge_function.api import KeyGroups, Numbers, take_column, validity
 from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.merge_function.fields.elements import Collect

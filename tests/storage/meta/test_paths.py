@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.binary_row import decode_row, encode_row
-from interbed.storage.base.types.json import type_from_json
+from interbed.storage.base.types.data_type import type_from_json
 from interbed.storage.meta.manifest.manifest_file import read_manifest
 from interbed.storage.meta.paths import TablePaths, escape_path, unescape_path
 from interbed.storage.meta.schema.table_schema import TableSchema

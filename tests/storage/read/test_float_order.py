@@ -17,9 +17,9 @@ import pytest
 from pyiceberg.catalog import load_catalog
 
 import interbed
+from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import bind
-from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot
 from interbed.storage.table.table import Table
 from tests.support.shares import LONG

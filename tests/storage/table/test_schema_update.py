@@ -8,7 +8,7 @@ import pytest
 import interbed
 from interbed import Move, SchemaChange
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
-from interbed.storage.base.types.json import type_to_json
+from interbed.storage.base.types.data_type import type_to_json
 
 SCHEMA = pa.schema(
     (pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string()), pa.field("n", pa.int32()))

@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 import interbed
-from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.json import field_from_json, type_to_json
+from interbed.storage.base.types.data_type import DataField, field_from_json, type_to_json
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.table import Table
 from tests.support.peers.java import PeerRows, Row

@@ -18,8 +18,9 @@ from interbed.storage.base.types.data_type import (
     MultisetType,
     RowType,
     TypeRoot,
+    parse_atomic,
+    type_to_json,
 )
-from interbed.storage.base.types.json import parse_atomic, type_to_json
 from interbed.storage.meta.schema.apply import numbered
 
 _TOKEN = re.compile(

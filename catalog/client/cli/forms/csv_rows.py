@@ -23,9 +23,9 @@ import pyarrow.csv
 from interbed.catalog.client.cli.forms.file_batch import BadLine, BadLines, FileBatch, shortened
 from interbed.catalog.client.cli.forms.guessed_types import GuessedColumn
 from interbed.catalog.client.cli.forms.text_values import TINY, VALUE_ERRORS, is_doubtful, not_utf8, value_of_text
+from interbed.storage.base.arrow_values import cast_exactly
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import BINARIES, AtomicType, DataField
-from interbed.storage.base.types.exact_decimal import cast_exactly
 
 _READ_BYTES = 4 << 20
 _RECORD_BYTES_MAX = 32 << 20

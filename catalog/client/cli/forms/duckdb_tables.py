@@ -15,7 +15,7 @@ import pyarrow.dataset as ds
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.cli.near_names import suggesting
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
-from interbed.storage.base.types.names_without_case import check_apart_without_case
+from interbed.storage.base.types.column_names import check_apart_without_case
 from interbed.storage.table.table import Table
 
 _ALL_TABLES = ("tables", "__show_tables_expanded")

@@ -195,7 +195,7 @@ def _write_json(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
 def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
     from pyarrow.csv import CSVWriter, WriteOptions
 
-    from interbed.storage.base.types.casting.far_text import has_far_times, text_of_times
+    from interbed.storage.base.types.casting.formatting import has_far_times, text_of_times
 
     plain = pa.schema([pa.field(f.name, pa.string() if _is_foreign(f.type) else f.type) for f in reader.schema])
     rows = 0

@@ -30,9 +30,9 @@ from interbed.catalog.client.cli.statements.row_changes import (
 )
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.incoming import duckdb_rows
+from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.base.predicate.parse import bound_filter
-from interbed.storage.base.types.names_without_case import check_apart_without_case
+from interbed.storage.base.types.column_names import check_apart_without_case
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows

@@ -18,12 +18,12 @@ from interbed.catalog.client.cli.forms.duckdb_tables import quoted
 from interbed.catalog.client.cli.forms.text_values import value_of_text
 from interbed.catalog.client.cli.near_names import check_columns
 from interbed.catalog.client.cli.statements.parse import LiteralRows, MergeClause, MergeStatement, SqlNumber
+from interbed.storage.base.arrow_values import cast_exactly
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.incoming import duckdb_rows
 from interbed.storage.base.types.data_type import INTEGERS, STRINGS, AtomicType, DataType, TypeRoot
 from interbed.storage.base.types.exact_cast import exact_cast
-from interbed.storage.base.types.exact_decimal import cast_exactly
-from interbed.storage.base.types.not_null import nullable_inside
+from interbed.storage.base.types.nested import nullable_inside
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.changed_rows import SnapshotRows
 from interbed.storage.write.kept_updates import UpdateCheck

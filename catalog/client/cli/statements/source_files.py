@@ -22,7 +22,7 @@ from interbed.catalog.client.cli.forms.file_rows import FileRows
 from interbed.catalog.client.cli.forms.guessed_types import GuessedColumn
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow
-from interbed.storage.base.types.names_without_case import check_apart_without_case
+from interbed.storage.base.types.column_names import check_apart_without_case
 
 _DIALECT = "duckdb"
 _CSV = frozenset({".csv", ".tsv"})

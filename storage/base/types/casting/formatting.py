@@ -1,21 +1,34 @@
 """Values as Paimon's text: `12.50`, `1.0E10`, `2026-01-31 08:00:00.500`, `[1, 2]`, `{a -> 1}`, `{1, x}`.
 
-Numbers are as Java writes them (DOUBLE and FLOAT by their shortest digits, as Java has it from version 19 on);
-timestamps have all digits of their type, TIME at least one, and with local time zone they are as the machine's clock
-shows them. Source: paimon-common `casting.*ToStringCastRule`, `utils.DateTimeUtils`, `utils.BinaryStringUtils`.
+Numbers are as Java writes them (DOUBLE and FLOAT by their shortest digits, as Java since version 19). Timestamps have
+all digits of their type, TIME at least one. Timestamps with local time zone are as the machine's clock shows them.
+Arrow writes a date or timestamp beyond its reach as `<value out of range: 2147483647>`, and the year 10000 without a
+sign; here they are as Java and Spark write them.
+
+Source: paimon-common `casting.*ToStringCastRule`, `utils.DateTimeUtils`, `utils.BinaryStringUtils`.
 """
 
+from datetime import date
 from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.types.casting.far_text import text_of_times
-from interbed.storage.base.types.casting.numbers import PLAIN_LIMIT, has_plain_text
+from interbed.storage.base.arrow_values import TRUE
+from interbed.storage.base.types.casting.numeric import (
+    PER_SECOND,
+    PLAIN_LIMIT,
+    Array,
+    cast_few,
+    cast_where,
+    has_plain_text,
+    local_counts,
+    to_counts,
+    to_filled_numpy,
+    with_nulls_of,
+)
 from interbed.storage.base.types.casting.rules import FRACTIONS, NUMBERS
-from interbed.storage.base.types.casting.times import PER_SECOND, local_counts
-from interbed.storage.base.types.casting.values import Array, cast_few, cast_where, from_numpy, to_counts, to_numpy
 from interbed.storage.base.types.data_type import (
     BINARIES,
     MAX_LENGTH,
@@ -28,6 +41,7 @@ from interbed.storage.base.types.data_type import (
     RowType,
     TypeRoot,
 )
+from interbed.storage.base.types.far_times import date_text, timestamp_text
 
 _MILLIS = 1000
 _MILLIS_DIGITS = 3
@@ -140,7 +154,7 @@ def _fractions_with_exponents(array: Array) -> Array:
     text: Any = array.cast(pa.string())
     # Of more than one digit, from ten million on; a single digit may have a nearer one of two in Java.
     long = pc.match_substring_regex(text, r"^-?([0-9]+\.[0-9]+|[0-9]\.[0-9]+e\+[0-9]+|[0-9]*[1-9][0-9]*[1-9][0-9]*)$")
-    large = pa.array(np.abs(to_numpy(array)) >= PLAIN_LIMIT)
+    large = pa.array(np.abs(to_filled_numpy(array)) >= PLAIN_LIMIT)
     many = cast("Array", pc.and_(long.fill_null(True), large))
     return cast_where(many, array, _large_fractions, _other_fractions)
 
@@ -188,11 +202,11 @@ def _decimals(array: Any, source: AtomicType) -> Array:
 
 def _times(array: Array, digits: int) -> Array:
     counts = to_counts(array)
-    clock: Any = from_numpy((counts // _MILLIS).astype(np.int32), array).view(pa.time32("s")).cast(pa.string())
+    clock: Any = with_nulls_of((counts // _MILLIS).astype(np.int32), array).view(pa.time32("s")).cast(pa.string())
     if digits == 0:
         return cast("Array", clock)
     fractions = pa.array([_time_fraction(millis, digits) for millis in range(_MILLIS)])
-    rest = fractions.take(from_numpy((counts % _MILLIS).astype(np.int32), array))
+    rest = fractions.take(with_nulls_of((counts % _MILLIS).astype(np.int32), array))
     return cast("Array", pc.binary_join_element_wise(clock, rest, pa.scalar(".")))
 
 
@@ -219,3 +233,58 @@ def _timestamps(array: Any, source: AtomicType) -> Array:
             else (pc.replace_substring_regex(text, rf"0{{0,{spare}}}$", ""))
         )
     return cast("Array", text)
+
+
+# -- dates and timestamps of all years ---------------------------------------------------------------------------------
+
+_TICKS_A_DAY = {"ms": 86_400_000, "us": 86_400_000_000}
+_DIGITS = {"ms": 3, "us": 6}
+_EPOCH = date(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days
+
+
+def has_far_times(array: Array) -> bool:
+    """Whether some date or timestamp of the array is one of a year before 1 or after 9999."""
+    if not _may_be_far(array.type):
+        return False
+    bounds: Any = pc.min_max(_numbers(array))
+    if not bounds["min"].is_valid:
+        return False
+    low, high = _reach(array.type)
+    return bool(bounds["min"].as_py() < low or bounds["max"].as_py() > high)
+
+
+def text_of_times(array: Array) -> Array:
+    """Values of a plain type as Arrow casts them to text, and far dates and timestamps as Java and Spark write them."""
+    if not has_far_times(array):
+        plain: Array = array.cast(pa.string())
+        return plain
+    ends: Any = _reach(array.type)
+    low, high = ends
+    numbers = _numbers(array)
+    near: Any = pc.fill_null(pc.and_(pc.greater_equal(numbers, low), pc.less_equal(numbers, high)), TRUE)
+    return cast_where(near, array, lambda some: some.cast(pa.string()), _far_texts)
+
+
+def _far_texts(array: Array) -> Array:
+    kind: Any = array.type
+    numbers = _numbers(array).to_pylist()
+    if pa.types.is_date32(kind):
+        return pa.array([date_text(number) for number in numbers], pa.string())
+    unit, zone = str(kind.unit), "Z" if kind.tz is not None else ""
+    return pa.array([timestamp_text(number, unit, _DIGITS[unit]) + zone for number in numbers], pa.string())
+
+
+def _may_be_far(kind: Any) -> bool:
+    # 64 bits of nanoseconds end in the year 2262.
+    return pa.types.is_date32(kind) or (pa.types.is_timestamp(kind) and str(kind.unit) in _TICKS_A_DAY)
+
+
+def _numbers(array: Any) -> Any:
+    return array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
+
+
+def _reach(kind: Any) -> tuple[int, int]:
+    """The first and the last number of a year of four digits."""
+    ticks = 1 if pa.types.is_date32(kind) else _TICKS_A_DAY[str(kind.unit)]
+    return _FIRST_DAY * ticks, (_LAST_DAY + 1) * ticks - 1

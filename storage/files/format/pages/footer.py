@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from interbed.storage.base.columnar.checksums import (
+from interbed.storage.base.checksums import (
     check_footer,
     check_index,
     footer_of,

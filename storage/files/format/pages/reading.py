@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.storage.base.arrow_values import one_array
-from interbed.storage.base.columnar.checksums import MAGIC, metadata_of, opened
+from interbed.storage.base.checksums import MAGIC, metadata_of, opened
 from interbed.storage.files.format.pages.compact import I64, LIST, STRUCT, CompactReader, CompactWriter
 from interbed.storage.files.format.pages.index import ColumnPages, GroupPages, PageIndex
 from interbed.storage.files.format.pages.values import encoded_values, is_known, values_of

@@ -16,7 +16,7 @@ import pyarrow as pa
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import array_of, from_numpy, nulls_of
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, references_of
-from interbed.storage.base.predicate.reference import Inner, Reference, column_of
+from interbed.storage.base.predicate.operands import Inner, Reference, column_of
 from interbed.storage.base.predicate.stats_filter import select
 from interbed.storage.base.row.values import exact_decimal
 from interbed.storage.files.format.pages.index import of_integers

@@ -12,7 +12,7 @@ from interbed.storage.base.arrays import Ints, Mask, Positions, distinct
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import AlwaysTrue, Comparison, Op, Predicate, columns_of, references_of
-from interbed.storage.base.predicate.reference import Reference, column_of
+from interbed.storage.base.predicate.operands import Reference, column_of
 from interbed.storage.base.predicate.stats_filter import select
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField

@@ -13,8 +13,7 @@ from typing import Any
 
 from pyroaring import BitMap
 
-from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.base.extras import load_extra
+from interbed.storage.base.errors import CorruptFileError, load_extra
 from interbed.storage.lsm.merge_function.fields.fold import Column, FieldValues
 from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64
 

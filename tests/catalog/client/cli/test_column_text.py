@@ -15,8 +15,8 @@ from interbed.storage.base.types.data_type import (
     MultisetType,
     RowType,
     TypeRoot,
+    parse_atomic,
 )
-from interbed.storage.base.types.json import parse_atomic
 
 ATOMIC = [
     "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(10, 2)", "STRING", "CHAR(3)",

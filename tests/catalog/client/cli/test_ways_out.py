@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 import interbed
 from interbed.cli import main
-from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.commit import progress
 from interbed.storage.commit.publication import Publication
 

@@ -28,7 +28,7 @@ from interbed.storage.base.predicate.expr import (
     TextMatch,
     map_leaves,
 )
-from interbed.storage.base.predicate.reference import Inner
+from interbed.storage.base.predicate.operands import Inner
 from interbed.storage.base.row.values import coerce
 from interbed.storage.base.types.data_type import (
     MAX_LENGTH,

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from interbed.storage.base.errors import FilterError
-from interbed.storage.base.predicate.column import col
+from interbed.storage.base.predicate.conditions import col
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, bind
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.types.data_type import DataField

@@ -12,7 +12,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import FilterError, InvalidInputError
-from interbed.storage.base.predicate.column import col
+from interbed.storage.base.predicate.conditions import col
 from interbed.storage.base.types.far_times import FarTimestamp
 from interbed.storage.table.table import Table
 

@@ -11,9 +11,8 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import FilterError
-from interbed.storage.base.predicate.column import col
+from interbed.storage.base.predicate.conditions import bound_filter, col
 from interbed.storage.base.predicate.evaluate import mask
-from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.parse import data_type
 from interbed.storage.table.table import Table

@@ -28,8 +28,7 @@ from interbed.storage.base.predicate.expr import (
 from interbed.storage.base.predicate.stats_filter import partition_select, select
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.arrow import type_to_arrow
-from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.json import type_from_json
+from interbed.storage.base.types.data_type import DataField, type_from_json
 from tests.storage.base.predicate.model import tables, truth
 from tests.support.examples import examples
 

@@ -16,8 +16,7 @@ from interbed.storage.base.row.binary_row import decode_row, decode_rows, encode
 from interbed.storage.base.row.values import coerce
 from interbed.storage.base.row.words import murmur_hash, murmur_hash_bytes
 from interbed.storage.base.types.arrow import type_to_arrow
-from interbed.storage.base.types.data_type import AtomicType, DataType, TypeRoot
-from interbed.storage.base.types.json import type_from_json
+from interbed.storage.base.types.data_type import AtomicType, DataType, TypeRoot, type_from_json
 from tests.storage.base.row.strategies import typed_rows, values_of
 
 INT = type_from_json("INT")

@@ -11,8 +11,7 @@ from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, 
 from interbed.storage.base.row.binary_row import decode_row, decode_rows, encode_row, encode_rows
 from interbed.storage.base.row.words import murmur_hash, murmur_hash_bytes
 from interbed.storage.base.types.arrow import type_to_arrow
-from interbed.storage.base.types.data_type import AtomicType, DataType
-from interbed.storage.base.types.json import type_from_json
+from interbed.storage.base.types.data_type import AtomicType, DataType, type_from_json
 from interbed.storage.meta.bucket_function import BucketFunction, assign_buckets
 from tests.golden.load import BucketCase, CodecCase, bucket_cases, codec_cases
 from tests.support.peers.json import from_json_values, normalised, parse_type, to_json_values

@@ -13,7 +13,7 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.casting.cast import cast_values
 from interbed.storage.base.types.casting.rules import has_cast, is_implicit
-from interbed.storage.base.types.json import parse_atomic
+from interbed.storage.base.types.data_type import parse_atomic
 from interbed.storage.meta.schema.evolution import is_widening
 from tests.support.examples import examples
 

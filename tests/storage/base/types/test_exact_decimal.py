@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import interbed
 from interbed.cli import main
+from interbed.storage.base.arrow_values import exact_decimals
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.types.exact_decimal import exact_decimals
 from tests.support.tally import Tally
 
 WRAPPED = [

@@ -8,7 +8,7 @@ import pytest
 
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.types.arrow import cast_to_schema
-from interbed.storage.base.types.not_null import NullInsideError, nullable_inside, without_hidden_nulls
+from interbed.storage.base.types.nested import NullInsideError, nullable_inside, without_hidden_nulls
 
 REQUIRED_INT = pa.field("n", pa.int32(), nullable=False)
 REQUIRED_TEXT = pa.field("s", pa.string(), nullable=False)

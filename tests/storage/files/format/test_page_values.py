@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CorruptFileError
-from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.json import parse_atomic
+from interbed.storage.base.types.data_type import DataField, parse_atomic
 from interbed.storage.files.format.pages.footer import Footer, read_footer
 from interbed.storage.files.format.pages.reading import read_rows
 from interbed.storage.files.format.parquet import ParquetReader

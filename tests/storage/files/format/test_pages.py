@@ -14,13 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.storage.base.arrays import Positions
-from interbed.storage.base.columnar.checksums import footer_of, metadata_of
+from interbed.storage.base.checksums import footer_of, metadata_of
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, bind
 from interbed.storage.base.predicate.grammar import parse_filter
-from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.json import parse_atomic
+from interbed.storage.base.types.data_type import DataField, parse_atomic
 from interbed.storage.files.format.pages.index import PageIndex
 from interbed.storage.files.format.pages.reading import read_rows
 from interbed.storage.files.format.parquet import ParquetReader

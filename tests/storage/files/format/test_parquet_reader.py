@@ -13,8 +13,7 @@ import pytest
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError, StorageAccessError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.grammar import parse_filter
-from interbed.storage.base.types.data_type import ArrayType, DataField, RowType
-from interbed.storage.base.types.json import parse_atomic
+from interbed.storage.base.types.data_type import ArrayType, DataField, RowType, parse_atomic
 from interbed.storage.files.format.parquet import ParquetReader
 from interbed.storage.io.local import LocalFileIO
 

@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.json import parse_atomic
+from interbed.storage.base.types.data_type import DataField, parse_atomic
 from interbed.storage.files.format.file_schema import file_schema
 from interbed.storage.files.format.layout import DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter

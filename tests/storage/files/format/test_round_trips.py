@@ -19,8 +19,7 @@ from pyarrow import orc
 
 import interbed
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
-from interbed.storage.base.types.data_type import DataField
-from interbed.storage.base.types.json import field_from_json, parse_atomic
+from interbed.storage.base.types.data_type import DataField, field_from_json, parse_atomic
 from interbed.storage.files.format.api import FileWriter
 from interbed.storage.files.format.file_kind import check_fields
 from interbed.storage.files.format.file_schema import file_schema

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from interbed.storage.base.avro.records import read_records
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, UnsupportedVersionError
 from interbed.storage.base.row.binary_row import decode_row, encode_row
-from interbed.storage.base.types.json import type_from_json
+from interbed.storage.base.types.data_type import type_from_json
 from interbed.storage.meta.manifest import index_manifest, manifest_file
 from interbed.storage.meta.manifest.entry import (
     EMPTY_STATS,

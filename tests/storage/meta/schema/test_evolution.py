@@ -10,8 +10,15 @@ import pytest
 from interbed.storage.base.errors import NotSupportedError, SchemaMismatchError
 from interbed.storage.base.predicate.expr import And, Comparison, Not, Op, Or
 from interbed.storage.base.types.arrow import type_to_arrow
-from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType
-from interbed.storage.base.types.json import parse_atomic
+from interbed.storage.base.types.data_type import (
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    RowType,
+    parse_atomic,
+)
 from interbed.storage.meta.schema.evolution import conform, map_fields
 
 

@@ -8,8 +8,15 @@ import pytest
 
 from interbed import load_catalog
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
-from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, RowType, TypeRoot
-from interbed.storage.base.types.json import field_to_json, parse_atomic
+from interbed.storage.base.types.data_type import (
+    ArrayType,
+    AtomicType,
+    DataField,
+    RowType,
+    TypeRoot,
+    field_to_json,
+    parse_atomic,
+)
 from interbed.storage.meta.schema.change import (
     AddColumn,
     DropColumn,

@@ -1,15 +1,19 @@
-"""Checksums of Parquet and ORC files.
+"""Checksums in files: the trailers of Avro heads and Parquet footers, the pages of Parquet, the tail of ORC.
 
-A page of Parquet has in its header the CRC-32 of its bytes in the file; Arrow writes and verifies it. The footer says
-where pages are, what their values mean and their bounds, and the format has no checksum of it. Files of ours have one
-(`interbed.storage.base.seal`) in the field that the format leaves to extensions, which readers skip. As one of the
-file's keys and values it would be copied when another writer rewrites the rows. Before it are the CRC-32 and the length
-of the bytes between the data and the footer, the index of the pages, which is verified when it is used. Source:
-parquet-format, README (checksumming) and BinaryProtocolExtensions.
+The head of an Avro file and the footer of a Parquet file have room for keys and values of the writer's own, which other
+readers skip. A checksum trailer is such a value: the CRC-32 of all the bytes in eight hexadecimal digits, computed with
+eight zeros in its place.
 
-The ORC format has room for a checksum only in the postscript, the last part of a file. The postscript is a message of
-Protocol Buffers, whose readers skip unknown fields. Ours has one more field, with the CRC-32 of all bytes before it and
-of the length of the postscript. Source: ORC specification v1, file tail; Protocol Buffers encoding.
+Parquet: the header of a page has the CRC-32 of its bytes in the file; Arrow writes and verifies it. The footer says
+where pages are, what their values mean and their bounds, and the format has no checksum of it. interbed writes one in
+the field that the format leaves to extensions, which readers skip. As one of the file's keys and values it would be
+copied when another writer rewrites the rows. Before it are the CRC-32 and the length of the bytes between the data and
+the footer, the index of the pages, which is verified when it is used. Source: parquet-format, README (checksumming) and
+BinaryProtocolExtensions.
+
+ORC: the format has room for a checksum only in the postscript, the last part of a file. The postscript is a message of
+Protocol Buffers, whose readers skip unknown fields. interbed adds a field with the CRC-32 of all bytes before it and of
+the length of the postscript. Source: ORC specification v1, file tail; Protocol Buffers encoding.
 
 Files of other writers have none of these and are not checked.
 """
@@ -20,7 +24,46 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from interbed.storage.base.seal import SEAL, UNSEALED, check_seal, sealed
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+
+SEAL = "interbed.crc32"
+"""The key under which the value stands."""
+UNSEALED = "0" * 8
+"""What stands in the place of the value until it is known."""
+_DIGITS = len(UNSEALED)
+
+
+def sealed(content: bytes, before: bytes) -> bytes:
+    """The bytes with their checksum in the place of UNSEALED behind the last `before`; ValueError if there is none."""
+    at = _place(content, before)
+    if at is None or content[at : at + _DIGITS] != UNSEALED.encode():
+        raise ValueError("there is no room for a checksum")
+    return _with(content, at, f"{zlib.crc32(content):08x}".encode())
+
+
+def check_seal(content: bytes, before: bytes) -> None:
+    """Raise ValueError when the bytes are not those that were sealed; bytes without a seal are taken as they are."""
+    at = _place(content, before)
+    if at is None:
+        return
+    found = f"{zlib.crc32(_with(content, at, UNSEALED.encode())):08x}".encode()
+    if content[at : at + _DIGITS] != found:
+        raise ValueError("its checksum is wrong")
+
+
+def _place(content: bytes, before: bytes) -> int | None:
+    """Where the value begins; None when there is none. Others may have the key somewhere in their own values."""
+    at = content.rfind(before)
+    return None if at < 0 else at + len(before)
+
+
+def _with(content: bytes, at: int, value: bytes) -> bytes:
+    return content[:at] + value + content[at + _DIGITS :]
+
+
+# -- ORC ---------------------------------------------------------------------------------------------------------------
 
 _SEAL = b"\xfd\xff\x07"
 """The key of field 16383 with four bytes, in Protocol Buffers; a little-endian CRC-32 follows."""
@@ -82,9 +125,6 @@ def check_orc(file: pa.NativeFile) -> None:
     if seal != _SEAL or zlib.crc32(ends, found).to_bytes(_SUM_BYTES, "little") != written:
         raise ValueError("its checksum is wrong")
 
-
-if TYPE_CHECKING:
-    import pyarrow.parquet as pq
 
 MAGIC = b"PAR1"
 _TAIL_BYTES = 4 + len(MAGIC)

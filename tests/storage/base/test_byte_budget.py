@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from interbed.storage.base.balance import ByteBudget, NoRoomError
+from interbed.storage.base.byte_budget import ByteBudget, NoRoomError
 
 SECONDS_MAX = 60
 

@@ -1,10 +1,20 @@
-"""Predicates written as Python expressions: `(col("amount") > 5) & col("name").is_in(["x", "y"])`.
+"""Filters as callers write them: text in the form of SQL's conditions, or expressions in Python.
 
-They mean what the same condition means as text (interbed.storage.base.predicate.parse); which columns there are, and
-whether a literal fits, is checked when a scan or a deletion gets them.
+    amount > 5 AND name LIKE 'x%' AND NOT (dt BETWEEN DATE '2024-01-01' AND DATE '2024-01-31' OR note IS NULL)
+    (col("amount") > 5) & col("name").is_in(["x", "y"])
+
+Comparisons are `= <> != < <= > >=` of a column and a literal in either order, `[NOT] IN (…)`, `[NOT] LIKE`, `[NOT]
+BETWEEN … AND …`, `IS [NOT] NULL`; a BOOLEAN column is a condition by itself. Names are plain, `quoted` or "quoted"; a
+text writes a quote twice. A column may be replaced by a value inside of one: `place.city` or `place['city']` of a ROW,
+`labels['env']` or `counts[5]` of a MAP, which is null where the MAP has no such key. Literals besides texts: numbers,
+TRUE, FALSE, NULL, X'00ff', DATE '2024-01-31', TIME '12:34:56.7', TIMESTAMP '2024-01-31 12:34:56.789'. A text is also
+the literal of a date, a time, a timestamp or a number where it is compared with such a column.
+
+An expression in Python means what the same condition means as text. Whether a column exists and a literal fits is
+checked when a scan or a deletion gets the expression.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 from interbed.storage.base.errors import FilterError
@@ -21,8 +31,20 @@ from interbed.storage.base.predicate.expr import (
     Predicate,
     StartsWith,
     between,
+    bind,
 )
-from interbed.storage.base.predicate.reference import Inner, Reference, column_of
+from interbed.storage.base.predicate.operands import Inner, Reference, column_of
+from interbed.storage.base.types.data_type import DataField
+
+
+def bound_filter(given: str | Predicate, fields: Sequence[DataField]) -> Predicate:
+    """A condition or a predicate, bound to the columns; raises FilterError."""
+    if not isinstance(given, str):
+        return bind(given, fields)
+    # By use: lark and its tables take a while to load, and few processes read a filter.
+    from interbed.storage.base.predicate.grammar import parse_filter
+
+    return parse_filter(given, fields)
 
 
 def col(name: str) -> "Column":

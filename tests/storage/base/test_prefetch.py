@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from interbed.storage.base.ahead import Begun, ahead_of, at_once, one_after_another
+from interbed.storage.base.prefetch import Begun, ahead_of, at_once, one_after_another
 
 SECONDS_MAX = 60
 

@@ -1,1 +1,0 @@
-"""Files of columns, Parquet and ORC: `records` of metadata, their `schema`, and `checksums` of all files."""
