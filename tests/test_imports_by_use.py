@@ -113,7 +113,6 @@ def test_a_plan_needs_neither_functions_of_arrow_nor_threads(written: tuple[Path
         "interbed.storage.base.types.casting.cast",
         "interbed.storage.files.file_index.evaluate",
         "interbed.storage.meta.snapshot.tag",
-        "interbed.storage.read.html",
     }
 
 
@@ -129,7 +128,7 @@ def test_rows_of_a_compacted_table_are_found_without_functions_of_arrow(
 def test_the_command_that_shows_rows_loads_no_other_form_of_them(written: tuple[Path, list[set[str]]]) -> None:
     (shown,) = loaded_by(written[0], "head")
     assert "rich" in shown
-    assert not shown & {"pyarrow.compute", "pyarrow.csv", "interbed.storage.views.change_query"}
+    assert not shown & {"pyarrow.compute", "pyarrow.csv", "interbed.storage.views.changes"}
 
 
 def test_pandas_and_other_slow_libraries_are_not_loaded_for_us(written: tuple[Path, list[set[str]]]) -> None:

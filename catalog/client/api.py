@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.meta.schema.outline import SchemaOutline
     from interbed.storage.table.read_optimized import ReadOptimizedTable
-    from interbed.storage.views.change_view import ChangeView
+    from interbed.storage.views.changes import ChangeView
     from interbed.storage.views.system.table import SystemTable
 
 
@@ -480,7 +480,7 @@ def _check_properties(of_database: Mapping[str, str]) -> None:
 def system_table(table: Table, kind: str) -> "ChangeView | SystemTable | ReadOptimizedTable":
     """A system table of a table; raises InvalidInputError naming those that there are."""
     from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
-    from interbed.storage.views.change_view import AUDIT_LOG, BINLOG, ChangeView
+    from interbed.storage.views.changes import AUDIT_LOG, BINLOG, ChangeView
     from interbed.storage.views.system.table import SystemTable
 
     if kind == READ_OPTIMIZED:

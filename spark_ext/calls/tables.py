@@ -39,7 +39,7 @@ from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.table.read_optimized import READ_OPTIMIZED
 from interbed.storage.table.table import Table, load_table, with_schema
-from interbed.storage.views.change_view import AUDIT_LOG
+from interbed.storage.views.changes import AUDIT_LOG
 from interbed.thrift_idl.planner.ttypes import (
     CatalogRef,
     PartitionInfo,

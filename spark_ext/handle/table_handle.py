@@ -19,7 +19,7 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
 from interbed.storage.table.table import Table, load_table
-from interbed.storage.views.change_view import ChangeView
+from interbed.storage.views.changes import ChangeView
 from interbed.storage.views.system.table import SystemTable
 
 # Options of a catalog that say how to reach its files; tables read them as dynamic options.

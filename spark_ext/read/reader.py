@@ -38,8 +38,8 @@ from interbed.storage.scan.split import Plan, Split
 from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, Top, aggregated, splits_of_top
 from interbed.storage.table.read_optimized import ReadOptimizedTable
 from interbed.storage.table.table import Table
-from interbed.storage.views.change_view import ChangeView
-from interbed.storage.views.stream.log_step import LogStep, LogStepRead
+from interbed.storage.views.changes import ChangeView
+from interbed.storage.views.stream.eventual_batches import LogStep, LogStepRead
 from interbed.thrift_idl.planner.ttypes import AggregateFunction as Asked
 from interbed.thrift_idl.planner.ttypes import ScanPlan, ScanSplit
 

@@ -181,10 +181,9 @@ if TYPE_CHECKING:
     from interbed.storage.upkeep.rescale import RescaleResult
     from interbed.storage.version.expire import ExpiryResult
     from interbed.storage.version.orphans import OrphansResult
-    from interbed.storage.views.change_query import ChangeQuery
-    from interbed.storage.views.change_view import ChangeView
-    from interbed.storage.views.levels.view import TableLevels
-    from interbed.storage.views.stream.table_stream import TableStream
+    from interbed.storage.views.changes import ChangeQuery, ChangeView
+    from interbed.storage.views.levels import TableLevels
+    from interbed.storage.views.stream.stream_scan import TableStream
     from interbed.storage.views.system.table import SystemTable
 
 __version__ = "0.1.0"
@@ -377,10 +376,9 @@ _HOLDS = {
     "interbed.storage.upkeep.rescale": "RescaleResult",
     "interbed.storage.version.expire": "ExpiryResult",
     "interbed.storage.version.orphans": "OrphansResult",
-    "interbed.storage.views.change_query": "ChangeQuery",
-    "interbed.storage.views.change_view": "ChangeView",
-    "interbed.storage.views.levels.view": "TableLevels",
-    "interbed.storage.views.stream.table_stream": "TableStream",
+    "interbed.storage.views.changes": "ChangeQuery ChangeView",
+    "interbed.storage.views.levels": "TableLevels",
+    "interbed.storage.views.stream.stream_scan": "TableStream",
     "interbed.storage.views.system.table": "SystemTable",
 }
 _HOMES = {name: home for home, names in _HOLDS.items() for name in names.split()}

@@ -51,8 +51,8 @@ from interbed.storage.meta.snapshot.tag import Tag
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
 from interbed.storage.views.builder.explain import ExplainResult, PruningStat
-from interbed.storage.views.builder.options import ConfigOption
-from interbed.storage.views.builder.options import OptionNames as CoreOptions
+from interbed.storage.views.builder.managers import ConfigOption
+from interbed.storage.views.builder.managers import OptionNames as CoreOptions
 from interbed.storage.views.builder.predicate import PredicateBuilder
 from interbed.storage.views.builder.read import BuiltPlan as Plan
 from interbed.storage.views.builder.read import BuiltRead as TableRead

@@ -13,7 +13,7 @@ import numpy as np
 
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.types.data_type import DataType
-from interbed.storage.lsm.interval_partition import key_ranks
+from interbed.storage.lsm.levels import key_ranks
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta, IndexManifestEntry

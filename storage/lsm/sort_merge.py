@@ -36,7 +36,7 @@ from interbed.storage.lsm.merge_function.api import (
     no_columns,
     take_rows,
 )
-from interbed.storage.lsm.merge_function.deduplicate import is_retract
+from interbed.storage.lsm.merge_function.whole_record import is_retract
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 _PLACES_OF_A_ROW = 8

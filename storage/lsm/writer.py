@@ -35,7 +35,7 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.lsm.key_words import Order, group_ends, key_words, sort_groups
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, MergeFunction, take_rows
-from interbed.storage.lsm.merge_function.deduplicate import Deduplicate
+from interbed.storage.lsm.merge_function.whole_record import Deduplicate
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.lsm.spill import BATCH_BYTES, SpilledRun
 from interbed.storage.lsm.write_buffer import Run, concatenate, insertions, with_kinds

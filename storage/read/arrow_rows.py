@@ -1,14 +1,14 @@
-"""The forms in which the rows of a query can be had."""
+"""The forms of the rows of a query: Arrow, pandas, Polars, DuckDB, and HTML for notebooks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError, load_extra
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.base.row.python_values import pandas_frame
+from interbed.storage.base.row.python_values import pandas_frame, python_values
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.scan.split import Split
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import polars as pl
+
+
+SHOWN_ROWS = 20
+"""Rows in an HTML table. One more is read to know whether there are more."""
+
+_SHOWN_CHARACTERS = 80
 
 
 class ArrowRows(ABC):
@@ -91,8 +97,6 @@ class ArrowRows(ABC):
 
     def _repr_html_(self) -> str:
         """The first rows as a table, for notebooks."""
-        from interbed.storage.read.html import SHOWN_ROWS, html_table
-
         return html_table(_first(self.to_arrow_batch_reader(), SHOWN_ROWS + 1), repr(self))
 
     # -- what engines ask for --------------------------------------------------------------------------------------
@@ -162,3 +166,38 @@ def _head(reader: pa.RecordBatchReader, limit: int) -> Iterator[pa.RecordBatch]:
 def _first(reader: pa.RecordBatchReader, rows: int) -> pa.Table:
     """The first rows; no more are read than they need."""
     return limited(reader, rows).read_all()
+
+
+def html_table(rows: pa.Table, caption: str) -> str:
+    """The rows with their columns and types, cut off after SHOWN_ROWS."""
+    heads = (f"{_escape(f.name)}<br><small>{_escape(str(f.type))}</small>" for f in rows.schema)
+    shown = rows.slice(0, SHOWN_ROWS)
+    cells = zip(*(python_values(column) for column in shown.columns), strict=True) if shown.num_columns else ()
+    body = "".join(_row("td", (_escape(_cut(value)) for value in row)) for row in cells)
+    more = "<p>…</p>" if rows.num_rows > SHOWN_ROWS else ""
+    return (
+        f"<div><p><code>{_escape(caption)}</code></p><table><thead>{_row('th', heads)}</thead><tbody>{body}</tbody>"
+        f"</table>{more}</div>"
+    )
+
+
+def html_facts(facts: Iterable[tuple[str, str]], caption: str) -> str:
+    """Names and values, one pair a row."""
+    body = "".join(_row("td", (_escape(name), _escape(value))) for name, value in facts)
+    return f"<div><p><code>{_escape(caption)}</code></p><table><tbody>{body}</tbody></table></div>"
+
+
+def _row(tag: str, cells: Iterable[str]) -> str:
+    return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in cells) + "</tr>"
+
+
+def _cut(value: object) -> str:
+    text = "null" if value is None else str(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+
+
+def _escape(text: str) -> str:
+    # Loaded here, because only notebooks need it.
+    from html import escape
+
+    return escape(text)

@@ -25,11 +25,11 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.column_names import check_asked_once
 from interbed.storage.base.types.data_type import MAX_LENGTH, ArrayType, AtomicType, DataField, TypeRoot
-from interbed.storage.lsm.compact.changelog import same_rows
+from interbed.storage.lsm.compact.changes import same_rows
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
-from interbed.storage.lsm.interval_partition import interval_partition
+from interbed.storage.lsm.levels import interval_partition
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
-from interbed.storage.lsm.merge_function.deduplicate import is_retract
+from interbed.storage.lsm.merge_function.whole_record import is_retract
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.meta.file_store import FileStore

@@ -18,7 +18,7 @@ from interbed.storage.scan.split import Plan
 from interbed.storage.scan.starting_point import travels
 
 if TYPE_CHECKING:
-    from interbed.storage.read.point.lookup import KeyedRead
+    from interbed.storage.read.point_lookup import KeyedRead
     from interbed.storage.read.table_read import TableRead
 
 
@@ -79,7 +79,7 @@ class Scan(ArrowRows):
         """How the rows are looked up, if the filter names a few keys."""
         if self.predicate is None or self.level_filter is not None:
             return None
-        from interbed.storage.read.point.lookup import keyed_read
+        from interbed.storage.read.point_lookup import keyed_read
 
         known: Plan | None = self.__dict__.get("plan")
         snapshot_id = self.snapshot_id if known is None else known.snapshot_id

@@ -18,7 +18,7 @@ from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.file_index.api import EVERYTHING
 from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, files_in_turn
-from interbed.storage.lsm.interval_partition import interval_partition
+from interbed.storage.lsm.levels import interval_partition
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MIN_BATCH_ROWS
 from interbed.storage.meta.file_store import FileStore

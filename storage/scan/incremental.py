@@ -13,7 +13,7 @@ from typing import Protocol
 
 from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError, TagNotFoundError
-from interbed.storage.lsm.interval_partition import interval_partition
+from interbed.storage.lsm.levels import interval_partition
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.lsm import ChangelogProducer

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from interbed.storage.base.types.data_type import DataType
-from interbed.storage.lsm.interval_partition import sections_by_key
+from interbed.storage.lsm.levels import sections_by_key
 from interbed.storage.meta.manifest.entry import DataFileMeta
 
 _T = TypeVar("_T")

@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from interbed.storage.base.predicate.expr import Predicate
     from interbed.storage.commit.file_store_commit import FileStoreCommit
     from interbed.storage.meta.snapshot.snapshot import Snapshot
-    from interbed.storage.read.point.keys import Key
+    from interbed.storage.read.point_lookup import Key
     from interbed.storage.read.query import Scan
     from interbed.storage.read.table_read import TableRead
     from interbed.storage.scan.explain import Explanation
     from interbed.storage.scan.partition_filter import Partitions
     from interbed.storage.scan.scan import TableScan
     from interbed.storage.upkeep.compact_result import CompactionResult, Progress
-    from interbed.storage.views.levels.view import TableLevels
+    from interbed.storage.views.levels import TableLevels
     from interbed.storage.write.table_write import TableWrite
 
 
@@ -63,7 +63,7 @@ class Table(TableWrites, TableChanges, PypaimonNames):
 
     def _repr_html_(self) -> str:
         """The columns and what else is known without reading rows, for notebooks."""
-        from interbed.storage.read.html import html_facts
+        from interbed.storage.read.arrow_rows import html_facts
 
         latest = self.latest_snapshot()
         facts = [(f.name, str(self.arrow_schema.field(f.name).type)) for f in self.fields]
@@ -127,7 +127,7 @@ class Table(TableWrites, TableChanges, PypaimonNames):
     def levels(self, *, partitions: "Partitions | None" = None, bucket: int | None = None) -> "TableLevels":
         """The LSM tree of every bucket of the newest snapshot, or of some: `table.levels().plot("levels.svg")`."""
         # By use, as all that draws.
-        from interbed.storage.views.levels.view import levels_of
+        from interbed.storage.views.levels import levels_of
 
         return levels_of(self.store, name=self.name, partitions=partitions, bucket=bucket)
 
@@ -221,7 +221,7 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         Raises InvalidInputError for a key that does not fit, NotSupportedError for a table without a primary key.
         """
         from interbed.storage.base.row.python_values import python_rows
-        from interbed.storage.read.point.lookup import PointLookup
+        from interbed.storage.read.point_lookup import PointLookup
 
         rows = python_rows(PointLookup(self.store, columns).rows([key]))
         return rows[0] if rows else None
@@ -232,7 +232,7 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         `keys` are Arrow data with the key's columns (an array where there is one), or a sequence of what `get` takes.
         What was decoded is kept for later lookups, up to `lookup.cache-max-memory-size` bytes. Raises as `get` does.
         """
-        from interbed.storage.read.point.lookup import PointLookup
+        from interbed.storage.read.point_lookup import PointLookup
 
         return PointLookup(self.store, columns).rows(keys)
 

@@ -11,10 +11,8 @@ if TYPE_CHECKING:
     from interbed.storage.base.predicate.expr import Predicate
     from interbed.storage.meta.file_store import FileStore
     from interbed.storage.read.change_read import ChangeRead
-    from interbed.storage.views.change_query import ChangeQuery
-    from interbed.storage.views.change_view import ChangeView
-    from interbed.storage.views.stream.stream_scan import StreamScan
-    from interbed.storage.views.stream.table_stream import TableStream
+    from interbed.storage.views.changes import ChangeQuery, ChangeView
+    from interbed.storage.views.stream.stream_scan import StreamScan, TableStream
 
 
 class TableChanges:
@@ -42,7 +40,7 @@ class TableChanges:
         Changes of overwrites are in comparisons alone. Raises FilterError, InvalidInputError for an unknown column or
         mode, and SnapshotNotFoundError for a snapshot that there is not.
         """
-        from interbed.storage.views.change_query import ChangeQuery
+        from interbed.storage.views.changes import ChangeQuery
 
         predicate = None if filter is None else self._bound(filter)
         names = None if columns is None else tuple(columns)
@@ -76,7 +74,7 @@ class TableChanges:
         of these then. Errors are those of StreamScan.plan and `changes`, and NotSupportedError for a table without a
         log.
         """
-        from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
+        from interbed.storage.views.stream.stream_scan import StreamLimits, TableStream
 
         predicate = None if filter is None else self._bound(filter)
         scan = self.new_stream_scan(predicate=predicate)
@@ -105,13 +103,13 @@ class TableChanges:
 
     def audit_log(self) -> "ChangeView":
         """The table with the kind of each row as its first column `rowkind`; also named `<table>$audit_log`."""
-        from interbed.storage.views.change_view import AUDIT_LOG, ChangeView
+        from interbed.storage.views.changes import AUDIT_LOG, ChangeView
 
         return ChangeView.of(self.name, self.store, AUDIT_LOG)
 
     def binlog(self) -> "ChangeView":
         """The audit log with arrays for values, in which an update is one row; also named `<table>$binlog`."""
-        from interbed.storage.views.change_view import BINLOG, ChangeView
+        from interbed.storage.views.changes import BINLOG, ChangeView
 
         return ChangeView.of(self.name, self.store, BINLOG)
 

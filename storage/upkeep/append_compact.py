@@ -8,7 +8,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion_vectors import BucketDeletions
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
-from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.file_store import FileStore

@@ -13,8 +13,7 @@ from interbed.storage.base.clock import from_local
 from interbed.storage.base.errors import plain_errors
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.compact.strategy import Rewrite, pick_full, plan_file_rewrite, plan_unit
-from interbed.storage.lsm.interval_partition import key_ranks, partition_intervals
-from interbed.storage.lsm.levels import Levels
+from interbed.storage.lsm.levels import Levels, key_ranks, partition_intervals
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.upkeep.append_compact import plan_append_compaction

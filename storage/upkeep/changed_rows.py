@@ -30,8 +30,7 @@ from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
-from interbed.storage.read.point.keys import key_batch
-from interbed.storage.read.point.lookup import PointLookup
+from interbed.storage.read.point_lookup import PointLookup, key_batch
 from interbed.storage.read.positions import FILE_PATH, ROW_INDEX, DeletionReader, LocatedRead
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.live_files import restore_buckets

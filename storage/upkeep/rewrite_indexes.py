@@ -15,7 +15,7 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.file_index.api import INDEX_SUFFIX, FileIndexes
 from interbed.storage.files.file_index.spec import TableFileIndexWriter
 from interbed.storage.files.format.layout import DataFileLayout
-from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta

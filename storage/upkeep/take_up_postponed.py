@@ -12,7 +12,7 @@ import pyarrow as pa
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta

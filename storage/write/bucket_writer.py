@@ -12,8 +12,8 @@ from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.io.api import FileIO
-from interbed.storage.lsm.compact.increment import CompactedFiles, CompactIncrement
 from interbed.storage.lsm.compact.manager import CompactManager
+from interbed.storage.lsm.compact.rewriter import CompactedFiles, CompactIncrement
 from interbed.storage.lsm.write_buffer import Run, Spill, WriteBuffer, concatenate, with_kinds
 from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource

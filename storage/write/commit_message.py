@@ -11,7 +11,7 @@ from typing import Any
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.lsm.compact.increment import NO_COMPACTION, CompactIncrement
+from interbed.storage.lsm.compact.rewriter import NO_COMPACTION, CompactIncrement
 from interbed.storage.meta.manifest.entry import DataFileMeta, data_file_from_json, data_file_to_json
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta, index_file_from_json, index_file_to_json
 

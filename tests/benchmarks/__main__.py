@@ -30,11 +30,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from interbed.optimizer.cli import optimizer
 from tests.benchmarks import (
     at_size,
     balance,
     buckets,
+    commits,
+    compaction,
     data,
     deletion_vectors,
     first_calls,
@@ -46,11 +47,13 @@ from tests.benchmarks import (
     memory,
     merge_kernels,
     metastore,
+    optimizer,
     partitions,
     planning,
     safety,
     scale,
     selective,
+    soak,
     spark_compaction,
     spark_peers,
     stores,
@@ -60,9 +63,6 @@ from tests.benchmarks.ingest import comparison as from_kafka
 from tests.benchmarks.ingest import memory as ingest_memory
 from tests.benchmarks.origin import origin
 from tests.benchmarks.run_stage import Figures, better, stage
-from tests.benchmarks.scale import compaction
-from tests.benchmarks.soak import soak
-from tests.benchmarks.stage import commits
 
 TURNS = 2
 GOALS = {"base write": 1.0, "upsert": 1.0, "scan": 1.4, "streamed scan": 1.4, "two columns": 2.5}

@@ -17,7 +17,7 @@ import pytest
 import interbed
 from interbed.storage.base.types.data_type import type_to_json
 from interbed.storage.table.table import Table
-from interbed.storage.views.change_view import ChangeView
+from interbed.storage.views.changes import ChangeView
 from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon, JavaTable
 from tests.support.peers.json import parse_type, table_to_rows

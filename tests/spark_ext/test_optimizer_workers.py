@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from interbed.catalog.client.factory import open_catalog
 from interbed.spark_ext.optimizer_workers import SparkWorkers, run_workers
-from tests.optimizer.cli.test_asking import lake
+from tests.optimizer.service import lake
 from tests.optimizer.service.processes import optimizing
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 import interbed
-from interbed.storage.views.levels.tree import BucketTree
-from interbed.storage.views.levels.view import TableLevels
+from interbed.storage.views.level_drawing import BucketTree
+from interbed.storage.views.levels import TableLevels
 from interbed.storage.views.simulate.simulation import plot_simulations
 from interbed.storage.views.simulate.simulator import simulate
 from interbed.storage.views.simulate.workload import KeyDistribution, Workload

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError
-from interbed.storage.read.point.files import CACHE
+from interbed.storage.read.file_lookup import CACHE
 from interbed.storage.scan.manifest_reader import _CACHE
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table

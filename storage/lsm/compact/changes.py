@@ -1,8 +1,9 @@
 """Compactions that need the older row of a key: lookup and full-compaction changelogs, deletion vectors, first-row.
 
-Their merge functions lie between the streaming merge and the table's own merge function. Every block of merged rows
-passes its changes to `emit`. Source: documentation page `primary-key-table/changelog-producer`; the rules for moving
-files are those of Paimon's LookupMergeTreeCompactRewriter and FullChangelogMergeTreeCompactRewriter.
+Their merge functions wrap the table's own merge function. They pass the changelog records of every block of merged rows
+to `emit`: the row of a key before and the row after. Source: documentation page
+`primary-key-table/changelog-producer`; the rules for moving files are those of Paimon's LookupMergeTreeCompactRewriter
+and FullChangelogMergeTreeCompactRewriter.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,19 +13,21 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Ints, Mask
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.row.python_values import python_values
 from interbed.storage.files.deletion_vectors import BucketDeletions
-from interbed.storage.lsm.compact.changelog import change_records
 from interbed.storage.lsm.compact.rewriter import Emit
 from interbed.storage.lsm.compact.strategy import Section, UpgradeRule
 from interbed.storage.lsm.key_words import sort_groups
-from interbed.storage.lsm.lookup.older_rows import OlderRows
 from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, MergeFunction, take_rows
-from interbed.storage.lsm.merge_function.deduplicate import is_retract
-from interbed.storage.lsm.merge_function.lookup import NO_LEVEL, levels_of, lowest_above_0
+from interbed.storage.lsm.merge_function.factory import NO_LEVEL, levels_of, lowest_above_0
+from interbed.storage.lsm.merge_function.whole_record import is_retract
 from interbed.storage.lsm.merge_read import merge_function_for
+from interbed.storage.lsm.older_rows import OlderRows
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
@@ -338,3 +341,68 @@ class OlderThan:
 def produces_changelog(store: FileStore) -> bool:
     """Whether compactions write changelog files."""
     return store.options.changelog_producer in (ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION)
+
+
+def change_records(
+    before: pa.RecordBatch,
+    after: pa.RecordBatch,
+    before_of: Ints,
+    after_of: Ints,
+    *,
+    compared: Sequence[str] | None,
+) -> pa.RecordBatch:
+    """The changelog records of some keys, in the order of the keys; both batches have the same columns.
+
+    `before_of[k]` and `after_of[k]` are the numbers of the rows that key k had and has, -1 where it had or has none. An
+    unchanged row is in it, too, unless its columns `compared` are all as they were; None compares nothing.
+    """
+    was, is_now = before_of >= 0, after_of >= 0
+    both = was & is_now
+    if compared is not None and both.any():
+        same = same_rows(before, after, before_of[both], after_of[both], compared)
+        both[np.flatnonzero(both)[same]] = False
+    inserted, deleted = is_now & ~was, was & ~is_now
+    keys = np.arange(len(was))
+    # Of one key the row before comes first; even places are of the batch before, odd ones of that after.
+    places = np.concatenate([2 * keys[both | deleted], 2 * keys[both | inserted] + 1])
+    places.sort()
+    of_key, from_after = places >> 1, (places & 1).astype(np.bool_)
+    kinds = np.where(
+        from_after,
+        np.where(both[of_key], RowKind.UPDATE_AFTER, RowKind.INSERT),
+        np.where(both[of_key], RowKind.UPDATE_BEFORE, RowKind.DELETE),
+    ).astype(np.int8)
+    numbers = np.where(from_after, before.num_rows + after_of[of_key], before_of[of_key])
+    columns = [n for n in before.schema.names if n != VALUE_KIND]
+    joined: Any = pa.concat_batches([before.select(columns), after.select(columns)])  # type: ignore[attr-defined]  # The stubs lack it.
+    taken = take_rows(joined, columns, numbers)
+    kind_column: pa.Array[Any] = from_numpy(kinds)
+    arrays = [kind_column if n == VALUE_KIND else taken.column(n) for n in before.schema.names]
+    return pa.RecordBatch.from_arrays(arrays, names=before.schema.names)
+
+
+def same_rows(before: pa.RecordBatch, after: pa.RecordBatch, left: Ints, right: Ints, columns: Sequence[str]) -> Mask:
+    """Which of the rows `left` of one batch have the same values in the columns as those `right` of the other."""
+    same = np.ones(len(left), np.bool_)
+    for name in columns:
+        a, b = (_taken(batch.column(name), n) for batch, n in ((before, left), (after, right)))
+        same &= _equal(a, b)
+    return same
+
+
+def _taken(column: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
+    indices: Any = from_numpy(numbers)
+    taken: pa.Array[Any] = pc.take(column, indices, boundscheck=False)
+    return taken
+
+
+def _equal(a: "pa.Array[Any]", b: "pa.Array[Any]") -> Mask:
+    if pa.types.is_nested(a.type):
+        # Arrow compares no nested values; they are few in changelogs, and compared as Python's.
+        pairs = zip(python_values(a), python_values(b), strict=True)
+        return np.fromiter((x == y for x, y in pairs), np.bool_, len(a))
+    nulls = [np.asarray(to_numpy(pc.is_null(x))) for x in (a, b)]
+    both: Any = pc.equal(a, b)
+    values = np.asarray(to_numpy(pc.fill_null(both, False)))
+    equal: Mask = np.where(nulls[0] | nulls[1], nulls[0] & nulls[1], values)
+    return equal

@@ -10,9 +10,8 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.compact.planner import CompactionPlanner
-from interbed.storage.lsm.compact.rewriter import discard, run_compaction
+from interbed.storage.lsm.compact.rewriter import CompactIncrement, discard, run_compaction
 from interbed.storage.lsm.compact.strategy import CompactionUnit, Moment, pick_full
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.file_store import FileStore

@@ -24,7 +24,7 @@ from interbed.storage.lsm.compact.strategy import (
     plan_unit,
 )
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.lsm.lookup.older_rows import OlderRows, shared_lookup_files
+from interbed.storage.lsm.older_rows import OlderRows, shared_lookup_files
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.manifest.index_manifest import DELETION_VECTORS, IndexFileMeta

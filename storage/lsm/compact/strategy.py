@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from interbed.storage.base.types.data_type import DataType
-from interbed.storage.lsm.interval_partition import interval_partition
-from interbed.storage.lsm.levels import LevelRun, Levels, SortedRun
+from interbed.storage.lsm.levels import LevelRun, Levels, SortedRun, interval_partition
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.lsm import LookupCompact, LsmOptions
 

@@ -1,6 +1,6 @@
-"""Merge functions: what several records of one key become.
+"""Merge functions: they make one row of several records of a key.
 
-Read `api` (the protocol), `factory` (the function of a table) and `deduplicate`, then `first_row`, `segments` with
-`aggregate` and `partial_update`, whose functions over columns are in `fields`; `row_rules` answers writers, `lookup`
-compactions.
+Read `api` (the protocol), `factory` (the function of a table) and `whole_record` (deduplicate, first-row), then
+`segments` with `aggregate` and `partial_update`. Their functions over columns are in `fields`, and `from_options` reads
+them from a table's options. `row_rules` says which rows writers may pass.
 """

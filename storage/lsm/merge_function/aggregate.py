@@ -12,10 +12,10 @@ import pyarrow as pa
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds
-from interbed.storage.lsm.merge_function.deduplicate import is_retract, single_rows
 from interbed.storage.lsm.merge_function.fields.fold import Fold
 from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
 from interbed.storage.lsm.merge_function.segments import KeyRows, Segments, assemble, finish, kinds_of_adds, merge_apart
+from interbed.storage.lsm.merge_function.whole_record import is_retract, single_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

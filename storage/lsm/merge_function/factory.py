@@ -1,10 +1,73 @@
-"""The merge function of a table, and the checks of the options that describe it."""
+"""The merge function of a table by its options, and its form where compactions look up older rows.
 
-from interbed.storage.lsm.merge_function.api import MergeFunction
-from interbed.storage.lsm.merge_function.deduplicate import Deduplicate
+A compaction that looks up older rows merges new records with the row that the key has in older levels. The lowest level
+above 0 then holds all that older levels do. A merge function that adds up values would count those twice, so that
+`LowestLevel` drops all but the lowest.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import to_numpy
+from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, MergeFunction
+from interbed.storage.lsm.merge_function.whole_record import Deduplicate, FirstRow
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema
+
+NO_LEVEL = 127
+"""Greater than any level."""
+
+Levels = npt.NDArray[np.int8]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LowestLevel:
+    """Leaves out the records that another record of a lower level above 0 stands for, and merges the others."""
+
+    inner: MergeFunction
+
+    def columns(self, output: Sequence[str]) -> tuple[str, ...]:
+        """What the merge function sees, and the levels."""
+        return tuple(dict.fromkeys((*self.inner.columns(output), LEVEL)))
+
+    def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """The merged rows."""
+        return self.inner.merge(without_older(groups), output)
+
+    def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
+        """The rows as the merge function has them: each key has one record."""
+        return self.inner.merge_single(rows, kinds, output)
+
+
+def levels_of(rows: pa.RecordBatch) -> Levels:
+    """The level of each row."""
+    levels: Levels = to_numpy(rows.column(LEVEL))
+    return levels
+
+
+def lowest_above_0(levels: Levels, starts: Mask) -> Levels:
+    """For each key the lowest level above 0, NO_LEVEL when it has none; `levels` are in sorted order."""
+    lowest: Levels = np.minimum.reduceat(np.where(levels > 0, levels, NO_LEVEL), np.flatnonzero(starts))
+    return lowest
+
+
+def without_older(groups: KeyGroups) -> KeyGroups:
+    """The groups with at most one record of a level above 0 each, that of the lowest."""
+    levels = levels_of(groups.rows)[groups.order]
+    keys = np.cumsum(groups.starts) - 1
+    kept = (levels <= 0) | (levels == lowest_above_0(levels, groups.starts)[keys])
+    if kept.all():
+        return groups
+    keys = keys[kept]
+    starts = np.ones(len(keys), np.bool_)
+    np.not_equal(keys[1:], keys[:-1], out=starts[1:])
+    return replace(groups, order=groups.order[kept], starts=starts)
 
 
 def merge_function_for(
@@ -25,13 +88,10 @@ def merge_function_for(
     engine = options.merge_engine
     if engine is MergeEngine.DEDUPLICATE:
         return Deduplicate(drop_deletes=drop_deletes, ignore_delete=options.ignore_delete)
-    # The others by use: most tables need none of them.
     if engine is MergeEngine.FIRST_ROW:
-        from interbed.storage.lsm.merge_function.first_row import FirstRow
-
         return FirstRow(ignore_delete=options.ignore_delete, drop_deletes=drop_deletes)
+    # Imported by use: most tables need none of the functions over columns.
     from interbed.storage.lsm.merge_function.from_options import aggregation, partial_update
-    from interbed.storage.lsm.merge_function.lookup import LowestLevel
 
     function: MergeFunction
     if engine is MergeEngine.PARTIAL_UPDATE:

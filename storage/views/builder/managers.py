@@ -1,4 +1,7 @@
-"""Snapshots, tags, consumers, branches and files of a table, under the names that programs of pypaimon call."""
+"""pypaimon's managers of snapshots, tags, consumers, branches and files, and its names of options.
+
+`OptionNames.SCAN_SNAPSHOT_ID` is the key `scan.snapshot-id`.
+"""
 
 import contextlib
 from collections.abc import Iterable, Sequence
@@ -283,3 +286,88 @@ def _info(path: str, is_directory: bool, size: int, modified_millis: int | None)
     kind = pafs.FileType.Directory if is_directory else pafs.FileType.File
     seconds = None if modified_millis is None else modified_millis / 1000
     return pafs.FileInfo(path, kind, size=None if is_directory else size, mtime=seconds)
+
+
+_KEYS = (
+    "add-column-before-partition",
+    "branch",
+    "bucket",
+    "bucket-key",
+    "changelog-file.format",
+    "changelog-producer",
+    "commit.max-retries",
+    "commit.max-retry-wait",
+    "commit.min-retry-wait",
+    "commit.timeout",
+    "commit.user-prefix",
+    "data-file.external-paths",
+    "data-file.prefix",
+    "dynamic-bucket.max-buckets",
+    "dynamic-bucket.target-row-num",
+    "dynamic-partition-overwrite",
+    "file.block-size",
+    "file.compression",
+    "file.compression.per.level",
+    "file.compression.zstd-level",
+    "file.format",
+    "file.format.per.level",
+    "ignore-delete",
+    "incremental-between-timestamp",
+    "manifest.compression",
+    "manifest.merge-min-count",
+    "manifest.target-file-size",
+    "merge-engine",
+    "metadata.stats-mode",
+    "partition.default-name",
+    "path",
+    "primary-key.nullable",
+    "read.batch-size",
+    "scan.creation-time-millis",
+    "scan.fallback-branch",
+    "scan.file-creation-time-millis",
+    "scan.mode",
+    "scan.snapshot-id",
+    "scan.tag-name",
+    "scan.timestamp",
+    "scan.timestamp-millis",
+    "scan.watermark",
+    "sequence.field",
+    "sequence.field.sort-order",
+    "source.split.open-file-cost",
+    "source.split.target-size",
+    "target-file-row-num",
+    "target-file-size",
+    "type",
+)
+
+
+class ConfigOption(str):
+    """The key of an option, as text; `key()` is how pypaimon asks for it."""
+
+    __slots__ = ()
+
+    def key(self) -> str:
+        """The key."""
+        return str(self)
+
+
+class _ByName(type):
+    """Finds options by name."""
+
+    def __getattr__(cls, name: str) -> ConfigOption:
+        key = _BY_NAME.get(name)
+        if key is None:
+            raise AttributeError(
+                f"interbed has no name {name!r} for an option; give its key as text, such as 'scan.snapshot-id'."
+            )
+        return key
+
+    def __dir__(cls) -> list[str]:
+        return sorted(_BY_NAME)
+
+
+class OptionNames(metaclass=_ByName):
+    """What pypaimon's CoreOptions names: options as class attributes, `.` and `-` of their keys as `_`."""
+
+
+_BY_NAME = {key.upper().replace(".", "_").replace("-", "_"): ConfigOption(key) for key in _KEYS}

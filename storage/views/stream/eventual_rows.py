@@ -18,10 +18,10 @@ from interbed.storage.meta.schema.evolution import map_fields
 from interbed.storage.meta.snapshot.progress import LogPosition
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.read.change_read import ChangeRead
-from interbed.storage.read.point.lookup import PointLookup
+from interbed.storage.read.point_lookup import PointLookup
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
-from interbed.storage.views.change_query import ChangeQuery
+from interbed.storage.views.changes import ChangeQuery
 from interbed.storage.views.stream.log_stream import check_log_stream
 
 KEYS_AT_ONCE = 10_000

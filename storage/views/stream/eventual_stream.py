@@ -34,7 +34,7 @@ from interbed.storage.views.stream.eventual_rows import (
 )
 from interbed.storage.views.stream.log_stream import LogRead, LogRowDecoder
 from interbed.storage.views.stream.position import StreamCheckpoint
-from interbed.storage.views.stream.table_stream import StreamedChanges, TableStream
+from interbed.storage.views.stream.stream_scan import StreamedChanges, TableStream
 
 _log = logging.getLogger(__name__)
 

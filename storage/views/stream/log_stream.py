@@ -35,9 +35,8 @@ from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.read.change_read import ROW_KIND
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.split import Plan, Split
-from interbed.storage.views.stream.position import StreamCheckpoint
-from interbed.storage.views.stream.starting import advice
-from interbed.storage.views.stream.table_stream import StreamedChanges, TableStream
+from interbed.storage.views.stream.position import StreamCheckpoint, advice
+from interbed.storage.views.stream.stream_scan import StreamedChanges, TableStream
 
 _log = logging.getLogger(__name__)
 

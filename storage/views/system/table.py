@@ -9,25 +9,25 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.scan.starting_point import at_snapshot
-from interbed.storage.views.system import files, indexes, schemas, versions
+from interbed.storage.views.system import files, metadata
 from interbed.storage.views.system.rows_table import Row, RowsQuery, RowsTable, SystemTableKind
 
 SYSTEM_TABLES: Mapping[str, SystemTableKind] = {
-    "aggregation_fields": schemas.AGGREGATION_FIELDS,
-    "branches": versions.BRANCHES,
+    "aggregation_fields": metadata.AGGREGATION_FIELDS,
+    "branches": metadata.BRANCHES,
     "buckets": files.BUCKETS,
-    "consumers": versions.CONSUMERS,
-    "file_indexes": indexes.FILE_INDEXES,
+    "consumers": metadata.CONSUMERS,
+    "file_indexes": files.FILE_INDEXES,
     "file_key_ranges": files.FILE_KEY_RANGES,
     "files": files.FILES,
     "manifests": files.MANIFESTS,
-    "options": schemas.OPTIONS,
+    "options": metadata.OPTIONS,
     "partitions": files.PARTITIONS,
-    "schemas": schemas.SCHEMAS,
-    "snapshots": versions.SNAPSHOTS,
+    "schemas": metadata.SCHEMAS,
+    "snapshots": metadata.SNAPSHOTS,
     "statistics": files.STATISTICS,
-    "table_indexes": indexes.TABLE_INDEXES,
-    "tags": versions.TAGS,
+    "table_indexes": files.TABLE_INDEXES,
+    "tags": metadata.TAGS,
 }
 """All kinds but the views of changes, by name."""
 

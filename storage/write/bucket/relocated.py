@@ -8,7 +8,7 @@ Source: Paimon's BucketFiles.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.write.commit_message import CommitMessage, DataIncrement

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table as View
 
 from tests.benchmarks.command import ROOT
-from tests.benchmarks.iceberg_jobs import interbed_job
+from tests.benchmarks.ingest import interbed_job
 from tests.benchmarks.ingest.interbed_job import IngestJob
 from tests.benchmarks.ingest.orders import MIXED, Checksum, Orders, Topic
 from tests.support.servers.kafka import running_kafka

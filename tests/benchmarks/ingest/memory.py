@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table as View
 
-from tests.benchmarks.iceberg_jobs import interbed_job
+from tests.benchmarks.ingest import interbed_job
 from tests.benchmarks.ingest.interbed_job import IngestJob
 from tests.benchmarks.ingest.orders import BLOCK_MESSAGES, MIXED, STEADY, Orders, Topic
 from tests.support.servers.kafka import running_kafka

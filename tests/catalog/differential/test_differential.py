@@ -13,11 +13,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.catalog.differential import hive_4
 from tests.catalog.differential.machine import Machine
 from tests.catalog.differential.machine_locks import LocksMachine
 from tests.catalog.differential.machine_tables import TablesMachine
 from tests.catalog.differential.sides import Side, Sides
-from tests.catalog.test_catalog_behaviors import hive_4
 from tests.support.examples import EXPLORING, examples
 from tests.support.servers.java_metastore import QUICK_START, running_java_metastore
 from tests.support.servers.metastore import metastore_under_test

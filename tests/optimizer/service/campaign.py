@@ -29,7 +29,7 @@ from interbed.optimizer.flow.table_state import RequestKind, TableRequest
 from interbed.storage.base.clock import now_millis
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.health import table_health
-from tests.optimizer.cli.test_asking import lake
+from tests.optimizer.service import lake
 from tests.optimizer.service.campaign_tables import KINDS, Rows, TableKind, Writer, difference
 from tests.optimizer.service.crew import Crew, Fault
 from tests.optimizer.service.processes import DEADLINE_SECONDS, until

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from interbed.catalog.client.factory import open_catalog
-from tests.optimizer.cli.test_asking import lake
+from tests.optimizer.service import lake
 from tests.optimizer.service.processes import DEADLINE_SECONDS, is_alive, until
 from tests.support.shares import each_run
 

@@ -12,7 +12,7 @@ import pytest
 import interbed.testing
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
-from tests.optimizer.cli.test_asking import lake
+from tests.optimizer.service import lake
 from tests.optimizer.service.processes import (
     DEADLINE_SECONDS,
     Optimizer,

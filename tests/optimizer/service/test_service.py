@@ -30,7 +30,7 @@ from interbed.optimizer.work.carry_out import memory_options
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.options.core import CoreOptions
-from tests.optimizer.cli.test_asking import lake
+from tests.optimizer.service import lake
 from tests.optimizer.service.processes import until
 
 pytestmark = pytest.mark.integration

@@ -27,7 +27,7 @@ from interbed.optimizer.watch.files_watch import FilesWatch, SnapshotSweep
 from interbed.optimizer.work.carry_out import carry_out
 from interbed.optimizer.work.carry_out import take_back as delete
 from interbed.optimizer.work.lake_tables import LakeTables
-from tests.optimizer.cli.test_asking import lake
+from tests.optimizer.service import lake
 from tests.optimizer.service.processes import until
 
 pytestmark = pytest.mark.integration

@@ -13,7 +13,7 @@ from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.io.api import FileIO
-from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema

@@ -7,7 +7,7 @@ import pytest
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, InvalidInputError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import FileKind
 from interbed.storage.meta.manifest.index_manifest import (

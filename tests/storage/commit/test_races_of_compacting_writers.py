@@ -19,7 +19,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.lsm.compact.increment import NO_COMPACTION
+from interbed.storage.lsm.compact.rewriter import NO_COMPACTION
 from interbed.storage.meta.manifest.entry import EMPTY_ROW
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.table import Table

@@ -15,7 +15,7 @@ import pytest
 import interbed
 from interbed.storage.commit import file_store_commit
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.lsm.compact.increment import NO_COMPACTION
+from interbed.storage.lsm.compact.rewriter import NO_COMPACTION
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_table import compact_buckets, restored_buckets
 from interbed.storage.write.commit_message import CommitMessage

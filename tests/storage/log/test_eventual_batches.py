@@ -12,8 +12,7 @@ from interbed.storage.meta.file_store import StoreEnvironment
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
-from interbed.storage.views.stream.eventual_batches import EventualBatches
-from interbed.storage.views.stream.log_step import LogStep, LogStepRead
+from interbed.storage.views.stream.eventual_batches import EventualBatches, LogStep, LogStepRead
 from interbed.storage.views.stream.micro_batches import BatchLimits
 from interbed.storage.views.stream.position import LogBatchPosition
 from tests.storage.log.tables import Row, apply_change, change_somehow, create, cut_log, rows_of

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
-from interbed.storage.lsm.interval_partition import interval_partition, partition_intervals
-from interbed.storage.lsm.levels import SortedRun
+from interbed.storage.lsm.levels import SortedRun, interval_partition, partition_intervals
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from tests.support.examples import examples
 

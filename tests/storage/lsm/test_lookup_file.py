@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import interbed
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.lsm.lookup import sorted_keys
-from interbed.storage.lsm.lookup.older_rows import LookupFile, LookupFiles, shared_lookup_files, write_lookup_file
+from interbed.storage.lsm import sorted_keys
+from interbed.storage.lsm.older_rows import LookupFile, LookupFiles, shared_lookup_files, write_lookup_file
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import EMPTY_ROW
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND

@@ -15,8 +15,7 @@ from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.files.format.readers import reader_for
 from interbed.storage.lsm.compact.rewriter import kv_batches
 from interbed.storage.lsm.file_read import block_rows
-from interbed.storage.lsm.interval_partition import interval_partition
-from interbed.storage.lsm.levels import SortedRun
+from interbed.storage.lsm.levels import SortedRun, interval_partition
 from interbed.storage.lsm.merge_read import MergeRead, file_ages, merge_function_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
 from interbed.storage.meta.manifest.entry import DataFileMeta

@@ -15,7 +15,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.io.faults import FaultyFileIO
 from interbed.storage.io.local import LocalFileIO
-from interbed.storage.lsm.compact.increment import CompactedFiles, CompactIncrement
+from interbed.storage.lsm.compact.rewriter import CompactedFiles, CompactIncrement
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.entry import EMPTY_ROW
 from interbed.storage.meta.snapshot.snapshot import CommitKind

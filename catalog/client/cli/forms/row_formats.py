@@ -33,7 +33,7 @@ _WITH_PARTS = frozenset({dict, list, tuple, FarDate, FarTimestamp})
 
 def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: bool) -> None:
     """Print the rows as they come; at most `limit`, by default ROWS_SHOWN, or all of them as JSON."""
-    from interbed.storage.views.change_query import ROW_KIND
+    from interbed.storage.views.changes import ROW_KIND
 
     rows = _rows(reader)
     if as_json:
@@ -64,7 +64,7 @@ def json_line(row: object) -> str:
 
 def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
     """The rows one by one, which is how they are printed."""
-    from interbed.storage.views.change_query import ROW_KIND
+    from interbed.storage.views.changes import ROW_KIND
 
     for batch in reader:
         for row in python_rows(batch):

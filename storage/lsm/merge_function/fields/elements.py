@@ -1,11 +1,11 @@
-"""Functions over arrays and maps: collect, merge_map, merge_map_with_keytime, nested_update, nested_partial_update.
+"""Functions whose values grow: collect, merge_map, merge_map_with_keytime, nested_update, listagg and their kin.
 
-They keep numbers of elements (or of map entries) instead of elements, and equality as one code an element, so that
-all types of elements are handled alike. They loop over the rows in Python: what becomes of an element depends on the
-elements that the key's array has already, whose number differs from key to key.
+Functions over arrays and maps keep numbers of elements (or of map entries) instead of elements, and equality as one
+code for each element, so that all element types are handled alike. They loop over rows in Python: the result for an
+element depends on the elements that the key's array has already, whose number differs from key to key.
 
-Paimon keeps elements in hash sets and maps, so their order in the result is no part of the format; here it is that in
-which they came.
+Paimon keeps elements in hash sets and maps, so their order in the result is no part of the format. Here elements keep
+the order in which they were added.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,16 +15,16 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from interbed.storage.base.arrow_values import array_of, to_numpy
+from interbed.storage.base.arrow_values import array_of, from_numpy, scalar_of, to_numpy
 from interbed.storage.lsm.key_words import Order, row_ranks
-from interbed.storage.lsm.merge_function.api import Numbers as RowNumbers
-from interbed.storage.lsm.merge_function.api import block_memory_pool, take_column, validity
-from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
+from interbed.storage.lsm.merge_function.api import Numbers, block_memory_pool, take_column, validity, without_nulls
+from interbed.storage.lsm.merge_function.fields.fold import Column, FieldValues, Fold, Late
 from interbed.storage.lsm.merge_function.segments import KeyRows, Slots
 
 Codes = npt.NDArray[np.int64]
-Numbers: TypeAlias = "list[int] | None"
+ElementNumbers: TypeAlias = "list[int] | None"
 """Elements by number; None for a null array."""
 
 
@@ -125,7 +125,7 @@ class Collect(Elements):
         """See Fold."""
         if self._distinct or not len(keys):
             return None
-        rows: Any = take_column(self.column, RowNumbers(keys.order), block_memory_pool())
+        rows: Any = take_column(self.column, Numbers(keys.order), block_memory_pool())
         ends = offsets_of(rows)
         offsets = np.append(ends.take(keys.firsts), ends[-1]).astype(np.int32)
         valid = validity(self.column)
@@ -135,7 +135,7 @@ class Collect(Elements):
         lists: Column = pa.ListArray.from_arrays(starts, children(rows), type=kind)
         return lists
 
-    def _agg(self, held: Numbers, items: Numbers) -> Numbers:
+    def _agg(self, held: ElementNumbers, items: ElementNumbers) -> ElementNumbers:
         if not self._distinct:
             return items if held is None else held if items is None else held + items
         if held is None and items is None:
@@ -174,7 +174,7 @@ class MergeMap(Elements):
         super().__init__(column, slots, of)
         self._key_codes: list[int] = codes(children(column).field(0)).tolist()
 
-    def _agg(self, held: Numbers, items: Numbers) -> Numbers:
+    def _agg(self, held: ElementNumbers, items: ElementNumbers) -> ElementNumbers:
         if held is None or items is None:
             return items if held is None else held
         code = self._key_codes
@@ -199,7 +199,7 @@ class MergeMapWithKeyTime(Elements):
         self._has_time: list[bool] = times.is_valid().to_pylist()
         self._times: list[int] = codes(times).tolist()
 
-    def _agg(self, held: Numbers, items: Numbers) -> Numbers:
+    def _agg(self, held: ElementNumbers, items: ElementNumbers) -> ElementNumbers:
         if held is None or items is None:
             return items if held is None else held
         code, times = self._key_codes, self._times
@@ -229,7 +229,7 @@ class NestedUpdate(Elements):
         by = codes_of_row([rows.flatten()[i] for i in key_fields]) if key_fields else codes(rows)
         self._codes: list[int] = by.tolist()
 
-    def _agg(self, held: Numbers, items: Numbers) -> Numbers:
+    def _agg(self, held: ElementNumbers, items: ElementNumbers) -> ElementNumbers:
         if held is None or items is None:
             return items if held is None else held
         if len(held) >= self._limit:
@@ -301,6 +301,56 @@ class NestedPartialUpdate(Elements):
             columns, fields=[kind.field(i) for i in range(kind.num_fields)], mask=missing
         )
         return pa.ListArray.from_arrays(offsets, built, type=self.column.type)
+
+
+class ListAgg(FieldValues):
+    """`listagg`: the texts with a delimiter between them; with `distinct` a part that is there is not added again."""
+
+    late = Late.BEFORE
+
+    def __init__(self, column: Column, slots: int, of: str, *, delimiter: str, distinct: bool) -> None:
+        super().__init__(column, slots, of)
+        self._delimiter = delimiter
+        self._distinct = distinct
+
+    def reduce(self, keys: KeyRows) -> "Column | None":
+        """See Fold."""
+        if self._distinct or not len(keys):
+            return None
+        valid = validity(self.column)
+        # Empty texts and nulls add nothing, not even a delimiter.
+        texts: Any = without_nulls(self.column)
+        filled = np.asarray(to_numpy(pc.binary_length(texts))) > 0
+        if valid is not None:
+            filled &= valid
+        added = filled.take(keys.order)
+        parts = take_column(self.column, Numbers(keys.order.compress(added)), block_memory_pool())
+        ends = np.cumsum(added)
+        starts = np.append(ends.take(keys.firsts) - added.take(keys.firsts), ends[-1]).astype(np.int32)
+        offsets: Any = from_numpy(starts)
+        joined: Any = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), self._delimiter)
+        if valid is not None:
+            there: Any = from_numpy(keys.has(valid))
+            joined = pc.if_else(there, joined, scalar_of(None, joined.type))
+        return joined  # type: ignore[no-any-return]
+
+    def _agg(self, held: str | None, value: str | None) -> str | None:
+        if held is None or value is None:
+            return value if held is None else held
+        if not value or not held:
+            return held or value
+        if not self._distinct:
+            return held + self._delimiter + value
+        parts = [held]
+        there = set(self._parts(held))
+        for part in self._parts(value):
+            if part and part not in there:
+                there.add(part)
+                parts.append(part)
+        return self._delimiter.join(parts)
+
+    def _parts(self, text: str) -> list[str]:
+        return text.split(self._delimiter) if self._delimiter else text.split()
 
 
 def offsets_of(column: Column) -> Codes:

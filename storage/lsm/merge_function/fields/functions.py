@@ -21,7 +21,7 @@ from interbed.storage.base.types.data_type import (
     TypeRoot,
     is_atomic,
 )
-from interbed.storage.lsm.merge_function.fields import elements, number, pick, text, unions
+from interbed.storage.lsm.merge_function.fields import elements, number, pick, unions
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, retract_message
 from interbed.storage.meta.options.core import CoreOptions
 
@@ -48,7 +48,7 @@ _PLAIN: dict[str, type[Fold]] = {
     "theta_sketch": unions.ThetaUnion,
 }
 _WITH_OPTIONS: dict[str, type[Fold]] = {
-    "listagg": text.ListAgg,
+    "listagg": elements.ListAgg,
     "collect": elements.Collect,
     "merge_map_with_keytime": elements.MergeMapWithKeyTime,
     "nested_update": elements.NestedUpdate,

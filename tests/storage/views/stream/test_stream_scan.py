@@ -19,8 +19,7 @@ from interbed.storage.meta.schema.change import AddColumn
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.scan.change_plan import ChangeFiles, SnapshotChangeRules
 from interbed.storage.table.table import Table
-from interbed.storage.views.stream.stream_scan import StreamScan
-from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
+from interbed.storage.views.stream.stream_scan import StreamLimits, StreamScan, TableStream
 from tests.support.examples import examples
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))

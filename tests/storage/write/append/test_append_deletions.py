@@ -9,7 +9,7 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError
-from interbed.storage.lsm.compact.increment import CompactIncrement
+from interbed.storage.lsm.compact.rewriter import CompactIncrement
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.table import Table
 from interbed.storage.write.append.deletions import vector_messages

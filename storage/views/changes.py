@@ -1,8 +1,13 @@
-"""A table's changes as a table of their own: its audit log and its binlog, read as a batch or as a stream.
+"""The changes of a table: between snapshots, and as a table of their own (audit log, binlog).
 
-`catalog.get_table("db.t$audit_log")` and `"db.t$binlog"`. What the columns are is said at storage.read.change_read. A
-batch shows the newest snapshot, where rows have the kinds that they were written with; with `incremental-between` it
-shows what changed. Source: documentation page `concepts/system-tables`.
+`ChangeQuery` reads changes with their row kinds, in the order in which they became visible. With a changelog producer
+the changelog files contain them. Without one the new files do, which hold what was written: an insertion may be an
+update, and no file has the row before. Source: documentation page `primary-key-table/changelog-producer`; the snapshots
+read are those of Paimon's follow-up scanners.
+
+`ChangeView` is `catalog.get_table("db.t$audit_log")` or `"db.t$binlog"`, read as a batch or as a stream. Its columns
+are described in storage.read.change_read. A batch shows the newest snapshot, where rows have the kinds that they were
+written with; with `incremental-between` it shows what changed. Source: documentation page `concepts/system-tables`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,22 +16,105 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.predicate.expr import Predicate, restrict_to
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.file_store import FileStore
+from interbed.storage.meta.options.stream import IncrementalScanMode
+from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.read.arrow_rows import ArrowRows, limited
-from interbed.storage.read.change_read import AuditRead, audit_fields
+from interbed.storage.read.change_read import ROW_KIND, AuditRead, ChangeRead, audit_fields
+from interbed.storage.scan.incremental import SnapshotRange, plan_between, snapshot_changed
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Plan
-from interbed.storage.scan.starting_point import at_snapshot
+from interbed.storage.scan.starting_point import at_snapshot, oldest_with_changes
+from interbed.storage.scan.support import check_readable
 from interbed.storage.views.builder.read import ViewReadBuilder
-from interbed.storage.views.stream.stream_scan import StreamScan, streamed
-from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
+from interbed.storage.views.stream.stream_scan import StreamLimits, StreamScan, TableStream, streamed
+
+__all__ = ["AUDIT_LOG", "BINLOG", "ROW_KIND", "ChangeQuery", "ChangeView"]
 
 AUDIT_LOG = "audit_log"
 BINLOG = "binlog"
+
+
+@dataclass(frozen=True)
+class ChangeQuery(ArrowRows):
+    """What `Table.changes` returns: the changes of some snapshots, both ends included; read when asked for.
+
+    `from_snapshot` None is the oldest snapshot that has its changes yet, `to_snapshot` None the newest when the query
+    is planned. `mode` says where the changes are read from; a comparison (`diff`) is with the snapshot before
+    `from_snapshot` and contains each key once.
+    """
+
+    store: FileStore
+    from_snapshot: int | None = None
+    to_snapshot: int | None = None
+    columns: tuple[str, ...] | None = None
+    predicate: Predicate | None = None
+    mode: IncrementalScanMode = IncrementalScanMode.AUTO
+
+    def __post_init__(self) -> None:
+        # Made once here, so that a wrong column or filter is refused at once.
+        _ = self.read
+
+    @property
+    def read(self) -> ChangeRead:
+        """The reader of the plan's splits."""
+        keep = self.mode is IncrementalScanMode.DIFF
+        return ChangeRead(self.store, self.columns, self.predicate, keep_deletes=keep)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The splits to read, in the order of the snapshots; made once. Raises SnapshotNotFoundError."""
+        check_readable(self.store)
+        between = self._between
+        if between is None:
+            return Plan(snapshot_id=None, schema_id=self.store.schema.id, splits=())
+        scan = TableScan(self.store, predicate=self.predicate)
+        return plan_between(self.store, scan, between, self.mode)
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        """The snapshots whose changes are read, oldest first; raises SnapshotNotFoundError for one that has expired."""
+        between = self._between
+        return [] if between is None else [snapshot_changed(self.store, i, between) for i in between.snapshot_ids]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows: the columns asked for, and ROW_KIND."""
+        return self.read.schema
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        """The changes as a stream of batches, in memory bounded by a block."""
+        return self.read.to_reader(self.plan.splits)
+
+    @cached_property
+    def _between(self) -> SnapshotRange | None:
+        manager = self.store.snapshots
+        first = self._oldest() if self.from_snapshot is None else self.from_snapshot
+        last = manager.latest_id() if self.to_snapshot is None else self.to_snapshot
+        if first is None or last is None:
+            return None
+        # A range that ends right before it begins is an empty one, as loops over snapshots come to ask for.
+        if self.from_snapshot is not None and self.to_snapshot is not None and last < first - 1:
+            raise InvalidInputError(f"Changes from snapshot {first} to {last} end before they begin.")
+        newest = manager.latest_id() or 0
+        if first > newest + 1:
+            raise SnapshotNotFoundError(
+                f"There is no snapshot {first} at {self.store.location}: the newest is {newest}."
+            )
+        if last < first:
+            return None
+        return SnapshotRange(first=first - 1, last=last)
+
+    def _oldest(self) -> int | None:
+        oldest = self.store.snapshots.earliest_id()
+        if oldest is None or self.mode in (IncrementalScanMode.DELTA, IncrementalScanMode.DIFF):
+            return oldest
+        return oldest_with_changes(self.store, oldest)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, RenameColumn
-from interbed.storage.read.point import files
-from interbed.storage.read.point.files import CACHE
+from interbed.storage.read import file_lookup
+from interbed.storage.read.file_lookup import CACHE
 from interbed.storage.table.table import Table
 from tests.support.examples import examples
 
@@ -160,13 +160,13 @@ def test_few_keys_are_looked_for_in_their_pages_and_many_in_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: str
 ) -> None:
     decoded: list[int] = []
-    whole = files.FileLookup._decode
+    whole = file_lookup.FileLookup._decode
 
-    def decode(lookup: files.FileLookup, read: Any, file: Any, path: str, start: int, end: int) -> Any:
+    def decode(lookup: file_lookup.FileLookup, read: Any, file: Any, path: str, start: int, end: int) -> Any:
         decoded.append(end - start)
         return whole(lookup, read, file, path, start, end)
 
-    monkeypatch.setattr(files.FileLookup, "_decode", decode)
+    monkeypatch.setattr(file_lookup.FileLookup, "_decode", decode)
     options = {"bucket": "2", "deletion-vectors.enabled": vectors, "parquet.page.row.count.limit": "10"}
     table = make(tmp_path, keys=["dt", "id", "name"], options=options)
     # Rows of one day and number lie in two pages, with and without an update or deletion, and some keys are not there.
@@ -198,14 +198,14 @@ def test_a_page_is_decoded_when_a_second_of_its_rows_is_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded: list[int] = []
-    whole = files.FileLookup._decode
+    whole = file_lookup.FileLookup._decode
 
-    def decode(lookup: files.FileLookup, read: Any, file: Any, path: str, start: int, end: int) -> Any:
+    def decode(lookup: file_lookup.FileLookup, read: Any, file: Any, path: str, start: int, end: int) -> Any:
         if read is lookup._files:
             decoded.append(end - start)
         return whole(lookup, read, file, path, start, end)
 
-    monkeypatch.setattr(files.FileLookup, "_decode", decode)
+    monkeypatch.setattr(file_lookup.FileLookup, "_decode", decode)
     table = simple(tmp_path, **{"parquet.page.row.count.limit": "100"})
     table.upsert(pairs(list(range(1_000)), "v"))
     assert table.get(510) == table.get(510) == {"id": 510, "v": "v510"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import interbed
 from interbed.storage.base.predicate.expr import Predicate, bind
-from interbed.storage.read.point import lookup
+from interbed.storage.read import point_lookup
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.table.table import Table
 from tests.support.examples import examples
@@ -132,13 +132,13 @@ def test_nothing_is_looked_up_before_rows_are_asked_for(tmp_path: Path, monkeypa
     table = make(tmp_path)
     change(table, [("d1", 1, 1, 0)])
     asked: list[object] = []
-    rows_at = lookup.PointLookup.rows_at
+    rows_at = point_lookup.PointLookup.rows_at
 
-    def noted(self: lookup.PointLookup, *given: Any) -> pa.Table:
+    def noted(self: point_lookup.PointLookup, *given: Any) -> pa.Table:
         asked.append(given)
         return rows_at(self, *given)
 
-    monkeypatch.setattr(lookup.PointLookup, "rows_at", noted)
+    monkeypatch.setattr(point_lookup.PointLookup, "rows_at", noted)
     reader = table.scan(filter=(COL("dt") == "d1") & (COL("id") == 1)).to_arrow_batch_reader()
     assert not asked
     assert reader.read_all().num_rows == len(asked) == 1

@@ -1,8 +1,8 @@
 """Look rows up by primary key: partition and bucket, key ranges of files, bloom filters, groups, pages, merge.
 
-The plan of a snapshot is cached, and so is what was decoded of files; a lookup of a key that lies in decoded pages
-reads nothing but the snapshot's file. `keyed_read` finds the keys that a query's filter names, so that they are looked
-up and no file is scanned.
+Keys are given as dicts, tuples or single values, or as Arrow data. The plan of a snapshot is cached, and so is what was
+decoded of files: a lookup of a key in decoded pages reads only the file of the snapshot. `keyed_read` finds the keys
+that the filter of a query names, so that they are looked up and no file is scanned.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,29 +15,30 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints, distinct
 from interbed.storage.base.arrow_values import array_of, from_numpy, rows_taken, taken
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.memory_cache import LruCache
 from interbed.storage.base.predicate.expr import Predicate, conjuncts
 from interbed.storage.base.prefetch import at_once
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
+from interbed.storage.base.row.values import coerce
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.base.types.column_names import check_asked_once
-from interbed.storage.base.types.data_type import INTEGERS, STRINGS, TypeRoot, is_atomic
+from interbed.storage.base.types.data_type import INTEGERS, STRINGS, DataField, TypeRoot, is_atomic
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.readers import begin_loading
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.lsm.key_words import row_ranks
 from interbed.storage.lsm.levels import SortedRun
-from interbed.storage.lsm.lookup.sorted_keys import SortedKeys
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
+from interbed.storage.lsm.sorted_keys import SortedKeys
 from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.read.columns import ReadColumns
-from interbed.storage.read.point.files import FileLookup
-from interbed.storage.read.point.keys import key_batch
+from interbed.storage.read.file_lookup import FileLookup
 from interbed.storage.read.positions import deletions_in
 from interbed.storage.scan.live_files import check_not_replaced
 from interbed.storage.scan.pruning import key_values
@@ -45,6 +46,9 @@ from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import PINNED, starting_snapshot
 from interbed.storage.scan.support import check_readable
 
+Key = Mapping[str, object] | Sequence[object] | object
+"""A dict by column, a tuple or list in the order of the primary key, or the value of the only column."""
+Keys = "pa.Table | pa.RecordBatch | pa.Array[Any] | pa.ChunkedArray[Any] | Sequence[Key]"
 KeyColumns = Sequence["pa.Array[Any]"]
 
 _PLANS: "LruCache[_Buckets]" = LruCache(16)
@@ -52,6 +56,11 @@ _PLANS: "LruCache[_Buckets]" = LruCache(16)
 _BUCKETS_AT_ONCE = 4
 _FILES_AT_ONCE = 16
 """Buckets that are looked through at the same time in a store, and files of each."""
+
+MOST_KEYS = 16
+"""More keys are found by a scan, which decodes nothing twice and keeps nothing."""
+_ROOTS = (*INTEGERS, *STRINGS, TypeRoot.DATE)
+"""Types of keys whose pages are chosen by their bounds."""
 
 
 @dataclass(slots=True)
@@ -290,12 +299,6 @@ def _taken(column: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
     return taken(column, numbers)
 
 
-MOST_KEYS = 16
-"""More keys are found by a scan, which decodes nothing twice and keeps nothing."""
-_ROOTS = (*INTEGERS, *STRINGS, TypeRoot.DATE)
-"""Types of keys whose pages are chosen by their bounds."""
-
-
 class KeyedRead:
     """The rows of a snapshot that have one of some keys and for which a predicate is true."""
 
@@ -353,3 +356,95 @@ def keyed_read(
     rows = list(dict.fromkeys(found))
     keys = [array_of([row[i] for row in rows], field.type) for i, field in enumerate(arrow)]
     return KeyedRead(store, read, pa.RecordBatch.from_arrays(keys, schema=arrow), snapshot)
+
+
+def key_batch(given: Any, schema: TableSchema) -> pa.RecordBatch:
+    """Keys as a batch of the primary-key columns in their order and types.
+
+    `given` is Arrow data with these columns in any order (an array where there is one), or a sequence of keys. Raises
+    InvalidInputError naming what is missing, unknown, null or of another type, NotSupportedError for a table without a
+    primary key.
+    """
+    if not schema.has_primary_key:
+        raise NotSupportedError(
+            "Rows are looked up by primary key, and the table has none; use scan with a filter on its columns."
+        )
+    fields = schema.fields_named(schema.primary_keys)
+    if isinstance(given, pa.Array | pa.ChunkedArray):
+        if len(fields) != 1:
+            raise InvalidInputError(
+                f"The primary key has {len(fields)} columns ({_names(fields)}); give a table of them, not an array."
+            )
+        column: Any = given
+        given = pa.table([column], names=[fields[0].name])
+    if isinstance(given, pa.Table | pa.RecordBatch):
+        return _from_arrow(given, fields)
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Sequence):
+        raise InvalidInputError(f"Keys are Arrow data or a sequence of keys, not {type(given).__name__}.")
+    # Keys in Python's form are few; whoever has many has them in Arrow.
+    rows = [_row(key, fields) for key in given]
+    columns = [[row[i] for row in rows] for i in range(len(fields))]
+    arrow = fields_to_schema(fields)
+    return pa.RecordBatch.from_arrays([array_of(c, f.type) for c, f in zip(columns, arrow, strict=True)], schema=arrow)
+
+
+def _from_arrow(given: pa.Table | pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
+    names = given.schema.names
+    missing = [f.name for f in fields if f.name not in names]
+    unknown = [n for n in names if n not in {f.name for f in fields}]
+    if missing or unknown:
+        raise InvalidInputError(_mismatch(missing, unknown, fields))
+    arrow = fields_to_schema(fields)
+    columns: list[pa.Array[Any]] = []
+    for field in arrow:
+        found: Any = given.column(field.name)
+        column: Any = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+        if isinstance(column, pa.ChunkedArray):
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else array_of([], column.type)
+        if column.null_count:
+            raise InvalidInputError(f"The keys have a null in {field.name!r}; no key column is ever null.")
+        columns.append(column if column.type == field.type else _cast(column, field))
+    return pa.RecordBatch.from_arrays(columns, schema=arrow)
+
+
+def _cast(column: Any, field: "pa.Field[Any]") -> Any:
+    """The keys as they are written: another value would find another row."""
+    # Loaded here, because it loads functions of Arrow, which keys of the column's own type do not need.
+    from interbed.storage.base.types.exact_cast import exact_cast
+
+    chunked: Any = pa.chunked_array([column])
+    return exact_cast(chunked, field.type, name=field.name, what="the keys").combine_chunks()
+
+
+def _row(key: Any, fields: Sequence[DataField]) -> list[object]:
+    if isinstance(key, Mapping):
+        missing = [f.name for f in fields if f.name not in key]
+        unknown = [str(n) for n in key if n not in {f.name for f in fields}]
+        if missing or unknown:
+            raise InvalidInputError(_mismatch(missing, unknown, fields))
+        values = [key[f.name] for f in fields]
+    elif isinstance(key, tuple | list):
+        values = list(key)
+    else:
+        values = [key]
+    if len(values) != len(fields):
+        raise InvalidInputError(f"A key has {len(fields)} values ({_names(fields)}), not {len(values)}: {key!r}.")
+    return [_value(value, field) for value, field in zip(values, fields, strict=True)]
+
+
+def _value(value: object, field: DataField) -> object:
+    if value is None:
+        raise InvalidInputError(f"The key column {field.name!r} can't be null.")
+    try:
+        return coerce(value, field.type)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"The key column {field.name!r} can't take {value!r}: {error}.") from None
+
+
+def _mismatch(missing: Sequence[str], unknown: Sequence[str], fields: Sequence[DataField]) -> str:
+    wrong = [f"lacks {n!r}" for n in missing] + [f"has {n!r}, which is none of its columns" for n in unknown]
+    return f"The primary key is {_names(fields)}; a key given {' and '.join(wrong)}."
+
+
+def _names(fields: Sequence[DataField]) -> str:
+    return ", ".join(f.name for f in fields)

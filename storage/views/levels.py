@@ -19,8 +19,14 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import Partitions, partition_choice, partition_filter
-from interbed.storage.views.levels.drawing import BUCKETS_DRAWN, LevelsDrawing, draw_trees, most_runs
-from interbed.storage.views.levels.tree import BucketTree, tree_of
+from interbed.storage.views.level_drawing import (
+    BUCKETS_DRAWN,
+    BucketTree,
+    LevelsDrawing,
+    draw_trees,
+    most_runs,
+    tree_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,9 +11,8 @@ from rich.console import Console
 import interbed
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.shown_text import age_text, size_text
-from interbed.storage.views.levels.drawing import LevelsDrawing, most_runs
-from interbed.storage.views.levels.tree import BucketTree, TreeFile, TreeRun
-from interbed.storage.views.levels.view import TableLevels, levels_of
+from interbed.storage.views.level_drawing import BucketTree, LevelsDrawing, TreeFile, TreeRun, most_runs
+from interbed.storage.views.levels import TableLevels, levels_of
 
 
 def table_of(warehouse: Path, key: pa.DataType, **options: str) -> interbed.Table:

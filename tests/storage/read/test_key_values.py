@@ -13,7 +13,7 @@ import interbed
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 from interbed.storage.base.types.parse import data_type
-from interbed.storage.read.point.keys import key_batch
+from interbed.storage.read.point_lookup import key_batch
 
 _AWARE = datetime(2024, 1, 1, tzinfo=timezone(timedelta(hours=5)))
 _NANOS = 1_704_067_200_000_000_000

@@ -1,4 +1,7 @@
-"""The merge engine `deduplicate`: the newest record of a key is the key's row."""
+"""The merge engines whose row is one whole record of the key: the newest (`deduplicate`) or the oldest (`first-row`).
+
+Source: documentation pages `primary-key-table/merge-engine/overview` and `primary-key-table/merge-engine/first-row`.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +13,14 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.lsm.key_words import Order, group_ends
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
+
+FIRST_ROW_REFUSAL = (
+    "Tables with 'merge-engine' = 'first-row' take no -U and -D rows. Set option 'ignore-delete' to 'true' to have "
+    "them left out."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +74,41 @@ class Deduplicate:
         if adds.all():
             return rows.select(list(output))
         return rows.select(list(output)).filter(from_numpy(adds))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstRow:
+    """Keeps the first row of each key that adds; there should be no others, unless `ignore_delete` leaves them out."""
+
+    ignore_delete: bool
+    drop_deletes: bool
+
+    def columns(self, output: Sequence[str]) -> tuple[str, ...]:
+        """Nothing but the output."""
+        return tuple(output)
+
+    def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """The first rows of all keys."""
+        return take_rows(groups.rows, output, self.pick(groups.order, groups.starts, groups.kinds))
+
+    def pick(self, order: Order, starts: Mask, kinds: Kinds | None) -> Order:
+        """The numbers of the first rows of all keys; raises InvalidInputError for rows that delete."""
+        if kinds is None:
+            return order.compress(starts)
+        adds = ~is_retract(kinds)[order]
+        if not self.ignore_delete:
+            alone = starts & np.append(starts[1:], True)
+            if not (adds | alone).all():
+                raise InvalidInputError(FIRST_ROW_REFUSAL)
+        keys = np.cumsum(starts)[adds]
+        order = order[adds]
+        firsts = np.ones(len(order), np.bool_)
+        np.not_equal(keys[1:], keys[:-1], out=firsts[1:])
+        return order.compress(firsts)
+
+    def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
+        """The rows, perhaps without those that delete."""
+        return single_rows(rows, kinds, output, drop_deletes=self.drop_deletes)
 
 
 def is_retract(kinds: "npt.NDArray[Any]") -> Mask:

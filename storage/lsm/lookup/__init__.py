@@ -1,1 +1,0 @@
-"""Finding rows of older levels by their keys: `sorted_keys` searches, `older_rows` keeps the searched files."""
