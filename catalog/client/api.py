@@ -4,12 +4,9 @@ Every implementation runs the same suite of behaviours (tests/catalog/test_catal
 pypaimon's names and arguments, so that code written for it runs on interbed.
 """
 
-import re
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
@@ -19,14 +16,14 @@ from interbed.catalog.client.errors import (
     DatabaseNotFoundError,
     TableExistsError,
     TableNotFoundError,
+    ViewNotFoundError,
 )
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier, TableName, check_not_system_database
 from interbed.catalog.client.identifier import parse_table_name as parse_table_name
 from interbed.catalog.client.options import UNNAMED, CatalogOptions
 from interbed.catalog.client.staging import Fill, StagedTables, given_schema
-from interbed.catalog.client.versions import VersionsByName
-from interbed.catalog.client.views import Views
-from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError, plain_errors
+from interbed.catalog.client.table_parts import TableParts
+from interbed.storage.base.errors import NotSupportedError, plain_errors
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.table import Table
@@ -34,7 +31,6 @@ from interbed.storage.table.table import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from interbed.catalog.client.partition import PagedList, Partition, PartitionSpecs, PartitionStatistics
     from interbed.catalog.client.repair_report import RepairReport
     from interbed.iceberg.table import IcebergTable
     from interbed.storage.base.incoming import IncomingRows
@@ -43,6 +39,25 @@ if TYPE_CHECKING:
     from interbed.storage.table.read_optimized import ReadOptimizedTable
     from interbed.storage.views.changes import ChangeView
     from interbed.storage.views.system.table import SystemTable
+
+
+@dataclass(frozen=True, slots=True)
+class ViewColumn:
+    """A column of a view: its name, its type as Hive calls it (`array<int>`), and its comment."""
+
+    name: str
+    type: str
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """A query in Spark's SQL, the columns that it has, and what is said of it."""
+
+    query: str
+    columns: tuple[ViewColumn, ...]
+    comment: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @plain_errors
@@ -56,7 +71,60 @@ class Database:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-class Catalog(StagedTables, Views, VersionsByName, ABC):
+class Views(ABC):
+    """The part of a catalog that keeps views; without more it has none."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """The catalog in messages."""
+        ...
+
+    @abstractmethod
+    def get_database(self, name: str) -> object: ...
+
+    def list_views(self, database: str) -> list[str]:
+        """Names of the database's views, sorted; raises DatabaseNotFoundError."""
+        self.get_database(database)
+        return []
+
+    def get_view(self, identifier: "str | Identifier") -> View:
+        """The view of that name; raises ViewNotFoundError."""
+        raise ViewNotFoundError(f"There is no view '{parse_table_name(identifier)}' in {self.described}.")
+
+    def create_view(
+        self,
+        identifier: "str | Identifier",
+        view: View,
+        ignore_if_exists: bool = False,
+        *,
+        replace: bool = False,
+    ) -> None:
+        """Keep a view; with `replace` in place of the one of that name, in one step.
+
+        Raises TableExistsError where a table or a view has the name, DatabaseNotFoundError, and NotSupportedError in a
+        catalog that keeps no views.
+        """
+        raise self._no_views()
+
+    def drop_view(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
+        """Forget a view; raises ViewNotFoundError."""
+        if not ignore_if_not_exists:
+            self.get_view(identifier)
+
+    def rename_view(self, source: "str | Identifier", target: "str | Identifier") -> None:
+        """Give a view another name; raises ViewNotFoundError, TableExistsError."""
+        self.get_view(source)
+
+    def _no_views(self) -> NotSupportedError:
+        return NotSupportedError(
+            "A file-system catalog keeps no views; use one with 'metastore' = 'hive', or a temporary view."
+        )
+
+
+class Catalog(StagedTables, Views, TableParts, ABC):
     """Databases and tables by name. Safe to share between threads; close it when done, or use it with `with`."""
 
     def __init__(self, name: str, options: CatalogOptions) -> None:
@@ -151,110 +219,6 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         """Make a new version of the table's schema; all changes or none. Raises TableNotFoundError."""
 
     # -- what only some keep ---------------------------------------------------------------------------------------
-
-    def create_partitions(
-        self,
-        identifier: "str | Identifier",
-        partitions: "PartitionSpecs",
-        ignore_if_exists: bool = True,
-    ) -> None:
-        """Register partitions, which need hold nothing yet. Does nothing where no partitions are kept beside the files.
-
-        They are kept by a Hive catalog, for tables with `metastore.partitioned-table`. Raises TableNotFoundError,
-        InvalidInputError for a specification that is not complete, PartitionExistsError unless that is to be ignored.
-        """
-        from interbed.catalog.client.partition import partition_specs
-
-        table = self.get_table(identifier)
-        for spec in partition_specs(partitions):
-            table.access.partition_of(spec)
-
-    def alter_partitions(self, identifier: "str | Identifier", partitions: "Sequence[PartitionStatistics]") -> None:
-        """Note how much registered partitions hold, such as `list_partitions` returns; those that are not are skipped.
-
-        Does nothing where no partitions are kept beside the files. Raises TableNotFoundError.
-        """
-        self.get_table(identifier)
-
-    def drop_partitions(self, identifier: "str | Identifier", partitions: "PartitionSpecs") -> None:
-        """Delete the rows of partitions, as one commit, and what is registered of them; missing ones are no error.
-
-        A specification may leave columns out and means all partitions that agree with it then. Raises
-        TableNotFoundError, InvalidInputError for none at all or an unknown column, and as a commit does.
-        """
-        from interbed.catalog.client.partition import partition_specs
-
-        specs = partition_specs(partitions)
-        if not specs:
-            raise InvalidInputError("Name at least one partition to drop; truncate the table to empty it.")
-        table = self.get_table(identifier)
-        table.new_batch_write_builder().new_commit().truncate_partitions(specs)
-
-    def expire_partitions(
-        self,
-        identifier: "str | Identifier",
-        *,
-        expiration_time: timedelta | str | None = None,
-        timestamp_formatter: str | None = None,
-        timestamp_pattern: str | None = None,
-        expire_strategy: str | None = None,
-        max_expires: int | None = None,
-        options: Mapping[str, str] | None = None,
-        dry_run: bool = False,
-        clock: Callable[[], float] = time.time,
-    ) -> list[dict[str, str]]:
-        """Drop the partitions that are older than `expiration_time` (a timedelta, or text such as '30 d').
-
-        They are returned. What is not given is as the options `partition.expiration-time`,
-        `partition.timestamp-formatter`, `partition.timestamp-pattern`, `partition.expiration-strategy` and
-        `partition.expiration-max-num` say, those of `options` before the table's. Raises InvalidOptionError without a
-        time, and what drop_partitions raises.
-        """
-        from interbed.catalog.client.partition import partitions_of
-        from interbed.storage.meta.options.partition_time import outdated
-
-        given = {
-            "partition.timestamp-formatter": timestamp_formatter,
-            "partition.timestamp-pattern": timestamp_pattern,
-            "partition.expiration-strategy": expire_strategy,
-            "partition.expiration-max-num": max_expires,
-        }
-        table = self.get_table(identifier)
-        if isinstance(expiration_time, timedelta):
-            given["partition.expiration-time"] = f"{round(expiration_time.total_seconds() * 1000)} ms"
-        else:
-            given["partition.expiration-time"] = expiration_time
-        chosen = {**(options or {}), **{key: str(value) for key, value in given.items() if value is not None}}
-        bounds = table.copy(chosen).options
-        if bounds.partition_expiration_millis is None:
-            raise InvalidOptionError(
-                f"Partitions of '{table.name}' have no bound: set 'partition.expiration-time', or give expiration_time."
-            )
-        with table.store.changing():
-            found = partitions_of(table)
-        old = outdated(
-            [(each.spec, datetime.fromtimestamp(each.last_file_creation_time / 1000)) for each in found],
-            datetime.fromtimestamp(clock() - bounds.partition_expiration_millis / 1000),
-            strategy=bounds.partition_expiration_strategy,
-            time=bounds.partition_time,
-            most=bounds.partition_expiration_max_num,
-        )
-        if old and not dry_run:
-            self.drop_partitions(identifier, old)
-        return old
-
-    def mark_partitions_done(
-        self, identifier: "str | Identifier", partitions: "PartitionSpecs"
-    ) -> list[dict[str, str]]:
-        """Mark partitions as complete, by what `partition.mark-done-action` says; they are returned in full.
-
-        Raises InvalidInputError, InvalidOptionError, NotSupportedError.
-        """
-        from interbed.catalog.client.partition import mark_done, partition_specs
-
-        name = str(identifier)
-        specs = partition_specs(partitions)
-        return mark_done(lambda made: self.create_partitions(name, made), self.get_table(name), specs)
 
     def repair_catalog(self, *, dry_run: bool = False) -> "RepairReport":
         """Register what lies in the warehouse and bring what is registered up to date; `dry_run` only reports.
@@ -399,35 +363,6 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         if not self.table_exists(name):
             raise TableNotFoundError(f"There is no table '{name}' in {self.described}.")
         return read_outline(self.file_io, self._location_of(name))
-
-    def list_partitions(self, identifier: "str | Identifier") -> "list[Partition]":
-        """The partitions that hold rows, by the newest snapshot; raises TableNotFoundError."""
-        from interbed.catalog.client.partition import partitions_of
-
-        return partitions_of(self.get_table(identifier))
-
-    def list_partitions_paged(
-        self,
-        identifier: "str | Identifier",
-        max_results: int | None = None,
-        page_token: str | None = None,
-        partition_name_pattern: str | None = None,
-    ) -> "PagedList[Partition]":
-        """A page of them, by name; in the pattern `*` stands for anything: `dt=2026-*`.
-
-        Raises InvalidInputError for a token that no page had.
-        """
-        from interbed.catalog.client.partition import PagedList, partition_name
-
-        found = self.list_partitions(identifier)
-        if partition_name_pattern is not None:
-            wanted = re.compile(".*".join(map(re.escape, partition_name_pattern.split("*"))), re.DOTALL)
-            found = [p for p in found if wanted.fullmatch(partition_name(p.spec))]
-        if page_token is not None and not page_token.isdigit():
-            raise InvalidInputError(f"{page_token!r} is no token of a page of partitions.")
-        start = int(page_token or 0)
-        end = len(found) if max_results is None else start + max(1, max_results)
-        return PagedList(elements=found[start:end], next_page_token=str(end) if end < len(found) else None)
 
     def create_table(
         self,

@@ -1,7 +1,7 @@
 """A catalog whose databases and tables are directories: `<warehouse>/<database>.db/<table>/schema/schema-0`.
 
 Layout and rules are those of Paimon's file-system catalog: a table exists when it has a schema file. The properties of
-databases, which Paimon drops, are kept beside the tables (files/database_file.py).
+databases, which Paimon drops, are kept beside the tables (files/database_directory.py).
 """
 
 import logging
@@ -80,7 +80,7 @@ class FileSystemCatalog(Catalog):
         return sorted(filter(is_path_name, names))
 
     def _get_database(self, name: str) -> Database:
-        from interbed.catalog.client.files.database_file import COMMENT, read_properties
+        from interbed.catalog.client.files.database_directory import COMMENT, read_properties
 
         path = self._database_path(name)
         if not self._file_io.exists(path):
@@ -90,7 +90,7 @@ class FileSystemCatalog(Catalog):
         return Database(name=name, location=path, comment=comment, properties=properties)
 
     def _create_database(self, name: str, properties: Mapping[str, str]) -> None:
-        from interbed.catalog.client.files.database_file import changed_properties, create_properties
+        from interbed.catalog.client.files.database_directory import changed_properties, create_properties
 
         path = self._database_path(name)
         if "location" in properties:
@@ -107,7 +107,7 @@ class FileSystemCatalog(Catalog):
                 raise exists
 
     def _drop_database(self, name: str, *, cascade: bool) -> None:
-        from interbed.catalog.client.files.dropped_database import drop_empty_directory
+        from interbed.catalog.client.files.database_directory import drop_empty_directory
 
         # What can't be judged is no reason to delete.
         tables = self._tables_in(self.get_database(name).location)
@@ -131,7 +131,7 @@ class FileSystemCatalog(Catalog):
             )
 
     def _drop_with_tables(self, name: str, tables: Sequence[str]) -> None:
-        from interbed.catalog.client.files.dropped_database import drop_with_tables
+        from interbed.catalog.client.files.database_directory import drop_with_tables
         from interbed.catalog.client.files.outside import (
             delete_files_outside,
             delete_log,
@@ -150,7 +150,11 @@ class FileSystemCatalog(Catalog):
             delete_log(table)
 
     def _alter_database(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
-        from interbed.catalog.client.files.database_file import changed_properties, read_properties, write_properties
+        from interbed.catalog.client.files.database_directory import (
+            changed_properties,
+            read_properties,
+            write_properties,
+        )
 
         location = self.get_database(name).location
         before = read_properties(self._file_io, location)

@@ -100,10 +100,6 @@ def epoch_millis(wall_millis: int) -> int:
     return round(wall.timestamp() * 1000)
 
 
-if TYPE_CHECKING:
-    from interbed.storage.table.table import Table
-
-
 class MarkDoneAction(StrEnum):
     """What marks a partition as done."""
 

@@ -3,11 +3,10 @@
 import json
 from typing import Any
 
-from interbed.catalog.client.api import Database
+from interbed.catalog.client.api import Database, View, ViewColumn
 from interbed.catalog.client.errors import ViewNotFoundError
 from interbed.catalog.client.hive.registration import hive_type_name
 from interbed.catalog.client.identifier import Identifier
-from interbed.catalog.client.views import View, ViewColumn
 from interbed.spark_ext.calls.base import Calls, identifier_of
 from interbed.spark_ext.handle.ddl import COMMENT, LOCATION, NAMESPACE_IGNORED
 from interbed.spark_ext.values.spark_types import type_from_spark

@@ -29,8 +29,16 @@ from interbed.storage.scan.partition_filter import PartitionFilter, partition_fi
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.summary.aggregates import Top
 from interbed.storage.table.table import Table
-from interbed.storage.write.kept_updates import keep_rules, kept_for_null
-from interbed.storage.write.row_statements import DELETE, MERGE, UPDATABLE, UPDATE, delete_refusal, refusals
+from interbed.storage.write.row_statements import (
+    DELETE,
+    MERGE,
+    UPDATABLE,
+    UPDATE,
+    delete_refusal,
+    keep_rules,
+    kept_for_null,
+    refusals,
+)
 from interbed.thrift_idl.planner.ttypes import HiddenColumn, RowChanges, SequenceRule, WriteClustering
 
 OLD_ROW = "__interbed_row"

@@ -25,8 +25,13 @@ from interbed.storage.base.arrays import Ints
 from interbed.storage.base.errors import CommitFailedError
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.table.table import Table
-from interbed.storage.write.bucket.choose import BucketChooser, BucketsByPartition, FixedBuckets, OneBucket
-from interbed.storage.write.bucket.placed import distinct_partitions
+from interbed.storage.write.bucket.choose import (
+    BucketChooser,
+    BucketsByPartition,
+    FixedBuckets,
+    OneBucket,
+    distinct_partitions,
+)
 from interbed.storage.write.commit_message import CommitMessage
 
 _DIGITS = 6

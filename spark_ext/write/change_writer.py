@@ -25,9 +25,9 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.positions import FILE_PATH, DeletionReader
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
-from interbed.storage.write.append.deletions import vector_messages
 from interbed.storage.write.bucket.key_locations import KeyHashes
 from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.deletion_vectors import vector_messages
 from interbed.storage.write.row_statements import delete_refusal
 from interbed.storage.write.table_write import TableWrite
 

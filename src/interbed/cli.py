@@ -17,7 +17,7 @@ from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.terminal import SuggestingGroup, readable
 
 _COMMANDS = {
-    "catalog": ("interbed.catalog.client.cli.catalog:catalog", "Databases of a catalog."),
+    "catalog": ("interbed.catalog.client.cli.define:catalog", "Databases of a catalog."),
     "compact": (
         "interbed.catalog.client.cli.maintenance:compact",
         "Compact the tables of databases or of the whole catalog.",
@@ -27,7 +27,7 @@ _COMMANDS = {
     "metastore": ("interbed.catalog.server.migration.command:metastore", "Move metadata between metastores."),
     "optimizer": ("interbed.optimizer.cli:optimizer", "Keep the tables of a catalog in shape, by a service."),
     "server": ("interbed.catalog.server.process.command:server", "Run the catalog server, a Hive metastore."),
-    "simulate": ("interbed.catalog.client.cli.simulate:simulate_group", "Try out options without a table."),
+    "simulate": ("interbed.catalog.client.cli.maintenance:simulate_group", "Try out options without a table."),
     "spark": ("interbed.spark_ext.cli:spark", "Settings of Spark applications, and a planner for them."),
     "sql": ("interbed.catalog.client.cli.sql:sql", "Query tables in SQL, by DuckDB."),
     "table": ("interbed.catalog.client.cli.table:table", "Create, read, write, change and maintain tables."),

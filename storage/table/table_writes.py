@@ -349,7 +349,7 @@ def split_kinds(
     """The rows without their column of row kinds, and the kinds as int8; raises InvalidInputError."""
     import pyarrow as pa
 
-    from interbed.storage.write.row_kinds import kinds_of
+    from interbed.storage.write.incoming import kinds_of
 
     if not isinstance(data, pa.Table | pa.RecordBatch) or kind_column not in data.schema.names:
         raise InvalidInputError(f"The changes lack the column {kind_column!r} with the row kinds 0 to 3.")

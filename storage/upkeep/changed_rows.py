@@ -38,9 +38,9 @@ from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilte
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.upkeep.compact_table import compact_again
-from interbed.storage.write.append.deletions import vector_messages
 from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.deletion_vectors import vector_messages
 from interbed.storage.write.row_statements import UPDATABLE
 from interbed.storage.write.table_write import TableWrite
 

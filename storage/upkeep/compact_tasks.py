@@ -38,8 +38,7 @@ from interbed.storage.upkeep.sort_compact import sort_range, sort_ranges, sort_u
 from interbed.storage.upkeep.take_up_postponed import PostponedPartition, take_up
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.sort.order import OrderStrategy, SortOrder
-from interbed.storage.write.sort.partition_rows import SortUnit
-from interbed.storage.write.sort.ranges import SortRanges
+from interbed.storage.write.sort.partition_rows import SortRanges, SortUnit
 
 _FILES_OF_RANGE = 4
 """Number of files of the target size in a range of a large sort: each range reads all rows of its partition."""

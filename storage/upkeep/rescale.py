@@ -25,9 +25,8 @@ from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.compact_table import compact_table
-from interbed.storage.write.bucket.relocated import as_compaction
 from interbed.storage.write.bucket_restore import NothingBefore
-from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.commit_message import CommitMessage, as_compaction
 from interbed.storage.write.table_write import TableWrite
 
 _REWRITE = {

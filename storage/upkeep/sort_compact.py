@@ -27,8 +27,7 @@ from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.sort.external import ExternalSort, Rows
 from interbed.storage.write.sort.key import Sample, SortKey, is_curve
 from interbed.storage.write.sort.order import SortOrder
-from interbed.storage.write.sort.partition_rows import PartitionRows, SortUnit
-from interbed.storage.write.sort.ranges import RowsOfRange, SortRanges
+from interbed.storage.write.sort.partition_rows import PartitionRows, RowsOfRange, SortRanges, SortUnit
 
 _LEAST_MEMORY = 1 << 20
 _LEAST_MAGNIFICATION = 20

@@ -20,8 +20,7 @@ from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.table_schema import VALUE_KIND
 from interbed.storage.scan.live_files import RestoredBuckets, restore_buckets
 from interbed.storage.scan.partition_filter import PartitionChoice
-from interbed.storage.write.bucket.relocated import as_compaction
-from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.commit_message import CommitMessage, as_compaction
 from interbed.storage.write.table_write import TableWrite
 
 

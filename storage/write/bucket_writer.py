@@ -18,9 +18,8 @@ from interbed.storage.lsm.write_buffer import Run, Spill, WriteBuffer, concatena
 from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.entry import DataFileMeta, FileSource
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER
-from interbed.storage.write.append.writer import write_in_order
 from interbed.storage.write.commit_message import DataIncrement
-from interbed.storage.write.flush_rows import FlushRows
+from interbed.storage.write.flush_rows import FlushRows, write_in_order
 from interbed.storage.write.route import RoutedRows
 
 

@@ -1,17 +1,22 @@
-"""What one writer of one bucket hands to the commit: the files that it made and those that it replaced.
+"""Commit messages: the files that a writer made and replaced in one bucket.
 
 Messages travel from Spark's executors to its driver as bytes: a JSON document with base64 for binary values.
+
+A writer that moves existing rows to other buckets reports them as new rows. `as_compaction` turns its messages into
+those of a compaction, because the rows were in the table before: they belong in a COMPACT snapshot, or replace others
+in an OVERWRITE. Source: Paimon's BucketFiles.
 """
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.lsm.compact.rewriter import NO_COMPACTION, CompactIncrement
+from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta, data_file_from_json, data_file_to_json
 from interbed.storage.meta.manifest.index_manifest import IndexFileMeta, index_file_from_json, index_file_to_json
 
@@ -146,7 +151,9 @@ class CommitMessage:
 
 
 _DATA = ("new_files", "deleted_files", "changelog_files")
+
 _COMPACTION = ("before", "after", "changelog")
+
 _INDEXES = ("new_index_files", "deleted_index_files")
 """The members of both that are index files; the others are data files."""
 
@@ -163,3 +170,41 @@ def _from_json(value: Mapping[str, Any], data_files: tuple[str, ...]) -> dict[st
         **{name: tuple(data_file_from_json(f) for f in value[name]) for name in data_files},
         **{name: tuple(index_file_from_json(f) for f in value[name]) for name in _INDEXES},
     }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelocatedRows:
+    """A message of compaction, and files of its bucket that it does not name any more."""
+
+    message: CommitMessage
+    needless: tuple[DataFileMeta, ...]
+
+    @staticmethod
+    def of(message: CommitMessage) -> "RelocatedRows":
+        """The message with all its files as a compaction's."""
+        data, compaction = message.data, message.compaction
+        after = {f.file_name for f in compaction.after}
+        written = {f.file_name: f for f in data.new_files}
+        before = tuple(f for f in compaction.before if f.file_name not in written)
+        compacted = {f.file_name for f in compaction.before}
+        everything = CompactIncrement(
+            before=before,
+            after=(*(f for n, f in written.items() if n not in compacted), *compaction.after),
+            changelog=(*data.changelog_files, *compaction.changelog),
+            new_index_files=(*data.new_index_files, *compaction.new_index_files),
+            deleted_index_files=(*data.deleted_index_files, *compaction.deleted_index_files),
+        )
+        return RelocatedRows(
+            message=replace(message, data=DataIncrement(deleted_files=data.deleted_files), compaction=everything),
+            # A file that only went to another level is the table's under the same name.
+            needless=tuple(f for n, f in written.items() if n in compacted and n not in after),
+        )
+
+
+def as_compaction(store: FileStore, messages: Iterable[CommitMessage]) -> list[CommitMessage]:
+    """All messages as those of a compaction; files that nobody needs are deleted."""
+    moved = [RelocatedRows.of(message) for message in messages]
+    for rows in moved:
+        directory = store.paths.bucket_directory(rows.message.bucket_id)
+        store.file_io.delete_quietly([path for f in rows.needless for path in f.paths_in(directory)])
+    return [rows.message for rows in moved]

@@ -1,18 +1,71 @@
-"""What a table's flushes do with buffered rows, and how the files that they make look."""
+"""The files that a flush makes of the buffered rows of a bucket, for each kind of table.
 
-from dataclasses import dataclass
+- Append table: the rows go to a file in order of arrival. Sequence numbers are not stored; the metadata of a file
+  counts its rows.
+- Table with a primary key: the rows are sorted and merged (`storage.lsm.writer.BufferMerge`).
+- Table with postponed buckets (`bucket` = -2): the rows are written in order of arrival and wait for a compaction.
+
+Files of postponed rows (documentation: primary-key table, data distribution, postpone bucket; Paimon's
+PostponeBucketFileStoreWrite):
+
+    <location>/[<partition column>=<value>/…]bucket-postpone/<prefix>-u-<commit user>-s-<number>-w-<uuid>-<n>.avro
+
+They hold unmerged rows with their kinds and no statistics. The name contains the writer, so that a compaction can read
+the files of one writer in the order in which they were made. Their format is Avro, which is the fastest to write,
+unless Avro can't hold a column.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+import pyarrow as pa
+
+from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.files.format.file_kind import check_fields
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.lsm.merge_function.factory import merge_function_for
-from interbed.storage.lsm.spill import SpillFiles
-from interbed.storage.lsm.write_buffer import Spill
-from interbed.storage.lsm.writer import BufferMerge, RemovalRules
+from interbed.storage.lsm.spill import BATCH_BYTES, SpilledRun, SpillFiles
+from interbed.storage.lsm.write_buffer import Run, Spill, concatenate
+from interbed.storage.lsm.writer import BufferMerge, RemovalRules, Write, file_batch
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
-from interbed.storage.write.append.writer import small_batches
-from interbed.storage.write.postponed import PostponedRows, postponed_layout, postponed_prefix
+from interbed.storage.meta.schema.table_schema import TableSchema
+
+_FORMAT = "avro"
+
+_WRITER_NUMBERS = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostponedRows:
+    """What a flush does to buffered rows: nothing, they go to the file in order. Has the methods of BufferMerge."""
+
+    layout: DataFileLayout
+    tells_input: bool = False
+    removals: None = None
+
+    def join(self, runs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """The rows of all runs one after the other."""
+        return concatenate(runs)
+
+    def write(
+        self,
+        runs: Sequence[Run],
+        write: Write,
+        emit_changes: Write | None = None,
+        emit_removals: Write | None = None,
+    ) -> None:
+        """Hand the rows in the file's layout to `write`; raises CorruptFileError for a spilled run."""
+        for batch in in_batches(runs):
+            write(file_batch(batch, self.layout))
+
+    def arrange(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        """The rows in order, in batches of a size to be spilled."""
+        return small_batches(runs)
+
 
 FlushRows: TypeAlias = BufferMerge | PostponedRows
 """What makes files of the buffered rows of a table with a primary key."""
@@ -62,3 +115,43 @@ def spill_of(options: CoreOptions, files: SpillFiles, rows: FlushRows | None) ->
     # An append table with many buckets spills whatever the option says, as it has no other way to save memory.
     spillable = options.write_buffer_spillable or not options.write_buffer_for_append
     return Spill(files=files, arrange=small_batches) if spillable else None
+
+
+def write_in_order(runs: Sequence[Run], layout: DataFileLayout, write: Callable[[pa.RecordBatch], None]) -> None:
+    """Hand the rows in the file's layout to `write`; raises CorruptFileError for a spilled run."""
+    for batch in in_batches(runs):
+        write(pa.RecordBatch.from_arrays(batch.columns, schema=layout.arrow))
+
+
+def small_batches(runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+    """The rows in order, in batches of a size to be spilled."""
+    for batch in in_batches(runs):
+        rows = max(1, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def in_batches(runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+    """The rows in order."""
+    for run in runs:
+        if isinstance(run, SpilledRun):
+            yield from run.batches()
+        else:
+            yield run
+
+
+def postponed_layout(schema: TableSchema, options: CoreOptions) -> DataFileLayout:
+    """The layout of files of postponed rows."""
+    raw = {**options.raw, "file.format": _FORMAT, "metadata.stats-mode": "none"}
+    try:
+        check_fields(_FORMAT, schema.fields)
+    except NotSupportedError:
+        raw = dict(options.raw)
+    # Nothing is looked up in these files, and their rows are not sorted.
+    raw = {key: value for key, value in raw.items() if not key.startswith("file-index.")}
+    return replace(DataFileLayout.of(schema, CoreOptions(raw)), ascending=frozenset())
+
+
+def postponed_prefix(options: CoreOptions, commit_user: str) -> str:
+    """What the names of one writer's files begin with."""
+    return f"{options.data_file_prefix}-u-{commit_user}-s-{random.randrange(_WRITER_NUMBERS)}-w-"

@@ -1,7 +1,15 @@
-"""Rows as a writer is given them, made those of the table: columns by name, types, defaults, kinds."""
+"""Conversion of the rows that a writer is given into rows of the table: columns, types, defaults, row kinds, lengths.
 
-from collections.abc import Sequence
-from typing import Any
+Row kinds follow the documentation pages `primary-key-table/sequence-rowkind` and `maintenance/configurations`
+(`ignore-delete`, `ignore-update-before`).
+
+New values longer than the declared length of CHAR, VARCHAR, BINARY and VARBINARY are refused, as in Spark. Lengths
+count characters of texts and bytes of binary values. Values within ARRAY, MULTISET, MAP and ROW are checked, too.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,14 +17,32 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrow_values import array_of, scalar_of
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.arrow import cast_to_schema
-from interbed.storage.base.types.data_type import STRINGS, AtomicType
+from interbed.storage.base.types.data_type import (
+    BINARIES,
+    MAX_LENGTH,
+    STRINGS,
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+)
 from interbed.storage.base.types.default_value import default_scalar
+from interbed.storage.base.types.nested import parts_of
+from interbed.storage.lsm.merge_function.row_rules import retract_refusal
+from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.write.lengths import limited_values
-from interbed.storage.write.row_kinds import Kinds, kinds_of
+
+Kinds: TypeAlias = "pa.Array[Any]"
+
+Array = Any
 
 _NEW = (RowKind.INSERT, RowKind.UPDATE_AFTER)
+
+_ELEMENT, _KEY, _VALUE = "element", "key", "value"
 
 
 class IncomingRows:
@@ -127,3 +153,148 @@ class IncomingRows:
                     raise SchemaMismatchError(str(error)) from error
                 schema = schema.set(index, schema.field(index).with_nullable(True))
         return schema, defaults
+
+
+class RowKinds:
+    """The rules of one table."""
+
+    def __init__(self, schema: TableSchema, options: CoreOptions) -> None:
+        self._field = options.rowkind_field
+        self._ignore_delete = options.ignore_delete
+        self._ignore_update_before = options.ignore_update_before
+        self._refusal = retract_refusal(schema, options)
+
+    def apply(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> "tuple[pa.RecordBatch, Kinds | None]":
+        """The rows that are written, and their kinds (None when all are insertions).
+
+        Raises InvalidInputError when the table takes no rows of such kinds, and for a text in the column
+        `rowkind.field` that is no kind.
+        """
+        if self._field is not None:
+            column = batch.column(self._field).cast(pa.string())
+            kinds = kinds_of(column, source=f"The column {self._field!r} of option 'rowkind.field'")
+        if kinds is None:
+            return batch, None
+        retracts = pc.equal(pc.bit_wise_and(kinds, scalar_of(1, pa.int8())), scalar_of(1, pa.int8()))
+        if not pc.any(retracts).as_py():
+            return batch, kinds
+        ignored: Any = None
+        if self._ignore_delete:
+            ignored = retracts
+        elif self._ignore_update_before:
+            ignored = pc.equal(kinds, scalar_of(int(RowKind.UPDATE_BEFORE), pa.int8()))
+        if ignored is not None:
+            kept = pc.invert(ignored)
+            batch, kinds = batch.filter(kept), kinds.filter(kept)
+            retracts = retracts.filter(kept)
+        if self._refusal is not None and pc.any(retracts).as_py():
+            raise InvalidInputError(self._refusal)
+        return batch, kinds
+
+
+def kinds_of(column: "pa.Array[Any]", *, source: str) -> Kinds:
+    """Row kinds as int8 of their numbers 0 to 3 or of their short texts; `source` names the column in errors.
+
+    Raises InvalidInputError for anything else, nulls included.
+    """
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if pa.types.is_integer(column.type):
+        # Unsafe: no unsigned number that wraps around comes to lie between 0 and 3.
+        found = pc.index_in(column.cast(pa.int64(), safe=False), array_of([int(k) for k in RowKind], pa.int64()))
+    elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        found = pc.index_in(column.cast(pa.string()), array_of([k.short for k in RowKind], pa.string()))
+    else:
+        raise InvalidInputError(f"{source} holds row kinds, 0 to 3 or +I, -U, +U and -D, not values of {column.type}.")
+    if found.null_count:
+        wrong = column.filter(pc.is_null(found))[0].as_py()
+        raise InvalidInputError(f"{source} takes +I, -U, +U and -D, or their numbers 0 to 3, not {wrong!r}.")
+    kinds: Kinds = found.cast(pa.int8())
+    return kinds
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedValues:
+    """The values of a column that have a declared length, and the steps from the column to them."""
+
+    column: str
+    steps: tuple[str, ...]
+    kind: AtomicType
+
+    @property
+    def name(self) -> str:
+        """The column, or the path to the values within it, as in `tags.element`."""
+        return ".".join((self.column, *self.steps))
+
+    def check(self, batch: pa.RecordBatch, is_new: Array | None, table: str, first_row: int) -> None:
+        """Raise SchemaMismatchError for the first value that is too long in a row for which `is_new` is true.
+
+        `is_new` is None where all rows are new. Rows are counted from `first_row` on.
+        """
+        lengths, is_longer, rows = self._longer(batch)
+        if is_new is not None:
+            is_longer = pc.and_(is_longer, is_new if rows is None else pc.take(is_new, rows))
+        if not pc.any(is_longer).as_py():
+            return
+        at = pc.index(is_longer, True).as_py()
+        row = first_row + (at if rows is None else rows[at].as_py())
+        raise SchemaMismatchError(
+            f"The column {self.name!r} of {table} is {type_name(self.kind)}, and row {row} (counted from 0) has "
+            f"{self._size(lengths, at)}. Give the column a longer type, or shorten the value."
+        )
+
+    def refused(self, batch: pa.RecordBatch) -> dict[int, str]:
+        """Return why rows have a value that is too long, by their number."""
+        lengths, is_longer, rows = self._longer(batch)
+        reasons: dict[int, str] = {}
+        # A loop over values that are too long.
+        places: Array = pc.indices_nonzero(is_longer)
+        for at in places.to_pylist():
+            row = at if rows is None else rows[at].as_py()
+            inside = f" in {self.name}" if self.steps else ""
+            reasons.setdefault(row, f"it has {self._size(lengths, at)}{inside}, too many for {type_name(self.kind)}")
+        return reasons
+
+    def _longer(self, batch: pa.RecordBatch) -> tuple[Array, Array, Array | None]:
+        """Return the length of each value, whether it is too long, and the rows of values within others."""
+        values: Array = batch.column(self.column)
+        rows: Array | None = None
+        for step in self.steps:
+            values, rows = _inner(values, step, rows)
+        lengths: Array = (pc.utf8_length if self.kind.root in STRINGS else pc.binary_length)(values)
+        return lengths, pc.greater(lengths, scalar_of(self.kind.length, lengths.type)), rows
+
+    def _size(self, lengths: Array, at: int) -> str:
+        return f"{lengths[at].as_py()} {'characters' if self.kind.root in STRINGS else 'bytes'}"
+
+
+def limited_values(schema: TableSchema) -> list[LimitedValues]:
+    """Return all values of the schema's columns that have a declared length."""
+    return [
+        LimitedValues(field.name, steps, kind) for field in schema.fields for steps, kind in _limited(field.type, ())
+    ]
+
+
+def _limited(kind: DataType, steps: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], AtomicType]]:
+    match kind:
+        case AtomicType():
+            if kind.root in STRINGS | BINARIES and kind.length != MAX_LENGTH:
+                yield steps, kind
+        case ArrayType():
+            yield from _limited(kind.element, (*steps, _ELEMENT))
+        case MultisetType():
+            yield from _limited(kind.element, (*steps, _KEY))
+        case MapType():
+            yield from _limited(kind.key, (*steps, _KEY))
+            yield from _limited(kind.value, (*steps, _VALUE))
+        case RowType():
+            for field in kind.fields:
+                yield from _limited(field.type, (*steps, field.name))
+        case _:
+            pass
+
+
+def _inner(values: Array, step: str, rows: Array | None) -> tuple[Array, Array | None]:
+    """Return the values that a step leads to, and the row of each; `rows` has those of `values`, if they differ."""
+    inside, slots = next((part, slots) for name, part, slots in parts_of(values) if name == step)
+    return inside, rows if slots is None else slots if rows is None else rows.take(slots)

@@ -14,8 +14,7 @@ from interbed.storage.lsm.key_words import group_ends, sort_groups
 from interbed.storage.lsm.write_buffer import SMALL_ROWS, Kinds
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.write.bucket.choose import BucketChooser, Numbers
-from interbed.storage.write.bucket.placed import distinct_partitions
+from interbed.storage.write.bucket.choose import BucketChooser, Numbers, distinct_partitions
 
 BLOCK_ROWS = 256 * 1024
 """Rows routed at a time: few enough for the processor's caches, enough to forget what a step costs."""

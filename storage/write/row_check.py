@@ -19,7 +19,7 @@ from interbed.storage.lsm.merge_function.row_rules import retract_refusal
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.write.bucket.placed import distinct_partitions
+from interbed.storage.write.bucket.choose import distinct_partitions
 
 Array: TypeAlias = "pa.Array[Any]"
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,6 +19,8 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.byte_budget import ByteBudget, longest_first
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.files.format.layout import DataFileNames
+from interbed.storage.lsm.compact.manager import CompactManager
+from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.rewriter import discard
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import WriteBufferPool
@@ -27,15 +29,13 @@ from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.support import check_writable
-from interbed.storage.write.background_compaction import BackgroundCompactions
 from interbed.storage.write.bucket_restore import BucketRestore, LatestBuckets
 from interbed.storage.write.bucket_strategy import MakeStrategy, strategy_of
 from interbed.storage.write.bucket_writer import BucketWriter
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.flush_rows import spill_of
-from interbed.storage.write.incoming import IncomingRows
+from interbed.storage.write.incoming import IncomingRows, RowKinds
 from interbed.storage.write.route import RoutedRows
-from interbed.storage.write.row_kinds import RowKinds
 
 FLUSH_THREADS = min(4, os.cpu_count() or 1)
 """Buckets flushed at the same time by prepare_commit.
@@ -43,11 +43,58 @@ FLUSH_THREADS = min(4, os.cpu_count() or 1)
 A flush merges the buffer's rows block by block. So the write path holds `write-buffer-size`, however many buckets are
 open, and beside it the batch that is being written and its rows by bucket, write_buffer.LOOSE_BYTES, and for each of
 these threads a block (64 MB at most) and a row group: less than 250 MB on two cores for batches of a common size."""
+
+COMPACTION_THREADS = min(4, os.cpu_count() or 1)
+"""Buckets compacted in the background at the same time while a table is written."""
+
 _SMALL_AT_ONCE = 16
+
 _SMALL_BYTES = 32 << 20
 """In a store more buckets are flushed at once as long as all of them together are small: they wait for its answers."""
+
 _FEW_ROWS = 10_000
 """Flushing fewer takes no longer than starting threads for it."""
+
+
+class BackgroundCompactions:
+    """What the compactions of one writer share; made at the first bucket. Not for use by several threads."""
+
+    def __init__(self, store: FileStore) -> None:
+        self._store = store
+        self._pool: ThreadPoolExecutor | None = None
+        # Buckets are opened anew for each commit; with `lookup-compact` = `gentle` their compactions count on.
+        self._passed_over: dict[BucketId, int] = {}
+
+    @cached_property
+    def _planner(self) -> CompactionPlanner:
+        return CompactionPlanner(self._store)
+
+    def of_bucket(self, bucket_id: BucketId, existing: BucketRestore) -> CompactManager:
+        """The compactions of a bucket that holds what exists."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(COMPACTION_THREADS, thread_name_prefix="compact")
+        return CompactManager(
+            self._store,
+            self._planner,
+            self._pool,
+            bucket_id,
+            existing.files(bucket_id),
+            existing.index_files(bucket_id),
+            self._passed_over.get(bucket_id, 0),
+        )
+
+    def remember(self, bucket_id: BucketId, passed_over: int) -> None:
+        """Keep how many opportunities to compact a bucket has passed over, for when it is opened anew."""
+        if passed_over:
+            self._passed_over[bucket_id] = passed_over
+        else:
+            self._passed_over.pop(bucket_id, None)
+
+    def close(self) -> None:
+        """Wait for compactions that run."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
 
 class TableWrite:

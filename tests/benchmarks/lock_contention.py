@@ -15,7 +15,7 @@ With `--lock auto` no writer holds a lock of the metastore, so that none is kill
 part of it here. On Derby two calls of `check_lock` for one table fail each other: each keeps its row locked while it
 waits for the metastore's mutex, and the holder of the mutex reads all rows. Eleven writers that polled so spent 2.6 s
 in a check and 4.7 s in a request, nearly all of which failed. Calls of `lock` and `unlock` hold no row while they wait,
-so the client withdraws and repeats its request there (`hive/locking/`). Polling made 0.3 to 0.45 commits a
+so the client withdraws and repeats its request there (`hive/lock.py`). Polling made 0.3 to 0.45 commits a
 second with eight writers, and none in a minute with eleven. Repeated requests make 4.2 with eleven writers on two
 cores, and 1.9 to 3.1 with eight while other work keeps both cores busy (load 8 to 11). Then a commit spends 0.09 s in
 get_table and 0.17 s in alter_table under the lock, and a request takes 0.4 s: the limit is the processor.

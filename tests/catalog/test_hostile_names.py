@@ -13,9 +13,8 @@ import pytest
 
 import interbed
 from interbed import pypaimon as pp
-from interbed.catalog.client.api import Catalog
+from interbed.catalog.client.api import Catalog, View
 from interbed.catalog.client.identifier import Identifier, TableName, parse_table_name
-from interbed.catalog.client.views import View
 from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.tables.names import TableNames
 from interbed.storage.base.errors import InvalidInputError

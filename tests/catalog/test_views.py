@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
+from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.errors import TableExistsError, TableNotFoundError, ViewNotFoundError
-from interbed.catalog.client.views import View, ViewColumn
 from interbed.storage.base.errors import NotSupportedError
 from interbed.testing import metastore
 

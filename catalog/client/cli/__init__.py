@@ -1,6 +1,7 @@
-"""The commands that work on catalogs and tables; `interbed.cli` puts them together.
+"""The commands that work on catalogs and tables. `interbed.cli` has the list of all commands.
 
-Start with group.py (the catalog that a command works on), then table.py, whose commands are in define.py, describe.py,
-rows.py, maintenance.py and version.py; catalog.py, sql.py and simulate.py are commands of their own. forms/
-reads and writes rows, statements/ runs SQL that changes them.
+Start with group.py (the catalog of a command), then table.py, whose commands are in define.py, describe.py, rows.py,
+maintenance.py and version.py. define.py also has `interbed catalog`, maintenance.py has `interbed compact` and
+`interbed simulate`. sql.py is `interbed sql`: sql_statements.py parses statements that change rows, sql_changes.py
+executes them. long_run.py has the display and the metrics of commands that run for long. forms/ reads and writes rows.
 """

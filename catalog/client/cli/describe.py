@@ -3,21 +3,26 @@
 Colours are for terminals only.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.client.cli import iceberg_tables
-from interbed.catalog.client.cli.group import CatalogChoice, json_flag, show_json, table_name
+from interbed.catalog.client.cli.group import CatalogChoice, is_of_iceberg, json_flag, show_json, table_name
 from interbed.storage.base.shown_text import escaped
 from interbed.storage.base.terminal import print_columns, print_line, print_lines
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from interbed.iceberg.table import IcebergTable
     from interbed.storage.base.types.data_type import DataField
     from interbed.storage.meta.schema.outline import SchemaOutline
     from interbed.storage.table.table import Table
+    from interbed.storage.upkeep.bucket_health import BucketHealth
+    from interbed.storage.upkeep.health import TableHealth
 
 BUCKETS_SHOWN = 5
 """How many of the buckets that need a compaction are shown, those with the most to read first."""
@@ -57,7 +62,7 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 
     try:
         with chosen.any_table(name) as opened:
-            found = iceberg_tables.describe(opened) if iceberg_tables.is_of_iceberg(opened) else _description(opened)
+            found = _iceberg_description(opened) if is_of_iceberg(opened) else _description(opened)
     except UNREADABLE as error:
         if "$" in name or "/" in name:
             raise
@@ -105,7 +110,7 @@ def _state(found: dict[str, Any]) -> str:
         return "not known"
     snapshot = found["snapshot"]
     if "format" in found and snapshot is not None:
-        return iceberg_tables.state(snapshot)
+        return _iceberg_state(snapshot)
     return "none yet" if snapshot is None else f"{snapshot['id']}, {snapshot['time']}, {snapshot['records']} records"
 
 
@@ -190,11 +195,86 @@ DESCRIPTION_COMMANDS: tuple[click.Command, ...] = (list_tables, describe, schema
 """What `interbed table` has to look at tables with, without their rows."""
 
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
+def show_iceberg_snapshots(table: "IcebergTable", as_json: bool) -> None:
+    """Print the snapshots, as JSON in the form of Iceberg's metadata."""
+    found = table.snapshots()
+    if as_json:
+        click.echo(json.dumps([json.loads(snapshot.model_dump_json()) for snapshot in found], indent=2))
+        return
+    for snapshot in found:
+        operation = "" if snapshot.summary is None else snapshot.summary.operation.value
+        rows = _iceberg_figure(snapshot, "total-records")
+        deletes = _iceberg_deletes(_iceberg_figure(snapshot, "total-delete-files"))
+        print_line(
+            f"{snapshot.snapshot_id:>19}  {operation:<9}  {_iceberg_time(snapshot.timestamp_ms)}  "
+            f"{'?' if rows is None else rows} records{deletes}"
+        )
 
-    from interbed.storage.upkeep.bucket_health import BucketHealth
-    from interbed.storage.upkeep.health import TableHealth
+
+def _iceberg_description(table: "IcebergTable") -> dict[str, Any]:
+    """What `interbed table describe` tells of a table, in the form of interbed's own; types are Iceberg's."""
+    from interbed.storage.base.shown_text import all_masked
+
+    metadata = table.metadata.metadata
+    schema, spec, latest = metadata.schema(), metadata.spec(), metadata.current_snapshot()
+    keys = set(schema.identifier_field_ids)
+    sources = {field.source_id for field in spec.fields}
+    partition = [
+        f"{field.transform}({schema.find_column_name(field.source_id)})"
+        if str(field.transform) != "identity"
+        else field.name
+        for field in spec.fields
+    ]
+    return {
+        "table": table.name,
+        "format": f"Iceberg, version {table.format_version}",
+        "comment": table.properties.get("comment"),
+        "location": table.location,
+        "schema": schema.schema_id,
+        "columns": [
+            {
+                "name": field.name,
+                "type": str(field.field_type),
+                "key": ", ".join(
+                    word for word, ids in (("identifier", keys), ("partition source", sources)) if field.field_id in ids
+                ),
+                "default": None if field.initial_default is None else str(field.initial_default),
+                "comment": field.doc,
+            }
+            for field in schema.fields
+        ],
+        "primary_keys": [field.name for field in schema.fields if field.field_id in keys],
+        "partition_keys": partition,
+        "options": all_masked(dict(sorted(table.properties.items()))),
+        "own": [],
+        "snapshot": None
+        if latest is None
+        else {
+            "id": latest.snapshot_id,
+            "time": _iceberg_time(latest.timestamp_ms),
+            "records": _iceberg_figure(latest, "total-records"),
+            "delete_files": _iceberg_figure(latest, "total-delete-files"),
+        },
+    }
+
+
+def _iceberg_state(snapshot: Mapping[str, Any]) -> str:
+    """The snapshot of a description as text."""
+    rows = "?" if snapshot["records"] is None else snapshot["records"]
+    return f"{snapshot['id']}, {snapshot['time']}, {rows} records{_iceberg_deletes(snapshot['delete_files'])}"
+
+
+def _iceberg_deletes(files: int | None) -> str:
+    return f" before the deletes in {files} files" if files else ""
+
+
+def _iceberg_figure(snapshot: Any, name: str) -> int | None:
+    text = None if snapshot.summary is None else snapshot.summary.additional_properties.get(name)
+    return None if text is None else int(text)
+
+
+def _iceberg_time(millis: int) -> str:
+    return datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="seconds")
 
 
 _GOOD, _FAIR = 90, 60

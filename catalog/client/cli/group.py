@@ -1,24 +1,30 @@
-"""Groups of commands about a catalog, and what commands share.
+"""Groups of commands about a catalog, and what their commands share.
 
-A group takes the catalog's name and options before and after the subcommand. Commands share JSON for programs and text
-for people, options for partitions, and those that choose the form of rows and where they are written.
+A group takes the name and the options of the catalog before and after the subcommand. Commands share the output as JSON
+or as text, options for partitions, options for the form and the destination of rows, and checks of names: errors about
+a missing warehouse, database, table or column suggest an existing one.
 """
 
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, TypeVar
 
 import click
 
+from interbed.catalog.client.errors import DatabaseNotFoundError, TableNotFoundError
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
+from interbed.storage.base.shown_text import did_you_mean
 from interbed.storage.base.terminal import SuggestingGroup, print_line, print_text
 
 if TYPE_CHECKING:
     from interbed.catalog.client.api import Catalog
+    from interbed.iceberg.table import IcebergTable
     from interbed.storage.table.table import Table
+
 
 _Command = TypeVar("_Command", bound=click.Command)
 
@@ -28,9 +34,16 @@ table_name = click.argument("name", metavar="DATABASE.TABLE")
 """Adds the table's name, as `name`."""
 
 FORMATS = ("table", "json", "csv", "parquet")
+
 ROWS_SHOWN = 100
 """Rows that a person is shown unless more are asked for."""
+
 _BY_SUFFIX = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet"}
+
+_TAKES = (
+    "`interbed table describe`, `explain`, `head`, `scan`, `snapshots`, `compact`, `expire-snapshots`, "
+    "`remove-orphan-files` and `compact-manifests`, and `interbed sql`"
+)
 
 
 @dataclass(slots=True)
@@ -49,7 +62,6 @@ class CatalogChoice:
         Raises InvalidInputError for a warehouse that does not exist, unless the command makes it.
         """
         # Catalogs need Arrow, which the help of a command does not wait for.
-        from interbed.catalog.client.cli.near_names import check_warehouse, suggesting
         from interbed.catalog.client.factory import open_configured
 
         with open_configured(self.name, self.options) as catalog:
@@ -64,8 +76,6 @@ class CatalogChoice:
         command takes those, too.
         """
         with self.any_table(name, system=system) as table:
-            from interbed.catalog.client.cli.iceberg_tables import check_not_of_iceberg
-
             check_not_of_iceberg(name, table)
             yield table
 
@@ -74,16 +84,12 @@ class CatalogChoice:
         """The same for commands that take tables of Iceberg's as well: of the catalog, or by a location, which has a
         slash. It is an IcebergTable then.
         """
-        from interbed.catalog.client.cli.iceberg_tables import is_of_iceberg, table_at
-
         if "/" in name:
             yield table_at(name, self._options())
             return
         with self.catalog(name) as catalog:
             table = catalog.get_table(name)
             if not system and not is_of_iceberg(table):
-                from interbed.catalog.client.cli.near_names import check_no_system_table
-
                 check_no_system_table(name, table)
             yield table
 
@@ -269,3 +275,78 @@ def chosen_form(form: str | None, output: Path | None, as_json: bool) -> str:
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise click.UsageError("Parquet is not for terminals; give --output FILE, or a pipe.")
     return form
+
+
+def check_warehouse(catalog: "Catalog") -> None:
+    """Raise InvalidInputError when the directory of a file-system catalog does not exist."""
+    from interbed.catalog.client.filesystem import FileSystemCatalog
+
+    if isinstance(catalog, FileSystemCatalog) and not catalog.file_io.exists(catalog.warehouse):
+        raise InvalidInputError(
+            f"The warehouse {catalog.warehouse} does not exist. `interbed catalog create-database NAME` makes it."
+        )
+
+
+@contextlib.contextmanager
+def suggesting(catalog: "Catalog", about: str | None) -> Iterator[None]:
+    """Let errors about a missing table or database end with the name of one that is there."""
+    try:
+        yield
+    except (TableNotFoundError, DatabaseNotFoundError) as error:
+        raise type(error)(f"{error}{'' if about is None else _near(catalog, about)}") from error
+
+
+def check_columns(table: str, known: Sequence[str], wanted: Iterable[str]) -> None:
+    """Raise InvalidInputError naming the first column that the table does not have."""
+    for name in wanted:
+        if name not in known:
+            raise InvalidInputError(
+                f"The table '{table}' has no column '{name}'; it has {', '.join(known)}.{did_you_mean(name, known)}"
+            )
+
+
+def check_no_system_table(name: str, table: object) -> None:
+    """Raise NotSupportedError for what has rows to look at, but is no table of its own."""
+    from interbed.storage.table.table import Table
+
+    if not isinstance(table, Table):
+        raise NotSupportedError(
+            f"'{name}' is a system table; it takes `interbed table head`, `scan` and `interbed sql`."
+        )
+
+
+def _near(catalog: "Catalog", about: str) -> str:
+    database, _, table = about.partition(".")
+    with contextlib.suppress(InterbedError):
+        databases = catalog.list_databases()
+        if database not in databases:
+            return did_you_mean(database, databases)
+        tables = [f"{database}.{name}" for name in catalog.list_tables(database)]
+        return did_you_mean(f"{database}.{table.partition('$')[0]}", tables) if table else ""
+    return ""
+
+
+def is_of_iceberg(table: object) -> "TypeGuard[IcebergTable]":
+    """Whether an opened table is Iceberg's; loads nothing for it."""
+    module = sys.modules.get("interbed.iceberg.table")
+    return module is not None and isinstance(table, module.IcebergTable)
+
+
+def check_not_of_iceberg(name: str, table: object) -> None:
+    """Raise NotSupportedError for a table of Iceberg's, which the command can't do anything with."""
+    if is_of_iceberg(table):
+        raise NotSupportedError(f"'{name}' is a table of Iceberg's; it takes {_TAKES}.")
+
+
+def refuse_options(what: str, given: Mapping[str, object]) -> None:
+    """Raise NotSupportedError for options that were given, and that are not for it."""
+    for name, value in given.items():
+        if value is not None:
+            raise NotSupportedError(f"{name} is not for {what}.")
+
+
+def table_at(location: str, options: Mapping[str, str]) -> "IcebergTable":
+    """The Iceberg table in a directory or of a metadata file; `options` are a catalog's, of the store."""
+    from interbed.iceberg.opening import load_iceberg_table, store_properties
+
+    return load_iceberg_table(location, store_properties(options), name=location)

@@ -20,6 +20,13 @@ from interbed.catalog.client.cli.group import (
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.terminal import markup_of
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from interbed.catalog.client.cli.forms.file_batch import BadLines
+
 _columns = click.option("--columns", multiple=True, metavar="NAMES", help="These columns, with commas between them.")
 
 
@@ -80,7 +87,7 @@ def _write(
     **more: Any,
 ) -> None:
     from interbed.catalog.client.cli.forms.row_formats import write_rows
-    from interbed.catalog.client.cli.near_names import check_columns
+    from interbed.catalog.client.cli.group import check_columns
 
     wanted = names(columns)
     with chosen.any_table(name, system=True) as table:
@@ -96,14 +103,6 @@ def _write(
 
 ROW_COMMANDS: tuple[click.Command, ...] = (head, scan)
 """What `interbed table` has to look at rows with."""
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import pyarrow as pa
-
-    from interbed.catalog.client.cli.forms.file_batch import BadLines
 
 
 @click.command("import")

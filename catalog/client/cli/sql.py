@@ -11,7 +11,7 @@ from interbed.catalog.client.cli.group import CatalogChoice, chosen_form, done, 
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 
 if TYPE_CHECKING:
-    from interbed.catalog.client.cli.forms.duckdb_tables import CatalogTables
+    from interbed.catalog.client.cli.forms.duckdb_sources import CatalogTables
 
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE_INTO")
 
@@ -35,7 +35,7 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
         raise NotSupportedError(
             f"`interbed sql` needs {error.name}, which is not installed: pip install 'interbed[duckdb]'."
         ) from error
-    from interbed.catalog.client.cli.forms.duckdb_tables import CatalogTables
+    from interbed.catalog.client.cli.forms.duckdb_sources import CatalogTables
 
     with context.ensure_object(CatalogChoice).catalog() as catalog, duckdb.connect() as connection:
         tables = CatalogTables(catalog, connection)
@@ -50,7 +50,7 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
 
 
 def _show(tables: "CatalogTables", query: str, form: str, output: Path | None) -> None:
-    from interbed.catalog.client.cli.forms.duckdb_tables import shown_catalog
+    from interbed.catalog.client.cli.forms.duckdb_sources import shown_catalog
     from interbed.catalog.client.cli.forms.row_formats import write_rows
     from interbed.storage.base.incoming import duckdb_rows
 
@@ -66,9 +66,9 @@ def _show(tables: "CatalogTables", query: str, form: str, output: Path | None) -
 
 
 def _change(tables: "CatalogTables", query: str, *, as_json: bool) -> None:
-    from interbed.catalog.client.cli.statements.carry_out import carry_out
-    from interbed.catalog.client.cli.statements.parse import parse_statement
-    from interbed.catalog.client.cli.statements.source_files import SourceFiles
+    from interbed.catalog.client.cli.forms.duckdb_sources import SourceFiles
+    from interbed.catalog.client.cli.sql_changes import carry_out
+    from interbed.catalog.client.cli.sql_statements import parse_statement
 
     changed = carry_out(tables, parse_statement(query, SourceFiles(tables).prepare))
     done(str(changed), changed.to_json(), as_json)
@@ -76,7 +76,7 @@ def _change(tables: "CatalogTables", query: str, *, as_json: bool) -> None:
 
 def _kind(duckdb: Any, query: str) -> str:
     """What a statement is, by DuckDB's word; raises NotSupportedError for what is not carried out."""
-    from interbed.catalog.client.cli.statements.parse import not_carried_out
+    from interbed.catalog.client.cli.sql_statements import not_carried_out
 
     try:
         statements = duckdb.extract_statements(query)

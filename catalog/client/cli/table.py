@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from interbed.catalog.client.cli import iceberg_tables
 from interbed.catalog.client.cli.define import DEFINITION_COMMANDS
-from interbed.catalog.client.cli.describe import DESCRIPTION_COMMANDS, health
+from interbed.catalog.client.cli.describe import DESCRIPTION_COMMANDS, health, show_iceberg_snapshots
 from interbed.catalog.client.cli.group import (
     ROWS_SHOWN,
     CatalogChoice,
     CatalogGroup,
+    is_of_iceberg,
     json_flag,
     pairs,
     partition_options,
@@ -85,7 +85,7 @@ def levels(
 def explain(chosen: CatalogChoice, name: str, as_json: bool, text: str | None, analyze: bool) -> None:
     """What a scan would read, and what was pruned; of an Iceberg table, or a location of one, which deletes apply."""
     with chosen.any_table(name) as opened:
-        if iceberg_tables.is_of_iceberg(opened):
+        if is_of_iceberg(opened):
             if analyze:
                 raise NotSupportedError(f"'{name}' is a table of Iceberg's; `explain --analyze` does not know those.")
             show(opened.explain(filter=text), as_json)
@@ -100,8 +100,8 @@ def explain(chosen: CatalogChoice, name: str, as_json: bool, text: str | None, a
 def snapshots(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """All snapshots, oldest first."""
     with chosen.any_table(name) as opened:
-        if iceberg_tables.is_of_iceberg(opened):
-            iceberg_tables.show_snapshots(opened, as_json)
+        if is_of_iceberg(opened):
+            show_iceberg_snapshots(opened, as_json)
             return
         found = opened.snapshots()
     if as_json:
@@ -188,7 +188,7 @@ def rescale(chosen: CatalogChoice, name: str, buckets: int | None, partition: Se
 def get(chosen: CatalogChoice, name: str, key: Sequence[str]) -> None:
     """The row of a primary key, as JSON; exits with 1 when there is none."""
     from interbed.catalog.client.cli.forms.row_formats import json_line
-    from interbed.catalog.client.cli.near_names import check_columns
+    from interbed.catalog.client.cli.group import check_columns
     from interbed.storage.base.errors import InvalidInputError
     from interbed.storage.base.row.values import parse_literal
 

@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.client.cli.group import CatalogChoice, json_flag, show, show_json, table_name
-from interbed.catalog.client.cli.iceberg_tables import is_of_iceberg, refuse_options
+from interbed.catalog.client.cli.group import (
+    CatalogChoice,
+    is_of_iceberg,
+    json_flag,
+    refuse_options,
+    show,
+    show_json,
+    table_name,
+)
 from interbed.storage.base.clock import moment_millis
 from interbed.storage.base.terminal import print_line, print_lines
 from interbed.storage.meta.options.partition_time import ExpirationStrategy

@@ -1,5 +1,5 @@
-"""The directories of databases and tables: what is kept beside the tables, and how whole directories come and go.
+"""The directories of databases and tables: metadata files beside tables, creation, and deletion of directories.
 
-Start with table_files.py (a table's directory), then staging_directory.py (where new tables are filled),
-dropped_database.py, database_file.py (properties of a database) and outside.py (what a table has elsewhere).
+Start with table_files.py (the directory of a table), then staging_directory.py (where new tables are filled),
+database_directory.py (properties and deletion of a database) and outside.py (files of a table in other directories).
 """

@@ -1,25 +1,39 @@
-"""The directory of a table: deleting it in an order that never shows half a table, and checking it before a new table
-moves in.
+"""The directory of a table: its deletion, checks before a new table moves in, and the mark of a change in a metastore.
 
-A drop deletes what the table has created (storage.version.own_files) and leaves foreign files, with the directory. Own
-files go first, then own directories. A writer that does not know of the drop may still write there, so that the
-directory is surveyed again when it is not empty in the end.
+A drop deletes the files that the table has created (storage.version.own_files) and leaves foreign files, with the
+directory. Own files are deleted first, then own directories. A writer that does not know of the drop may still write
+there, so the directory is surveyed again when it is not empty at the end.
 
-A drop moves the directory out of sight in one step and deletes it there. If the store cannot do that, or if foreign
-files have to keep their place, the drop writes a note into the directory (`.dropped`) and deletes the table's first
-schema, which is the step: a table is what its schema files say. Then the rest goes, and the note last. A process that
-finds the note without a first schema deletes the rest, so that old rows never come back with the next table of that
-name.
+A drop moves the directory out of sight in one step and deletes it there. If the file system cannot do that, or if
+foreign files must keep their place, the drop writes a note into the directory (`.dropped`) and deletes the first schema
+of the table. The deletion of the first schema is the commit point, because a table is defined by its schema files. Then
+the other files are deleted, and the note last. A process that finds the note without a first schema deletes the rest,
+so that old rows never reappear in the next table of that name.
+
+A change that has to be made in a metastore as well is marked in `<table>/.metastore-change`:
+
+    {"change": "drop", "table": "shop.orders", "snapshot": 7}
+    {"change": "create", "table": "shop.orders"}
+    {"change": "rename", "table": "shop.bills", "from": "file:/lake/shop.db/orders", "to": "file:/lake/shop.db/bills"}
+
+The mark is written before the metastore is changed, and deleted when the files have followed. A process that was killed
+in between leaves the mark. If the metastore still has the entry, the mark means nothing. If the entry is missing, the
+mark says that the files may be deleted (a drop, unless there is a newer snapshot), that they never were a table (a
+creation), or where they went (a rename). No other program reads it.
 """
 
+import json
 import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 
 from interbed.catalog.client.errors import TableExistsError
+from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import FileIO, FileStatus
 from interbed.storage.io.at_once import asked_at_once
@@ -28,17 +42,26 @@ from interbed.storage.table.opening import open_store
 from interbed.storage.version.own_files import OwnFiles, own_files
 from interbed.storage.version.own_paths import OF_TABLE, shortened
 
-_TRIES = 5
-
 _log = logging.getLogger(__name__)
 
+_TRIES = 5
+
 _BATCH = 1000
+
 _FIRST_SCHEMA = "schema/schema-0"
+
 DROPPED = ".dropped"
 """Beside the tables of a database: what is being deleted. It has no schema, so that no catalog takes it for a table.
 
 In the directory of a table: it is being deleted in its place.
 """
+
+ASIDE = ".unfinished"
+"""Beside the tables of a database: rows of tables that were never finished."""
+
+_NAME = ".metastore-change"
+
+_SNAPSHOT = "snapshot-"
 
 
 def delete_own_directory(
@@ -313,3 +336,80 @@ def _delete_tree(file_io: FileIO, path: str) -> bool:
     if foreign:
         _say_left(path, foreign)
     return not foreign
+
+
+class MarkedChange(StrEnum):
+    """What was begun."""
+
+    CREATE = "create"
+    DROP = "drop"
+    RENAME = "rename"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeMark:
+    """The mark. `table` is the name that the files belong to afterwards, `snapshot` the newest one of a dropped table;
+    `source` and `target` are the locations of a rename.
+    """
+
+    change: MarkedChange
+    table: str
+    snapshot: int | None = None
+    source: str | None = None
+    target: str | None = None
+
+    def is_of(self, identifier: Identifier) -> bool:
+        """Whether it is about the table of this name; metastores ignore the case."""
+        return self.table.lower() == str(identifier).lower()
+
+    def write(self, file_io: FileIO, location: str) -> None:
+        """Put it into a table's directory, durably."""
+        members = {
+            "change": str(self.change),
+            "table": self.table,
+            "snapshot": self.snapshot,
+            "from": self.source,
+            "to": self.target,
+        }
+        given = {key: value for key, value in members.items() if value is not None}
+        file_io.overwrite(f"{location}/{_NAME}", json.dumps(given).encode())
+
+
+def read_mark(file_io: FileIO, location: str) -> ChangeMark | None:
+    """The mark of a directory; None when there is none, or one that can't be read, which then says nothing."""
+    try:
+        found = json.loads(file_io.read_bytes(f"{location}/{_NAME}"))
+        return ChangeMark(
+            change=MarkedChange(found["change"]),
+            table=str(found["table"]),
+            snapshot=found.get("snapshot"),
+            source=found.get("from"),
+            target=found.get("to"),
+        )
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def remove_mark(file_io: FileIO, location: str) -> None:
+    """Delete the mark of a directory; there may be none."""
+    file_io.delete(f"{location}/{_NAME}")
+
+
+def newest_snapshot(file_io: FileIO, location: str) -> int | None:
+    """The id of the newest snapshot file in a directory that need not be a table; None when there is none."""
+    names = [e.name.removeprefix(_SNAPSHOT) for e in file_io.list(f"{location}/snapshot") if _SNAPSHOT in e.name]
+    return max((int(name) for name in names if name.isdigit()), default=None)
+
+
+def aside_of(directory: str) -> str:
+    """Where files go that are in the way of a new table, and that nobody may delete without a look."""
+    parent, _, name = directory.rstrip("/").rpartition("/")
+    return f"{parent}/{ASIDE}/{name}-{uuid.uuid4()}"
+
+
+def was_dropped(file_io: FileIO, location: str, identifier: Identifier) -> bool:
+    """Whether a directory without an entry is what a drop of this table has left, and nobody has written since."""
+    mark = read_mark(file_io, location)
+    if mark is None or mark.change is not MarkedChange.DROP or not mark.is_of(identifier):
+        return False
+    return (newest_snapshot(file_io, location) or 0) <= (mark.snapshot or 0)

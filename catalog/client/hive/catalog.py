@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from interbed.catalog.client.api import Catalog, Database, parse_table_name
+from interbed.catalog.client.api import Catalog, Database, View, parse_table_name
 from interbed.catalog.client.errors import (
     DatabaseNotFoundError,
     NotAnInterbedTableError,
@@ -19,22 +19,20 @@ from interbed.catalog.client.errors import (
     ViewNotFoundError,
 )
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.client.hive.databases import HiveDatabases
+from interbed.catalog.client.hive.commit_lock import LockSettings
+from interbed.catalog.client.hive.databases import HiveDatabases, HiveViews
 from interbed.catalog.client.hive.entries import Entries, unregistered
-from interbed.catalog.client.hive.locking.commit_lock import LockSettings
-from interbed.catalog.client.hive.partitions import MetastorePartitions
+from interbed.catalog.client.hive.publisher import MetastorePartitions
 from interbed.catalog.client.hive.registration import is_of_iceberg, is_partitioned_in_metastore
 from interbed.catalog.client.hive.renames import HiveRenames
 from interbed.catalog.client.hive.repair import MetastoreRepair
 from interbed.catalog.client.hive.settings import hive_settings
 from interbed.catalog.client.hive.tables import HiveTables
-from interbed.catalog.client.hive.views import HiveViews
 from interbed.catalog.client.identifier import Identifier, TableName, branch_to_alter
 from interbed.catalog.client.options import CatalogOptions, LockMode
 from interbed.catalog.client.partition import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
 from interbed.catalog.client.repair_report import RepairReport
 from interbed.catalog.client.staging import Fill, StagedTable
-from interbed.catalog.client.views import View
 from interbed.storage.base.errors import InterbedError, InvalidInputError
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.file_store import FileStore

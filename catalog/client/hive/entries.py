@@ -12,10 +12,10 @@ from interbed.catalog.client.errors import (
     TableNotFoundError,
     UnregisteredTableError,
 )
-from interbed.catalog.client.hive.change_mark import ChangeMark, MarkedChange, read_mark
+from interbed.catalog.client.files.table_files import ChangeMark, MarkedChange, read_mark
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.client.hive.locking.commit_lock import LockSettings
-from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
+from interbed.catalog.client.hive.commit_lock import LockSettings
+from interbed.catalog.client.hive.lock import HiveCatalogLock
 from interbed.catalog.client.hive.publisher import HivePublisher
 from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT, Locations, is_ours, is_view, same_location
 from interbed.catalog.client.identifier import (

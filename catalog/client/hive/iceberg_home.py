@@ -17,7 +17,7 @@ from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_m
 
 from interbed.catalog.client.errors import LockError
 from interbed.catalog.client.hive.client import HiveMetastoreClient, TableModifiedError
-from interbed.catalog.client.hive.locking.commit_lock import LockSettings
+from interbed.catalog.client.hive.commit_lock import LockSettings
 from interbed.catalog.client.identifier import Identifier
 from interbed.iceberg.commit.home import metadata_bytes, metadata_suffix, metadata_to_delete
 from interbed.iceberg.opening import load_iceberg_table, store_properties

@@ -2,7 +2,7 @@
 
 A metastore moves the directory of a managed table in its default place. Where it did not (it can't reach the files, or
 keeps their place in a parameter) it is moved here. The entry says first where the directory will be, and in a parameter
-where it was; as long as the directory with its mark (change_mark.py) is still there, it counts.
+where it was; as long as the directory with its mark (files/table_files.py) is still there, it counts.
 
 In an object store, where a directory would be copied file by file, the files stay in place and the entry alone changes;
 the mark stays as well, so that no new table comes to lie there. A metastore in Java copies the files of what is not an
@@ -14,10 +14,10 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from interbed.catalog.client.errors import UNREADABLE, TableExistsError
-from interbed.catalog.client.hive.change_mark import ChangeMark, MarkedChange, read_mark, remove_mark
+from interbed.catalog.client.files.table_files import ChangeMark, MarkedChange, read_mark, remove_mark
 from interbed.catalog.client.hive.connection import CallStateUnknownError
 from interbed.catalog.client.hive.entries import MOVED_FROM, Entries
-from interbed.catalog.client.hive.partitions import MetastorePartitions
+from interbed.catalog.client.hive.publisher import MetastorePartitions
 from interbed.catalog.client.hive.registration import is_external, make_external, make_managed, same_location
 from interbed.catalog.client.identifier import Identifier, parse_table_name
 from interbed.storage.base.errors import InterbedError, NotSupportedError

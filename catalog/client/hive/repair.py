@@ -9,18 +9,18 @@ neither entries without files nor partitions without rows. Where one table fails
 from typing import Any
 
 from interbed.catalog.client.errors import DatabaseNotFoundError, TableNotFoundError
-from interbed.catalog.client.files.table_files import remove_dropped
-from interbed.catalog.client.hive.change_mark import (
+from interbed.catalog.client.files.table_files import (
     ASIDE,
     MarkedChange,
     newest_snapshot,
     read_mark,
+    remove_dropped,
     remove_mark,
     was_dropped,
 )
 from interbed.catalog.client.hive.databases import HiveDatabases
 from interbed.catalog.client.hive.entries import Entries
-from interbed.catalog.client.hive.partitions import MetastorePartitions
+from interbed.catalog.client.hive.publisher import MetastorePartitions
 from interbed.catalog.client.hive.registration import (
     CURRENT_SNAPSHOT,
     check_columns,

@@ -17,20 +17,18 @@ from interbed.catalog.client.errors import (
 )
 from interbed.catalog.client.files.outside import delete_files_outside, delete_log, files_outside, table_with_log
 from interbed.catalog.client.files.table_files import (
-    check_no_remains,
-    delete_table_files,
-    finish_drop,
-    remove_dropped,
-    remove_link,
-    take_back_schema,
-)
-from interbed.catalog.client.hive.change_mark import (
     ChangeMark,
     MarkedChange,
     aside_of,
+    check_no_remains,
+    delete_table_files,
+    finish_drop,
     newest_snapshot,
     read_mark,
+    remove_dropped,
+    remove_link,
     remove_mark,
+    take_back_schema,
     was_dropped,
 )
 from interbed.catalog.client.hive.client import TableModifiedError

@@ -1,8 +1,12 @@
-"""Dynamic buckets of a table that is written: the hash indexes of its partitions, read, extended and written anew.
+"""Dynamic buckets of a table that is written: the hash indexes of its partitions are read, extended and rewritten.
 
-Each bucket has one index file of the hashes of its keys (bucket.hash_index). A writer reads those of a partition when
-the first row for it comes, and writes anew those of the buckets that it gave new keys. Which index files its choice of
-buckets rests on goes into the commit messages, so that a commit notices when another writer has changed them meanwhile.
+Each bucket has one index file with the hashes of its keys (specification page `spec/tableindex`, dynamic bucket index):
+four bytes for each hash, big-endian, in any order, without duplicates, and nothing else. The length of the file gives
+the number of hashes, and so does the index manifest.
+
+A writer reads the indexes of a partition when the first row of the partition comes, and rewrites those of the buckets
+that got new keys. The commit messages name the index files on which the choice of buckets is based, so that a commit
+notices when another writer has changed them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -12,16 +16,21 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.row.words import murmur_hash, murmur_hash_bytes
+from interbed.storage.io.api import FileIO, write_file
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.bucket_mode import DYNAMIC_BUCKETS
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.index_manifest import HASH_INDEX, IndexFileMeta
 from interbed.storage.write.bucket.choose import Numbers
-from interbed.storage.write.bucket.hash_index import Hashes, read_hashes, write_hashes
-from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules, PartitionBuckets
+from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules, Hashes, PartitionBuckets
 from interbed.storage.write.bucket_restore import BucketRestore
 from interbed.storage.write.commit_message import CommitMessage
+
+_HASH_BYTES = 4
+
+_WAY_OUT = "Write the partition anew by an overwrite (INSERT OVERWRITE), which makes new indexes."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,3 +216,26 @@ def _hash_files(restored: BucketRestore, partition: bytes) -> dict[int, IndexFil
         for file in restored.index_files(BucketId(partition, bucket))
         if file.index_type == HASH_INDEX
     }
+
+
+def write_hashes(file_io: FileIO, path: str, hashes: Hashes) -> IndexFileMeta:
+    """Write the hashes of a bucket to a new index file; its metadata. On an error the file is deleted."""
+    content = hashes.astype(">i4").tobytes()
+    write_file(file_io, path, content)
+    return IndexFileMeta(
+        index_type=HASH_INDEX, file_name=path.rpartition("/")[2], file_size=len(content), row_count=len(hashes)
+    )
+
+
+def read_hashes(file_io: FileIO, path: str, file: IndexFileMeta) -> Hashes:
+    """The hashes of an index file; raises CorruptFileError naming the file when it is not what the manifest says."""
+    try:
+        content = file_io.read_bytes(path)
+    except FileNotFoundError:
+        raise CorruptFileError(f"The hash index {path} is missing. {_WAY_OUT}") from None
+    if len(content) != file.row_count * _HASH_BYTES:
+        raise CorruptFileError(
+            f"The hash index {path} has {len(content)} bytes; {file.row_count} hashes take "
+            f"{file.row_count * _HASH_BYTES}. {_WAY_OUT}"
+        )
+    return np.frombuffer(content, ">i4").astype(np.int32)

@@ -1,27 +1,68 @@
-"""Which bucket of one partition each key hash has, and which a new one gets (documentation: primary-key table, data
-distribution, dynamic bucket). Pure: arrays in, arrays out.
+"""The bucket of each key hash in one partition, and the assignment of new hashes (documentation: primary-key table,
+data distribution, dynamic bucket). Pure: arrays in, arrays out.
 
-A hash that the partition knows keeps its bucket. A new one goes to the first bucket that has fewer hashes than the
-target, else to a new bucket; when there may be no more buckets, to one of all of them.
+A known hash keeps its bucket. A new hash goes to the first bucket with fewer hashes than the target. If there is none
+it goes to a new bucket, or, when the number of buckets is limited, to one of the existing buckets.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from interbed.storage.base.arrays import Mask
-from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.meta.options.lsm import LsmOptions
-from interbed.storage.write.bucket.bucket_space import MAX_BUCKET, take_space, too_many_buckets
 
 Hashes = npt.NDArray[np.int32]
+
 Buckets = npt.NDArray[np.int16]
 
+MAX_BUCKET = 2**15 - 2
+"""The greatest number of a bucket: Paimon counts buckets in 16 bits."""
+
 _RECENT_MIN = 65_536
+
 _RECENT_SHARE = 4
 """Recent hashes are merged into the others when they are more than one in so many, or than _RECENT_MIN."""
+
+
+class BucketSpace(NamedTuple):
+    """So many keys go to a bucket."""
+
+    bucket: int
+    keys: int
+
+
+def take_space(
+    counts: dict[int, int], existing: Iterable[int], new: Iterable[int], wanted: int, target: int
+) -> Iterator[BucketSpace]:
+    """Places for new keys: in existing buckets that have room, in this order, then in new ones; fewer than wanted where
+    there is no more.
+
+    `counts` are the keys that buckets have, and grow with it; numbers among `new` that are in it are passed over.
+    """
+    # A loop over buckets, not keys.
+    for bucket in chain(list(existing), (b for b in new if b not in counts)):
+        if not wanted:
+            return
+        count = counts.get(bucket, 0)
+        room = min(max(target - count, 0), wanted)
+        if room:
+            counts[bucket] = count + room
+            wanted -= room
+            yield BucketSpace(bucket, room)
+
+
+def too_many_buckets(target: int) -> InvalidInputError:
+    """The error for a partition in which new keys have no room."""
+    return InvalidInputError(
+        f"A partition can't have more than {MAX_BUCKET + 1} dynamic buckets; raise 'dynamic-bucket.target-row-num', "
+        f"which is {target}."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,7 @@ import pyarrow as pa
 from interbed.storage.base.arrays import Ints, Mask
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.lsm.key_words import row_ranks, sort_groups
-from interbed.storage.write.sort.curves import bits_of, hilbert, z_order
-from interbed.storage.write.sort.order import OrderStrategy, SortOrder
+from interbed.storage.write.sort.order import OrderStrategy, SortOrder, bits_of, hilbert, z_order
 
 Array: TypeAlias = "pa.Array[Any]"
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 import interbed
+from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.errors import TableExistsError, TableNotFoundError, ViewNotFoundError
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.client.views import View, ViewColumn
 from interbed.testing import metastore
 from tests.support.peers.java_hive import JavaHiveCatalog
 from tests.support.peers.process import PeerError

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed.catalog.client.api import View, ViewColumn
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.client.views import View, ViewColumn
 from interbed.storage.base.types.data_type import type_to_json
 from tests.interop.flink.conftest import Server, SharedLake, read
 from tests.support.peers.flink import Flink

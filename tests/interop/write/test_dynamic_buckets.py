@@ -10,7 +10,7 @@ import pytest
 from interbed.storage.meta.manifest.index_manifest import HASH_INDEX
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.table import Table
-from interbed.storage.write.bucket.hash_index import read_hashes
+from interbed.storage.write.bucket.dynamic import read_hashes
 from tests.support.peers.interbed import InterbedTable, interbed_table
 from tests.support.peers.java import JavaPaimon
 from tests.support.peers.pypaimon import PyPaimon

@@ -22,7 +22,7 @@ from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
-from interbed.storage.write import background_compaction
+from interbed.storage.write import table_write
 from tests.storage.commit.tables import data_file
 
 
@@ -231,7 +231,7 @@ def test_every_so_many_commits_all_buckets_are_compacted_fully(tmp_path: Path) -
 
 
 def test_compactions_of_all_buckets_begin_with_the_largest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background_compaction, "COMPACTION_THREADS", 1)
+    monkeypatch.setattr(table_write, "COMPACTION_THREADS", 1)
     catalog = interbed.load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     columns: list[Any] = [pa.field("p", pa.int64(), nullable=False), pa.field("id", pa.int64(), nullable=False)]

@@ -1,5 +1,6 @@
-"""Rows and columns in the forms that people and other programs write them.
+"""The forms in which people and other programs write rows and columns.
 
-file_rows.py reads files, with csv_rows.py, json_rows.py and the types that guessed_types.py finds; text_values.py makes
-values of texts. row_formats.py writes rows, column_text.py columns. duckdb_tables.py gives DuckDB a catalog's tables.
+file_rows.py reads files, with csv_rows.py and json_rows.py; file_batch.py has the rows and the rejected lines of a
+file. text_values.py converts texts to values and guesses types. row_formats.py writes rows, column_text.py parses and
+writes columns. duckdb_sources.py gives DuckDB the tables of a catalog, and files.
 """

@@ -21,8 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from interbed.catalog.client.cli.forms.file_batch import BadLine, BadLines, FileBatch, shortened
-from interbed.catalog.client.cli.forms.guessed_types import GuessedColumn
-from interbed.catalog.client.cli.forms.text_values import TINY, VALUE_ERRORS, is_doubtful, not_utf8, value_of_text
+from interbed.catalog.client.cli.forms.text_values import (
+    TINY,
+    VALUE_ERRORS,
+    GuessedColumn,
+    is_doubtful,
+    not_utf8,
+    value_of_text,
+)
 from interbed.storage.base.arrow_values import cast_exactly
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import BINARIES, AtomicType, DataField

@@ -22,7 +22,7 @@ import pyarrow.parquet
 from interbed.catalog.client.cli.forms.csv_rows import csv_batches, inferred_csv_schema
 from interbed.catalog.client.cli.forms.file_batch import BadLines, FileBatch
 from interbed.catalog.client.cli.forms.json_rows import inferred_json_schema, json_batches
-from interbed.catalog.client.cli.near_names import check_columns
+from interbed.catalog.client.cli.group import check_columns
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.shown_text import did_you_mean
 from interbed.storage.base.types.arrow import cast_to_schema

@@ -1,7 +1,7 @@
 """The rows of a JSON file, which has an object in a line, the lines that hold none, and types guessed from its values.
 
 A guessed type loses no digit of a number. Numbers are guessed from their texts as those of a CSV file are
-(`guessed_types`), those within objects and lists, too.
+(`text_values`), those within objects and lists, too.
 """
 
 import json
@@ -15,16 +15,16 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.catalog.client.cli.forms.file_batch import BadLine, BadLines, FileBatch
-from interbed.catalog.client.cli.forms.guessed_types import GuessedColumn
 from interbed.catalog.client.cli.forms.text_values import (
     VALUE_ERRORS,
+    GuessedColumn,
     JsonNumber,
     json_converter,
     misfit,
     no_value,
     not_utf8,
 )
-from interbed.catalog.client.cli.near_names import check_columns
+from interbed.catalog.client.cli.group import check_columns
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import DataField, DataType
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import interbed
-from interbed.catalog.client.cli.statements import carry_out as carrying
+from interbed.catalog.client.cli import sql_changes
 from interbed.cli import main
 from interbed.storage.upkeep.changed_rows import SnapshotRows
 from tests.support.tally import Tally
@@ -195,7 +195,7 @@ def test_a_racing_writer_makes_the_statement_run_again(
                 lake.get_table("s.t").append(pa.table(new, schema=table.arrow_schema))
             return super().commit(**changes)
 
-    monkeypatch.setattr(carrying, "SnapshotRows", Racing)
+    monkeypatch.setattr(sql_changes, "SnapshotRows", Racing)
     assert sql(lake, "UPDATE s.t SET amount = amount + 1 WHERE dt = 'x'")["updated"] == 3
     assert sorted(row[2] for row in rows(table) if row[4] == "x") == [2.5, 3.5, 8.0]
 

@@ -19,7 +19,7 @@ from interbed.catalog.client.errors import (
     TableNotFoundError,
 )
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
+from interbed.catalog.client.hive.lock import HiveCatalogLock
 from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT, same_location
 from interbed.storage.base.errors import CommitConflictError, CommitError, InvalidInputError, InvalidOptionError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot

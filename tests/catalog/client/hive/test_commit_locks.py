@@ -11,8 +11,8 @@ import pytest
 import interbed
 from interbed.catalog.client.errors import CatalogError, LockError
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.client.hive.locking.commit_lock import CommitLock, LockSettings
-from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
+from interbed.catalog.client.hive.commit_lock import CommitLock, LockSettings
+from interbed.catalog.client.hive.lock import HiveCatalogLock
 from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions, LockMode

@@ -13,7 +13,7 @@ import pytest
 import interbed
 from interbed.catalog.client.errors import CatalogError, LockError
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
+from interbed.catalog.client.hive.lock import HiveCatalogLock
 from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, Position, RenameColumn, SetOption

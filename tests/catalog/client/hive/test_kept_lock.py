@@ -11,7 +11,7 @@ import pytest
 import interbed
 from interbed.catalog.client.errors import LockError
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
+from interbed.catalog.client.hive.lock import HiveCatalogLock
 from interbed.catalog.client.hive.publisher import HivePublisher
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError
 from interbed.storage.io.file_lock import DirectoryLock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interbed.catalog.client.hive.locking.lock import (
+from interbed.catalog.client.hive.lock import (
     CHECKS_PAUSED,
     PAUSE_SECONDS_MAX,
     REQUEST_PAUSE_SECONDS,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from interbed.catalog.client.errors import CatalogError, LockError
+from interbed.catalog.client.hive import lock as lock_module
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.client.hive.locking import lock as lock_module
-from interbed.catalog.client.hive.locking.lock import REFUSALS_MAX, UNLOCKS, HiveCatalogLock
+from interbed.catalog.client.hive.lock import REFUSALS_MAX, UNLOCKS, HiveCatalogLock
 from interbed.thrift_idl.hive_metastore.ttypes import LockType
 from tests.support.servers.metastore import lock_component, lock_request
 

@@ -13,7 +13,7 @@ from interbed.catalog.client.errors import CatalogUnavailableError, TableNotFoun
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.connection import TransportSettings
-from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
+from interbed.catalog.client.hive.lock import HiveCatalogLock
 from interbed.catalog.client.hive.registration import CURRENT_SNAPSHOT
 from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.write.bucket.bucket_space import MAX_BUCKET
-from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules, PartitionBuckets
+from interbed.storage.write.bucket.partition_buckets import MAX_BUCKET, DynamicBucketRules, PartitionBuckets
 
 SMALL = st.integers(-40, 40) | st.integers(-(2**31), 2**31 - 1)
 BLOCKS = st.lists(st.lists(SMALL, min_size=1, max_size=30), max_size=6)

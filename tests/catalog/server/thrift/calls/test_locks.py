@@ -11,7 +11,7 @@ import pytest
 from hmsclient.genthrift.hive_metastore import ttypes as foreign
 
 from interbed.catalog.client.hive.client import HiveMetastoreClient, LockGoneError, TableModifiedError
-from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
+from interbed.catalog.client.hive.lock import HiveCatalogLock
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
 from tests.support.servers.metastore import (
     BACKENDS,

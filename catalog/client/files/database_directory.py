@@ -1,22 +1,30 @@
-"""The directory of a database that is dropped: only what the database and its tables have created is deleted.
+"""The directory of a database: its properties, and its deletion when the database is dropped.
 
-Without tables that is the database's properties, and known remains of tables: what a drop has taken out of sight,
-tables that were begun and abandoned a week ago, and directories without any file. All of it is deleted by its name, and
-the directory itself only if it is empty. So a table which is created meanwhile keeps its files: either its schema is
-there before the directory goes, and the drop is refused, or it comes afterwards, and the database exists again.
+A file-system catalog keeps the properties in `<warehouse>/<database>.db/.database-properties`:
 
-With tables it is also what the tables have created, and what is left of tables that were dropped, staged or put aside.
-In a local file system the directory moves out of sight in one step, beside the databases, and is deleted there. If that
-is impossible, or if foreign files have to keep their place, each table is deleted by itself, and the directory only if
-it is empty.
+    {"comment": "what we sell", "team": "sales"}
+
+Paimon's file-system catalog drops the properties of a database, and ignores files beside tables. So the file is
+interbed's alone, and nothing of the format depends on it.
+
+A drop deletes only files that the database and its tables have created. Without tables these are the properties and
+known remains of tables: tables that a drop has moved out of sight, staged tables that were abandoned a week ago, and
+directories without any file. All of it is deleted by name, and the directory itself only if it is empty. So a table
+that is created at the same time keeps its files: either its schema exists before the directory is deleted, and the drop
+is refused, or its schema is written later, and the database exists again.
+
+With tables, the drop also deletes what the tables have created, and remains of tables that were dropped, staged or
+moved aside. In a local file system the directory moves out of sight in one step, beside the databases, and is deleted
+there. If that is impossible, or if foreign files must keep their place, each table is deleted separately, and the
+directory only if it is empty.
 """
 
+import json
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from interbed.catalog.client.files.database_file import FILE_NAME
 from interbed.catalog.client.files.staging_directory import remove_abandoned
 from interbed.catalog.client.files.table_files import (
     DROPPED,
@@ -29,18 +37,76 @@ from interbed.catalog.client.files.table_files import (
     remove_link,
     surveyed,
 )
-from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, StorageAccessError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.deleting import is_link
 from interbed.storage.version.own_files import OwnFiles
 from interbed.storage.version.own_paths import shortened
 
-_TRIES = 5
-
 _log = logging.getLogger(__name__)
+
+FILE_NAME = ".database-properties"
+
+COMMENT = "comment"
+
+LOCATION = "location"
+
+_TRIES = 5
 
 _OF_TABLES = (DROPPED, ".staged", ".unfinished")
 """Directories beside the tables whose entries are like tables' directories."""
+
+
+def read_properties(file_io: FileIO, directory: str) -> dict[str, str]:
+    """The properties of the database in that directory, its comment among them; raises CorruptFileError."""
+    path = f"{directory}/{FILE_NAME}"
+    try:
+        found = json.loads(file_io.read_bytes(path))
+    except FileNotFoundError:
+        return {}
+    except (ValueError, RecursionError) as error:
+        raise CorruptFileError(f"{path} does not hold the properties of a database: {error}") from error
+    if not isinstance(found, dict):
+        raise CorruptFileError(f"{path} does not hold the properties of a database, which are an object.")
+    return {str(key): str(value) for key, value in found.items()}
+
+
+def create_properties(file_io: FileIO, directory: str, properties: Mapping[str, str]) -> bool:
+    """Give a new database its properties, in one step where the store can; False when it has some already."""
+    return file_io.create_exclusive(f"{directory}/{FILE_NAME}", _text(properties))
+
+
+def write_properties(file_io: FileIO, directory: str, properties: Mapping[str, str]) -> None:
+    """Put the properties in place of those that there were, in one step; raises StorageAccessError."""
+    path = f"{directory}/{FILE_NAME}"
+    if properties:
+        file_io.overwrite(path, _text(properties))
+    else:
+        file_io.delete(path)
+        # In a store it may have been all that made the database a directory.
+        file_io.make_directories(directory)
+
+
+def _text(properties: Mapping[str, str]) -> bytes:
+    return json.dumps(dict(sorted(properties.items())), ensure_ascii=False, indent=2).encode()
+
+
+def changed_properties(
+    properties: Mapping[str, str], to_set: Mapping[str, str], to_remove: Sequence[str]
+) -> dict[str, str]:
+    """The properties after a change; an empty comment is none. Raises InvalidOptionError for the location."""
+    check_no_location(to_set)
+    changed = {key: value for key, value in properties.items() if key not in to_remove} | dict(to_set)
+    return {key: value for key, value in changed.items() if key != COMMENT or value}
+
+
+def check_no_location(to_set: Mapping[str, str]) -> None:
+    """Raise InvalidOptionError when the location is among what is to be set."""
+    if LOCATION in to_set:
+        raise InvalidOptionError(
+            "The location of a database can't be changed, for its tables would stay where they are. Create another "
+            f"database at {to_set[LOCATION]} in a catalog with 'metastore' = 'hive', and rename the tables into it."
+        )
 
 
 def drop_empty_directory(file_io: FileIO, directory: str) -> list[str]:

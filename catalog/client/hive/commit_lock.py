@@ -22,7 +22,7 @@ from typing import Self
 
 from interbed.catalog.client.errors import LockError
 from interbed.catalog.client.hive.client import HiveMetastoreClient
-from interbed.catalog.client.hive.locking.lock import HiveCatalogLock
+from interbed.catalog.client.hive.lock import HiveCatalogLock
 from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import LockMode
 from interbed.storage.io.api import FileIO

@@ -1,0 +1,229 @@
+"""Partitions, tags, branches and snapshots of tables by the name of the table, as in pypaimon's catalogs."""
+
+import re
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from interbed.catalog.client.identifier import Identifier
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
+
+if TYPE_CHECKING:
+    from interbed.catalog.client.partition import PagedList, Partition, PartitionSpecs, PartitionStatistics
+    from interbed.storage.meta.snapshot.snapshot import Snapshot
+    from interbed.storage.meta.snapshot.tag import Tag
+    from interbed.storage.table.table import Table
+
+
+class TableParts(ABC):
+    """The part of a catalog that works on partitions, tags, branches and snapshots of its tables."""
+
+    @abstractmethod
+    def get_table(self, identifier: "str | Identifier") -> "Table":
+        """The table of that name."""
+
+    def create_partitions(
+        self,
+        identifier: "str | Identifier",
+        partitions: "PartitionSpecs",
+        ignore_if_exists: bool = True,
+    ) -> None:
+        """Register partitions, which need hold nothing yet. Does nothing where no partitions are kept beside the files.
+
+        They are kept by a Hive catalog, for tables with `metastore.partitioned-table`. Raises TableNotFoundError,
+        InvalidInputError for a specification that is not complete, PartitionExistsError unless that is to be ignored.
+        """
+        from interbed.catalog.client.partition import partition_specs
+
+        table = self.get_table(identifier)
+        for spec in partition_specs(partitions):
+            table.access.partition_of(spec)
+
+    def alter_partitions(self, identifier: "str | Identifier", partitions: "Sequence[PartitionStatistics]") -> None:
+        """Note how much registered partitions hold, such as `list_partitions` returns; those that are not are skipped.
+
+        Does nothing where no partitions are kept beside the files. Raises TableNotFoundError.
+        """
+        self.get_table(identifier)
+
+    def drop_partitions(self, identifier: "str | Identifier", partitions: "PartitionSpecs") -> None:
+        """Delete the rows of partitions, as one commit, and what is registered of them; missing ones are no error.
+
+        A specification may leave columns out and means all partitions that agree with it then. Raises
+        TableNotFoundError, InvalidInputError for none at all or an unknown column, and as a commit does.
+        """
+        from interbed.catalog.client.partition import partition_specs
+
+        specs = partition_specs(partitions)
+        if not specs:
+            raise InvalidInputError("Name at least one partition to drop; truncate the table to empty it.")
+        table = self.get_table(identifier)
+        table.new_batch_write_builder().new_commit().truncate_partitions(specs)
+
+    def expire_partitions(
+        self,
+        identifier: "str | Identifier",
+        *,
+        expiration_time: timedelta | str | None = None,
+        timestamp_formatter: str | None = None,
+        timestamp_pattern: str | None = None,
+        expire_strategy: str | None = None,
+        max_expires: int | None = None,
+        options: Mapping[str, str] | None = None,
+        dry_run: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> list[dict[str, str]]:
+        """Drop the partitions that are older than `expiration_time` (a timedelta, or text such as '30 d').
+
+        They are returned. What is not given is as the options `partition.expiration-time`,
+        `partition.timestamp-formatter`, `partition.timestamp-pattern`, `partition.expiration-strategy` and
+        `partition.expiration-max-num` say, those of `options` before the table's. Raises InvalidOptionError without a
+        time, and what drop_partitions raises.
+        """
+        from interbed.catalog.client.partition import partitions_of
+        from interbed.storage.meta.options.partition_time import outdated
+
+        given = {
+            "partition.timestamp-formatter": timestamp_formatter,
+            "partition.timestamp-pattern": timestamp_pattern,
+            "partition.expiration-strategy": expire_strategy,
+            "partition.expiration-max-num": max_expires,
+        }
+        table = self.get_table(identifier)
+        if isinstance(expiration_time, timedelta):
+            given["partition.expiration-time"] = f"{round(expiration_time.total_seconds() * 1000)} ms"
+        else:
+            given["partition.expiration-time"] = expiration_time
+        chosen = {**(options or {}), **{key: str(value) for key, value in given.items() if value is not None}}
+        bounds = table.copy(chosen).options
+        if bounds.partition_expiration_millis is None:
+            raise InvalidOptionError(
+                f"Partitions of '{table.name}' have no bound: set 'partition.expiration-time', or give expiration_time."
+            )
+        with table.store.changing():
+            found = partitions_of(table)
+        old = outdated(
+            [(each.spec, datetime.fromtimestamp(each.last_file_creation_time / 1000)) for each in found],
+            datetime.fromtimestamp(clock() - bounds.partition_expiration_millis / 1000),
+            strategy=bounds.partition_expiration_strategy,
+            time=bounds.partition_time,
+            most=bounds.partition_expiration_max_num,
+        )
+        if old and not dry_run:
+            self.drop_partitions(identifier, old)
+        return old
+
+    def mark_partitions_done(
+        self, identifier: "str | Identifier", partitions: "PartitionSpecs"
+    ) -> list[dict[str, str]]:
+        """Mark partitions as complete, by what `partition.mark-done-action` says; they are returned in full.
+
+        Raises InvalidInputError, InvalidOptionError, NotSupportedError.
+        """
+        from interbed.catalog.client.partition import mark_done, partition_specs
+
+        name = str(identifier)
+        specs = partition_specs(partitions)
+        return mark_done(lambda made: self.create_partitions(name, made), self.get_table(name), specs)
+
+    def list_partitions(self, identifier: "str | Identifier") -> "list[Partition]":
+        """The partitions that hold rows, by the newest snapshot; raises TableNotFoundError."""
+        from interbed.catalog.client.partition import partitions_of
+
+        return partitions_of(self.get_table(identifier))
+
+    def list_partitions_paged(
+        self,
+        identifier: "str | Identifier",
+        max_results: int | None = None,
+        page_token: str | None = None,
+        partition_name_pattern: str | None = None,
+    ) -> "PagedList[Partition]":
+        """A page of them, by name; in the pattern `*` stands for anything: `dt=2026-*`.
+
+        Raises InvalidInputError for a token that no page had.
+        """
+        from interbed.catalog.client.partition import PagedList, partition_name
+
+        found = self.list_partitions(identifier)
+        if partition_name_pattern is not None:
+            wanted = re.compile(".*".join(map(re.escape, partition_name_pattern.split("*"))), re.DOTALL)
+            found = [p for p in found if wanted.fullmatch(partition_name(p.spec))]
+        if page_token is not None and not page_token.isdigit():
+            raise InvalidInputError(f"{page_token!r} is no token of a page of partitions.")
+        start = int(page_token or 0)
+        end = len(found) if max_results is None else start + max(1, max_results)
+        return PagedList(elements=found[start:end], next_page_token=str(end) if end < len(found) else None)
+
+    def load_snapshot(self, identifier: "str | Identifier") -> "Snapshot | None":
+        """The newest snapshot of a table; None while nothing was committed."""
+        return self.get_table(identifier).latest_snapshot()
+
+    def rollback_to(self, identifier: "str | Identifier", instant: int | str) -> "Snapshot":
+        """Take back what was committed after a snapshot (its id) or a tag (its name); see TableVersions.rollback_to."""
+        return self.get_table(identifier).versions.rollback_to(instant)
+
+    def create_tag(
+        self,
+        identifier: "str | Identifier",
+        tag_name: str,
+        snapshot_id: int | None = None,
+        time_retained: str | None = None,
+        ignore_if_exists: bool = False,
+    ) -> "Tag":
+        """Name a snapshot of a table, the newest one by default; see TableVersions.create_tag."""
+        table = self.get_table(identifier)
+        return table.versions.create_tag(tag_name, snapshot_id, ignore_if_exists, time_retained)
+
+    def get_tag(self, identifier: "str | Identifier", tag_name: str) -> "Tag":
+        """The tag of a name; raises TagNotFoundError."""
+        return self.get_table(identifier).versions.get_tag(tag_name)
+
+    def delete_tag(self, identifier: "str | Identifier", tag_name: str) -> "Tag | None":
+        """Delete a tag; it is returned, None when its file is damaged. Raises TagNotFoundError."""
+        return self.get_table(identifier).versions.delete_tag(tag_name)
+
+    def list_tags_paged(
+        self,
+        identifier: "str | Identifier",
+        max_results: int | None = None,
+        page_token: str | None = None,
+        tag_name_prefix: str | None = None,
+    ) -> "PagedList[str]":
+        """A page of the names of a table's tags, sorted; the token is the last name of the page before.
+
+        Raises InvalidInputError for a page of no names.
+        """
+        from interbed.catalog.client.partition import PagedList
+
+        if max_results is not None and max_results < 1:
+            raise InvalidInputError(f"A page has at least one tag, not {max_results}.")
+        names = sorted(
+            name
+            for name in self.get_table(identifier).list_tags()
+            if name.startswith(tag_name_prefix or "") and (page_token is None or name > page_token)
+        )
+        page = names[:max_results]
+        return PagedList(elements=page, next_page_token=page[-1] if len(page) < len(names) else None)
+
+    def list_branches(self, identifier: "str | Identifier") -> list[str]:
+        """The names of a table's branches but `main`."""
+        return self.get_table(identifier).versions.branches()
+
+    def create_branch(self, identifier: "str | Identifier", branch_name: str, tag_name: str | None = None) -> None:
+        """Make a branch of a table: empty, or with the rows that a tag keeps. See TableVersions.create_branch."""
+        self.get_table(identifier).versions.create_branch(branch_name, tag_name)
+
+    def rename_branch(self, identifier: "str | Identifier", from_branch: str, to_branch: str) -> None:
+        """Give a branch another name; see TableVersions.rename_branch."""
+        self.get_table(identifier).versions.rename_branch(from_branch, to_branch)
+
+    def drop_branch(self, identifier: "str | Identifier", branch_name: str) -> None:
+        """Delete a branch; raises BranchNotFoundError."""
+        self.get_table(identifier).versions.delete_branch(branch_name)
+
+    def fast_forward(self, identifier: "str | Identifier", branch_name: str) -> None:
+        """Make the table what the branch is; see TableVersions.fast_forward."""
+        self.get_table(identifier).versions.fast_forward(branch_name)
