@@ -1,5 +1,5 @@
-"""Changes of other systems become tables: messages are read from a source, decoded, and committed exactly once.
+"""Ingestion: messages of other systems are read from a source, decoded, and committed to tables exactly once.
 
-From the top: job (what a run does) > tables (one table of it) > sources (where messages come from) and formats (what
-they say) > flow (values that pass between them).
+From the top: job (what a run does) > tables (one table of a run) > sources (where messages come from) and formats
+(decoders of messages) > flow (values that pass between them).
 """

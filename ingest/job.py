@@ -32,17 +32,19 @@ from interbed.ingest.formats.format import Decoder
 from interbed.ingest.run_settings import BadMessages, DeadLetters, IngestResult, IngestSettings
 from interbed.ingest.sources.source import MessageSource, SnapshotSource
 from interbed.ingest.tables.computed_columns import with_computed
-from interbed.ingest.tables.ended_sources import error_of_ended, unread_sinks
-from interbed.ingest.tables.first_rows import TypesChangedError, first_rows
 from interbed.ingest.tables.names import TableNames, check_refused
 from interbed.ingest.tables.new_columns import as_one_by_one, types_after
 from interbed.ingest.tables.table_sink import (
     KnownColumns,
     TableSettings,
     TableSink,
+    TypesChangedError,
     create_sink,
+    error_of_ended,
+    first_rows,
     for_new_table,
     open_sink,
+    unread_sinks,
 )
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError

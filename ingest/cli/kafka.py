@@ -19,7 +19,6 @@ from interbed.ingest.cli.options import (
     watched,
     with_commits,
 )
-from interbed.ingest.cli.running import run
 
 _log = logging.getLogger(__name__)
 
@@ -120,6 +119,7 @@ def kafka(
     from interbed.ingest.sources.kafka.source import KafkaSource
     from interbed.ingest.sources.schema_registry import SchemaRegistry
     from interbed.ingest.sources.transactions import TransactionalSource, topic_of_transactions
+    from interbed.ingest.watch import run
 
     if (form in WITH_SCHEMAS) != bool(schema_registry):
         raise click.UsageError(f"Give --schema-registry with --format {', '.join(WITH_SCHEMAS)}, and with no other.")

@@ -17,7 +17,6 @@ from interbed.ingest.cli.options import (
     watched,
     with_commits,
 )
-from interbed.ingest.cli.running import run
 
 
 @click.command()
@@ -85,6 +84,7 @@ def postgres(
     from interbed.ingest.formats.pgoutput import PgOutput
     from interbed.ingest.job import Ingestion
     from interbed.ingest.sources.postgres.source import PostgresSource
+    from interbed.ingest.watch import run
 
     names, tables = table_names(given, listed(schemas)), table_settings(given)
     settings = ingest_settings(given, slot, skip_bad=skip_bad)

@@ -56,7 +56,7 @@ def verify(
     Needs the extra: pip install 'interbed[postgres]'.
     """
     from interbed.ingest.flow.changes import SourceTable
-    from interbed.ingest.sources.postgres.table_rows import PostgresTable
+    from interbed.ingest.sources.postgres.snapshot import PostgresTable
     from interbed.ingest.tables.comparison import RowComparison
 
     schema, _, name = source_name.rpartition(".")

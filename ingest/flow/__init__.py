@@ -1,1 +1,1 @@
-"""The values that pass from sources to tables."""
+"""The values that pass from sources to tables: messages, changes, identities of source tables."""

@@ -1,14 +1,18 @@
-"""What messages say: changes of tables, by column, and messages that say nothing that can be understood."""
+"""Changes of tables, by column, as decoders make them of messages; and messages that could not be decoded.
+
+Where types are guessed, `SentRows` gives the values as the messages have them: a message may hold more digits of a
+number, or its text, than the guessed type does.
+"""
 
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.ingest.flow.sent_rows import SentRows
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.row.kind import RowKind
 
@@ -66,6 +70,58 @@ class Unsent:
     def at(self, places: "npt.NDArray[np.int64]") -> "Unsent":
         """Those of the rows at these places."""
         return Unsent(self.rows[places], self.reason)
+
+
+Indices = npt.NDArray[np.int64]
+
+
+class SentValues(Protocol):
+    """The values of rows in their messages."""
+
+    def value(self, row: int, name: str) -> Any:
+        """The value of a column in a row, None where it has none."""
+        ...
+
+    def texts(self, rows: Indices) -> "pa.Array[Any]":
+        """The texts (binary) of the messages of rows."""
+        ...
+
+    def rewritten(self, rows: Indices) -> Mask:
+        """The rows that may have a text in the place of a value of another kind."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentRows:
+    """Some rows of the messages, by their numbers there; columns `computed` have other values than the messages."""
+
+    values: SentValues
+    rows: Indices
+    computed: frozenset[str] = frozenset()
+
+    def slice(self, start: int, end: int) -> "SentRows":
+        """Those of some rows."""
+        return replace(self, rows=self.rows[start:end])
+
+    def where(self, chosen: Mask) -> "SentRows":
+        """Those of the rows for which it is true."""
+        return replace(self, rows=self.rows[chosen])
+
+    def without(self, name: str) -> "SentRows":
+        """The same where a column does not have the values of the messages."""
+        return replace(self, computed=self.computed | {name})
+
+    def value(self, row: int, name: str) -> Any:
+        """The value of a column in the row at that place."""
+        return self.values.value(int(self.rows[row]), name)
+
+    def texts(self) -> "pa.Array[Any]":
+        """The texts (binary) of the rows' messages."""
+        return self.values.texts(self.rows)
+
+    def rewritten(self) -> Mask:
+        """Which rows may have a text in the place of a value of another kind."""
+        return self.values.rewritten(self.rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

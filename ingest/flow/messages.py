@@ -1,12 +1,12 @@
-"""Messages as they were received, by column, and how far a reader has come in their topics.
+"""Messages as they were received, by column, their transactions, and positions of a reader in their topics.
 
-A position is the offset of the next message to be read, as Kafka's consumer groups keep it.
+A position is the offset of the next message to be read, as in Kafka's consumer groups.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -90,7 +90,7 @@ class Positions:
     of: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict, compare=False)
     """The ids of topics, where they are known. A topic of the same name with another id has other messages at these
-    offsets; see sources.kafka.topic_ids.
+    offsets; see sources.kafka.topics.
     """
 
     def __bool__(self) -> bool:
@@ -180,3 +180,29 @@ def least_of(all_positions: Iterable[Positions]) -> Positions:
         if len(known) == len(offsets):
             found.setdefault(topic, {})[partition] = min(known)
     return Positions(found, {topic: id_ for each in given for topic, id_ in each.ids.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedTransaction:
+    """A transaction that is over: the offset of the message that says so, and its events by collection, which is a
+    table as its source names it.
+    """
+
+    id: str
+    offset: int
+    events: Mapping[str, int]
+
+
+class TransactionReader(Protocol):
+    """What the messages of a format say about transactions. Not for use by several threads."""
+
+    def ids(self, messages: Messages) -> "pa.Array[Any]":
+        """The transaction (string) of each message; null where it belongs to none, as the rows of a first snapshot.
+
+        Raises InvalidInputError for changes without a transaction.
+        """
+        ...
+
+    def ended(self, messages: Messages) -> Sequence[EndedTransaction]:
+        """The ends among messages of the topic of transactions, in their order; raises InvalidInputError for others."""
+        ...

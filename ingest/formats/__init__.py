@@ -1,1 +1,1 @@
-"""What messages say: one decoder for each format, behind `format.Decoder`."""
+"""Decoders of messages, one for each format, behind `format.Decoder`."""

@@ -29,16 +29,19 @@ from interbed.ingest.flow.changes import (
     Truncation,
 )
 from interbed.ingest.flow.messages import Messages
-from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, valid
-from interbed.ingest.formats.before_after import changed_rows
-from interbed.ingest.formats.by_table import Headers, is_one_of
+from interbed.ingest.formats.arrays import Array, Indices, Mask, changed_rows, kept, mask_of, valid
+from interbed.ingest.formats.by_table import Headers, TableShapes, TableTexts, at_messages, is_one_of, texts_of
 from interbed.ingest.formats.declared_keys import listed_keys
-from interbed.ingest.formats.guessed.json_objects import json_text
+from interbed.ingest.formats.json_objects import json_text
+from interbed.ingest.formats.lacking_columns import (
+    JsonRows,
+    LackingColumns,
+    columns_before,
+    olds_with_null,
+    unsent_before_at,
+)
+from interbed.ingest.formats.mysql_statements import DROPPED, ended_names
 from interbed.ingest.formats.mysql_types import MysqlType, converted, mysql_type
-from interbed.ingest.formats.old_values import columns_before, olds_with_null
-from interbed.ingest.formats.statements.ended_tables import DROPPED, ended_names
-from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
-from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns, unsent_before_at
 from interbed.storage.base.errors import NotSupportedError
 
 _SOME_ROWS = pa.list_(pa.struct([]))

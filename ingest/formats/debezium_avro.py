@@ -31,18 +31,19 @@ from interbed.ingest.flow.changes import (
     in_order,
 )
 from interbed.ingest.flow.messages import Messages
-from interbed.ingest.flow.schemas import WriterSchemas
-from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, taken, valid
+from interbed.ingest.formats.arrays import Array, Indices, Mask, changed_rows, converted_columns, kept, taken, valid
 from interbed.ingest.formats.avro.columns import Columns, Wanted
-from interbed.ingest.formats.avro.schema import AvroSchema
+from interbed.ingest.formats.avro.schema import AvroSchema, WriterSchemas
 from interbed.ingest.formats.avro.wire_format import by_schema, decoded_by_schema
-from interbed.ingest.formats.before_after import changed_rows, converted_columns
 from interbed.ingest.formats.by_table import by_table
-from interbed.ingest.formats.connect_schema import ConnectType, column_type
+from interbed.ingest.formats.connect_json import ConnectType, column_type
 from interbed.ingest.formats.debezium_events import (
     NO_EVENT,
     OWN_TOPIC,
+    EventRows,
     Kinds,
+    SentBefore,
+    at_rows_before,
     events_of,
     kinds_of,
     leaving_out,
@@ -50,8 +51,7 @@ from interbed.ingest.formats.debezium_events import (
     whats_wrong,
 )
 from interbed.ingest.formats.declared_keys import DeclaredKeys
-from interbed.ingest.formats.unsent.sent_before import EventRows, SentBefore, at_rows_before
-from interbed.ingest.formats.unsent.unavailable_value import NOT_SENT, UnavailableValue
+from interbed.ingest.formats.unavailable_value import NOT_SENT, UnavailableValue
 from interbed.storage.base.errors import NotSupportedError
 
 _NAMES = ("db", "schema", "table", "name")

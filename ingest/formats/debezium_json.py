@@ -27,22 +27,34 @@ from interbed.ingest.flow.changes import (
     Decoded,
     RefusedTable,
     RowChanges,
+    SentRows,
     SourceTable,
     Truncation,
     Unsent,
     in_order,
 )
 from interbed.ingest.flow.messages import Messages
-from interbed.ingest.flow.sent_rows import SentRows
-from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, one_array, taken, valid
-from interbed.ingest.formats.before_after import changed_rows, converted_columns
+from interbed.ingest.formats.arrays import (
+    Array,
+    Indices,
+    Mask,
+    changed_rows,
+    converted_columns,
+    kept,
+    mask_of,
+    one_array,
+    taken,
+    valid,
+)
 from interbed.ingest.formats.by_table import Headers, by_table, read_headers
-from interbed.ingest.formats.connect_envelope import Envelopes
-from interbed.ingest.formats.connect_schema import ConnectType, column_type, connect_type
+from interbed.ingest.formats.connect_json import ConnectType, Envelopes, column_type, connect_type
 from interbed.ingest.formats.debezium_events import (
     NO_EVENT,
     OWN_TOPIC,
+    EventRows,
     Kinds,
+    SentBefore,
+    at_rows_before,
     events_of,
     kinds_of,
     leaving_out,
@@ -50,12 +62,10 @@ from interbed.ingest.formats.debezium_events import (
     whats_wrong,
 )
 from interbed.ingest.formats.declared_keys import JsonKeys
-from interbed.ingest.formats.guessed.json_objects import JsonShape, json_text, parsed_object
-from interbed.ingest.formats.guessed.sent_json import sent_rows
-from interbed.ingest.formats.unsent.lacking_columns import NOT_SENT as LACKING
-from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
-from interbed.ingest.formats.unsent.sent_before import EventRows, SentBefore, at_rows_before
-from interbed.ingest.formats.unsent.unavailable_value import NOT_SENT, UnavailableValue
+from interbed.ingest.formats.json_objects import JsonShape, json_text, parsed_object, sent_rows
+from interbed.ingest.formats.lacking_columns import NOT_SENT as LACKING
+from interbed.ingest.formats.lacking_columns import JsonRows, LackingColumns
+from interbed.ingest.formats.unavailable_value import NOT_SENT, UnavailableValue
 from interbed.storage.base.errors import NotSupportedError
 
 _SPELLED = r'"(NaN|-?Infinity)"'

@@ -1,14 +1,15 @@
-"""What Debezium says about transactions, where its connector runs with `provide.transaction.metadata` = true.
+"""Transaction metadata of Debezium, where its connector runs with `provide.transaction.metadata` = true.
 
-Each change names its transaction, and a topic of their own says when transactions begin and end, and how many changes
-of which tables they had:
+Each change names its transaction. A topic of transactions says when each transaction begins and ends, and how many
+changes of which tables it has:
 
     {"source": {…}, "op": "c", …, "transaction": {"id": "571:53195832", "total_order": 1, "data_collection_order": 1}}
     {"status": "END", "id": "571:53195832", "ts_ms": …, "event_count": 2,
      "data_collections": [{"data_collection": "public.orders", "event_count": 2}]}
 
-Rows of the first snapshot belong to no transaction. PostgreSQL's connector writes the number of the transaction and the
-place in the log of each event, so that only the number is the same in all of them.
+In Avro the messages are records of the same fields, in Confluent's wire format. Rows of the initial snapshot belong to
+no transaction. PostgreSQL's connector writes the number of the transaction and the position of the event in the log, so
+only the number is the same in all events of a transaction.
 
 Source: Debezium's documentation, "Transaction metadata" of its connectors.
 """
@@ -22,12 +23,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage
-from interbed.ingest.flow.messages import Messages
-from interbed.ingest.flow.transactions import EndedTransaction
+from interbed.ingest.flow.messages import EndedTransaction, Messages
 from interbed.ingest.formats.arrays import Array, Indices, mask_of, valid
-from interbed.ingest.formats.by_table import Headers, is_one_of, read_headers
-from interbed.ingest.formats.connect_envelope import Envelopes
-from interbed.ingest.formats.table_shapes import texts_of
+from interbed.ingest.formats.avro.columns import Columns, Wanted
+from interbed.ingest.formats.avro.schema import AvroSchema, WriterSchemas
+from interbed.ingest.formats.avro.wire_format import decoded_by_schema
+from interbed.ingest.formats.by_table import Headers, is_one_of, read_headers, texts_of
+from interbed.ingest.formats.connect_json import Envelopes
 from interbed.storage.base.errors import InvalidInputError
 
 _EVENT = pa.schema([pa.field("op", pa.string()), pa.field("transaction", pa.struct([pa.field("id", pa.string())]))])
@@ -114,3 +116,50 @@ def _of_all_events(ids: Array) -> Array:
     numbers: Any = pc.replace_substring_regex(texts, _PLACE_IN_LOG, r"\1")
     found: Array = pc.if_else(pa.array(placed), numbers, texts)
     return found
+
+
+class DebeziumAvroTransactions(DebeziumTransactions):
+    """A TransactionReader of Debezium's Avro."""
+
+    def __init__(self, schemas: WriterSchemas) -> None:
+        self._schemas = schemas
+        self._columns: dict[tuple[int, str], Columns] = {}
+
+    def headers(
+        self, messages: Messages, fields: pa.Schema, bad: list[BadMessage]
+    ) -> Iterator[tuple[Indices, Headers]]:
+        """See DebeziumTransactions. Raises NotSupportedError and what looking up a schema raises."""
+        texts, places = texts_of(messages)
+        for _, index, values in decoded_by_schema(places, texts, lambda number: self._columns_of(number, fields), bad):
+            found = _fitted(values, pa.struct(list(fields)))
+            rows = pa.Table.from_arrays(found.flatten(), schema=fields)
+            yield index, Headers(rows=rows, index=np.arange(rows.num_rows), bad=())
+
+    def _columns_of(self, number: int, fields: pa.Schema) -> Columns:
+        known = (number, ",".join(fields.names))
+        if known not in self._columns:
+            schema = AvroSchema(self._schemas.schema(number))
+            if not set(fields.names) & {str(field["name"]) for field in schema.fields(schema.root)}:
+                raise ValueError(f"it has none of the fields {', '.join(fields.names)}")
+            self._columns[known] = Columns(schema, {field.name: _wanted(field.type) for field in fields})
+        return self._columns[known]
+
+
+def _wanted(kind: pa.DataType) -> Wanted:
+    return {field.name: _wanted(field.type) for field in kind} if isinstance(kind, pa.StructType) else True
+
+
+def _fitted(values: Any, kind: Any) -> Any:
+    """The values with the fields of a type; those that they lack, or have otherwise, are null."""
+    if isinstance(kind, pa.StructType) and isinstance(values.type, pa.StructType):
+        fields: list[Array] = [
+            _fitted(pc.struct_field(values, f.name), f.type)
+            if values.type.get_field_index(f.name) >= 0
+            else pa.nulls(len(values), f.type)
+            for f in kind
+        ]
+        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=values.is_null())
+    if isinstance(kind, pa.ListType) and isinstance(values.type, pa.ListType):
+        items = _fitted(values.values, kind.value_type)
+        return pa.ListArray.from_arrays(values.offsets, items, type=kind, mask=values.is_null())
+    return values if values.type == kind else pa.nulls(len(values), kind)

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, RowChanges, SourceTable
 from interbed.ingest.formats.arrays import Array, Indices, kept, mask_of, one_array, valid
-from interbed.ingest.formats.connect_envelope import Envelopes
-from interbed.ingest.formats.guessed.json_objects import JsonShape, parsed_object
+from interbed.ingest.formats.connect_json import Envelopes
+from interbed.ingest.formats.json_objects import JsonShape, parsed_object
 
 Key = tuple[str, ...]
 """The columns, in their order; none of them where a table has no primary key."""

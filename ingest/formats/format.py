@@ -5,9 +5,8 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from interbed.ingest.flow.changes import Decoded
-from interbed.ingest.flow.messages import Messages
-from interbed.ingest.flow.schemas import WriterSchemas
-from interbed.ingest.flow.transactions import TransactionReader
+from interbed.ingest.flow.messages import Messages, TransactionReader
+from interbed.ingest.formats.avro.schema import WriterSchemas
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 
 
@@ -31,7 +30,7 @@ _PLACES: Mapping[str, str] = {
 }
 FORMATS = tuple(_PLACES)
 _TRANSACTIONS: Mapping[str, str] = {
-    "debezium-avro": "interbed.ingest.formats.debezium_avro_transactions:DebeziumAvroTransactions",
+    "debezium-avro": "interbed.ingest.formats.debezium_transactions:DebeziumAvroTransactions",
     "debezium-json": "interbed.ingest.formats.debezium_transactions:DebeziumJsonTransactions",
 }
 WITH_SCHEMAS = ("debezium-avro",)
@@ -58,7 +57,7 @@ def decoder_of(name: str, schemas: WriterSchemas | None = None, unavailable: str
         raise InvalidOptionError(
             f"The format {name} has no placeholder for values; {', '.join(WITH_PLACEHOLDER)} have."
         )
-    from interbed.ingest.formats.unsent.unavailable_value import UnavailableValue
+    from interbed.ingest.formats.unavailable_value import UnavailableValue
 
     made: Decoder = _made(name, _PLACES[name], schemas, unavailable=UnavailableValue.parse(unavailable))
     return made

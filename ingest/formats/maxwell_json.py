@@ -29,14 +29,18 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, Decoded, EndedName, EndedTables, RowChanges, SourceTable
 from interbed.ingest.flow.messages import Messages
-from interbed.ingest.formats.arrays import Array, Mask, valid
-from interbed.ingest.formats.before_after import changed_rows
-from interbed.ingest.formats.by_table import Headers, is_one_of
+from interbed.ingest.formats.arrays import Array, Mask, changed_rows, valid
+from interbed.ingest.formats.by_table import Headers, TableShapes, TableTexts, at_messages, is_one_of, texts_of
 from interbed.ingest.formats.declared_keys import listed_keys
-from interbed.ingest.formats.guessed.json_objects import parsed_object
-from interbed.ingest.formats.guessed.sent_json import sent_rows
-from interbed.ingest.formats.old_values import columns_before, olds_with_null
-from interbed.ingest.formats.statements.ended_tables import (
+from interbed.ingest.formats.json_objects import parsed_object, sent_rows
+from interbed.ingest.formats.lacking_columns import (
+    JsonRows,
+    LackingColumns,
+    columns_before,
+    olds_with_null,
+    unsent_before_at,
+)
+from interbed.ingest.formats.mysql_statements import (
     DROPPED,
     DROPPED_DATABASE,
     REPLACED,
@@ -44,8 +48,6 @@ from interbed.ingest.formats.statements.ended_tables import (
     ended_names,
     renamed,
 )
-from interbed.ingest.formats.table_shapes import TableShapes, TableTexts, at_messages, texts_of
-from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns, unsent_before_at
 
 _FIELDS: Mapping[str, pa.DataType] = {
     "database": pa.string(),

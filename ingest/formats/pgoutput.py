@@ -1,19 +1,19 @@
-"""The messages of pgoutput, PostgreSQL's own plugin for logical replication, in version 1 of its protocol.
+"""The messages of pgoutput, PostgreSQL's plugin for logical replication, in version 1 of its protocol.
 
     R  relation, schema, name, replica identity, columns: each has flags (1: in the identity), name, type, modifier
-    I  relation, N tuple                        a row that is inserted
-    U  relation, [K tuple | O tuple], N tuple   one that is updated, with its old key or its old row
-    D  relation, K tuple | O tuple              one that is deleted
-    T  count, options, relations                tables that are emptied; a message of each by itself here
+    I  relation, N tuple                        an inserted row
+    U  relation, [K tuple | O tuple], N tuple   an updated row, with its old key or its old row
+    D  relation, K tuple | O tuple              a deleted row
+    T  count, options, relations                truncated tables; `truncations_of` makes one message for each of them
 
-A tuple is a count, and for each column n (null), u (a large value that did not change) or t, a length and the value as
-a text. Integers are big-endian, texts end with a zero. A row of a table's first state is no message of PostgreSQL, and
-stands among them as one of its own:
+A tuple is a count of columns and, for each column, n (null), u (a large value that did not change) or t, a length and
+the value as text. Integers are big-endian, texts end with a zero byte. A row of a table's initial snapshot is no
+message of PostgreSQL. It is put among them as a message of our own:
 
     #  relation, one row as COPY … (FORMAT csv) writes it
 
-Rows are read column by column: a cursor for each row goes over all of them at once. Begin and Commit are seen to by who
-receives the messages. Source: PostgreSQL's documentation, "Logical Replication Message Formats".
+Rows are decoded column by column: a cursor for each row advances over all rows at once. The receiver of the messages
+handles Begin and Commit. Source: PostgreSQL's documentation, "Logical Replication Message Formats".
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,25 @@ from pyarrow import csv
 
 from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, Unsent, in_order
 from interbed.ingest.flow.messages import Messages
-from interbed.ingest.flow.pgoutput_messages import COPIED, DELETE, INSERT, RELATION, TRUNCATE, UPDATE
-from interbed.ingest.formats.arrays import Array, Indices, Mask, buffer_of, kept, one_array
-from interbed.ingest.formats.before_after import changed_rows, converted_columns
-from interbed.ingest.formats.postgres.types import ColumnType, TypeLookup, column_type
+from interbed.ingest.formats.arrays import (
+    Array,
+    Indices,
+    Mask,
+    buffer_of,
+    changed_rows,
+    converted_columns,
+    kept,
+    one_array,
+)
+from interbed.ingest.formats.postgres_types import ColumnType, TypeLookup, column_type
 from interbed.storage.base.row.kind import RowKind
+
+BEGIN, COMMIT, RELATION, INSERT, UPDATE, DELETE, TRUNCATE = b"BCRIUDT"
+
+
+COPIED = ord("#")
+"""A row of a table's first state, as COPY writes it."""
+
 
 _KEY, _OLD, _NEW = b"KON"
 _NULL, _UNCHANGED, _TEXT = b"nut"
@@ -47,6 +61,30 @@ _KEY_ALONE = (
 _NO_MESSAGE = "it is no message of pgoutput"
 
 Bytes = npt.NDArray[np.uint8]
+
+
+def relation_message(
+    number: int, table: SourceTable, identity: bytes, columns: Sequence[tuple[str, bool, int, int]]
+) -> bytes:
+    """The message that describes a table: each column has a name, is part of the identity, has a type and modifier."""
+    parts = [bytes([RELATION]), number.to_bytes(4, "big"), table.database.encode(), b"\0", table.name.encode(), b"\0"]
+    parts += [identity, len(columns).to_bytes(2, "big")]
+    for name, is_key, oid, modifier in columns:
+        parts += [bytes([is_key]), name.encode(), b"\0", oid.to_bytes(4, "big")]
+        parts.append(modifier.to_bytes(4, "big", signed=True))
+    return b"".join(parts)
+
+
+def copied_message(number: int, line: bytes) -> bytes:
+    """The message of a row of a table's first state."""
+    return b"#%b%b" % (number.to_bytes(4, "big"), line)
+
+
+def truncations_of(message: bytes) -> list[bytes]:
+    """A message about emptied tables as one for each of them."""
+    count = int.from_bytes(message[1:5], "big")
+    head = message[:1] + (1).to_bytes(4, "big") + message[5:6]
+    return [head + message[6 + 4 * i : 10 + 4 * i] for i in range(count)]
 
 
 class SourceCatalog(TypeLookup, Protocol):

@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, Unsent
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import one_array, valid
-from interbed.ingest.formats.guessed.json_objects import JsonShape
-from interbed.ingest.formats.guessed.sent_json import at_texts, sent_rows
+from interbed.ingest.formats.json_objects import JsonShape, at_texts, sent_rows
 from interbed.storage.base.row.kind import RowKind
 
 _NOT_IN_KEY = "its key has no value for the column {!r} of the row to delete"

@@ -1,1 +1,1 @@
-"""Where messages come from: one module for each kind, behind `source.Source`."""
+"""Sources of messages, one package for each kind, behind `source.MessageSource`."""

@@ -3,7 +3,8 @@
     GET /schemas/ids/7 -> {"schema": "{\\"type\\": \\"record\\", …}", "references": [{"name", "subject", "version"}]}
     GET /subjects/{subject}/versions/{version} -> the same, of what a schema refers to
 
-Settings bear the names of Confluent's clients. See https://docs.confluent.io/platform/current/schema-registry/develop/api.html
+Settings bear the names of Confluent's clients. See
+https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 """
 
 import base64
@@ -18,7 +19,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from interbed.ingest.errors import SchemaRegistryError, SourceUnavailableError, UnknownSchemaError
-from interbed.ingest.flow.schemas import WriterSchema
+from interbed.ingest.formats.avro.schema import WriterSchema
 from interbed.storage.base.errors import InvalidOptionError
 
 TIMEOUT_SECONDS = 10.0

@@ -24,8 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.ingest.errors import SourceGapError
-from interbed.ingest.flow.messages import Messages, Positions
-from interbed.ingest.flow.transactions import EndedTransaction, TransactionReader
+from interbed.ingest.flow.messages import EndedTransaction, Messages, Positions, TransactionReader
 from interbed.ingest.sources.source import LagUnit, MessageSource
 from interbed.storage.base.errors import InvalidInputError
 

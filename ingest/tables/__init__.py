@@ -1,1 +1,1 @@
-"""Tables that changes go to: their names, columns, and commits."""
+"""Tables that changes are written to: their names, columns, rows and commits."""

@@ -10,13 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, RowChanges
-from interbed.ingest.formats.arrays import Array, kept, mask_of, one_array, taken, valid
-from interbed.ingest.formats.before_after import MISFITS
-from interbed.ingest.formats.guessed.exact_arrays import SENT_NUMBERS
-from interbed.ingest.tables.column_fit import fitted, fitted_guess, impossible_columns, known_type
+from interbed.ingest.formats.arrays import MISFITS, Array, kept, mask_of, one_array, taken, valid
+from interbed.ingest.tables.column_fit import SENT_NUMBERS, fitted, fitted_guess, impossible_columns, known_type
 from interbed.ingest.tables.guessed_fit import SentColumn
-from interbed.ingest.tables.rows_before import FittingRows, RowsBefore
-from interbed.ingest.tables.unsent_values import UnsentValues
+from interbed.ingest.tables.unsent_values import FittingRows, RowsBefore, UnsentValues
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.row.python_values import shown_value
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow

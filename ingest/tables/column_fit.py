@@ -1,12 +1,16 @@
-"""Values of messages as those of a table's column, without losing anything of them.
+"""Lossless conversion of values of messages to the type of a table's column.
 
-A type that is guessed says how a value is written, not what it is: a text may be a DECIMAL, a DATE or a TIMESTAMP, an
-integer a DECIMAL or a DOUBLE. So values are cast where each of them is a value of the column's type, and are refused
-where not: what is too long or too large, has a fraction too fine, or no time zone where the column needs one. Integers
-are no dates and texts are no bytes, because messages do not say in which unit or alphabet.
+A guessed type says how a value is written, not what it means: a text may be a DECIMAL, a DATE or a TIMESTAMP, an
+integer a DECIMAL or a DOUBLE. So values are cast if each of them is a value of the column's type. A value is refused if
+it is too long or too large, has too fine a fraction, or lacks a time zone that the column needs. An integer is no date
+and a text is no bytes, because messages do not state the unit or the encoding.
+
+`exact_arrays` makes Arrow arrays of parsed JSON without losing anything: values are grouped by the type that each has
+alone. Numbers with a fraction are kept as their texts, and so are integers beside them in one list. These texts have a
+type of their own, SENT_NUMBERS.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -14,16 +18,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.formats.arrays import Array, mask_of, taken
-from interbed.ingest.formats.guessed.exact_arrays import SENT_NUMBERS, exact_arrays
-from interbed.ingest.formats.guessed.json_objects import json_text, parsed_json
-from interbed.ingest.tables.number_fit import (
+from interbed.ingest.formats.arrays import Array, Indices, mask_of, taken
+from interbed.ingest.formats.exact_numbers import (
     FLOATS,
     decimals_of_texts,
     floats_of_integers,
     floats_of_texts,
     sent_numbers,
 )
+from interbed.ingest.formats.json_objects import SentNumber, json_text, parsed_json, type_of
 from interbed.storage.base.arrow_values import exact_decimals
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -39,6 +42,10 @@ from interbed.storage.base.types.data_type import (
     TypeRoot,
 )
 from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SYSTEM_COLUMNS
+
+SENT_NUMBERS = pa.large_string()
+"""The type of texts that are numbers of JSON; other texts are of the type string."""
+
 
 _NUMBERS = frozenset(
     {
@@ -264,3 +271,64 @@ def _is_number(source: pa.DataType) -> bool:
 def _an_example(values: Array) -> str:
     known = values.drop_null()
     return repr(python_value(known[0])) if len(known) else str(values.type)
+
+
+def exact_arrays(values: Mapping[int, Any], target: DataType) -> Iterator[tuple[Indices, Array]]:
+    """The values by type, with their numbers. Objects and lists are JSON where the column `target` has texts."""
+    written = {i: _with_json_texts(value, target) for i, value in values.items()}
+    places: dict[pa.DataType, list[int]] = {}
+    for i, value in written.items():
+        places.setdefault(type_of(value), []).append(i)
+    for kind, numbers in places.items():
+        exact = _with_sent_numbers(kind)
+        yield np.array(numbers, np.int64), pa.array([_made(written[i], exact) for i in numbers], exact)
+
+
+def doubles(values: Sequence[Any], kind: pa.DataType) -> Array:
+    """The values as an array of a type that `type_of` gives, each number that is to be a DOUBLE as the nearest one."""
+    exact = _with_sent_numbers(kind)
+    found: Array = _without_sent_numbers(pa.array([_made(value, exact) for value in values], exact), kind)
+    return found
+
+
+def _with_json_texts(value: Any, target: DataType) -> Any:
+    if isinstance(value, dict) and isinstance(target, RowType):
+        types = {f.name: f.type for f in target.fields}
+        return {n: _with_json_texts(v, types[n]) if n in types else v for n, v in value.items()}
+    if isinstance(value, list) and isinstance(target, ArrayType):
+        return [_with_json_texts(each, target.element) for each in value]
+    is_text = isinstance(target, AtomicType) and target.root in STRINGS
+    return json_text(value) if is_text and isinstance(value, dict | list) else value
+
+
+def _with_sent_numbers(kind: pa.DataType) -> pa.DataType:
+    if isinstance(kind, pa.StructType):
+        return pa.struct([f.with_type(_with_sent_numbers(f.type)) for f in kind])
+    if isinstance(kind, pa.ListType):
+        return pa.list_(kind.value_field.with_type(_with_sent_numbers(kind.value_type)))
+    return SENT_NUMBERS if pa.types.is_floating(kind) else kind
+
+
+def _without_sent_numbers(values: Any, kind: pa.DataType) -> Any:
+    if values.type == kind:
+        return values
+    if isinstance(kind, pa.StructType):
+        parts = [_without_sent_numbers(part, f.type) for part, f in zip(values.flatten(), kind, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=values.is_null())
+    if isinstance(kind, pa.ListType):
+        inner = _without_sent_numbers(values.values, kind.value_type)
+        lists: Any = pa.ListArray.from_arrays(values.offsets, inner, type=kind, mask=values.is_null())
+        return lists
+    return values.cast(kind)
+
+
+def _made(value: Any, kind: pa.DataType) -> Any:
+    if value is None:
+        return None
+    if isinstance(kind, pa.StructType):
+        return {f.name: _made(value.get(f.name), f.type) for f in kind}
+    if isinstance(kind, pa.ListType):
+        return [_made(each, kind.value_type) for each in value]
+    if kind == SENT_NUMBERS:
+        return value.text if isinstance(value, SentNumber) else str(value)
+    return json_text(value) if pa.types.is_string(kind) and not isinstance(value, str) else value

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import NOT_SENT_BEFORE, BadMessage, RowChanges, Unsent
-from interbed.ingest.formats.arrays import Array, one_array, valid
-from interbed.ingest.formats.before_after import MISFITS, converted_values
-from interbed.ingest.formats.guessed.json_objects import json_text
+from interbed.ingest.formats.arrays import MISFITS, Array, converted_values, one_array, valid
+from interbed.ingest.formats.json_objects import json_text
 from interbed.ingest.tables.column_fit import fitted
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.python_values import shown_value

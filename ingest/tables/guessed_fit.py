@@ -21,13 +21,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.sent_rows import SentRows
-from interbed.ingest.formats.arrays import Array, Mask, mask_of, taken, true_of, valid
-from interbed.ingest.formats.before_after import converted_values
-from interbed.ingest.formats.exact_floats import integers_from
-from interbed.ingest.formats.guessed.exact_arrays import doubles, exact_arrays
-from interbed.ingest.formats.guessed.json_objects import LARGE_INTEGER, json_text, type_of
-from interbed.ingest.tables.number_fit import FLOATS
+from interbed.ingest.flow.changes import SentRows
+from interbed.ingest.formats.arrays import Array, Mask, converted_values, mask_of, taken, true_of, valid
+from interbed.ingest.formats.exact_numbers import FLOATS, integers_from
+from interbed.ingest.formats.json_objects import LARGE_INTEGER, json_text, type_of
+from interbed.ingest.tables.column_fit import doubles, exact_arrays
 from interbed.storage.base.row.python_values import shown_value
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import (

@@ -1,35 +1,45 @@
-"""Guessed columns as if each message came alone, so that they do not depend on how many are decoded at once.
+"""Guessed types of new columns, independent of how many messages are decoded together.
 
-A column has the type of its first value, and grows by the first one that it can't hold, where that loses nothing: after
-an integer a fraction is refused, after a fraction an integer is one. A value that comes before its column, such as an
-empty list, is null. Messages that were decoded together have one guessed type; where that says less, each value is
-looked at alone.
+A column gets the type of its first value. It is widened by the first value that the type cannot hold, if the wider type
+loses nothing: a fraction after an integer is refused, an integer after a fraction is accepted. A value that comes
+before its column has a type, such as an empty list, is null. Messages that were decoded together share one guessed
+type. Where that type holds less than the values, each value is examined alone.
 
-Only columns that are new, or may get fields, are looked at: what other columns make of values is in `guessed_fit`.
+Only columns that are new or may get new fields are examined here; `guessed_fit` handles values of other columns.
 """
 
 import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import BadMessage, RowChanges
-from interbed.ingest.flow.sent_rows import SentRows
+from interbed.ingest.flow.changes import BadMessage, RowChanges, SentRows
 from interbed.ingest.formats.arrays import Array, Indices, one_array, valid
-from interbed.ingest.formats.guessed.exact_integers import EXACT_MAX, unheld_number
-from interbed.ingest.formats.guessed.json_objects import LARGE_INTEGER
+from interbed.ingest.formats.json_objects import LARGE_INTEGER, SentNumber
 from interbed.ingest.tables.change_fit import grown_type
 from interbed.ingest.tables.column_fit import fitted, fitted_guess, known_type
 from interbed.ingest.tables.guessed_fit import SentColumn
 from interbed.storage.base.types.arrow import type_from_arrow, type_to_arrow
-from interbed.storage.base.types.data_type import ArrayType, DataType, RowType
+from interbed.storage.base.types.data_type import INTEGERS, ArrayType, AtomicType, DataType, RowType, TypeRoot
 
 _BLOCK = 256
 _WAY_OUT = "A column that is guessed has the type of its first value: create it beforehand with another type"
+
+
+Path = tuple[str, ...]
+"""The names of the fields on the way to a number; an element of a list is at `[]`."""
+
+
+_ELEMENT = "[]"
+
+
+EXACT_MAX = 2.0**53
+"""Up to it every integer is a DOUBLE."""
 
 
 def as_one_by_one(
@@ -213,3 +223,50 @@ def _may_differ(column: _GuessedColumn, kind: pa.DataType, known: DataType | Non
     if pa.types.is_floating(kind):
         return column.has_large_numbers() or column.first_type() != kind
     return pa.types.is_nested(kind) or (is_fixed and kind == LARGE_INTEGER)
+
+
+def unheld_number(value: object, kind: DataType, path: Path) -> str | None:
+    """Say which number within a value its type does not hold, and the way out; None where there is none."""
+    match value:
+        case bool():
+            return None
+        case int() if _is_of(kind, TypeRoot.DOUBLE) and _is_inexact(value):
+            return _reason(path, value, "which no DOUBLE holds exactly")
+        case SentNumber() if _is_integer(kind) and _has_fraction(value):
+            return _reason(path, value, "a fraction after an integer")
+        case dict() if isinstance(kind, RowType):
+            parts = [(value.get(f.name), f.type, f.name) for f in kind.fields]
+        case list() if isinstance(kind, ArrayType):
+            parts = [(each, kind.element, _ELEMENT) for each in value]
+        case _:
+            return None
+    found = (unheld_number(each, inner, (*path, name)) for each, inner, name in parts)
+    return next((reason for reason in found if reason is not None), None)
+
+
+def _reason(path: Path, number: "int | SentNumber", what: str) -> str:
+    return f"its field {'.'.join(path)} has {number}, {what}: create the column beforehand, as a DECIMAL"
+
+
+def _is_of(kind: DataType, root: TypeRoot) -> bool:
+    return isinstance(kind, AtomicType) and kind.root is root
+
+
+def _is_integer(kind: DataType) -> bool:
+    if not isinstance(kind, AtomicType):
+        return False
+    return kind.root in INTEGERS or (kind.root is TypeRoot.DECIMAL and not kind.scale)
+
+
+def _has_fraction(number: SentNumber) -> bool:
+    exponent = Decimal(number.text).normalize().as_tuple().exponent
+    return isinstance(exponent, int) and exponent < 0
+
+
+def _is_inexact(number: int) -> bool:
+    if abs(number) <= EXACT_MAX:
+        return False
+    try:
+        return int(float(number)) != number
+    except OverflowError:
+        return True

@@ -1,11 +1,11 @@
-"""One table that changes are written to: it is created, gets new columns, and has its rows committed with a position.
+"""One table that changes are written to: it is created, gets new columns, and its rows are committed with a position.
 
-Rows of a batch that needs another schema wait until what was written with the old one is committed: a commit has files
-of one schema, and the numbers of its rows go on from what is committed.
+A batch whose rows need another schema waits until the rows of the old schema are committed. The files of a commit have
+one schema, and the sequence numbers of its rows continue those of the committed rows.
 """
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,13 +14,15 @@ import pyarrow as pa
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import DatabaseNotFoundError, TableNotFoundError
-from interbed.ingest.flow.changes import BadMessage, ChangesShape, RowChanges, SourceTable
-from interbed.ingest.flow.messages import Positions
-from interbed.ingest.flow.source_identity import identities_of, source_to_json, topic_ids_of
+from interbed.ingest.errors import SourceChangedError
+from interbed.ingest.flow.changes import BadMessage, ChangesShape, Decoded, EndedTables, RowChanges, SourceTable
+from interbed.ingest.flow.messages import Messages, Positions
+from interbed.ingest.flow.source_identity import identities_of, identity_of, source_to_json, topic_ids_of
 from interbed.ingest.formats.arrays import one_array, valid
 from interbed.ingest.tables.change_fit import ChangeFit, fixed_columns, guessed_in_vain, without_a_column
 from interbed.ingest.tables.column_fit import known_type
-from interbed.ingest.tables.computed_columns import ComputedColumn
+from interbed.ingest.tables.computed_columns import ComputedColumn, with_computed
+from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.source_tables import SourceTables
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
@@ -279,3 +281,81 @@ def create_sink(catalog: Catalog, name: str, settings: TableSettings, group: str
     )
     _log.info("Created the table %s.", name)
     return TableSink(table, group)
+
+
+def first_rows(
+    catalog: Catalog,
+    name: str,
+    decoded: Decoded,
+    settings: TableSettings,
+    group: str,
+    sink: TableSink | None,
+    *,
+    only: bool,
+) -> tuple[TableSink, list[BadMessage]]:
+    """Write rows to the table, which is created or gets the columns that it lacks; its sink, and the bad messages.
+
+    `sink` is that of the rows before, None for the first ones. With `only` the table has rows of one source table
+    alone. Raises TypesChangedError when the table has got wider
+    types, so that the rows before are gone.
+    """
+    bad = list(decoded.bad)
+    for changes in decoded.changes:
+        if sink is None:
+            sink = open_sink(catalog, name, group)
+        changes, refused = with_computed(changes, settings.computed, () if sink is None else sink.columns)
+        bad += refused
+        if sink is None:
+            sink = create_sink(catalog, name, settings, group, changes.shape)
+        sink.sources.admit(
+            identity_of(changes),
+            f"the first state of {changes.source}",
+            only=only,
+            chosen_key=bool(settings.primary_keys),
+        )
+        if lacking := sink.lacking(changes):
+            written = sink.rows
+            sink.follow(lacking, changes.source)
+            if written:
+                raise TypesChangedError
+        bad += sink.write(changes)
+    if sink is None:
+        raise InvalidInputError(f"The source does not say which columns '{name}' is to have.")
+    return sink, bad
+
+
+class TypesChangedError(Exception):
+    """A table was given wider types while it got its first rows: what was written has others, and is to come again."""
+
+
+def error_of_ended(
+    ended: EndedTables, message: Messages, names: TableNames, sinks: Mapping[str, TableSink]
+) -> SourceChangedError | None:
+    """Return the error of the message if one of the tables has rows of a source table that it ends.
+
+    A table that has read on beyond the message is not affected.
+    """
+    for name, sink in sinks.items():
+        if not (sink.positions or Positions()).new_in(message).all():
+            continue
+        error = sink.sources.ended_by(
+            ended.names,
+            message.place(0),
+            wanted=lambda source, name=name: names.possible(source) == name,  # type: ignore[misc]
+        )
+        if error is not None:
+            return error
+    return None
+
+
+def unread_sinks(
+    catalog: Catalog, ended: EndedTables, names: TableNames, known: Container[str], group: str
+) -> dict[str, TableSink]:
+    """Open the tables that rows of ended source tables would go to, and that the group has read nothing for yet."""
+    found = {}
+    for each in ended.names:
+        name = names.possible(SourceTable(each.database or "", each.name or ""))
+        sink = None if name is None or name in known else open_sink(catalog, name, group)
+        if name is not None and sink is not None and sink.positions is None:
+            found[name] = sink
+    return found

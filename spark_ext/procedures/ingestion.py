@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from interbed.catalog.client.identifier import TableName
 from interbed.ingest.formats.format import FORMATS, WITH_PLACEHOLDER, WITH_SCHEMAS
-from interbed.ingest.formats.unsent.unavailable_value import UnavailableValue
+from interbed.ingest.formats.unavailable_value import UnavailableValue
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.names import TableNames

@@ -28,7 +28,7 @@ from interbed.ingest.job import BACKOFF, IDLE_NOTE_SECONDS
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.sources.kafka.ranges import KafkaRange, packed, ranges_between
 from interbed.ingest.sources.kafka.source import REQUEST_SECONDS, KafkaSource
-from interbed.ingest.sources.kafka.topic_ids import KafkaTopicIds
+from interbed.ingest.sources.kafka.topics import KafkaTopicIds
 from interbed.ingest.tables.table_sink import TableSink, create_sink, open_sink
 from interbed.spark_ext.ingestion import writing
 from interbed.spark_ext.ingestion.reading import Lack, Place, ReadReport, SourceSeen, payload_of

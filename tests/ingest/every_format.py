@@ -19,7 +19,7 @@ from interbed.ingest.formats.format import Decoder
 from interbed.ingest.formats.maxwell_json import MaxwellJson
 from interbed.ingest.formats.pgoutput import PgOutput
 from interbed.ingest.formats.plain_json import PlainJson
-from interbed.ingest.formats.unsent.unavailable_value import UnavailableValue
+from interbed.ingest.formats.unavailable_value import UnavailableValue
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import DeadLetters, IngestSettings
 from interbed.ingest.tables.names import TableNames

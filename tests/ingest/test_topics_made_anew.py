@@ -16,7 +16,7 @@ from interbed.ingest.formats.debezium_json import DebeziumJson
 from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import IngestSettings
 from interbed.ingest.sources.kafka.source import KafkaSource
-from interbed.ingest.sources.kafka.topic_ids import KafkaTopicIds
+from interbed.ingest.sources.kafka.topics import KafkaTopicIds
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.storage.commit.stream_commits import SOURCE_PROPERTY

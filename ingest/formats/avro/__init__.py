@@ -1,1 +1,1 @@
-"""Messages in Avro's binary encoding whose schema stands in a registry."""
+"""Messages in Avro's binary encoding, whose schemas are in a registry."""

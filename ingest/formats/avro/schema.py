@@ -1,4 +1,4 @@
-"""Schemas of Avro, and what they are as schemas of Kafka Connect, from which converters made them.
+"""Schemas of Avro, their lookup in a registry, and the schemas of Kafka Connect that converters made them from.
 
 | Connect | Avro |
 |---|---|
@@ -14,11 +14,10 @@ Source: Avro specification 1.11, schema declaration; Confluent's documentation o
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
-
-from interbed.ingest.flow.schemas import WriterSchema
 
 _PLAIN: Mapping[str, str] = {
     "int": "int32",
@@ -39,6 +38,26 @@ _LOGICAL: Mapping[tuple[str, str], str] = {
 _DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _NO_PRECISION = 64
 _OF_FIELDS = ("default", "doc", "aliases", "order")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterSchema:
+    """A schema of Avro as JSON, and the schemas that it refers to by name, each after those that it needs itself."""
+
+    text: str
+    references: tuple[str, ...] = ()
+
+
+class WriterSchemas(Protocol):
+    """Where schemas are looked up. What is behind a number never changes."""
+
+    def schema(self, number: int) -> WriterSchema:
+        """The schema of that number.
+
+        Raises UnknownSchemaError when there is none, SourceUnavailableError when that can't be told now, and
+        SchemaRegistryError when it can't be told later either.
+        """
+        ...
 
 
 class AvroSchema:

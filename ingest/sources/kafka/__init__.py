@@ -1,1 +1,1 @@
-"""Kafka as a source, and as the place for messages that can't be taken."""
+"""Kafka as a source of messages, and as the dead letter queue."""

@@ -18,11 +18,18 @@ from typing import Any
 
 from interbed.ingest.errors import SourceUnavailableError
 from interbed.ingest.flow.messages import Messages, Positions
-from interbed.ingest.sources.kafka.client import KafkaClient
-from interbed.ingest.sources.kafka.gaps import check_no_gap, made_anew
-from interbed.ingest.sources.kafka.messages import KafkaMessages, Partition
-from interbed.ingest.sources.kafka.topic_ids import KafkaTopicIds, check_same
-from interbed.ingest.sources.kafka.topics import BEGINNING, END, KafkaTopics, TopicChoice, start_millis
+from interbed.ingest.sources.kafka.client import KafkaClient, KafkaMessages, Partition
+from interbed.ingest.sources.kafka.topics import (
+    BEGINNING,
+    END,
+    KafkaTopicIds,
+    KafkaTopics,
+    TopicChoice,
+    check_no_gap,
+    check_same,
+    made_anew,
+    start_millis,
+)
 from interbed.ingest.sources.source import LagUnit
 from interbed.storage.base.errors import InterbedError
 

@@ -1,9 +1,12 @@
-"""The first state of tables, at a place in the WAL after which all changes are told.
+"""The initial snapshot of tables, at a position in the WAL after which all changes are sent; and rows for comparison.
 
-A temporary slot of its own exports a snapshot (CREATE_REPLICATION_SLOT … EXPORT_SNAPSHOT) and says where in the WAL
-that is; tables are read under it in another connection. A table that was written anew in between, by ALTER TABLE or
-TRUNCATE, has no rows for the snapshot, and is not read: its file has another number by then. While one is read it is
-locked against that.
+A temporary slot exports a snapshot (CREATE_REPLICATION_SLOT … EXPORT_SNAPSHOT) and names the position in the WAL.
+Another connection reads the tables under that snapshot. If ALTER TABLE or TRUNCATE rewrote a table in between, the
+table has no rows under the snapshot; its file has another number then, and it is not read. While a table is read, a
+lock prevents that.
+
+`PostgresTable` reads one table for a comparison. It creates nothing in the database, and SELECT is the only right that
+it needs.
 """
 
 import os
@@ -15,13 +18,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.ingest.errors import SourceUnavailableError
-from interbed.ingest.flow.changes import SourceTable
+from interbed.ingest.errors import BadMessageError, SourceUnavailableError
+from interbed.ingest.flow.changes import RowChanges, SourceTable
 from interbed.ingest.flow.messages import Messages, Positions
-from interbed.ingest.flow.pgoutput_messages import copied_message, relation_message
 from interbed.ingest.flow.source_identity import CatalogIdentity
+from interbed.ingest.formats.pgoutput import PgOutput, copied_message, relation_message
 from interbed.ingest.sources.postgres.connection import Connections, lsn_of, quoted
-from interbed.ingest.sources.postgres.tables import PostgresPublication, PublishedTable
+from interbed.ingest.sources.postgres.tables import DatabaseCatalog, PostgresPublication, PublishedTable, columns_of
+from interbed.storage.base.errors import InvalidInputError
 
 ROWS_AT_ONCE = 20_000
 BYTES_AT_ONCE = 16 * 1024 * 1024
@@ -155,3 +159,66 @@ _REWRITTEN = """
     WHERE c.relfilenode IS DISTINCT FROM COALESCE(pg_relation_filenode(parts.id), 0)
 """
 """pg_class is read under the snapshot, and the function looks at what is there now."""
+
+
+class PostgresTable:
+    """A table of a database by its url."""
+
+    def __init__(self, url: str, source: SourceTable, *, condition: str | None = None) -> None:
+        """Nothing is connected to yet. `condition` chooses rows, as a WHERE of SQL does."""
+        self._connections = Connections(url)
+        self.source = source
+        self._condition = condition
+
+    @property
+    def name(self) -> str:
+        """Which table of which database it is, for people."""
+        return f"{self.source} of {self._connections.name}"
+
+    def changes(self) -> Iterator[RowChanges]:
+        """Its rows as insertions, in blocks, all as they are at the time of the first one.
+
+        Raises InvalidInputError when there is no such table, BadMessageError for a value that no table can have, and
+        SourceUnavailableError.
+        """
+        with self._reading() as connection:
+            decoder = PgOutput(DatabaseCatalog(self._connections, lambda: connection))
+            for messages in TableCopy(self._connections, connection, self._described(connection)).messages():
+                decoded = decoder.decode(messages)
+                if decoded.bad:
+                    raise BadMessageError.at(self.name, decoded.bad[0].reason)
+                yield from decoded.changes
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        connection = self._connections.open()
+        try:
+            with self._connections.errors(f"The table {self.source} can't be read"):
+                connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            yield connection
+        finally:
+            connection.close()
+
+    def _described(self, connection: Any) -> PublishedTable:
+        found = self._connections.rows(connection, _TABLE, [self.source.database, self.source.name])
+        if not found:
+            raise InvalidInputError(
+                f"There is no table {self.source} in {self._connections.name}. Name it as SCHEMA.TABLE, in the case in "
+                "which PostgreSQL has it."
+            )
+        [(number, identity, kind)] = found
+        return PublishedTable(
+            id=number,
+            source=self.source,
+            identity=identity,
+            is_partitioned=kind == "p",
+            columns=columns_of(self._connections, connection, number, identity),
+            condition=self._condition,
+        )
+
+
+_TABLE = """
+    SELECT c.oid::int8, c.relreplident::text, c.relkind::text
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p')
+"""

@@ -1,7 +1,8 @@
-"""The tables that a publication tells of, and the publication itself.
+"""The publication and its tables, and lookups of types and keys in the catalog of the database.
 
-A publication is made for tables that are there, and not for all: PostgreSQL refuses UPDATE and DELETE of a published
-table whose rows nothing tells apart, so that others' statements fail as soon as one is published without being meant.
+A publication is created for the existing tables, not FOR ALL TABLES: PostgreSQL refuses UPDATE and DELETE of a
+published table whose rows have no replica identity. With FOR ALL TABLES, statements of other users would fail as soon
+as a table is published by accident.
 """
 
 from collections.abc import Callable, Sequence
@@ -194,3 +195,55 @@ _COLUMNS = """
     WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
     ORDER BY a.attnum
 """
+
+
+class DatabaseCatalog:
+    """Types below domains and arrays, and primary keys. Types do not change below their number; so they are kept."""
+
+    def __init__(self, connections: Connections, connection: Callable[[], Any]) -> None:
+        self._connections = connections
+        self._connection = connection
+        self._types: dict[int, tuple[str, int, int, int, str]] = {}
+
+    def base_type(self, oid: int, modifier: int) -> tuple[int, int, str | None]:
+        """The type below domains and arrays, with its modifier (-1 for none), and what is between the elements where it
+        is an array of that.
+        """
+        between: str | None = None
+        while True:
+            kind, base, base_modifier, element, delimiter = self._of(oid)
+            if kind == "d":
+                oid, modifier = base, base_modifier
+            elif element and between is None:
+                oid, between = element, delimiter
+            else:
+                return oid, modifier, between
+
+    def primary_key(self, relation: int) -> tuple[str, ...]:
+        """The columns of the primary key of a table, in its order; empty where it has none, or is gone."""
+        return tuple(name for (name,) in self._connections.rows(self._connection(), _PRIMARY_KEY, [relation]))
+
+    def _of(self, oid: int) -> tuple[str, int, int, int, str]:
+        if oid not in self._types:
+            found = self._connections.rows(self._connection(), _TYPE, [oid])
+            # One that was dropped since is a text, which every type is in a message.
+            self._types[oid] = found[0] if found else ("b", 0, -1, 0, ",")
+        return self._types[oid]
+
+
+_TYPE = """
+    SELECT t.typtype::text, t.typbasetype::int8, t.typtypmod,
+    CASE WHEN e.typarray = t.oid THEN t.typelem::int8 ELSE 0 END, COALESCE(e.typdelim::text, ',')
+    FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem
+    WHERE t.oid = %s
+"""
+"""Vectors of the system and points have elements as well, and are no arrays: theirs has another type for those."""
+_PRIMARY_KEY = """
+    SELECT a.attname
+    FROM pg_index i
+    CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+    WHERE i.indrelid = %s AND i.indisprimary AND i.indimmediate
+    ORDER BY k.place
+"""
+"""A DEFERRABLE key is not used: see checks.py."""

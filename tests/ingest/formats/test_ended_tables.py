@@ -8,7 +8,7 @@ import pytest
 from interbed.ingest.flow.changes import Decoded, EndedName, EndedTables, SourceTable, Truncation
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.maxwell_json import MaxwellJson
-from interbed.ingest.formats.statements.ended_tables import ended_names
+from interbed.ingest.formats.mysql_statements import ended_names
 from tests.ingest.formats.streams import messages_of
 
 ENDS = {

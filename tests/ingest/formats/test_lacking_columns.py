@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.ingest.formats.guessed.json_objects import JsonShape
-from interbed.ingest.formats.unsent.lacking_columns import JsonRows, LackingColumns
+from interbed.ingest.formats.json_objects import JsonShape
+from interbed.ingest.formats.lacking_columns import JsonRows, LackingColumns
 from tests.ingest.formats.streams import STYLES, written
 from tests.support.examples import examples
 

@@ -13,8 +13,7 @@ from psycopg.adapt import Transformer
 from psycopg.pq import Format
 
 from interbed.ingest.flow.changes import SourceTable, Truncation
-from interbed.ingest.flow.pgoutput_messages import copied_message, relation_message, truncations_of
-from interbed.ingest.formats.pgoutput import PgOutput
+from interbed.ingest.formats.pgoutput import PgOutput, copied_message, relation_message, truncations_of
 from interbed.storage.base.row.kind import RowKind
 from tests.ingest.memory_source import messages_of
 from tests.support.examples import examples

@@ -8,7 +8,7 @@ from typing import Any
 import fastavro
 
 from interbed.ingest.errors import SourceUnavailableError, UnknownSchemaError
-from interbed.ingest.flow.schemas import WriterSchema
+from interbed.ingest.formats.avro.schema import WriterSchema
 
 SOURCE = {
     "type": "record",

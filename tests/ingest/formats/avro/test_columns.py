@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.ingest.flow.schemas import WriterSchema
 from interbed.ingest.formats.avro.columns import AvroValues, Columns, DecodedValues
-from interbed.ingest.formats.avro.schema import AvroSchema
+from interbed.ingest.formats.avro.schema import AvroSchema, WriterSchema
 from interbed.storage.base.avro.decode import PADDING
 from interbed.storage.base.errors import NotSupportedError
 from tests.support.examples import examples

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from interbed.ingest.flow.transactions import EndedTransaction
-from interbed.ingest.formats.debezium_avro_transactions import DebeziumAvroTransactions
+from interbed.ingest.flow.messages import EndedTransaction
+from interbed.ingest.formats.debezium_transactions import DebeziumAvroTransactions
 from interbed.ingest.formats.format import transactions_of
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from tests.ingest.formats.avro.events import BLOCK, Schemas

@@ -7,7 +7,7 @@ import pytest
 from interbed.ingest.errors import SourceGapError, SourceUnavailableError
 from interbed.ingest.flow.messages import Positions
 from interbed.ingest.sources.kafka.source import KafkaSource
-from interbed.ingest.sources.kafka.topic_ids import KafkaTopicIds, check_same
+from interbed.ingest.sources.kafka.topics import KafkaTopicIds, check_same
 from tests.ingest.sources.kafka.topics import Open, Topics, numbered, read, read_to_the_end
 from tests.support.servers.kafka import KafkaServer
 

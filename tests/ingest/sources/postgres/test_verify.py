@@ -11,7 +11,7 @@ import pytest
 
 from interbed.catalog.client.api import Catalog
 from interbed.ingest.flow.changes import SourceTable
-from interbed.ingest.sources.postgres.table_rows import PostgresTable
+from interbed.ingest.sources.postgres.snapshot import PostgresTable
 from interbed.ingest.tables import comparison
 from interbed.ingest.tables.comparison import RowComparison, row_bytes
 from interbed.ingest.tables.table_sink import TableSettings

@@ -1,18 +1,19 @@
-"""Tables of a database that can't become tables of a lake, and columns that are not sent, before anything is read.
+"""Checks before a run reads or creates anything: tables that cannot become tables of a lake, and missing rights.
 
-PostgreSQL sends no generated columns (documentation: Logical Replication, Restrictions; version 18 has an option).
-A DEFERRABLE key may belong to two rows within a transaction, and a deletion does not say which of them it deletes.
+PostgreSQL sends no generated columns (documentation: Logical Replication, Restrictions; version 18 has an option). A
+DEFERRABLE key may belong to two rows within a transaction, and a deletion does not say which of them it deletes. Rights
+that PostgreSQL refuses later are named by connection.py.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from interbed.ingest.flow.changes import SourceTable
-from interbed.ingest.formats.postgres.types import TypeLookup, column_type
-from interbed.ingest.sources.postgres.connection import Connections
+from interbed.ingest.formats.postgres_types import TypeLookup, column_type
+from interbed.ingest.sources.postgres.connection import Connections, quoted
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.schema.table_schema import Schema
 
@@ -128,4 +129,78 @@ _COLUMNS = """
     WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
     AND (CHOSEN IS NULL OR a.attname = ANY (CHOSEN) OR a.attgenerated <> '')
     ORDER BY 1, 2, a.attnum
+"""
+
+
+def check_rights(
+    connections: Connections,
+    connection: Any,
+    *,
+    publication: str | None,
+    to_read: Collection[SourceTable],
+    makes_slot: bool,
+) -> None:
+    """Raise InvalidInputError naming all rights that are missing, and the statements that grant them.
+
+    `publication` is one that is to be made for the tables, None where it is there.
+    """
+    missing: list[str] = []
+    grants: list[str] = []
+    [(user, database, replicates, creates)] = connections.rows(connection, _OF_USER)
+    role = quoted(user)
+    if makes_slot and not replicates:
+        missing.append("the attribute REPLICATION, to read the changes")
+        grants.append(f"ALTER ROLE {role} REPLICATION;")
+    tables = sorted(to_read, key=str)
+    found = connections.rows(connection, _OF_TABLES, [[t.database for t in tables], [t.name for t in tables]])
+    schemas = sorted({schema for schema, _, may_use, _, _ in found if not may_use})
+    if schemas:
+        missing.append(f"USAGE of the schema {', '.join(schemas)}")
+        grants.append(f"GRANT USAGE ON SCHEMA {', '.join(map(quoted, schemas))} TO {role};")
+    unread = [f"{quoted(schema)}.{quoted(name)}" for schema, name, _, may_read, _ in found if not may_read]
+    if unread:
+        missing.append(f"SELECT from {_some(unread)}")
+        grants.append(f"GRANT SELECT ON {', '.join(unread)} TO {role};")
+    if publication is not None:
+        others = [f"{quoted(schema)}.{quoted(name)}" for schema, name, _, _, is_owner in found if not is_owner]
+        if not creates or others:
+            if not creates:
+                missing.append(f"CREATE on the database {database}, to make the publication {publication!r}")
+            if others:
+                missing.append(f"the ownership of {_some(others)}, to publish it")
+            if others:
+                # Their owner makes the publication, and the user need not own anything.
+                every = ", ".join(f"{quoted(schema)}.{quoted(name)}" for schema, name, *_ in found)
+                root = "" if connection.info.server_version < 130000 else " WITH (publish_via_partition_root = true)"
+                grants.append(f"CREATE PUBLICATION {quoted(publication)} FOR TABLE {every}{root};")
+            else:
+                grants.append(f"GRANT CREATE ON DATABASE {quoted(database)} TO {role};")
+    if missing:
+        raise InvalidInputError(
+            f"The user {user} lacks rights in {connections.name}: {'; '.join(missing)}. Let the owner of the tables or "
+            f"a superuser run: {' '.join(grants)} Nothing was made or read."
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+_OF_USER = """
+    SELECT current_user::text, current_database()::text,
+    r.rolsuper OR r.rolreplication OR EXISTS (
+        SELECT FROM pg_roles m WHERE m.rolname IN ('rds_replication', 'azure_pg_admin', 'cloudsqlsuperuser')
+        AND pg_has_role(current_user, m.oid, 'MEMBER')
+    ),
+    has_database_privilege(current_database(), 'CREATE')
+    FROM pg_roles r WHERE r.rolname = current_user
+"""
+"""Services give the right to replicate by a role of theirs."""
+_OF_TABLES = """
+    SELECT n.nspname::text, c.relname::text, has_schema_privilege(n.oid, 'USAGE'),
+    has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT'),
+    pg_has_role(current_user, c.relowner, 'USAGE')
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE (n.nspname, c.relname) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
+    ORDER BY 1, 2
 """

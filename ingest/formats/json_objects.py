@@ -1,22 +1,21 @@
-"""Texts that are JSON objects as Arrow columns, by Arrow's reader.
+"""JSON objects as Arrow columns, by Arrow's reader.
 
-Arrow reads many texts at once, but it has to know the shape of the objects: the types of their fields, and of the
-fields of these. A `JsonShape` is learned from the texts, in Python, whenever they have something that it lacks; as a
-rule it knows everything, and nothing is done text by text. Where values of one field are of several kinds, the field is
-a text, and has its numbers, lists and objects as JSON. Texts that Arrow refuses are looked at one by one, and those
-that are no objects are bad.
+Arrow reads many texts at once, but it needs the types of all fields, also of nested ones. A `JsonShape` learns them
+from the texts, in Python, whenever a text has a field or a type that the shape lacks; as a rule it lacks none, and no
+text is parsed in Python. Where values of one field are of several kinds, the field is a text; its numbers, lists and
+objects are written as JSON. Texts that Arrow refuses are parsed one by one; those that are no objects are bad messages.
 
-Arrow's reader trusts its input: several values in one text would be several rows, and a value at the top that is no
-object ends the process. So a text goes to Arrow only if it begins and ends like an object, and if nothing in it looks
-as if a value followed an object without a comma; everything else is parsed in Python first, and written anew.
+Arrow's reader trusts its input: several values in one text would become several rows, and a value at the top that is no
+object ends the process. So Arrow gets a text only if it begins and ends like an object, and if no value seems to follow
+an object without a comma. Every other text is parsed in Python first, and written again.
 
 Types that are learned: BIGINT (DECIMAL(38, 0) beyond 64 bits), DOUBLE, BOOLEAN, STRING, ROW, ARRAY. A DOUBLE is the
-nearest to what the text has: `sent_json` reads the text again where a column holds more of it.
+nearest to the number in the text. `SentJson` parses the text again where a column holds more digits than that.
 """
 
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NoReturn
 
@@ -26,9 +25,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json
 
-from interbed.ingest.flow.changes import BadMessage
-from interbed.ingest.formats.arrays import Mask, mask_of, one_array
-from interbed.ingest.formats.guessed.sent_number import SentNumber
+from interbed.ingest.flow.changes import BadMessage, SentRows
+from interbed.ingest.formats.arrays import Array, Indices, Mask, mask_of, one_array, taken
+from interbed.storage.base.row.kind import RowKind
 
 _STUCK_TOGETHER = r"\}[ \t\r\n]*[^ \t\r\n,}\]]"
 """After an object inside of a value comes a comma or the end of what it is in. In a string it may be otherwise."""
@@ -39,6 +38,18 @@ _BLOCK = 256
 _MOST_DIGITS = 38
 _INT64 = range(-(2**63), 2**63)
 LARGE_INTEGER = pa.decimal128(_MOST_DIGITS, 0)
+
+
+class SentNumber:
+    """The number as its text. Two objects are never equal: compare what their texts become."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -396,3 +407,52 @@ def _unexpected(value: object, kind: pa.DataType, path: tuple[str, ...]) -> str 
             if (found := _unexpected(each, kind.value_type, path)) is not None:
                 return found
     return None
+
+
+Pick = Callable[[Mapping[str, Any], str, bool, int], Any]
+"""The value of a column in a message, in the row before the change or in the other one; at last the number of the text.
+"""
+
+
+class SentJson:
+    """See SentValues; `owner` has the number of the text of each row, `kinds` a RowKind."""
+
+    def __init__(
+        self, texts: Array, owner: Indices, kinds: npt.NDArray[np.int8], pick: Pick, rewritten: Mask | None
+    ) -> None:
+        self._texts = texts
+        self._owner = owner
+        self._is_before = np.isin(kinds, [np.int8(RowKind.UPDATE_BEFORE), np.int8(RowKind.DELETE)])
+        self._pick = pick
+        self._rewritten = rewritten
+        self._parsed: dict[int, Mapping[str, Any]] = {}
+
+    def value(self, row: int, name: str) -> Any:
+        """See SentValues."""
+        number = int(self._owner[row])
+        if number not in self._parsed:
+            self._parsed[number] = parsed_object(self._texts[number].as_py())
+        return self._pick(self._parsed[number], name, bool(self._is_before[row]), number)
+
+    def texts(self, rows: Indices) -> Array:
+        """See SentValues."""
+        return taken(self._texts, self._owner[rows])
+
+    def rewritten(self, rows: Indices) -> Mask:
+        """See SentValues."""
+        return np.zeros(len(rows), bool) if self._rewritten is None else self._rewritten[self._owner[rows]]
+
+
+def sent_rows(
+    texts: Array, owner: Indices, kinds: npt.NDArray[np.int8], pick: Pick, rewritten: Mask | None = None
+) -> SentRows:
+    """All rows of some messages; `rewritten` has an entry for each text."""
+    values = SentJson(texts, owner, kinds, pick, rewritten)
+    return SentRows(values=values, rows=np.arange(len(owner)))
+
+
+def at_texts(chosen: Mask, index: Indices, count: int) -> Mask:
+    """What is true of some texts, with an entry for each of all texts."""
+    found = np.zeros(count, bool)
+    found[index[chosen]] = True
+    return found

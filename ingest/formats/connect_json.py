@@ -1,7 +1,9 @@
-"""The schema that Kafka Connect's JSON converter puts beside a value, as Arrow types.
+"""JSON of Kafka Connect's converter: envelopes {"schema":{…},"payload":{…}}, and their schemas as Arrow types.
 
-A schema is {"type": "int32", "optional": true, "name": "io.debezium.time.Date", "parameters": {…}, "field": "day"};
-structs have `fields`, arrays `items`. The name says what the value means, and Debezium's are known here:
+A topic has few schemas, and the schema is the same bytes at the beginning of many messages. So `Envelopes` compares
+these bytes, cuts them off, and parses each schema once. A schema is {"type": "int32", "optional": true, "name":
+"io.debezium.time.Date", "parameters": {…}, "field": "day"}; structs have `fields`, arrays `items`. The name defines the
+meaning of the value. These names of Debezium and Connect are known:
 
 | name | JSON | column |
 |---|---|---|
@@ -14,24 +16,38 @@ structs have `fields`, arrays `items`. The name says what the value means, and D
 | Connect's Decimal | base64, big-endian | DECIMAL; STRING where it has more than 38 digits |
 | …data.VariableScaleDecimal | scale and base64 | STRING |
 
-Names that are not known leave the value as it is. Bytes are base64 in JSON, and bytes in binary encodings, which have
-the same schemas. Sources: Debezium's documentation, "Data type mappings" of its connectors; Kafka's `JsonConverter`.
+A value with another name is not converted. Bytes are base64 in JSON. Binary encodings have the same schemas, and their
+bytes are plain. Sources: Debezium's documentation, "Data type mappings" of its connectors; Kafka's `JsonConverter`.
 """
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.formats.arrays import Array, true_of, valid
+from interbed.ingest.flow.changes import BadMessage
+from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, true_of, valid
+from interbed.ingest.formats.json_objects import json_text, parsed_object
 from interbed.storage.base.errors import NotSupportedError
 
+Known = TypeVar("Known")
+
+_BEGIN, _BETWEEN, _END = '{"schema":', ',"payload":', "}"
+_ANYHOW_WRITTEN = r'^\s*\{\s*"(schema|payload)"\s*:'
+_BLANKS = r'^\{"schema":\s|,\s+"payload"|"payload"\s+:|"payload":\s'
+"""Blanks where the converter writes none, or what looks like it within the payload."""
+_PREFIXES_MOST = 1000
+_DECODER = json.JSONDecoder()
+
+
 Convert: TypeAlias = Callable[[Array], Array]
+
 
 _PLAIN: Mapping[str, pa.DataType] = {
     "int8": pa.int8(),
@@ -45,6 +61,8 @@ _PLAIN: Mapping[str, pa.DataType] = {
     "boolean": pa.bool_(),
     "string": pa.string(),
 }
+
+
 _UNZONED = (
     ("(?i)inf", "an infinite time has no place in a table. Put a far date in its place at the source"),
     (r"^[-+]|^[0-9]{5,}-|BC$", "it is outside of the years 1 to 9999"),
@@ -55,8 +73,91 @@ _UNZONED = (
     (r"[0-9]$", "it has no offset from UTC"),
 )
 """Texts that are no TIMESTAMP_LTZ(6), and why."""
+
+
 _MOST_DIGITS = 38
+
+
 _DECIMAL_BYTES = 16
+
+
+class Envelopes(Generic[Known]):
+    """Takes payloads out of messages; `understand` makes something of each schema that occurs, once."""
+
+    def __init__(self, understand: Callable[[dict[str, Any]], Known]) -> None:
+        self._understand = understand
+        self._known: dict[bytes, Known | None] = {}
+
+    def opened(
+        self, index: Indices, texts: Array, bad: list[BadMessage]
+    ) -> Iterator[tuple[Known | None, Indices, Array]]:
+        """The payloads of the messages by schema, None for those without one. `index` are the messages' numbers.
+
+        Payloads that are null are left out. Messages that are no JSON are added to `bad`.
+        """
+        texts = self._written_alike(texts)
+        within = _starts_with(texts, _BEGIN.encode())
+        if not within.all():
+            yield None, index[~within], kept(texts, ~within)
+            index, texts = index[within], kept(texts, within)
+        for prefix in list(self._known):
+            same = _starts_with(texts, prefix)
+            if same.any():
+                yield self._payloads(prefix, index[same], kept(texts, same))
+                index, texts = index[~same], kept(texts, ~same)
+        while len(index):
+            try:
+                prefix = self._learned(texts[0].as_py())
+            except ValueError as error:
+                bad.append(BadMessage(int(index[0]), f"it is no JSON: {error}"))
+                index, texts = index[1:], texts.slice(1)
+                continue
+            same = _starts_with(texts, prefix)
+            yield self._payloads(prefix, index[same], kept(texts, same))
+            index, texts = index[~same], kept(texts, ~same)
+
+    def _payloads(self, prefix: bytes, index: Indices, texts: Array) -> tuple[Known | None, Indices, Array]:
+        payloads: Any = pc.binary_slice(texts, len(prefix), -len(_END))
+        present = mask_of(pc.not_equal(payloads, pa.scalar(b"null", pa.binary())))
+        return self._known[prefix], index[present], kept(payloads, present)
+
+    def _learned(self, text: bytes) -> bytes:
+        """The bytes of a message up to its payload, with what its schema says noted; ValueError for what is no JSON."""
+        decoded = text.decode()
+        schema, end = _DECODER.raw_decode(decoded, len(_BEGIN))
+        if not decoded.startswith(_BETWEEN, end) or not decoded.endswith(_END):
+            raise ValueError("the payload does not follow the schema")
+        if schema is not None and not isinstance(schema, dict):
+            raise ValueError("the schema is no object")
+        prefix = decoded[: end + len(_BETWEEN)].encode()
+        if len(self._known) >= _PREFIXES_MOST:
+            self._known.clear()
+        self._known[prefix] = None if schema is None else self._understand(schema)
+        return prefix
+
+    def _written_alike(self, texts: Array) -> Array:
+        """The messages, envelopes that are not written as the converter does written that way."""
+        ends = mask_of(pc.ends_with(texts, _END))
+        odd = mask_of(pc.match_substring_regex(texts, _ANYHOW_WRITTEN))
+        if odd.any():
+            odd &= ~(_starts_with(texts, _BEGIN.encode()) & ends) | mask_of(pc.match_substring_regex(texts, _BLANKS))
+        if not odd.any():
+            return texts
+        values: list[Any] = texts.to_pylist()
+        for i in np.flatnonzero(odd):
+            try:
+                value = parsed_object(values[i])
+            except ValueError:
+                # It is said to be bad by whoever reads it.
+                continue
+            schema, payload = json_text(value.get("schema")), json_text(value.get("payload"))
+            values[i] = f"{_BEGIN}{schema}{_BETWEEN}{payload}{_END}".encode()
+        return pa.array(values, pa.binary())
+
+
+def _starts_with(texts: Array, start: bytes) -> Mask:
+    found: Any = pc.starts_with(texts, start)  # type: ignore[call-overload]
+    return mask_of(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

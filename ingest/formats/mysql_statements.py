@@ -1,11 +1,11 @@
-"""Statements of MySQL's SQL after which a table's name is that of another table or of none.
+"""Statements of MySQL's SQL that end a table's name: from then on it is the name of another table or of none.
 
     DROP TABLE [IF EXISTS] a, `shop`.`b`          RENAME TABLE a TO c, b TO a
     DROP DATABASE shop                            ALTER TABLE a ADD d INT, RENAME TO c
     CREATE OR REPLACE TABLE a (…)
 
-A name that was renamed counts, and the one that it was renamed to: another table has that name from then on. Temporary
-tables don't count, because no messages have their rows. Source: MySQL's manual, chapter SQL Statements; MariaDB's.
+A rename ends both names, the old one and the new one: another table has the new name from then on. Temporary tables do
+not count, because no messages have their rows. Source: MySQL's manual, chapter SQL Statements; MariaDB's.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Values as PostgreSQL writes them in texts, as those of Arrow's columns; by the type and its modifier.
+r"""Values of PostgreSQL in its text format as values of Arrow's columns, by the type and its modifier.
 
 | PostgreSQL | column |
 |---|---|
@@ -11,25 +11,31 @@
 | time(0..3) | TIME(3) |
 | time | STRING, 10:20:30.123456: Paimon's TIME has milliseconds |
 | arrays of one dimension | ARRAY of the same |
-| anything else, numeric without a bound, too | STRING, as PostgreSQL writes it |
+| all other types, also numeric without a bound | STRING, as PostgreSQL writes it |
 
-The same columns as Debezium's connector gives with its defaults, for all types but interval, money, bit, timetz, hstore
-and the geometric ones: these are texts here.
+These are the columns that Debezium's connector gives with its defaults, for all types except interval, money, bit,
+timetz, hstore and the geometric ones, which are texts here.
+
+The text of an array is {1,NULL,"a \"b\""}. It may begin with its bounds, [0:1]={1,2}. A type may have another delimiter
+than the comma (pg_type.typdelim): {(1,1),(0,0);(2,2),(1,1)} are boxes.
 
 The texts are those under DateStyle ISO, bytea_output hex and TimeZone UTC. Sources: PostgreSQL's documentation, "Data
-Types" and "Arrays", and its pg_type.dat for the numbers of types.
+Types", "Arrays" and "Array Input and Output Syntax", and its pg_type.dat for the OIDs of types.
 """
 
+import itertools
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.ingest.formats.arrays import Array, buffer_of, true_of, valid
-from interbed.ingest.formats.postgres.arrays import split_arrays
 
 Convert: TypeAlias = Callable[[Array], Array]
 
@@ -37,6 +43,14 @@ BOOL, BYTEA, INT8, INT2, INT4, OID, FLOAT4, FLOAT8 = 16, 17, 20, 21, 23, 26, 700
 DATE, TIME, TIMESTAMP, TIMESTAMPTZ, NUMERIC = 1082, 1083, 1114, 1184, 1700
 _TEXTS = frozenset({18, 19, 25, 114, 142, 650, 790, 829, 869, 1042, 1043, 1186, 1266, 1560, 1562, 2950, 3802})
 """Types of the system that are texts, so that nobody need be asked: char, name, text, json, xml, cidr, money, …"""
+
+
+_BOUNDS = r"^\[[-0-9:]+\]="
+
+
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+
+
 _MOST_DIGITS = 38
 _NUMERIC_HEADER = 4
 """What is added to the modifier of a numeric: the precision in the upper half and the scale in the lower one."""
@@ -188,3 +202,57 @@ _PLAIN: Mapping[int, ColumnType] = {
     TIMESTAMPTZ: _moments(pa.timestamp("us", "UTC")),
     NUMERIC: _TEXT,
 }
+
+
+@cache
+def _element(between: str) -> re.Pattern[str]:
+    return re.compile(rf'"((?:[^"\\]|\\.)*)"|([^"{re.escape(between)}{{}}\\]+)', re.DOTALL)
+
+
+def split_arrays(texts: Array, between: str = ",") -> tuple[npt.NDArray[np.int32], Array]:
+    """Where the elements of each array begin and end, and the texts of all elements, which are apart by a mark.
+
+    There is one place more than arrays; a null one has no elements. ValueError for arrays of several dimensions.
+    """
+    whole: Any = pc.replace_substring_regex(texts, _BOUNDS, "")
+    if true_of(pc.match_substring_regex(whole, r"^\{\{|^\[")).any():
+        raise ValueError("it has more than one dimension")
+    if (~true_of(pc.match_substring_regex(whole, r"(?s)^\{.*\}$")) & valid(whole)).any():
+        raise ValueError("it is no array")
+    if true_of(pc.match_substring_regex(whole, r'["\\]')).any():
+        return _one_by_one(whole, between)
+    inner: Any = pc.utf8_slice_codeunits(whole, 1, -1)
+    parts: Any = pa.concat_arrays([pc.split_pattern(inner, between)])
+    lengths: Any = pc.list_value_length(parts)
+    counts = lengths.fill_null(0).to_numpy(zero_copy_only=False).copy()
+    empty = true_of(pc.equal(inner, pa.scalar("")))
+    elements: Any = pc.list_flatten(parts)
+    if empty.any():
+        # Split at commas, an empty text is one element.
+        elements = elements.filter(pa.array(~np.repeat(empty, counts)))
+        counts[empty] = 0
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
+    return offsets, pc.if_else(pc.equal(elements, pa.scalar("NULL")), pa.scalar(None, pa.string()), elements)
+
+
+def _one_by_one(texts: Array, between: str) -> tuple[npt.NDArray[np.int32], Array]:
+    """The same in Python, for texts in which a comma may be part of an element: Arrow can't tell those."""
+    lists: list[list[str | None]] = [[] if text is None else _elements(text, between) for text in texts.to_pylist()]
+    offsets = np.cumsum([0, *(len(each) for each in lists)]).astype(np.int32)
+    return offsets, pa.array(list(itertools.chain.from_iterable(lists)), pa.string())
+
+
+def _elements(text: str, between: str) -> list[str | None]:
+    if text == "{}":
+        return []
+    found: list[str | None] = []
+    at = 1
+    while True:
+        element = _element(between).match(text, at)
+        if element is None or text[element.end() : element.end() + 1] not in (between, "}"):
+            raise ValueError("it is no array of one dimension")
+        quoted, plain = element.groups()
+        found.append(_ESCAPED.sub(r"\1", quoted) if plain is None else None if plain == "NULL" else plain)
+        at = element.end() + 1
+        if text[element.end()] == "}":
+            return found

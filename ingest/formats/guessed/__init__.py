@@ -1,1 +1,0 @@
-"""JSON whose types are guessed from its values."""

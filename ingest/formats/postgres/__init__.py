@@ -1,1 +1,0 @@
-"""Values of PostgreSQL, as its logical replication sends them."""

@@ -1,1 +1,0 @@
-"""Values that a source did not send with an update: placeholders, and columns that are lacking."""
