@@ -1,8 +1,8 @@
-"""Iceberg's tables beside interbed's own: read with all of their deletes. Metadata are pyiceberg's.
+"""Iceberg tables beside interbed's own, read with all of their deletes. pyiceberg provides the metadata.
 
-From the top: opening (where tables come from) > table (the public object) > upkeep > query (one read of it, and its
-plan explained) > optimize > commit > read (files become rows) > plan (which files, with which deletes) > meta (types,
-filters and files as the metadata have them). publish makes Iceberg's metadata of interbed's own tables.
+From the top: opening (loads tables) > table (the public object) > upkeep > query (one read of a table, and its plan
+explained) > optimize > commit > read (files become rows) > plan (files to read, and their deletes) > meta (types,
+filters and files in the metadata). publish writes Iceberg's metadata of interbed's own tables.
 
 Needs the extra `interbed[iceberg]`: importing any module of this package raises MissingExtraError without it.
 """

@@ -14,9 +14,8 @@ from pyiceberg.table import Table as Metadata
 from pyiceberg.table.snapshots import Snapshot
 
 from interbed.iceberg.meta.live_files import LiveFile
-from interbed.iceberg.meta.table_metadata import with_dropped
-from interbed.iceberg.meta.types import readable_fields
-from interbed.iceberg.plan.plan import FilePlan, plan_read
+from interbed.iceberg.meta.table_metadata import readable_fields, with_dropped
+from interbed.iceberg.plan import FilePlan, plan_read
 from interbed.iceberg.read.files import TableFiles
 from interbed.iceberg.read.task_read import TaskRead
 from interbed.storage.base.errors import plain_errors

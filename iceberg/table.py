@@ -9,7 +9,7 @@ from pyiceberg.table import Table as Metadata
 from pyiceberg.table.snapshots import Snapshot
 
 from interbed.iceberg.commit.home import TableHome, home_of
-from interbed.iceberg.meta.types import readable_fields, schema_to_arrow
+from interbed.iceberg.meta.table_metadata import readable_fields, schema_to_arrow
 from interbed.iceberg.query import IcebergExplanation, IcebergScan, explain
 from interbed.iceberg.upkeep import IcebergUpkeep, millis_of
 from interbed.storage.base.errors import (

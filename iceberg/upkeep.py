@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table as Metadata
 
-from interbed.iceberg.meta.table_metadata import is_published
-from interbed.iceberg.meta.types import readable_fields
+from interbed.iceberg.meta.table_metadata import is_published, readable_fields
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.conditions import bound_filter
 from interbed.storage.base.predicate.expr import AlwaysFalse, Comparison, IsNull, Op, Or, Predicate, and_, bind
@@ -18,8 +17,7 @@ from interbed.storage.base.row.values import parse_text
 if TYPE_CHECKING:
     from interbed.iceberg.commit.home import TableHome
     from interbed.iceberg.optimize.compact import IcebergCompaction, Progress, Scope
-    from interbed.iceberg.optimize.expire import IcebergExpiry
-    from interbed.iceberg.optimize.orphans import IcebergOrphans
+    from interbed.iceberg.optimize.expire import IcebergExpiry, IcebergOrphans
     from interbed.iceberg.optimize.planner import OptimizeUnit
     from interbed.storage.scan.partition_filter import Partitions
     from interbed.storage.write.sort.order import SortOrder
@@ -119,7 +117,7 @@ class IcebergUpkeep:
         """Delete files in the table's directory that nothing names and that are older than three days, or than the
         time given. Raises InvalidInputError for a time in the future, NotSupportedError where `gc.enabled` is false.
         """
-        from interbed.iceberg.optimize.orphans import remove_orphan_files
+        from interbed.iceberg.optimize.expire import remove_orphan_files
 
         limit = None if older_than is None else millis_of(older_than)
         return remove_orphan_files(self.required_home(), limit, dry_run=dry_run)

@@ -1,5 +1,5 @@
-"""A new snapshot of an Iceberg table: what it replaces, whether it still may, and how it becomes the newest.
+"""Commits to Iceberg tables: which files a snapshot replaces, conflict checks, and the compare-and-swap.
 
-Read `home` (where metadata files are), `attempts` (optimistic concurrency), `replacement` (what replaces what), then
-`replace` (its commit) and `snapshot` (the manifests of the new one).
+Read `home` (where metadata files are), `attempts` (optimistic concurrency), `replacement` (the replaced and the new
+files, and conflicts), then `replace` (the commit, and the manifests of the new snapshot).
 """

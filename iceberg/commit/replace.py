@@ -1,26 +1,75 @@
-"""Committing what a job made of a table's files: a snapshot without those that it replaced, and with its own."""
+"""Commits of replaced files: a new snapshot without the files that a job replaced, and with the job's files.
+
+`SnapshotWriter` writes the manifests of the new snapshot. A manifest that holds a removed file is written again, with
+its other files unchanged; all other manifests are kept. Sources: Iceberg's table specification, "Snapshots", and the
+names of the summary in its appendix F.
+"""
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+import uuid
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
-from pyiceberg.manifest import ManifestFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Metadata
-from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
-from interbed.iceberg.commit.attempts import Attempt, commit_retried
+from interbed.iceberg.commit.attempts import Attempt, commit_retried, delete_files, snapshot_attempt
 from interbed.iceberg.commit.home import TableHome
-from interbed.iceberg.commit.replacement import Replacement, files_to_remove
-from interbed.iceberg.commit.snapshot import CachedManifests, SnapshotWriter
-from interbed.iceberg.meta.live_files import Content
-from interbed.iceberg.meta.manifests import manifests_of
-from interbed.iceberg.meta.table_metadata import whole_number
-from interbed.iceberg.plan.plan import is_unpartitioned
-from interbed.storage.base.errors import CommitConflictError
+from interbed.iceberg.commit.replacement import NewTableFile, Place, Replacement, files_to_remove
+from interbed.iceberg.meta.live_files import Content, LiveFile, live_file
+from interbed.iceberg.meta.manifests import (
+    entries_of_each,
+    manifests_of,
+    with_status,
+    write_manifest,
+    write_manifest_list,
+)
+from interbed.iceberg.meta.table_metadata import whole_number, with_dropped
+from interbed.iceberg.plan import is_unpartitioned
+from interbed.storage.base.errors import CommitConflictError, StorageAccessError
 
 _TARGET = "commit.manifest.target-size-bytes"
+
+
+@dataclass(frozen=True, slots=True)
+class LiveEntry:
+    """A file that is live, and its record."""
+
+    file: LiveFile
+    entry: ManifestEntry
+
+
+@dataclass(slots=True)
+class CachedManifests:
+    """Reads manifests, each once: they never change."""
+
+    known: dict[str, tuple[LiveEntry, ...]] = field(default_factory=dict)
+
+    def of(self, io: FileIO, snapshot: Snapshot) -> list[tuple[ManifestFile, tuple[LiveEntry, ...]]]:
+        """The manifests of a snapshot with their live files."""
+        manifests = manifests_of(io, snapshot)
+        new = [each for each in manifests if each.manifest_path not in self.known]
+        for manifest, entries in zip(new, entries_of_each(io, new), strict=True):
+            self.known[manifest.manifest_path] = tuple(LiveEntry(live_file(entry), entry) for entry in entries)
+        return [(each, self.known[each.manifest_path]) for each in manifests]
+
+
+_CODEC = "write.avro.compression-codec"
+
+
+_BY_KIND = {
+    Content.DATA: ("data-files", "records"),
+    Content.POSITION_DELETES: ("delete-files", "position-deletes"),
+    Content.EQUALITY_DELETES: ("delete-files", "equality-deletes"),
+}
 
 
 def commit_replacement(
@@ -115,3 +164,191 @@ def _descends(metadata: TableMetadata, snapshot: Snapshot, ancestor: int) -> boo
         parent = found.parent_snapshot_id
         found = None if parent is None else metadata.snapshot_by_id(parent)
     return False
+
+
+class SnapshotWriter:
+    """Writes the files of one new snapshot beside the metadata of a table.
+
+    Used as a context manager; on an error it deletes what it wrote. Raises StorageAccessError.
+    """
+
+    def __init__(self, table: Metadata) -> None:
+        self._table = table
+        self._schema = table.metadata.schema()
+        self._all_columns = with_dropped(self._schema, table.metadata.schemas)
+        self._id = uuid.uuid4()
+        self._snapshot_id = table.metadata.new_snapshot_id()
+        self._written: list[str] = []
+
+    def __enter__(self) -> "SnapshotWriter":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if kind is None:
+            return
+        delete_files(self._table, self._written)
+        if isinstance(error, OSError) and not isinstance(error, StorageAccessError):
+            raise StorageAccessError(f"Can't write metadata of {self._table.location()}: {error}") from error
+
+    def replaced(
+        self,
+        parent: Snapshot,
+        manifests: Sequence[tuple[ManifestFile, tuple[LiveEntry, ...]]],
+        removed: Collection[Place],
+        added: Sequence[NewTableFile],
+        properties: Mapping[str, str],
+    ) -> Attempt:
+        """The snapshot after `parent`, whose manifests are given, without what is removed and with what is added."""
+        result: list[ManifestFile] = []
+        tally = _Tally()
+        for content, spec_id, entries in self._added(added):
+            result.append(self._manifest(content, spec_id, entries))
+        for file in added:
+            tally.count("added", file.content, file.size, file.records, is_vector=file.file_format == "puffin")
+        for manifest, live in manifests:
+            gone = [each for each in live if each.file.place in removed]
+            if not gone:
+                # Those without live files are only the history of others.
+                if live:
+                    result.append(manifest)
+                continue
+            for each in gone:
+                tally.count("removed", each.file.content, each.file.cost, each.file.records, each.file.is_vector)
+            entries = [self._again(each, is_gone=each.file.place in removed) for each in live]
+            result.append(self._manifest(manifest.content, manifest.partition_spec_id, entries))
+        return self._attempt(parent, result, tally, properties)
+
+    def merged(
+        self,
+        parent: Snapshot,
+        manifests: Sequence[tuple[ManifestFile, tuple[LiveEntry, ...]]],
+        merged: Sequence[Sequence[str]],
+    ) -> Attempt:
+        """The snapshot after `parent` with the same files, of which the manifests named together become one."""
+        by_path = {manifest.manifest_path: (manifest, live) for manifest, live in manifests}
+        taken = {path for group in merged for path in group}
+        result = [manifest for manifest, live in manifests if manifest.manifest_path not in taken and live]
+        for group in merged:
+            first = by_path[group[0]][0]
+            entries = [self._again(each, is_gone=False) for path in group for each in by_path[path][1]]
+            if entries:
+                result.append(self._manifest(first.content, first.partition_spec_id, entries))
+        figures = {"manifests-replaced": str(len(taken)), "manifests-created": str(len(self._written))}
+        return self._attempt(parent, result, _Tally(), figures)
+
+    def _attempt(
+        self, parent: Snapshot, manifests: Sequence[ManifestFile], tally: "_Tally", properties: Mapping[str, str]
+    ) -> Attempt:
+        metadata = self._table.metadata
+        sequence_number = metadata.next_sequence_number()
+        path = self._new_path(f"snap-{self._snapshot_id}-1-{self._id}.avro")
+        first_row_id = _next_row_id(metadata)
+        following = write_manifest_list(
+            self._table.io,
+            path,
+            format_version=metadata.format_version,
+            snapshot_id=self._snapshot_id,
+            parent_snapshot_id=parent.snapshot_id,
+            sequence_number=sequence_number,
+            manifests=manifests,
+            compression=self._codec,
+            first_row_id=first_row_id,
+        )
+        snapshot = Snapshot.model_validate(
+            {
+                "snapshot-id": self._snapshot_id,
+                "parent-snapshot-id": parent.snapshot_id,
+                "sequence-number": sequence_number,
+                "timestamp-ms": max(int(time.time() * 1000), metadata.last_updated_ms),
+                "manifest-list": path,
+                "summary": Summary(Operation.REPLACE, **tally.summary(parent.summary), **properties),
+                "schema-id": metadata.current_schema_id,
+                "first-row-id": first_row_id,
+                "added-rows": None if following is None or first_row_id is None else following - first_row_id,
+            }
+        )
+        return snapshot_attempt(self._table, snapshot, self._written)
+
+    @property
+    def _codec(self) -> str:
+        return self._table.metadata.properties.get(_CODEC, "gzip")
+
+    def _added(self, files: Sequence[NewTableFile]) -> list[tuple[ManifestContent, int, list[ManifestEntry]]]:
+        """The entries of new files, by manifest."""
+        groups: dict[tuple[ManifestContent, int], list[ManifestEntry]] = defaultdict(list)
+        for file in files:
+            content = ManifestContent.DATA if file.content is Content.DATA else ManifestContent.DELETES
+            groups[content, file.spec_id].append(file.entry(self._snapshot_id))
+        return [(content, spec_id, entries) for (content, spec_id), entries in groups.items()]
+
+    def _again(self, each: LiveEntry, *, is_gone: bool) -> ManifestEntry:
+        """A file's entry in a manifest that is written anew."""
+        if is_gone:
+            return with_status(each.entry, ManifestEntryStatus.DELETED, self._snapshot_id)
+        return with_status(each.entry, ManifestEntryStatus.EXISTING)
+
+    def _manifest(self, content: ManifestContent, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
+        spec = self._table.metadata.specs()[spec_id]
+        return write_manifest(
+            self._table.io,
+            self._new_path(f"{self._id}-m{len(self._written)}.avro"),
+            format_version=self._table.metadata.format_version,
+            schema=self._schema_for(spec),
+            spec=spec,
+            content=content,
+            snapshot_id=self._snapshot_id,
+            entries=entries,
+            compression=self._codec,
+        )
+
+    def _schema_for(self, spec: PartitionSpec) -> Schema:
+        """The columns by which a spec's values have their types: also those that the table has no more."""
+        known = self._schema.field_ids
+        return self._schema if all(part.source_id in known for part in spec.fields) else self._all_columns
+
+    def _new_path(self, name: str) -> str:
+        path = self._table.location_provider().new_metadata_location(name)
+        self._written.append(path)
+        return path
+
+
+def _next_row_id(metadata: TableMetadata) -> int | None:
+    """The id that the next new row gets; None before version 3."""
+    return metadata.next_row_id or 0 if isinstance(metadata, TableMetadataV3) else None
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Numbers of a summary."""
+
+    numbers: Counter[str] = field(default_factory=Counter)
+
+    def count(self, what: str, content: Content, size: int, records: int, is_vector: bool) -> None:
+        files, rows = _BY_KIND[content]
+        of_data = "deleted" if what == "removed" else what
+        self.numbers[f"{of_data if content is Content.DATA else what}-{files}"] += 1
+        self.numbers[f"{of_data if content is Content.DATA else what}-{rows}"] += records
+        self.numbers[f"{what}-files-size"] += size
+        if is_vector:
+            self.numbers[f"{what}-dvs"] += 1
+        elif content is Content.POSITION_DELETES:
+            self.numbers[f"{what}-position-delete-files"] += 1
+        elif content is Content.EQUALITY_DELETES:
+            self.numbers[f"{what}-equality-delete-files"] += 1
+
+    def summary(self, before: Summary | None) -> dict[str, str]:
+        """The texts of a snapshot's summary; totals only where the one before has them."""
+        found = {name: str(number) for name, number in self.numbers.items() if number}
+        changes = {
+            "total-data-files": ("added-data-files", "deleted-data-files"),
+            "total-delete-files": ("added-delete-files", "removed-delete-files"),
+            "total-records": ("added-records", "deleted-records"),
+            "total-files-size": ("added-files-size", "removed-files-size"),
+            "total-position-deletes": ("added-position-deletes", "removed-position-deletes"),
+            "total-equality-deletes": ("added-equality-deletes", "removed-equality-deletes"),
+        }
+        for total, (plus, minus) in changes.items():
+            known = None if before is None else before.get(total)
+            if known is not None and known.isdecimal():
+                found[total] = str(max(int(known) + self.numbers[plus] - self.numbers[minus], 0))
+        return found

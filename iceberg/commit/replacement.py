@@ -14,7 +14,7 @@ from pyiceberg.typedef import Record
 
 from interbed.iceberg.meta.live_files import Content, LiveFile
 from interbed.iceberg.meta.manifests import NEWEST_VERSION
-from interbed.iceberg.plan.task import DataTask, DeleteIndex
+from interbed.iceberg.plan import DataTask, DeleteIndex
 from interbed.storage.base.errors import CommitConflictError
 
 

@@ -1,9 +1,15 @@
-"""The live files of a snapshot, data and deletes, that a filter does not exclude, from manifest list and manifests.
+"""The live files of a snapshot, data and deletes, that a filter does not exclude; and Puffin files of deletion vectors.
 
-Source: Iceberg's table specification, "Manifests"; the numbers of `content` and of the fields are its own.
+Source: Iceberg's table specification, "Manifests", which defines the numbers of `content` and of the fields.
+
+A Puffin file (Iceberg's specification "Puffin") has the magic bytes `PFA1`, the blobs, and a footer: magic, a JSON
+object with the kind and the position of each blob, the object's length and flags of 4 bytes each, little-endian, and
+magic. A vector is a blob of the type `deletion-vector-v1`: what `storage/files/deletion_vectors.py` writes for 64 bits.
 """
 
-from collections.abc import Callable
+import json
+import struct
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -23,6 +29,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from interbed.iceberg.meta.manifests import FIRST_ROW_ID, entries_of_each, manifests_of
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
+from interbed.storage.files.deletion_vectors import DeletionVector
 
 PATH_ID = 2147483546
 """The column `file_path` of position delete files."""
@@ -30,6 +37,19 @@ POSITION_ID = 2147483545
 """Their column `pos`."""
 _REFERENCED, _OFFSET, _SIZE = 17, 18, 19
 """Places of fields of version 3 in pyiceberg's record, which has no names for them."""
+
+
+_MAGIC = b"PFA1"
+
+
+_TAIL = struct.Struct("<ii")
+
+
+_VECTOR = "deletion-vector-v1"
+
+
+_POSITION_ID = 2147483645
+"""The reserved column `_pos`, which a vector is about."""
 
 
 class Content(IntEnum):
@@ -208,3 +228,38 @@ class _Pruning:
             matches = expression_evaluator(of_partition, projected, case_sensitive=True)
             evaluate = self._partitions[number] = lambda file: matches(file.partition)
         return evaluate(file) and self._metrics.eval(file)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VectorPlace:
+    """Where a vector is in its file, in bytes, and how many rows it deletes."""
+
+    offset: int
+    length: int
+    records: int
+
+
+def puffin_of(vectors: Mapping[str, DeletionVector], created_by: str) -> tuple[bytes, dict[str, VectorPlace]]:
+    """A file of vectors, given by the paths of their data files, and where each of them is in it."""
+    content = bytearray(_MAGIC)
+    places: dict[str, VectorPlace] = {}
+    blobs = []
+    for path, vector in vectors.items():
+        blob = vector.encode(bitmap64=True)
+        places[path] = VectorPlace(offset=len(content), length=len(blob), records=len(vector))
+        blobs.append(
+            {
+                "type": _VECTOR,
+                "fields": [_POSITION_ID],
+                # A vector does not belong to the snapshot that wrote it.
+                "snapshot-id": -1,
+                "sequence-number": -1,
+                "offset": len(content),
+                "length": len(blob),
+                "properties": {"referenced-data-file": path, "cardinality": str(len(vector))},
+            }
+        )
+        content += blob
+    footer = json.dumps({"blobs": blobs, "properties": {"created-by": created_by}}).encode()
+    content += _MAGIC + footer + _TAIL.pack(len(footer), 0) + _MAGIC
+    return bytes(content), places

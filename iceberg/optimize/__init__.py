@@ -1,6 +1,5 @@
 """Maintenance of Iceberg tables: files are rewritten for readers, old snapshots and orphan files are deleted.
 
-Read `planner` (which files are worth what work), `job` (what the units share), `run_unit` with `data_files`, then
-`compact` (all in one process) or `wire` (units for other processes). `health` measures a table; `expire` and `orphans`
-delete files.
+Read `planner` (which files need which work, and how healthy a table is), `job` (what the units share), `run_unit`, then
+`compact` (all in one process) or `wire` (units for other processes). `expire` deletes files.
 """

@@ -16,11 +16,10 @@ from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.commit.replacement import Replacement
 from interbed.iceberg.meta.live_files import Content
-from interbed.iceberg.optimize.data_files import delete_new
 from interbed.iceberg.optimize.job import OptimizeJob, OptimizeSettings
 from interbed.iceberg.optimize.planner import Mode, OptimizeUnit, plan_units
-from interbed.iceberg.optimize.run_unit import UnitOutcome, run_unit
-from interbed.iceberg.plan.plan import plan_read
+from interbed.iceberg.optimize.run_unit import UnitOutcome, delete_new, run_unit
+from interbed.iceberg.plan import plan_read
 from interbed.iceberg.read.files import TableFiles
 from interbed.storage.base.errors import CommitConflictError, CommitStateUnknownError, plain_errors
 from interbed.storage.base.predicate.expr import Predicate

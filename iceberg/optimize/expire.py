@@ -1,17 +1,27 @@
-"""Expiry of snapshots: old ones leave the metadata, then the files that only they named are deleted.
+"""Deletion of old snapshots and of orphan files of an Iceberg table.
 
-Which stay is said by the table's properties, by those of branches and tags, and by what is given. Files are deleted
-after the commit, and only where all that stays could be read: what a kill leaves behind is found as orphans. Source:
-Iceberg's documentation, "Maintenance", and its table specification, "Snapshot Retention Policy".
+**Expiry.** Old snapshots are removed from the metadata; then the files that only they name are deleted. Properties of
+the table, of branches and tags, and the caller's arguments define what is kept. Files are deleted after the commit, and
+only if the metadata of all remaining snapshots could be read. The removal of orphan files finds what a killed expiry
+left.
+
+**Orphan files** are files in the table's directory that nothing names: killed writers and expiries left them. The files
+are listed first and the names are read afterwards, so files of a commit in between are known. A file is deleted only if
+it is of a kind that tables have, is in a folder of the table, and is known to be old enough. If one manifest cannot be
+read, no file is deleted.
+
+Source: Iceberg's documentation, "Maintenance" and "Delete orphan files", and its table specification, "Snapshot
+Retention Policy".
 """
 
 import logging
+import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyiceberg.io import FileIO
+from pyiceberg.io import FileIO as IcebergFileIO
 from pyiceberg.table import Table as Metadata
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRef, SnapshotRefType
@@ -27,8 +37,10 @@ from interbed.iceberg.commit.attempts import Attempt, commit_retried, delete_fil
 from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.meta.manifests import entries_of, entries_of_each, manifests_of
 from interbed.iceberg.meta.table_metadata import whole_number
-from interbed.storage.base.errors import InterbedError, NotSupportedError, plain_errors
-from interbed.storage.io.resolve import normalize_path
+from interbed.iceberg.read.files import TableFiles
+from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError, plain_errors
+from interbed.storage.io.api import FileIO, FileStatus
+from interbed.storage.io.resolve import normalize_path, one_scheme
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +50,18 @@ _MAX_REF_AGE = "history.expire.max-ref-age-ms"
 _GC = "gc.enabled"
 _WRITE_PATHS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 _FIVE_DAYS = 5 * 24 * 3600 * 1000
+
+
+_THREE_DAYS = 3 * 24 * 3600 * 1000
+
+
+_FOLDERS = ("data", "metadata")
+
+
+_KINDS = (".parquet", ".orc", ".avro", ".puffin", ".metadata.json", ".metadata.json.gz", ".stats")
+
+
+_SCHEME = re.compile(r"^[a-z0-9+.-]+:(//[^/]*)?")
 
 
 @plain_errors
@@ -58,6 +82,22 @@ class IcebergExpiry:
             f"{len(self.snapshots)} snapshot(s) and {len(self.refs)} branch(es) or tag(s), with {self.data_files} data "
             f"file(s), {self.delete_files} delete file(s) and {self.metadata_files} of metadata"
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as a JSON object."""
+        return asdict(self)
+
+
+@plain_errors
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergOrphans:
+    """The files that were deleted, or in a dry run would be, and their size in bytes."""
+
+    paths: tuple[str, ...]
+    bytes: int
+
+    def __str__(self) -> str:
+        return "\n".join([f"{len(self.paths)} file(s) that nothing names, {self.bytes:,} bytes", *self.paths])
 
     def to_json(self) -> dict[str, Any]:
         """The result as a JSON object."""
@@ -246,7 +286,7 @@ def _files_of(table: Metadata, snapshots: Iterable[int]) -> _Files:
     )
 
 
-def _manifests_if_there(io: FileIO, snapshot: Snapshot) -> Iterable[Any]:
+def _manifests_if_there(io: IcebergFileIO, snapshot: Snapshot) -> Iterable[Any]:
     try:
         return manifests_of(io, snapshot)
     except InterbedError as error:
@@ -286,3 +326,74 @@ def check_collected(metadata: TableMetadata) -> None:
             f"The table at {metadata.location} has '{_GC}' = 'false': its files may belong to other tables. Set it "
             "to 'true' if they do not."
         )
+
+
+def remove_orphan_files(
+    home: TableHome,
+    older_than_millis: int | None,
+    *,
+    dry_run: bool = False,
+    clock: Callable[[], float] = time.time,
+) -> IcebergOrphans:
+    """Delete files that nothing names and that are older than three days, or than the time given.
+
+    Raises InvalidInputError for a time in the future, NotSupportedError for a table whose files are not to be deleted,
+    and what reading metadata raises.
+    """
+    now = int(clock() * 1000)
+    limit = now - _THREE_DAYS if older_than_millis is None else older_than_millis
+    if limit > now:
+        raise InvalidInputError("Files that are written meanwhile would be taken for orphans: the time is to come.")
+    table = home.load()
+    check_collected(table.metadata)
+    files = TableFiles.of(table.metadata, table.io.properties)
+    file_io, root = files.open(table.location())
+    old = [
+        status
+        for folder in _FOLDERS
+        for status in _all_files(file_io, f"{root.rstrip('/')}/{folder}")
+        if status.name.endswith(_KINDS) and status.modified_millis is not None and status.modified_millis < limit
+    ]
+    if not old:
+        return IcebergOrphans(paths=(), bytes=0)
+    named = {_plain(path) for path in named_files(home.load())}
+    orphans = [status for status in old if _plain(status.path) not in named]
+    if not dry_run:
+        file_io.delete_quietly(status.path for status in orphans)
+    return IcebergOrphans(
+        paths=tuple(sorted(status.path for status in orphans)), bytes=sum(status.size for status in orphans)
+    )
+
+
+def named_files(table: Metadata) -> Iterator[str]:
+    """All files that the metadata of a table name; raises what reading metadata raises."""
+    metadata = table.metadata
+    yield table.metadata_location
+    yield from (entry.metadata_file for entry in metadata.metadata_log)
+    yield from (file.statistics_path for file in (*metadata.statistics, *metadata.partition_statistics))
+    seen: set[str] = set()
+    for snapshot in metadata.snapshots:
+        yield snapshot.manifest_list
+        new = [each for each in manifests_of(table.io, snapshot) if each.manifest_path not in seen]
+        seen.update(each.manifest_path for each in new)
+        yield from (each.manifest_path for each in new)
+        for entries in entries_of_each(table.io, new):
+            yield from (str(entry.data_file.file_path) for entry in entries)
+
+
+def _all_files(file_io: FileIO, folder: str) -> Iterator[FileStatus]:
+    for status in file_io.list(folder):
+        if status.name.startswith("."):
+            continue
+        if status.is_directory:
+            yield from _all_files(file_io, status.path)
+        else:
+            yield status
+
+
+def _plain(path: str) -> str:
+    """A path by which the same file is found under each way to write it: `file:/x`, `file:///x` and `/x`."""
+    scheme = path.partition(":")[0] if _SCHEME.match(path) else "file"
+    if scheme == "file":
+        return re.sub(r"/+", "/", _SCHEME.sub("", path))
+    return f"{one_scheme(scheme)}{path[len(scheme) :]}"

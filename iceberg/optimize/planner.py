@@ -1,22 +1,37 @@
-"""Units of optimization: files of one partition that one process rewrites by itself, and why. Pure.
+"""Units of optimization: files of one partition that one process rewrites, and the reason; and the health of a table.
 
-- minor: small files become larger ones; keys, and positions in several files, become one vector or file of positions
-  for each data file, so that a reader skips rows and matches nothing.
-- major: besides, files with many deleted rows are rewritten without them.
+- minor: small files become larger ones; equality deletes, and positions in several files, become one vector or one file
+  of positions for each data file, so a reader skips rows and matches no keys.
+- major: also files with many deleted rows are rewritten without them.
 - full: all files are rewritten, except those of the target size, without deletes and without a requested order.
 
-Files are combined within their own partition spec and partition only, so that deletes of others still apply.
+Files are combined within their own partition spec and partition only, so deletes of other partitions still apply.
+Planning does no I/O.
+
+`iceberg_health` measures how well a table serves its readers, from its metadata only, in the figures of interbed's own
+tables. The files of a partition are a bucket. Its small files are those that a minor compaction removes: small data
+files, equality delete files, and data files whose positions are in several files.
 """
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table as Metadata
+
+from interbed.iceberg.commit.replace import manifest_target
 from interbed.iceberg.meta.live_files import LiveFile
+from interbed.iceberg.meta.manifests import manifests_of
+from interbed.iceberg.optimize.expire import SnapshotRetention, expired, next_expiry
 from interbed.iceberg.optimize.job import OptimizeSettings
-from interbed.iceberg.plan.task import DataTask
+from interbed.iceberg.plan import DataTask, plan_read
+from interbed.iceberg.read.files import TableFiles
+from interbed.storage.upkeep.bucket_health import BucketHealth
+from interbed.storage.upkeep.health import TableHealth
 
 
 class Action(Enum):
@@ -88,6 +103,10 @@ class OptimizeUnit:
 
 _UNIT_FILES = 4
 """A unit makes about so many files of the target size, where its files can be divided so."""
+
+
+_MANIFESTS_LEFT = 100
+"""So many small manifests the commits of others leave (`commit.manifest.min-count-to-merge`)."""
 
 
 class Mode(Enum):
@@ -197,3 +216,61 @@ def _pieces(files: Sequence[DataTask], most: int) -> list[list[DataTask]]:
         pieces[min(place, number - 1)].append(task)
         before += task.file.size
     return [piece for piece in pieces if piece]
+
+
+def iceberg_health(table: Metadata, now_millis: int) -> TableHealth:
+    """The health of the table as it was loaded. Raises what reading metadata raises, InvalidOptionError."""
+    metadata = table.metadata
+    snapshot = metadata.current_snapshot()
+    if snapshot is None:
+        return TableHealth()
+    settings = OptimizeSettings.of(metadata.properties)
+    files = TableFiles.of(metadata, table.io.properties)
+    plan = plan_read(metadata, files.io, snapshot, metadata.schema(), None)
+    partitions: dict[tuple[int, tuple[object, ...]], list[DataTask]] = defaultdict(list)
+    for task in plan.tasks:
+        for file in task.files:
+            partitions[file.file.spec_id, file.file.partition].append(file)
+    manifests = manifests_of(files.io, snapshot)
+    return TableHealth(
+        snapshot_id=snapshot.snapshot_id,
+        newest_millis=snapshot.timestamp_ms,
+        by_bucket=tuple(
+            _of_partition(spec_id, partition, files, settings) for (spec_id, partition), files in partitions.items()
+        ),
+        manifests=len(manifests),
+        manifests_due=_manifests_due(manifests, manifest_target(metadata)),
+        snapshots=len(metadata.snapshots),
+        snapshots_due=len(expired(metadata, SnapshotRetention(), now_millis).snapshots),
+        next_expiry_millis=next_expiry(metadata, now_millis),
+    )
+
+
+def _of_partition(
+    spec_id: int, partition: tuple[object, ...], files: list[DataTask], settings: OptimizeSettings
+) -> BucketHealth:
+    name = "/".join(map(str, partition))
+    small = sum(task.file.size < settings.small for task in files)
+    keys = {file.place for task in files for file in task.deletes.equality}
+    scattered = sum(len(task.deletes.positions) > 1 for task in files)
+    deletes = {file.place: file for task in files for file in task.deletes.files}
+    rows = sum(task.file.records for task in files)
+    shares = deleted_shares(files)
+    return BucketHealth(
+        partition=json.dumps([spec_id, *map(str, partition)]).encode(),
+        partition_name=name,
+        files=len(files),
+        bytes=sum(task.file.size for task in files),
+        rows=rows,
+        # One small file alone has none to be put together with.
+        small_files=(small if small > 1 else 0) + len(keys) + scattered,
+        spare_files=max(small - 1, 0),
+        vector_files=len(deletes),
+        delete_rows=round(sum(shares[task.file.path] * task.file.records for task in files)),
+        pending_bytes=sum(task.file.size for task in files if task.deletes.files or task.file.size < settings.small),
+    )
+
+
+def _manifests_due(manifests: list[ManifestFile], target: int) -> int:
+    small = sum(manifest.manifest_length < target for manifest in manifests)
+    return max(small - 2 * _MANIFESTS_LEFT, 0)

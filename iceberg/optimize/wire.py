@@ -20,7 +20,7 @@ from interbed.iceberg.meta.live_files import Content, LiveFile
 from interbed.iceberg.optimize.job import OptimizeJob, OptimizeSettings
 from interbed.iceberg.optimize.planner import Action, OptimizeUnit
 from interbed.iceberg.optimize.run_unit import UnitOutcome
-from interbed.iceberg.plan.task import DataTask, Deletes
+from interbed.iceberg.plan import DataTask, Deletes
 from interbed.iceberg.read.files import static_table
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.write.sort.order import OrderStrategy, SortOrder

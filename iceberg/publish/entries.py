@@ -24,9 +24,8 @@ from pyiceberg.typedef import Record
 from pyiceberg.types import PrimitiveType, TimestampNanoType, TimestamptzNanoType
 from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_micros
 
-from interbed.iceberg.meta.live_files import LiveFile
+from interbed.iceberg.meta.live_files import LiveFile, VectorPlace, puffin_of
 from interbed.iceberg.meta.manifests import NEWEST_VERSION
-from interbed.iceberg.meta.puffin import VectorPlace, puffin_of
 from interbed.iceberg.publish.columns import iceberg_schema
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.row.binary_row import decode_row

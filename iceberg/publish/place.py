@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.io import FileIO, InputFile, OutputFile
 
 from interbed.iceberg.publish.settings import STORAGE_LOCATION, StorageLocation
-from interbed.iceberg.read.store_inputs import StoreInput
+from interbed.iceberg.read.files import StoreInput
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.path_name import entry_name
 from interbed.storage.io.api import FileIO as StoreFiles

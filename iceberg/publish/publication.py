@@ -1,37 +1,54 @@
-"""Publishing a table as an Iceberg table: its metadata are made to say what its newest snapshot, its tags and its
-schemas say.
+"""Publication of a table as an Iceberg table: metadata with its newest snapshot, its tags and its schemas.
 
-It does not matter what was published before: a commit of interbed's or of Java's continues what there is where that is
-of the same line of snapshots, as after a rollback, and writes it anew otherwise. So whatever was missed is made up for
-by the next run. The new metadata file is the one step that readers see; what it names is written before, and what it
-names no more is deleted after it. Source: paimon-core's IcebergCommitCallback.
+`IcebergPublishing` is the commit listener that storage calls; see interbed.commit_listeners. A run does not depend on
+earlier ones. It continues the published metadata, written by interbed or by Java, if they belong to the same history of
+snapshots, also after a rollback; otherwise it writes them again. So the next run publishes whatever an earlier one
+missed. Creating the new metadata file is the only step that readers see: the files that it names are written before it,
+and files that it no longer names are deleted after it. Source: paimon-core's IcebergCommitCallback.
 """
 
 import logging
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+import pyarrow as pa
 from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.snapshots import Snapshot as Published
 
+from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema
 from interbed.iceberg.publish.document import Document, Legacy
 from interbed.iceberg.publish.line import PublishedHistory, PublishedState
 from interbed.iceberg.publish.manifests import Manifests
 from interbed.iceberg.publish.place import PUFFIN, RETIRE_PENDING, PublishPlace, index_file_of, version_of
-from interbed.iceberg.publish.register import Register
+from interbed.iceberg.publish.register import Register, metastore_address
 from interbed.iceberg.publish.retention import PublishedRetention, forgotten, kept, references
-from interbed.iceberg.publish.settings import PublishSettings, Storage
-from interbed.storage.base.errors import CorruptFileError, SnapshotNotFoundError
+from interbed.iceberg.publish.settings import FORMAT_VERSION, STORAGE, PublishSettings, Storage
+from interbed.storage.base.errors import (
+    CorruptFileError,
+    InterbedError,
+    InvalidOptionError,
+    NotSupportedError,
+    SnapshotNotFoundError,
+)
 from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.file_store import FileStore
+from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.write import CommitSync
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.scan.live_files import LiveFiles
 
 _log = logging.getLogger(__name__)
 _MOST_TURNS = 8
+
+
+_FORMAT = "parquet"
+
+
+_PER_LEVEL = "file.format.per.level"
 
 
 def publish(store: FileStore, clock: Callable[[], float] = time.time) -> int | None:
@@ -188,3 +205,95 @@ def _index_files(found: Iterable[ManifestFile], manifests: Manifests) -> set[str
     """The names of the index files whose vectors manifests of deletes have."""
     deletes = [manifest for manifest in found if manifest.content == ManifestContent.DELETES]
     return {index_file_of(entry.data_file.file_path) for one in deletes for entry in manifests.entries(one)}
+
+
+class IcebergPublishing:
+    """What storage knows of publishing (storage.meta.commit_listener.CommitListener)."""
+
+    def check(self, schema: TableSchema, before: TableSchema | None) -> None:
+        """Raise InvalidOptionError for options that contradict it, NotSupportedError for columns that Iceberg has not,
+        and for a change of a type that Iceberg's readers do not follow.
+        """
+        options = schema.core
+        settings = PublishSettings.of(options)
+        if before is None or _storage_of(before) is Storage.DISABLED or _files_of(before) != _files_of(schema):
+            _check_formats(options)
+            _check_vectors(options, settings)
+            if settings.storage is Storage.HIVE_CATALOG:
+                # One that can't be found is said now rather than after each commit.
+                metastore_address(settings, os.environ)
+        check_versions(iceberg_schema(schema), settings.format_version)
+        if before is None or _storage_of(before) is Storage.DISABLED:
+            return
+        was = PublishSettings.of(before.core).format_version
+        if was > settings.format_version:
+            raise InvalidOptionError(
+                f"Option '{FORMAT_VERSION}' is {was} and can't become {settings.format_version}: Iceberg tables never "
+                "go back."
+            )
+        changed = first_changed(before.fields, schema.fields)
+        if changed is not None:
+            raise NotSupportedError(
+                f"The column '{changed}' of a table that is published as an Iceberg table can't get that type, as "
+                "which Iceberg does not read the values that there are; add another column, or publish it no more "
+                f"('{STORAGE}' = '{Storage.DISABLED}')."
+            )
+
+    def follow(self, store: FileStore) -> None:
+        """Publish what was committed or changed. That stands whatever becomes of this: failures are logged, and made
+        up for after a later commit.
+        """
+        try:
+            publish(store)
+        except (InterbedError, OSError, ValueError, pa.ArrowException) as error:
+            _log.warning(
+                "The newest snapshot of %s is not published as Iceberg's yet; a later commit, or "
+                "table.maintenance.publish_iceberg(), publishes it: %s",
+                store.location,
+                error,
+            )
+
+    def publish(self, store: FileStore) -> int | None:
+        """Publish the newest snapshot; its id, None for a table without one. Raises as publication.publish does."""
+        return publish(store)
+
+
+PUBLISHING = IcebergPublishing()
+
+
+def _storage_of(schema: TableSchema) -> Storage:
+    return PublishSettings.of(schema.core).storage
+
+
+def _files_of(schema: TableSchema) -> tuple[object, ...]:
+    """What contradictions are about; a table that Java made with one keeps it."""
+    options = schema.core
+    formats = (options.file_format, tuple(options.by_level(_PER_LEVEL).values()))
+    vectors = (options.deletion_vectors_enabled, options.deletion_vectors_bitmap64)
+    return (*formats, *vectors, PublishSettings.of(options).format_version)
+
+
+def _check_formats(options: CoreOptions) -> None:
+    formats = [("file.format", options.file_format)]
+    formats += [(_PER_LEVEL, name) for name in options.by_level(_PER_LEVEL).values()]
+    for key, name in formats:
+        if name.lower() != _FORMAT:
+            raise InvalidOptionError(
+                f"Options '{STORAGE}' and '{key}' = '{options.raw.get(key, name)}' contradict each other: Iceberg's "
+                f"readers find columns by their ids, which {name} files have not. Set '{key}' = '{_FORMAT}'."
+            )
+
+
+def _check_vectors(options: CoreOptions, settings: PublishSettings) -> None:
+    if not options.deletion_vectors_enabled:
+        return
+    if settings.format_version < 3:
+        raise InvalidOptionError(
+            f"Option '{STORAGE}' with 'deletion-vectors.enabled' = 'true' needs '{FORMAT_VERSION}' = '3': older "
+            "versions of Iceberg's format have no deletion vectors."
+        )
+    if not options.deletion_vectors_bitmap64:
+        raise InvalidOptionError(
+            f"Option '{STORAGE}' with 'deletion-vectors.enabled' = 'true' needs 'deletion-vectors.bitmap64' = 'true': "
+            "Iceberg's deletion vectors are of 64 bits."
+        )

@@ -18,7 +18,7 @@ from pyiceberg.table.name_mapping import parse_mapping_from_json
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from interbed.iceberg.meta.types import data_field, schema_to_arrow, type_to_arrow
+from interbed.iceberg.meta.table_metadata import data_field, schema_to_arrow, type_to_arrow
 from interbed.storage.base.arrow_values import nulls_of
 from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError

@@ -1,16 +1,20 @@
-"""Data and delete files of an Iceberg table, opened and decoded by interbed's readers.
+"""Files of an Iceberg table: data and delete files by interbed's readers, metadata files as pyiceberg opens them.
 
-`static_table` is a table as one of its metadata files describes it, without a catalog.
+`static_table` is a table as one of its metadata files describes it, without a catalog. Each metadata file is read by
+one request to the object store.
 """
 
 import gzip
+import io
 import zlib
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NoReturn
 
 import pyarrow as pa
 from pyiceberg.catalog.noop import NoopCatalog
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO as IcebergFileIO
+from pyiceberg.io import InputFile, OutputFile, load_file_io
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
@@ -19,7 +23,6 @@ from pyiceberg.transforms import IdentityTransform
 
 from interbed.iceberg.meta.live_files import LiveFile
 from interbed.iceberg.read.file_columns import FileColumns, read_file_schema
-from interbed.iceberg.read.store_inputs import StoreInputs
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.format.api import ReadChecks, data_file_errors
@@ -52,6 +55,44 @@ def store_options(properties: Mapping[str, str]) -> dict[str, str]:
         for key, value in properties.items()
         if key in _OURS or key.startswith(OURS_ALONE)
     }
+
+
+class StoreInput(InputFile):
+    """A file of a store, read whole; `path` is its location as the store spells it."""
+
+    def __init__(self, location: str, files: FileIO, path: str) -> None:
+        super().__init__(location)
+        self._files = files
+        self._path = path
+
+    def __len__(self) -> int:
+        return self._files.size(self._path)
+
+    def exists(self) -> bool:
+        return self._files.exists(self._path)
+
+    def open(self, seekable: bool = True) -> Any:
+        return io.BytesIO(self._files.read_bytes(self._path))
+
+
+class StoreInputs(IcebergFileIO):
+    """Opens files of any store that `options`, which are ours, open. Nothing can be written."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__()
+        self._options = options
+
+    def new_input(self, location: str) -> InputFile:
+        return StoreInput(location, *file_io_for(location, self._options))
+
+    def new_output(self, location: str) -> OutputFile:
+        self._refuse(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        self._refuse(location)
+
+    def _refuse(self, location: object) -> NoReturn:
+        raise TypeError(f"{location} is only read")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,13 +1,22 @@
 """The rows of tasks: the requested columns, without deleted and filtered rows.
 
-Version 3 keeps of each row an id and the sequence number of its last change. A file has columns of them for rows that
-came from other files. Otherwise, and where these are null, the id is the file's first row id plus the position in the
-file, and the number is the file's. Source: Iceberg's table specification, "Row Lineage".
+**Deletes.** Each delete file is read once, however many data files need it. Position deletes and vectors become one
+vector for each data file. Equality deletes become a table of keys for all files of a partition (`key_table`). If there
+are more keys than memory should hold, they are processed in blocks, and the deleted positions in the data files are
+determined before these are read.
+
+**Row lineage.** Version 3 keeps an id for each row, and the sequence number of its last change. A file has columns of
+both for rows that came from other files. Otherwise, and where these columns are null, the id is the file's first row id
+plus the position in the file, and the number is the file's. Source: Iceberg's table specification, "Row Lineage".
 """
 
 import os
-from collections.abc import Iterator, Sequence
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import closing
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -16,21 +25,58 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema, prune_columns
-from pyiceberg.types import LongType, NestedField
+from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from interbed.iceberg.meta.live_files import LiveFile
-from interbed.iceberg.meta.types import schema_to_arrow
-from interbed.iceberg.plan.task import DataTask, FileReadTask
-from interbed.iceberg.read.deletions import DeletedRows
+from interbed.iceberg.meta.table_metadata import schema_to_arrow
+from interbed.iceberg.plan import DataTask, FileReadTask
 from interbed.iceberg.read.files import TableFiles
+from interbed.iceberg.read.key_table import Array, KeyTable
+from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.base.predicate.evaluate import mask
-from interbed.storage.base.predicate.expr import Predicate, columns_of
-from interbed.storage.base.prefetch import Begun
+from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, columns_of
+from interbed.storage.base.prefetch import Begun, at_once, one_after_another
+from interbed.storage.files.deletion_vectors import EMPTY, DeletionVector, decode
+from interbed.storage.files.format.api import data_file_errors
+from interbed.storage.io.ahead.needs import open_sized
 from interbed.storage.read.parallel import read_ahead
 
 ROW_ID = NestedField(2147483540, "_row_id", LongType(), required=False)
 LAST_UPDATED = NestedField(2147483539, "_last_updated_sequence_number", LongType(), required=False)
+
+
+KEYS_MAX = 4_000_000
+"""So many keys are in memory at once; each takes some tens of bytes."""
+
+
+_PATH = NestedField(2147483546, "file_path", StringType(), required=True)
+
+
+_POSITION = NestedField(2147483545, "pos", LongType(), required=True)
+
+
+_POSITION_DELETES = Schema(_PATH, _POSITION)
+
+
+_POSITIONS_ALONE = Schema(_POSITION)
+
+
+_AT_ONCE = 8
+"""So many delete files of a store are opened at the same time,"""
+
+
+_BYTES_AT_ONCE = 64 << 20
+"""those with keys as long as they are not larger together."""
+
+
+_LARGE_BYTES = 1 << 20
+"""Of smaller files finding the pages of one path takes longer than reading all."""
+
+
+Scope = tuple[tuple[int, ...], int, tuple[object, ...]]
+"""Equality deletes that can share a table: by the same columns, of the same partition."""
 
 
 def with_lineage(batch: pa.RecordBatch, position: int, file: LiveFile) -> pa.RecordBatch:
@@ -53,6 +99,214 @@ def _number(value: int) -> Any:
 
 MAX_THREADS = 8
 """More threads seldom help a single read, and each holds a batch."""
+
+
+def scope_of(file: LiveFile) -> Scope:
+    """The scope of an equality delete file."""
+    return file.equality_ids, file.spec_id, file.partition
+
+
+class KeyColumns:
+    """The columns that make a key, which may be inside of others, in the order of their ids."""
+
+    def __init__(self, schema: Schema, ids: Sequence[int]) -> None:
+        self.schema = prune_columns(schema, set(ids), select_full_types=True)
+        self._paths = [_path_to(self.schema.as_struct(), number) for number in ids]
+        if not all(self._paths):
+            raise NotSupportedError(
+                f"Rows are deleted by columns of which that with the id {ids[self._paths.index(())]} is in none of the "
+                "table's schemas at its outermost level; rewrite the table with the engine that deleted the rows."
+            )
+
+    def of(self, batch: pa.RecordBatch) -> list[Array]:
+        """The columns of rows that have those of the schema, by name. Around what is inside of a ROW it counts whether
+        that is there: a null in it is another key than no ROW.
+        """
+        found = []
+        for path in self._paths:
+            column = batch.column(self.schema.fields[path[0]].name)
+            found += [pc.is_valid(_inside(column, path[1:depth])) for depth in range(1, len(path))]
+            found.append(_inside(column, path[1:]))
+        return found
+
+
+@dataclass(slots=True)
+class FileDeletions:
+    """What is deleted of one data file."""
+
+    vector: DeletionVector = EMPTY
+    keys: list[tuple[KeyColumns, KeyTable]] = field(default_factory=list)
+
+    def kept(self, position: int, batch: pa.RecordBatch, sequence_number: int) -> Mask | None:
+        """Which rows of a batch, which begins at that position, are left; None for all."""
+        kept = self.vector.kept(position, batch.num_rows) if len(self.vector) else None
+        for columns, table in self.keys:
+            deleted = table.deletes(columns.of(batch), sequence_number)
+            if deleted is not None:
+                kept = ~deleted if kept is None else kept & ~deleted
+        return kept
+
+
+class DeletedRows:
+    """The deletes of all data files of a read; safe to share between threads."""
+
+    def __init__(self, files: TableFiles, schema: Schema, tasks: Iterable[DataTask]) -> None:
+        self._files = files
+        self._schema = schema
+        self._keys_max = KEYS_MAX
+        self._lock = threading.Lock()
+        self._positions: dict[tuple[str, int | None], Future[dict[str, Positions]]] = {}
+        self._positions_lock = threading.Lock()
+        self._tables: dict[Scope, tuple[KeyColumns, KeyTable] | None] = {}
+        self._by_blocks: dict[str, DeletionVector] | None = None
+        self._tasks = tuple(tasks)
+        self._scopes: dict[Scope, dict[tuple[str, int | None], LiveFile]] = defaultdict(dict)
+        self._users: dict[tuple[str, int | None], set[str]] = defaultdict(set)
+        for task in self._tasks:
+            for file in task.deletes.equality:
+                self._scopes[scope_of(file)][file.place] = file
+            for file in task.deletes.positions:
+                self._users[file.place].add(task.file.path)
+
+    def key_ids(self, task: DataTask) -> set[int]:
+        """The columns that rows of a data file need, lest it is not known which of them are deleted."""
+        return {number for scope in self._scopes_of(task) if not self._is_large(scope) for number in scope[0]}
+
+    def of(self, task: DataTask) -> FileDeletions:
+        """What is deleted of a data file. Raises what reading files raises."""
+        scopes = self._scopes_of(task)
+        found = FileDeletions(self._vector_of(task))
+        with self._lock:
+            for scope in scopes:
+                if not self._is_large(scope) and (keys := self._keys(scope)) is not None:
+                    found.keys.append(keys)
+            if any(map(self._is_large, scopes)):
+                found.vector = found.vector.union(self._found_by_blocks().get(task.file.path, EMPTY).positions)
+            return found
+
+    def _scopes_of(self, task: DataTask) -> list[Scope]:
+        return list(dict.fromkeys(map(scope_of, task.deletes.equality)))
+
+    def _is_large(self, scope: Scope) -> bool:
+        return sum(file.records for file in self._scopes[scope].values()) > self._keys_max
+
+    # -- positions -------------------------------------------------------------------------------------------------
+
+    def _vector_of(self, task: DataTask) -> DeletionVector:
+        if task.deletes.vector is not None:
+            return self._read_vector(task.deletes.vector)
+        files = task.deletes.positions
+        is_far = bool(files) and self._files.is_far(files[0].path)
+        by_file = at_once(self._positions_in, files, most=_AT_ONCE if is_far else 1)
+        parts = [found for each in by_file if (found := each.get(task.file.path)) is not None]
+        return DeletionVector.of(np.concatenate(parts)) if parts else EMPTY
+
+    def _read_vector(self, file: LiveFile) -> DeletionVector:
+        assert file.offset is not None
+        assert file.length is not None
+        file_io, path = self._files.open(file.path)
+        with data_file_errors(path), open_sized(file_io, path, file.size) as source:
+            source.seek(file.offset)
+            content = source.read(file.length)
+        found = decode(content, source=path)
+        if len(found) != file.records:
+            raise CorruptFileError(
+                f"{path} has a deletion vector of {len(found)} rows where its manifest says {file.records}."
+            )
+        return found
+
+    def _positions_in(self, file: LiveFile) -> dict[str, Positions]:
+        with self._positions_lock:
+            known = self._positions.get(file.place)
+            mine = known is None
+            if known is None:
+                known = self._positions[file.place] = Future()
+        if mine:
+            try:
+                known.set_result(self._read_positions(file, self._users[file.place]))
+            except BaseException as error:
+                # Whoever waits for it gets the same error.
+                known.set_exception(error)
+                raise
+        return known.result()
+
+    def _read_positions(self, file: LiveFile, users: set[str]) -> dict[str, Positions]:
+        if file.only_path is not None:
+            # All of its rows name this file: their paths are not worth a look.
+            found = [batch.column(0).to_numpy() for _, batch in self._files.batches(file, _POSITIONS_ALONE)]
+            return {file.only_path: np.concatenate(found)} if found else {}
+        predicate: Predicate | None = None
+        if len(users) == 1 and file.size > _LARGE_BYTES:
+            predicate = Comparison(Op.EQ, _PATH.name, next(iter(users)))
+        parts: dict[str, list[Positions]] = defaultdict(list)
+        for _, batch in self._files.batches(file, _POSITION_DELETES, predicate):
+            paths = batch.column(0).dictionary_encode()
+            codes = paths.indices.to_numpy()
+            positions = batch.column(1).to_numpy()
+            for code, path in enumerate(paths.dictionary.to_pylist()):
+                if path in users:
+                    parts[path].append(positions if len(paths.dictionary) == 1 else positions[codes == code])
+        return {path: np.concatenate(found) for path, found in parts.items()}
+
+    # -- keys ------------------------------------------------------------------------------------------------------
+
+    def _keys(self, scope: Scope) -> tuple[KeyColumns, KeyTable] | None:
+        """The keys of a scope; None without any."""
+        if scope not in self._tables:
+            columns = KeyColumns(self._schema, scope[0])
+            table = next(self._key_blocks(scope, columns, None), None)
+            self._tables[scope] = None if table is None else (columns, table)
+        return self._tables[scope]
+
+    def _key_blocks(self, scope: Scope, columns: KeyColumns, rows_max: int | None) -> Iterator[KeyTable]:
+        """The keys of a scope in tables of about so many at most, all in one without a bound; none without keys."""
+        keys: list[list[Array]] = []
+        numbers: list[Positions] = []
+        rows = 0
+        for file, batch in self._rows_of(tuple(self._scopes[scope].values()), columns.schema):
+            keys.append(columns.of(batch))
+            numbers.append(np.full(batch.num_rows, file.sequence_number, np.int64))
+            rows += batch.num_rows
+            if rows_max is not None and rows >= rows_max:
+                yield _table_of(keys, numbers)
+                keys, numbers, rows = [], [], 0
+        if rows:
+            yield _table_of(keys, numbers)
+
+    def _rows_of(self, files: Sequence[LiveFile], schema: Schema) -> Iterator[tuple[LiveFile, pa.RecordBatch]]:
+        """The rows of files, one after the other; of a store the next ones are opened meanwhile."""
+
+        def rows(file: LiveFile) -> Iterator[tuple[LiveFile, pa.RecordBatch]]:
+            return ((file, batch) for _, batch in self._files.batches(file, schema))
+
+        sources = [partial(rows, file) for file in files]
+        if self._files.is_far(files[0].path):
+            sizes = [file.size for file in files]
+            return one_after_another(sources, sizes, most=_AT_ONCE, weight=_BYTES_AT_ONCE)
+        return chain.from_iterable(source() for source in sources)
+
+    def _found_by_blocks(self) -> dict[str, DeletionVector]:
+        """What keys delete that are too many for one table, as positions."""
+        if self._by_blocks is not None:
+            return self._by_blocks
+        found: dict[str, DeletionVector] = {}
+        for scope in filter(self._is_large, self._scopes):
+            columns = KeyColumns(self._schema, scope[0])
+            mine = [task for task in self._tasks if scope in self._scopes_of(task)]
+            for table in self._key_blocks(scope, columns, self._keys_max):
+                for task in mine:
+                    known = found.get(task.file.path, EMPTY)
+                    found[task.file.path] = known.union(self._deleted(task.file, columns, table))
+        self._by_blocks = found
+        return found
+
+    def _deleted(self, file: LiveFile, columns: KeyColumns, table: KeyTable) -> Positions:
+        parts: list[Positions] = []
+        for position, batch in self._files.batches(file, columns.schema):
+            deleted = table.deletes(columns.of(batch), file.sequence_number)
+            if deleted is not None:
+                parts.append(np.flatnonzero(deleted) + position)
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
 class TaskRead:
@@ -123,3 +377,24 @@ def _with(schema: Schema, projected: Sequence[int], further: set[int]) -> Schema
         *(schema.find_field(number) for number in projected),
         *(schema.find_field(field.field_id) for field in more if field.field_id not in projected),
     )
+
+
+def _table_of(keys: list[list[Array]], numbers: list[Positions]) -> KeyTable:
+    columns = [pa.concat_arrays(parts) for parts in zip(*keys, strict=True)]
+    return KeyTable.of(columns, np.concatenate(numbers))
+
+
+def _path_to(struct: StructType, number: int) -> tuple[int, ...]:
+    """The places of the fields that lead to a field."""
+    for place, part in enumerate(struct.fields):
+        if part.field_id == number:
+            return (place,)
+        if isinstance(part.field_type, StructType):
+            below = _path_to(part.field_type, number)
+            if below:
+                return (place, *below)
+    return ()
+
+
+def _inside(array: Array, path: tuple[int, ...]) -> Array:
+    return pc.struct_field(array, list(path)) if path else array

@@ -17,11 +17,9 @@ from interbed.iceberg.commit.attempts import sync_files
 from interbed.iceberg.commit.replace import commit_replacement
 from interbed.iceberg.meta.table_metadata import is_published
 from interbed.iceberg.optimize.compact import OptimizePlan, plan_optimization
-from interbed.iceberg.optimize.data_files import delete_new
-from interbed.iceberg.optimize.health import iceberg_health
 from interbed.iceberg.optimize.job import OptimizeJob, OptimizeSettings, sweep
-from interbed.iceberg.optimize.planner import OptimizeUnit
-from interbed.iceberg.optimize.run_unit import UnitOutcome, run_unit
+from interbed.iceberg.optimize.planner import OptimizeUnit, iceberg_health
+from interbed.iceberg.optimize.run_unit import UnitOutcome, delete_new, run_unit
 from interbed.iceberg.optimize.wire import (
     JobPlace,
     outcome_from_bytes,

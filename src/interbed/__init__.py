@@ -100,8 +100,7 @@ if TYPE_CHECKING:
     from interbed.catalog.server.settings import ServerSettingsError
     from interbed.iceberg.opening import load_iceberg_table
     from interbed.iceberg.optimize.compact import IcebergCompaction
-    from interbed.iceberg.optimize.expire import IcebergExpiry
-    from interbed.iceberg.optimize.orphans import IcebergOrphans
+    from interbed.iceberg.optimize.expire import IcebergExpiry, IcebergOrphans
     from interbed.iceberg.query import IcebergExplanation, IcebergScan
     from interbed.iceberg.table import IcebergTable
     from interbed.ingest.errors import (
@@ -326,8 +325,7 @@ _HOLDS = {
     "interbed.catalog.server.migration.errors": "MigrationError MissingMethodError RefusedError",
     "interbed.catalog.client.partition": "Partition",
     "interbed.catalog.server.settings": "ServerSettingsError",
-    "interbed.iceberg.optimize.expire": "IcebergExpiry",
-    "interbed.iceberg.optimize.orphans": "IcebergOrphans",
+    "interbed.iceberg.optimize.expire": "IcebergExpiry IcebergOrphans",
     "interbed.iceberg.optimize.compact": "IcebergCompaction",
     "interbed.iceberg.opening": "load_iceberg_table",
     "interbed.iceberg.query": "IcebergExplanation IcebergScan",

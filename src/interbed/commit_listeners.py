@@ -7,6 +7,6 @@ imports none.
 from collections.abc import Mapping
 
 COMMIT_LISTENERS: Mapping[str, tuple[str, str]] = {
-    "metadata.iceberg.storage": ("disabled", "interbed.iceberg.publish.hook:PUBLISHING"),
+    "metadata.iceberg.storage": ("disabled", "interbed.iceberg.publish.publication:PUBLISHING"),
 }
 """By option, the value with which nothing is done, and where the listener is, which is imported for any other value."""

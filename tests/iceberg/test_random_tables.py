@@ -2,7 +2,7 @@
 
 import pytest
 
-from interbed.iceberg.read import deletions
+from interbed.iceberg.read import task_read
 from tests.iceberg.java_tables import assert_alike
 from tests.iceberg.stories import Story
 from tests.support import shares
@@ -16,7 +16,7 @@ def test_rows_are_those_of_spark_whatever_was_done(
     peer: IcebergPeer, monkeypatch: pytest.MonkeyPatch, keys_max: int
 ) -> None:
     """Also where there are more keys than are in memory at once."""
-    monkeypatch.setattr(deletions, "KEYS_MAX", keys_max)
+    monkeypatch.setattr(task_read, "KEYS_MAX", keys_max)
     for seed in range(keys_max % 100, keys_max % 100 + (20 if shares.LONG else 1)):
         story = Story(peer, seed)
         for _ in range(12):

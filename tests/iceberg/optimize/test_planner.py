@@ -14,7 +14,7 @@ from interbed.iceberg.optimize.job import OptimizeSettings
 from interbed.iceberg.optimize.planner import Action, Mode, plan_units
 from interbed.iceberg.optimize.run_unit import UnitOutcome
 from interbed.iceberg.optimize.wire import outcome_from_bytes, outcome_to_bytes, unit_from_bytes, unit_to_bytes
-from interbed.iceberg.plan.task import DataTask, DeleteIndex, Deletes
+from interbed.iceberg.plan import DataTask, DeleteIndex, Deletes
 from interbed.storage.base.errors import CommitConflictError, InvalidOptionError
 from tests.iceberg.plan import files
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 
-from interbed.iceberg.optimize.orphans import named_files
+from interbed.iceberg.optimize.expire import named_files
 from interbed.iceberg.table import IcebergTable
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError, CommitStateUnknownError
 from tests.iceberg.java_tables import assert_alike

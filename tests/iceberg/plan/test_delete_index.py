@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from interbed.iceberg.meta.live_files import LiveFile
-from interbed.iceberg.plan.task import DeleteIndex
+from interbed.iceberg.plan import DeleteIndex
 from interbed.storage.base.errors import CorruptFileError
 from tests.iceberg.plan.files import data, equality, positions, vector
 

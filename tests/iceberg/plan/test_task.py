@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.iceberg.plan.task import DataTask, Deletes, tasks_of
+from interbed.iceberg.plan import DataTask, Deletes, tasks_of
 from tests.iceberg.plan.files import data, equality
 
 MIB = 1 << 20

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import interbed
-from interbed.iceberg.publish import hook
+from interbed.iceberg.publish import publication
 from interbed.iceberg.publish.publication import publish
 from interbed.storage.base.errors import NotSupportedError, StorageAccessError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
@@ -232,7 +232,7 @@ def test_what_was_committed_without_publishing_is_made_up_for(
         raise StorageAccessError("The store is away.")
 
     with monkeypatch.context() as away, caplog.at_level(logging.WARNING):
-        away.setattr(hook, "publish", refuse)
+        away.setattr(publication, "publish", refuse)
         table.append(rows(2))
         table.delete("id = 1")
     assert "is not published as Iceberg's yet" in caplog.text

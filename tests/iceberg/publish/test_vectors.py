@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interbed.iceberg.publish import entries, hook
+from interbed.iceberg.publish import entries, publication
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.files import deletion_vectors
 from interbed.storage.io.api import FileIO
@@ -121,7 +121,7 @@ def test_a_rollback_that_was_not_published_takes_nothing_of_older_snapshots(
         raise StorageAccessError("The store is away.")
 
     with monkeypatch.context() as away:
-        away.setattr(hook, "publish", refuse)
+        away.setattr(publication, "publish", refuse)
         table.versions.rollback_to(4)
     table.delete("id = 21")
     # The new snapshot has manifests of its own where the one that went shared them with what stays.
@@ -230,7 +230,7 @@ def test_several_commits_are_made_up_for_at_once(tmp_path: Path, monkeypatch: py
         raise StorageAccessError("The store is away.")
 
     with monkeypatch.context() as away:
-        away.setattr(hook, "publish", refuse)
+        away.setattr(publication, "publish", refuse)
         for number in (11, 12):
             table.append(rows(100 + number, p=1))
             table.delete(f"id = {number} or id = {100 + number}")

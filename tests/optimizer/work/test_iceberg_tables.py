@@ -11,7 +11,7 @@ from pyiceberg.catalog import load_catalog as load_pyiceberg
 import interbed
 import interbed.testing
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.iceberg.optimize.orphans import named_files
+from interbed.iceberg.optimize.expire import named_files
 from interbed.iceberg.table import IcebergTable
 from interbed.optimizer.flow.kind import Need, WorkKind
 from interbed.optimizer.flow.process import Assignment, Cleanup, Process, ProcessState, TableStanding, TaskRef

@@ -1,22 +1,40 @@
-"""Tasks of a read: data files that are read together because they share deletes, and which deletes apply to each. Pure.
+"""The plan of a read: tasks of data files, the deletes that apply to each file, and what was pruned.
 
-Source: Iceberg's table specification, "Scan Planning". A deletion vector replaces all position deletes of its file.
-Equality deletes apply to what is older than they are, position deletes also to what came with them; both only to their
-own partition, but equality deletes of an unpartitioned spec to all.
+A deletion vector replaces all position deletes of its file. Equality deletes apply to older rows; position deletes
+apply also to rows of the same commit. Both apply to their own partition only, except equality deletes of an
+unpartitioned spec, which apply to all partitions. Source: Iceberg's table specification, "Scan Planning".
 
-Each delete file is read once for each task that needs it. So files that share one are kept together, up to a size of
-the task.
+Each delete file is read once for each task that needs it. So data files that share a delete file are in one task, up to
+the size of a task. Only `plan_read` does I/O: it reads the manifests.
 """
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 
-from interbed.iceberg.meta.live_files import Content, LiveFile
+from pyiceberg.io import FileIO
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.transforms import VoidTransform
+
+from interbed.iceberg.meta.filters import to_expression
+from interbed.iceberg.meta.live_files import Content, LiveFile, live_files
+from interbed.iceberg.meta.table_metadata import readable_fields
 from interbed.storage.base.byte_budget import longest_first
 from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.predicate.expr import Predicate
+
+TARGET_BYTES = 128 << 20
+"""How much a task reads, where its files can be divided so."""
+
+
+_OPEN_BYTES = 4 << 20
+"""What a file costs at least: opening it takes as long as reading so much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,12 +130,6 @@ def _may_name(file: LiveFile, data: LiveFile) -> bool:
     return file.lower_path <= data.path.encode("utf-8", "surrogateescape") <= file.upper_path
 
 
-TARGET_BYTES = 128 << 20
-"""How much a task reads, where its files can be divided so."""
-_OPEN_BYTES = 4 << 20
-"""What a file costs at least: opening it takes as long as reading so much."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataTask:
     """One data file, and what is deleted of it."""
@@ -146,6 +158,57 @@ class FileReadTask:
     def cost(self) -> int:
         """What all of it costs to read, in bytes."""
         return sum(task.cost for task in self.files) + sum(file.cost for file in self.delete_files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePlan:
+    """The tasks of a read, and files and manifests by how far pruning came with them."""
+
+    snapshot_id: int | None
+    tasks: tuple[FileReadTask, ...]
+    manifests_total: int = 0
+    manifests_read: int = 0
+    files_total: int = 0
+
+    @property
+    def files(self) -> int:
+        """Data files to read."""
+        return sum(len(task.files) for task in self.tasks)
+
+    @property
+    def delete_file_reads(self) -> int:
+        """How often a delete file is read, of all tasks."""
+        return sum(len(task.delete_files) for task in self.tasks)
+
+
+def plan_read(
+    metadata: TableMetadata,
+    io: FileIO,
+    snapshot: Snapshot | None,
+    schema: Schema,
+    predicate: Predicate | None,
+    target: int = TARGET_BYTES,
+) -> FilePlan:
+    """The plan for the rows of a snapshot that may fulfil a predicate, which is bound to the schema; nothing to read
+    without a snapshot. Raises as live_files does.
+    """
+    if snapshot is None:
+        return FilePlan(snapshot_id=None, tasks=())
+    found = live_files(metadata, io, snapshot, schema, to_expression(predicate, readable_fields(schema)))
+    index = DeleteIndex(found.deletes, partial(is_unpartitioned, metadata.specs()))
+    tasks = tasks_of([DataTask(file=file, deletes=index.of(file)) for file in found.data], target)
+    return FilePlan(
+        snapshot_id=snapshot.snapshot_id,
+        tasks=tasks,
+        manifests_total=found.manifests_total,
+        manifests_read=found.manifests_read,
+        files_total=found.data_total,
+    )
+
+
+def is_unpartitioned(specs: Mapping[int, PartitionSpec], number: int) -> bool:
+    """Whether all of its fields, if it has any, were dropped: version 1 leaves them as void."""
+    return all(isinstance(field.transform, VoidTransform) for field in specs[number].fields)
 
 
 def tasks_of(files: Sequence[DataTask], target: int = TARGET_BYTES) -> tuple[FileReadTask, ...]:

@@ -1,1 +1,0 @@
-"""The plan of a read: `task` decides which deletes apply to each data file, without I/O; `plan` reads the manifests."""
