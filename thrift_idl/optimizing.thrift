@@ -23,7 +23,7 @@ struct TaskRef {
 struct Assignment {
   1: required TaskRef ref,
   2: required string table,
-  /** One of optimizer/flow/kind.py. */
+  /** One of optimizer/flow/process.py. */
   3: required string kind,
   /** See optimizer/work/payload.py. */
   4: required binary payload,

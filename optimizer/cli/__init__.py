@@ -17,10 +17,10 @@ _COMMANDS = {
     "history": ("interbed.optimizer.cli.status:history", "What was done, and what it brought."),
     "groups": ("interbed.optimizer.cli.status:groups", "The resource groups."),
     "workers": ("interbed.optimizer.cli.status:workers", "The workers."),
-    "pause": ("interbed.optimizer.cli.asking:pause", "Begin nothing more for a table."),
-    "resume": ("interbed.optimizer.cli.asking:resume", "Go on with a table that was paused."),
-    "now": ("interbed.optimizer.cli.asking:now", "Have one kind of work done next for a table."),
-    "worker": ("interbed.optimizer.cli.worker:worker", "Work for an optimizer that runs elsewhere."),
+    "pause": ("interbed.optimizer.cli.status:pause", "Begin nothing more for a table."),
+    "resume": ("interbed.optimizer.cli.status:resume", "Go on with a table that was paused."),
+    "now": ("interbed.optimizer.cli.status:now", "Have one kind of work done next for a table."),
+    "worker": ("interbed.optimizer.cli.run:worker", "Work for an optimizer that runs elsewhere."),
 }
 """Where each command is, and what the list of commands says of it."""
 

@@ -41,7 +41,7 @@ def looking(
     chosen: CatalogChoice, db: str | None, about: str | None = None, *, asks: bool = False
 ) -> "Iterator[tuple[Catalog, Journal]]":
     """The catalog and its journal: one to look into, which need not be there yet, or one to leave requests in."""
-    from interbed.optimizer.journal.opening import journal_to_ask, journal_to_read, journal_url
+    from interbed.optimizer.journal.sql import journal_to_ask, journal_to_read, journal_url
 
     with chosen.catalog(about) as catalog:
         url = journal_url(catalog, db)
@@ -83,7 +83,7 @@ def _text_of(cell: Cell) -> "Text":
 
 def score_cell(score: float | None) -> Cell:
     """A score with its colour."""
-    from interbed.optimizer.flow.table_state import IN_SHAPE_SCORE
+    from interbed.optimizer.flow.tables import IN_SHAPE_SCORE
 
     if score is None:
         return ""

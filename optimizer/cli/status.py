@@ -1,4 +1,7 @@
-"""`interbed optimizer status`, `groups`, `workers` and `history`: the state that the scheduler left in its journal."""
+"""`interbed optimizer status`, `groups`, `workers` and `history`: the state that the scheduler left in its journal.
+
+`pause`, `resume` and `now` leave requests in the journal, which the scheduler carries out.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from interbed.catalog.client.cli.group import CatalogChoice, json_flag, show_json
+from interbed.catalog.client.cli.group import CatalogChoice, json_flag, show, show_json, table_name
 from interbed.optimizer.cli.common import (
     Cell,
     ago,
@@ -18,10 +21,12 @@ from interbed.optimizer.cli.common import (
     score_cell,
     size_cell,
 )
+from interbed.optimizer.flow.process import WorkKind
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.terminal import print_line
 
 if TYPE_CHECKING:
+    from interbed.optimizer.flow.tables import TableRequest
     from interbed.optimizer.views.status import OptimizerStatus, TableLine
 
 
@@ -199,3 +204,53 @@ def history(chosen: CatalogChoice, name: str | None, limit: int, db: str | None,
         print_processes(found, now_millis(), with_table=name is None)
     else:
         print_line(f"no process is in the history, which keeps {_days()} days")
+
+
+@click.command()
+@table_name
+@db_option
+@json_flag
+@click.pass_obj
+def pause(chosen: CatalogChoice, name: str, db: str | None, as_json: bool) -> None:
+    """Begin nothing more for a table, until `resume`; what runs for it goes on to its end."""
+    from interbed.optimizer.flow.tables import RequestKind, TableRequest
+
+    _ask(chosen, TableRequest(table=name, kind=RequestKind.PAUSE), db, as_json)
+
+
+@click.command()
+@table_name
+@db_option
+@json_flag
+@click.pass_obj
+def resume(chosen: CatalogChoice, name: str, db: str | None, as_json: bool) -> None:
+    """Go on with a table that was paused."""
+    from interbed.optimizer.flow.tables import RequestKind, TableRequest
+
+    _ask(chosen, TableRequest(table=name, kind=RequestKind.RESUME), db, as_json)
+
+
+@click.command()
+@table_name
+@click.option(
+    "--kind",
+    type=click.Choice([kind.value for kind in WorkKind]),
+    default=WorkKind.FULL.value,
+    show_default=True,
+    help="What is to be done.",
+)
+@db_option
+@json_flag
+@click.pass_obj
+def now(chosen: CatalogChoice, name: str, kind: str, db: str | None, as_json: bool) -> None:
+    """Have one kind of work done next for a table, whether it is due or not, also for one that is paused."""
+    from interbed.optimizer.flow.tables import RequestKind, TableRequest
+
+    _ask(chosen, TableRequest(table=name, kind=RequestKind.NOW, work=WorkKind(kind)), db, as_json)
+
+
+def _ask(chosen: CatalogChoice, request: "TableRequest", db: str | None, as_json: bool) -> None:
+    from interbed.optimizer.views.status import ask
+
+    with looking(chosen, db, request.table, asks=True) as (catalog, journal):
+        show(ask(catalog, journal, request, now_millis()), as_json)

@@ -75,7 +75,7 @@ def plan(chosen: CatalogChoice, name: str, kind: str | None, db: str | None, as_
 
     Without --kind: what is due, the next first.
     """
-    from interbed.optimizer.flow.kind import WorkKind
+    from interbed.optimizer.flow.process import WorkKind
     from interbed.optimizer.scheduling.needs import need_asked_for
     from interbed.optimizer.views.explanation import dry_run
 

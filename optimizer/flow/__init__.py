@@ -1,5 +1,5 @@
 """Values that pass through the optimizer. No I/O.
 
-Read `kind` (kinds of work, and that a table needs one), `process` (a process and its tasks), `group` (resource groups
-and their workers), `table_state` (what is known of a table), then `tables` (the protocol between scheduler and tables).
+Read `process` (kinds of work, a process and its tasks), `group` (resource groups and their workers), then `tables` (the
+state of a table, and the protocols between scheduler and tables).
 """

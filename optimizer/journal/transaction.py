@@ -22,9 +22,8 @@ from interbed.catalog.server.database.models import (
 )
 from interbed.catalog.server.database.statement import insert_or_replace
 from interbed.optimizer.flow.group import ResourceGroup, Worker
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.process import Process, ProcessState, Task, TaskFigures, TaskState
-from interbed.optimizer.flow.table_state import RequestKind, TableRequest, TableState
+from interbed.optimizer.flow.process import Process, ProcessState, Task, TaskFigures, TaskState, WorkKind
+from interbed.optimizer.flow.tables import RequestKind, TableRequest, TableState
 from interbed.optimizer.journal.api import Lease, check_lease
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode

@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from interbed.catalog.client.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
 from interbed.optimizer.errors import LeaseLostError, SchedulerEndedError
-from interbed.optimizer.flow.kind import Need
-from interbed.optimizer.flow.process import Cleanup, Process
+from interbed.optimizer.flow.process import Cleanup, Need, Process
 from interbed.optimizer.flow.tables import Measurement, OptimizedTables, Watch
 from interbed.optimizer.journal.api import check_name
 from interbed.optimizer.scheduling.scheduler import Scheduler

@@ -7,9 +7,8 @@ nothing is due.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from interbed.optimizer.flow.kind import Need, WorkKind
-from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.flow.tables import Measurement
+from interbed.optimizer.flow.process import Need, WorkKind
+from interbed.optimizer.flow.tables import Measurement, TableState
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 

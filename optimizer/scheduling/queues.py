@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
 from interbed.optimizer.flow.process import TaskRef
-from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.tables import TableState
 from interbed.optimizer.scheduling.table_board import TableBoard
 
 _MILLIS_OF_A_POINT = 60_000

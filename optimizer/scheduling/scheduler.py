@@ -11,10 +11,17 @@ from dataclasses import replace
 
 from interbed.optimizer.errors import JournalError, SchedulerEndedError, UnknownWorkerError
 from interbed.optimizer.flow.group import ResourceGroup, Worker
-from interbed.optimizer.flow.kind import Need
-from interbed.optimizer.flow.process import Assignment, Cleanup, Process, ProcessState, TaskOutcome, TaskRef, Verdict
-from interbed.optimizer.flow.table_state import RequestKind, TableState
-from interbed.optimizer.flow.tables import Measurement, PlannedTask
+from interbed.optimizer.flow.process import (
+    Assignment,
+    Cleanup,
+    Need,
+    Process,
+    ProcessState,
+    TaskOutcome,
+    TaskRef,
+    Verdict,
+)
+from interbed.optimizer.flow.tables import Measurement, PlannedTask, RequestKind, TableState
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
 from interbed.optimizer.scheduling.process_board import ProcessBoard
 from interbed.optimizer.scheduling.queues import Queues, Turn, Usage, turn_of, waiting_table

@@ -6,10 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from interbed.optimizer.flow.kind import Need, WorkKind
-from interbed.optimizer.flow.process import TableStanding
-from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.flow.tables import Measurement
+from interbed.optimizer.flow.process import Need, TableStanding, WorkKind
+from interbed.optimizer.flow.tables import Measurement, TableState
 from interbed.optimizer.scheduling.needs import need_asked_for, needs_of
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.base.backoff import doubled

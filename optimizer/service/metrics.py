@@ -12,7 +12,7 @@ from interbed.catalog.client.cli.long_run import shown_line
 from interbed.optimizer.errors import NotOnDutyError
 from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.flow.process import Process, ProcessState
-from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.tables import TableState
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.service.leadership import Leadership
 from interbed.storage.base.shown_text import escaped

@@ -15,15 +15,14 @@ from interbed.catalog.client.api import Catalog
 from interbed.optimizer.errors import JournalError, NotOnDutyError
 from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.flow.tables import ChangedTables, Watch
+from interbed.optimizer.flow.tables import ChangedTables, TableState, Watch
 from interbed.optimizer.journal.api import Journal, Lease
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.local_workers import LocalWorkers
-from interbed.optimizer.watch.files_watch import FilesWatch, SnapshotSweep
+from interbed.optimizer.watch import FilesWatch, SnapshotSweep
 from interbed.optimizer.work.lake_tables import LakeTables
 
 
@@ -240,7 +239,7 @@ class OptimizerService:
         if self._catalog.options.metastore is MetastoreKind.HIVE:
             # As the catalog itself: the metastore's interface is large.
             from interbed.catalog.client.hive.catalog import HiveCatalog
-            from interbed.optimizer.watch.hive_watch import HiveWatch
+            from interbed.optimizer.watch import HiveWatch
 
             assert isinstance(self._catalog, HiveCatalog)
             return HiveWatch(self._catalog.client, sweep, self._clock)

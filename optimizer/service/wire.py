@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.process import Assignment, TaskFigures, TaskOutcome, TaskRef, Verdict
+from interbed.optimizer.flow.process import Assignment, TaskFigures, TaskOutcome, TaskRef, Verdict, WorkKind
 from interbed.thrift_idl.optimizing import ttypes
 
 _TEXT_MAX = 4000

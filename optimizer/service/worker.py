@@ -21,7 +21,7 @@ from interbed.optimizer.errors import NoSchedulerError, UnknownWorkerError, Work
 from interbed.optimizer.flow.group import DEFAULT_GROUP
 from interbed.optimizer.flow.process import Assignment, TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.service.scheduler_client import SchedulerClient
-from interbed.optimizer.work.carry_out import carry_out, take_back
+from interbed.optimizer.work.lake_tables import carry_out, take_back
 from interbed.storage.base.errors import CommitFailedError, InterbedError
 from interbed.thrift_idl.optimizing.constants import VERSION
 

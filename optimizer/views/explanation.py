@@ -9,10 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from interbed.catalog.client.api import Catalog
-from interbed.optimizer.flow.kind import Need, WorkKind
-from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.flow.tables import Measurement, OptimizedTables
+from interbed.optimizer.flow.process import Need, Process, WorkKind
+from interbed.optimizer.flow.tables import Measurement, OptimizedTables, TableState
 from interbed.optimizer.journal.api import Journal
 from interbed.optimizer.scheduling.needs import KindAnswer, answers_of, in_order, trigger_text
 from interbed.optimizer.scheduling.settings import SchedulerSettings

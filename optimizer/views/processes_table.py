@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from interbed.catalog.client.global_tables import GlobalTableKind, ShownCatalog
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.journal.opening import journal_to_read, journal_url
+from interbed.optimizer.journal.sql import journal_to_read, journal_url
 from interbed.storage.views.system.rows_table import Row, bigint, integer, text
 
 _MOST = 100_000

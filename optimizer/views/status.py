@@ -11,7 +11,7 @@ from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.identifier import parse_table_name
 from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.table_state import IN_SHAPE_SCORE, RequestKind, TableRequest, TableState
+from interbed.optimizer.flow.tables import IN_SHAPE_SCORE, RequestKind, TableRequest, TableState
 from interbed.optimizer.journal.api import Journal, Lease
 
 

@@ -28,8 +28,7 @@ from interbed.iceberg.optimize.wire import (
     unit_to_bytes,
 )
 from interbed.iceberg.table import IcebergTable
-from interbed.optimizer.flow.kind import Need, WorkKind
-from interbed.optimizer.flow.process import Assignment, Cleanup, Process, TaskFigures, TaskOutcome
+from interbed.optimizer.flow.process import Assignment, Cleanup, Need, Process, TaskFigures, TaskOutcome, WorkKind
 from interbed.optimizer.flow.tables import Measurement, PlannedTask, WorkPlan
 from interbed.optimizer.work.payload import decode_snapshot, encode_snapshot
 from interbed.storage.base.byte_budget import longest_first, spread

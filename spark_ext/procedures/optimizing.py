@@ -1,6 +1,6 @@
 """The procedure that says what the optimizer knows of tables, needs no more than its journal, and is our own."""
 
-from interbed.optimizer.journal.opening import journal_to_read, journal_url
+from interbed.optimizer.journal.sql import journal_to_read, journal_url
 from interbed.optimizer.views.status import TableLine, optimizer_status
 from interbed.spark_ext.procedures.procedure import (
     Answer,

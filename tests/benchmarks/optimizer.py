@@ -18,10 +18,9 @@ from rich.console import Console
 from rich.table import Table
 
 from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
-from interbed.optimizer.flow.kind import Need
-from interbed.optimizer.flow.process import Assignment, Process, TaskOutcome
+from interbed.optimizer.flow.process import Assignment, Need, Process, TaskOutcome
 from interbed.optimizer.flow.tables import ChangedTables, Measurement, PlannedTask, WorkPlan
-from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings

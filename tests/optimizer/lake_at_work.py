@@ -15,9 +15,8 @@ from interbed.optimizer.journal.api import Journal
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.watch.files_watch import FilesWatch, SnapshotSweep
-from interbed.optimizer.work.carry_out import carry_out
-from interbed.optimizer.work.lake_tables import LakeTables
+from interbed.optimizer.watch import FilesWatch, SnapshotSweep
+from interbed.optimizer.work.lake_tables import LakeTables, carry_out
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import InterbedError
 

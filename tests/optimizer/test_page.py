@@ -10,8 +10,7 @@ import pytest
 
 import interbed
 from interbed.optimizer.flow.group import GroupPolicy, read_groups
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.process import ProcessState
+from interbed.optimizer.flow.process import ProcessState, WorkKind
 from tests.support.pages import Page
 
 PAGE = Page("optimizer.md")

@@ -126,7 +126,7 @@ class Assignment(object):
     Attributes:
      - ref
      - table
-     - kind: One of optimizer/flow/kind.py.
+     - kind: One of optimizer/flow/process.py.
      - payload: See optimizer/work/payload.py.
      - leaseMillis
 

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 import interbed
 from interbed.cli import main
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.table_state import RequestKind
+from interbed.optimizer.flow.process import WorkKind
+from interbed.optimizer.flow.tables import RequestKind
 from interbed.optimizer.journal.sql import SqlJournal
 from tests.optimizer.lake_at_work import make_orders, work
 

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from interbed.catalog.server.database.engine import open_engine
-from interbed.optimizer.journal.api import Journal
-from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.journal.api import Journal, MemoryJournal
 from interbed.optimizer.journal.sql import SqlJournal
 from tests.optimizer.journal.journals import Closing, JournalPlace, empty_database
 from tests.support.servers.metastore import BACKENDS, new_database

@@ -8,10 +8,8 @@ from sqlalchemy import Engine, delete, text, update
 
 from interbed.catalog.server.database.engine import open_engine
 from interbed.catalog.server.database.models import Base, OptimizerLeaseRow
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.process import Process, ProcessState, TableStanding, Task
-from interbed.optimizer.journal.api import Journal, Lease
-from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.flow.process import Process, ProcessState, TableStanding, Task, WorkKind
+from interbed.optimizer.journal.api import Journal, Lease, MemoryJournal
 from interbed.optimizer.journal.sql import SqlJournal
 
 STANDING = TableStanding(snapshot_id=3, score=70, read_amplification=2.5, pending_bytes=1 << 30)

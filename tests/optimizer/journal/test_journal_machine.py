@@ -11,9 +11,8 @@ from sqlalchemy import Engine
 from interbed.catalog.server.database.engine import open_engine
 from interbed.optimizer.errors import LeaseLostError
 from interbed.optimizer.flow.group import Worker
-from interbed.optimizer.flow.table_state import TableRequest
-from interbed.optimizer.journal.api import Journal, JournalChanges, JournalState, Lease
-from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.flow.tables import TableRequest
+from interbed.optimizer.journal.api import Journal, JournalChanges, JournalState, Lease, MemoryJournal
 from interbed.optimizer.journal.sql import SqlJournal
 from tests.optimizer.journal.journals import empty_database
 from tests.optimizer.journal.values import groups, processes, requests, tables, tasks, workers

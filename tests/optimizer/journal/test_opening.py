@@ -8,8 +8,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from interbed.optimizer.errors import JournalError
-from interbed.optimizer.journal.opening import default_url
-from interbed.optimizer.journal.sql import SqlJournal
+from interbed.optimizer.journal.sql import SqlJournal, default_url
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from interbed.optimizer.errors import LeaseLostError
-from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.tables import TableState
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
 from interbed.optimizer.journal.sql import SqlJournal
 from tests.optimizer.journal.journals import Closing, JournalPlace, scheduler

@@ -11,7 +11,7 @@ from sqlalchemy import Engine, event, text
 from interbed.catalog.server.database import schema
 from interbed.catalog.server.database.engine import open_engine
 from interbed.optimizer.errors import JournalError
-from interbed.optimizer.flow.table_state import RequestKind, TableRequest, TableState
+from interbed.optimizer.flow.tables import RequestKind, TableRequest, TableState
 from interbed.optimizer.journal.api import JournalChanges
 from interbed.optimizer.journal.sql import SqlJournal
 from tests.optimizer.journal.journals import Closing, empty_database, ended, process, scheduler, task

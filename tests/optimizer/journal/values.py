@@ -5,9 +5,18 @@ from typing import Any
 from hypothesis import strategies as st
 
 from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup, Worker
-from interbed.optimizer.flow.kind import Need, WorkKind
-from interbed.optimizer.flow.process import Cleanup, Process, ProcessState, TableStanding, Task, TaskFigures, TaskState
-from interbed.optimizer.flow.table_state import RequestKind, TableRequest, TableState
+from interbed.optimizer.flow.process import (
+    Cleanup,
+    Need,
+    Process,
+    ProcessState,
+    TableStanding,
+    Task,
+    TaskFigures,
+    TaskState,
+    WorkKind,
+)
+from interbed.optimizer.flow.tables import RequestKind, TableRequest, TableState
 
 LETTERS = "aB1._$/ \"'\\%\n\u00e9e\u0301\u2028\ufffd\U0001f5c3"
 NAMES = st.text(LETTERS, min_size=1, max_size=12)

@@ -6,7 +6,7 @@ from itertools import count
 from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Assignment, Process, TaskFigures, TaskOutcome, Verdict
 from interbed.optimizer.flow.tables import Measurement, PlannedTask
-from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from tests.optimizer.scheduling.measured import runs

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from interbed.catalog.client.errors import TableNotFoundError
-from interbed.optimizer.flow.kind import Need
-from interbed.optimizer.flow.process import Assignment, Cleanup, Process, TaskOutcome, TaskRef, Verdict
+from interbed.optimizer.flow.process import Assignment, Cleanup, Need, Process, TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.flow.tables import ChangedTables, Measurement, PlannedTask, WorkPlan
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.storage.base.errors import CommitConflictError, CommitStateUnknownError, StorageAccessError

@@ -17,18 +17,19 @@ from statistics import fmean
 import numpy as np
 
 from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.kind import Need, WorkKind
 from interbed.optimizer.flow.process import (
     Assignment,
+    Need,
     Process,
     ProcessState,
     TaskFigures,
     TaskOutcome,
     TaskRef,
     Verdict,
+    WorkKind,
 )
 from interbed.optimizer.flow.tables import ChangedTables, Measurement, PlannedTask, WorkPlan
-from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings

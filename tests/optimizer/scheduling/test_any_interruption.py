@@ -16,9 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from interbed.optimizer.errors import JournalError, UnknownWorkerError
 from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.process import Cleanup, Process, ProcessState, Verdict
-from interbed.optimizer.flow.table_state import RequestKind, TableRequest
+from interbed.optimizer.flow.process import Cleanup, Process, ProcessState, Verdict, WorkKind
+from interbed.optimizer.flow.tables import RequestKind, TableRequest
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings

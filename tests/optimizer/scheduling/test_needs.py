@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from interbed.optimizer.flow.kind import Need, WorkKind
-from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.flow.tables import Measurement
+from interbed.optimizer.flow.process import Need, WorkKind
+from interbed.optimizer.flow.tables import Measurement, TableState
 from interbed.optimizer.scheduling.needs import Decision, in_order, needs_of
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.meta.paths import POSTPONE_BUCKET

@@ -2,7 +2,6 @@
 
 import pytest
 
-from interbed.optimizer.flow.kind import WorkKind
 from interbed.optimizer.flow.process import (
     Cleanup,
     Process,
@@ -12,6 +11,7 @@ from interbed.optimizer.flow.process import (
     TaskRef,
     TaskState,
     Verdict,
+    WorkKind,
 )
 from interbed.optimizer.scheduling.process_board import ProcessBoard
 from interbed.optimizer.scheduling.queues import Usage

@@ -6,10 +6,8 @@ import pytest
 
 from interbed.optimizer.errors import LeaseLostError, SchedulerEndedError
 from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.process import Cleanup, ProcessState, TaskOutcome, TaskRef, Verdict
-from interbed.optimizer.flow.table_state import RequestKind, TableRequest
-from interbed.optimizer.flow.tables import Measurement
+from interbed.optimizer.flow.process import Cleanup, ProcessState, TaskOutcome, TaskRef, Verdict, WorkKind
+from interbed.optimizer.flow.tables import Measurement, RequestKind, TableRequest
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.base.errors import InvalidInputError
 from tests.optimizer.scheduling.desk import DONE, Desk, tasks

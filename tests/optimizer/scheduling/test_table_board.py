@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.process import WorkKind
+from interbed.optimizer.flow.tables import TableState
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.scheduling.table_board import TableBoard
 from tests.optimizer.scheduling.measured import measurement, runs

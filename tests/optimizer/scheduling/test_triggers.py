@@ -6,8 +6,8 @@ import pytest
 
 import interbed
 from interbed.catalog.client.api import Catalog
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.table_state import TableState
+from interbed.optimizer.flow.process import WorkKind
+from interbed.optimizer.flow.tables import TableState
 from interbed.optimizer.scheduling.needs import answers_of, needs_of, trigger_text
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.work.lake_tables import LakeTables

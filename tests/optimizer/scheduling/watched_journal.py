@@ -3,9 +3,8 @@
 from collections.abc import Callable
 
 from interbed.optimizer.flow.process import Process, ProcessState, TaskState
-from interbed.optimizer.flow.table_state import RequestKind
-from interbed.optimizer.journal.api import JournalChanges, Lease
-from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.flow.tables import RequestKind
+from interbed.optimizer.journal.api import JournalChanges, Lease, MemoryJournal
 
 
 class WatchedJournal(MemoryJournal):

@@ -25,7 +25,7 @@ from interbed.catalog.client.factory import open_catalog
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.server.process.embedded import start_server, stop_server
 from interbed.optimizer.flow.process import Cleanup, Process, ProcessState
-from interbed.optimizer.flow.table_state import RequestKind, TableRequest
+from interbed.optimizer.flow.tables import RequestKind, TableRequest
 from interbed.storage.base.clock import now_millis
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.health import table_health

@@ -8,7 +8,7 @@ from typing import Any
 
 from interbed.cli import main
 from interbed.optimizer.service import worker
-from interbed.optimizer.work import carry_out as work
+from interbed.optimizer.work import lake_tables
 
 hangs_before, has_hung = False, False
 
@@ -25,7 +25,7 @@ def carry_out(*given: Any, **more: Any) -> Any:
     if hangs and hangs_before:
         _stop()
     try:
-        return work.carry_out(*given, **more)
+        return lake_tables.carry_out(*given, **more)
     finally:
         if hangs and not hangs_before:
             _stop()

@@ -12,8 +12,7 @@ import pytest
 from interbed.optimizer.errors import JournalError, NoSchedulerError, UnknownWorkerError, WorkerRefusedError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import TaskOutcome, TaskRef, Verdict
-from interbed.optimizer.journal.api import JournalChanges, Lease
-from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.journal.api import JournalChanges, Lease, MemoryJournal
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service.leadership import Leadership

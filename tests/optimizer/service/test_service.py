@@ -15,9 +15,8 @@ from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.errors import JournalError
 from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.table_state import TableState
-from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
-from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.flow.tables import TableState
+from interbed.optimizer.journal.api import Journal, JournalChanges, Lease, MemoryJournal
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.local_workers import FixedGroups, GroupsFile
@@ -26,7 +25,7 @@ from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, W
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.service import OptimizerService, Remaining, ServiceSettings
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
-from interbed.optimizer.work.carry_out import memory_options
+from interbed.optimizer.work.lake_tables import memory_options
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.options.core import CoreOptions

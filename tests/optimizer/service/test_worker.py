@@ -14,7 +14,7 @@ from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.errors import NoSchedulerError, WorkerRefusedError
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import Assignment, Process, ProcessState, TaskOutcome, TaskRef, Verdict
-from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
@@ -23,10 +23,9 @@ from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
-from interbed.optimizer.watch.files_watch import FilesWatch, SnapshotSweep
-from interbed.optimizer.work.carry_out import carry_out
-from interbed.optimizer.work.carry_out import take_back as delete
-from interbed.optimizer.work.lake_tables import LakeTables
+from interbed.optimizer.watch import FilesWatch, SnapshotSweep
+from interbed.optimizer.work.lake_tables import LakeTables, carry_out
+from interbed.optimizer.work.lake_tables import take_back as delete
 from tests.optimizer.service import lake
 from tests.optimizer.service.processes import until
 

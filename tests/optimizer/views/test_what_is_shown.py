@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.kind import WorkKind
-from interbed.optimizer.flow.process import Process, ProcessState
-from interbed.optimizer.flow.table_state import IN_SHAPE_SCORE, TableState
+from interbed.optimizer.flow.process import Process, ProcessState, WorkKind
+from interbed.optimizer.flow.tables import IN_SHAPE_SCORE, TableState
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.scheduling.table_board import TableBoard
 from interbed.optimizer.views.explanation import explain_table

@@ -11,15 +11,13 @@ from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.optimizer.flow.tables import Watch
-from interbed.optimizer.watch import files_watch, hive_watch
-from interbed.optimizer.watch.files_watch import ROUNDS, FilesWatch, SnapshotSweep
-from interbed.optimizer.watch.hive_watch import HiveWatch
+from interbed.optimizer.watch import LIST_MILLIS, METASTORE_LIST_MILLIS, ROUNDS, FilesWatch, HiveWatch, SnapshotSweep
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.table import load_table
 
 SCHEMA = pa.schema([("id", pa.int64())])
 ROWS = pa.table({"id": [1]}, schema=SCHEMA)
-LISTED = max(files_watch.LIST_MILLIS, hive_watch.LIST_MILLIS)
+LISTED = max(LIST_MILLIS, METASTORE_LIST_MILLIS)
 
 
 class Watched:

@@ -13,13 +13,20 @@ import interbed.testing
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.iceberg.optimize.expire import named_files
 from interbed.iceberg.table import IcebergTable
-from interbed.optimizer.flow.kind import Need, WorkKind
-from interbed.optimizer.flow.process import Assignment, Cleanup, Process, ProcessState, TableStanding, TaskRef
-from interbed.optimizer.journal.memory import MemoryJournal
+from interbed.optimizer.flow.process import (
+    Assignment,
+    Cleanup,
+    Need,
+    Process,
+    ProcessState,
+    TableStanding,
+    TaskRef,
+    WorkKind,
+)
+from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.views.explanation import dry_run
-from interbed.optimizer.watch.hive_watch import HiveWatch
-from interbed.optimizer.work.carry_out import carry_out, take_back
-from interbed.optimizer.work.lake_tables import LakeTables
+from interbed.optimizer.watch import HiveWatch
+from interbed.optimizer.work.lake_tables import LakeTables, carry_out, take_back
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import CommitConflictError
 from tests.iceberg.python_tables import delete_by_key

@@ -11,11 +11,18 @@ import pytest
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import TableNotFoundError
 from interbed.catalog.client.factory import open_catalog
-from interbed.optimizer.flow.kind import Need, WorkKind
-from interbed.optimizer.flow.process import Assignment, Cleanup, Process, ProcessState, TableStanding, TaskRef
+from interbed.optimizer.flow.process import (
+    Assignment,
+    Cleanup,
+    Need,
+    Process,
+    ProcessState,
+    TableStanding,
+    TaskRef,
+    WorkKind,
+)
 from interbed.optimizer.flow.tables import PlannedTask
-from interbed.optimizer.work.carry_out import carry_out, take_back
-from interbed.optimizer.work.lake_tables import LakeTables
+from interbed.optimizer.work.lake_tables import LakeTables, carry_out, take_back
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.table import Table
