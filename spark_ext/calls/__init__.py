@@ -1,5 +1,5 @@
 """The calls of planner.thrift, by subject; `interbed.spark_ext.process.planner` puts them together.
 
-Read `base` (open catalogs, from a reference or a handle to a table), `tables`, `scans` and `writes`, then `namespaces`
+Read `base` (open catalogs, from a reference or a handle to a table), `tables` and `jobs`, then `namespaces`
 and `procedures`.
 """

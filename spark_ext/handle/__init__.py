@@ -1,5 +1,5 @@
 """A table as Spark has it loaded: the handle, its columns, its options, its definition.
 
-Read `table_handle`, `session_options` and `ddl`, then `row_changes`, `schema_merging` and `clustering`; `errors` and
-`metrics` are what Spark shows.
+Read `table_handle`, `session_options` and `ddl`, then `row_changes` and `clustering`; `reports` has
+the errors and metrics that Spark shows.
 """

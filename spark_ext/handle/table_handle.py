@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 
 from interbed.catalog.client.api import system_table
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, TableName
-from interbed.spark_ext.handle.row_changes import hidden_fields
-from interbed.spark_ext.handle.schema_merging import RowsToCome
+from interbed.spark_ext.handle.row_changes import RowsToCome, hidden_fields
 from interbed.spark_ext.handle.session_options import without_pins
 from interbed.storage.base.errors import FileGoneError, InvalidInputError, SnapshotGoneError, SnapshotNotFoundError
 from interbed.storage.base.types.data_type import DataField

@@ -1,11 +1,19 @@
-"""Procedures about metadata: manifests, what a metastore knows, and views (documentation page `spark/procedures`).
+"""Procedures about metadata: partitions, manifests, what a metastore has, views, migration, the optimizer's state.
+
+Documentation pages `spark/procedures`, `maintenance/manage-partitions`, `migration/migration-from-hive`.
+`optimizing_status` is our own; it reads nothing but the optimizer's journal.
 
 In Paimon a view has a query for each engine, which REST catalogs keep. A Hive metastore keeps one query, which is
-Spark's here, so it can be replaced, and there is no place for others; Java's Hive catalog alters no view at all.
+Spark's here: it can be replaced, and there is no place for others. Java's Hive catalog alters no view at all.
+
+Paimon moves a Hive table's files under a table of its own. These lack field ids, statistics and sorting for good.
+Here one statement rewrites them instead; the errors of `migrate_table` and `migrate_database` name it.
 """
 
 from dataclasses import replace
 
+from interbed.optimizer.journal.sql import journal_to_read, journal_url
+from interbed.optimizer.views.status import TableLine, optimizer_status
 from interbed.spark_ext.procedures.procedure import (
     DONE,
     TABLE,
@@ -14,10 +22,12 @@ from interbed.spark_ext.procedures.procedure import (
     Parameter,
     Procedure,
     ProcedureCall,
+    column,
     name_parts,
     optional,
     required,
 )
+from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import NotSupportedError
 
 _SORTING = ("manifest_sort_enabled", "manifest_sort_partition_field", "manifest_sort_max_rewrite_size")
@@ -106,4 +116,145 @@ _OF_VIEWS = (
     ),
 )
 
-PROCEDURES = (*_OF_MANIFESTS, *_OF_VIEWS)
+
+def _expire_partitions(call: ProcedureCall) -> Answer:
+    call.table()
+    gone = call.catalog.expire_partitions(
+        call.table_name().of_table,
+        expiration_time=call.given("expiration_time"),
+        timestamp_formatter=call.given("timestamp_formatter"),
+        timestamp_pattern=call.given("timestamp_pattern"),
+        expire_strategy=call.given("expire_strategy"),
+        max_expires=call.given("max_expires"),
+        options=call.options(),
+    )
+    rows = [(", ".join(f"{key}={value}" for key, value in spec.items()),) for spec in gone]
+    return rows or (("No expired partitions.",),)
+
+
+def _mark_partition_done(call: ProcedureCall) -> Answer:
+    call.table()
+    call.catalog.mark_partitions_done(call.table_name().of_table, call.partitions())
+    return DONE
+
+
+_OF_PARTITIONS = (
+    Procedure(
+        name="mark_partition_done",
+        description="Marks partitions as complete, by what the option 'partition.mark-done-action' says.",
+        parameters=(TABLE, required("partitions")),
+        call=_mark_partition_done,
+    ),
+    Procedure(
+        name="expire_partitions",
+        description="Drops the partitions that are too old.",
+        parameters=(
+            TABLE,
+            optional("expiration_time"),
+            optional("timestamp_formatter"),
+            optional("timestamp_pattern"),
+            optional("expire_strategy"),
+            optional("max_expires", ArgumentType.INT),
+            optional("options"),
+        ),
+        columns=(column("expired_partitions"),),
+        call=_expire_partitions,
+    ),
+)
+
+
+_OPTIONS: tuple[Parameter, ...] = (
+    optional("options_map", ArgumentType.STRING_MAP),
+    optional("parallelism", ArgumentType.INT),
+)
+
+
+def _migrate_table(call: ProcedureCall) -> Answer:
+    raise NotSupportedError(
+        f"Files of '{call.needed('table')}' are not taken over as they are. Copy its rows: CREATE TABLE "
+        f"{call.catalog_name}.database.table AS SELECT * FROM spark_catalog.{call.needed('table')}."
+    )
+
+
+def _migrate_database(call: ProcedureCall) -> Answer:
+    raise NotSupportedError(
+        f"Files of the tables of '{call.needed('database')}' are not taken over as they are. Copy the rows of each: "
+        f"CREATE TABLE {call.catalog_name}.database.table AS SELECT * FROM "
+        f"spark_catalog.{call.needed('database')}.table."
+    )
+
+
+_OF_MIGRATION = (
+    Procedure(
+        name="migrate_table",
+        description="Refuses, and names the statement that copies a table's rows.",
+        parameters=(
+            required("source_type"),
+            required("table"),
+            optional("options"),
+            optional("delete_origin", ArgumentType.BOOLEAN),
+            optional("target_table"),
+            *_OPTIONS,
+        ),
+        call=_migrate_table,
+    ),
+    Procedure(
+        name="migrate_database",
+        description="Refuses, and names the statement that copies a table's rows.",
+        parameters=(required("source_type"), required("database"), optional("options"), *_OPTIONS),
+        columns=(column("result"),),
+        call=_migrate_database,
+    ),
+)
+
+
+def _optimizing_status(call: ProcedureCall) -> Answer:
+    names = None
+    if call.given("table") is not None:
+        call.table()
+        names = [str(call.table_name().identifier)]
+    with journal_to_read(journal_url(call.catalog)) as journal:
+        found = optimizer_status(journal, now_millis(), names)
+    return [_row(line) for line in found.tables]
+
+
+def _row(line: TableLine) -> tuple[object, ...]:
+    state, standing = line.state, line.state.standing
+    return (
+        state.name,
+        state.group,
+        None if standing is None else standing.score,
+        None if standing is None else standing.read_amplification,
+        None if standing is None else standing.pending_bytes,
+        None if standing is None else standing.snapshot_id,
+        line.doing,
+        line.needs,
+        line.reason,
+        state.failures,
+        state.measured_millis,
+    )
+
+
+_OF_THE_OPTIMIZER = (
+    Procedure(
+        name="optimizing_status",
+        description="Says of a table, or of all, what the optimizer knows and does; the worst first.",
+        parameters=(optional("table"),),
+        columns=(
+            column("table"),
+            column("group"),
+            column("score", ArgumentType.INT),
+            column("readAmplification", ArgumentType.DOUBLE),
+            column("pendingBytes", ArgumentType.LONG),
+            column("snapshotId", ArgumentType.LONG),
+            column("doing"),
+            column("needs"),
+            column("reason"),
+            column("failures", ArgumentType.INT),
+            column("measuredAt", ArgumentType.LONG),
+        ),
+        call=_optimizing_status,
+    ),
+)
+
+PROCEDURES = (*_OF_PARTITIONS, *_OF_MANIFESTS, *_OF_VIEWS, *_OF_MIGRATION, *_OF_THE_OPTIMIZER)

@@ -4,36 +4,20 @@ from collections.abc import Iterator, Mapping
 
 from interbed.spark_ext.procedures import (
     compaction,
-    file_indexes,
     files,
     ingestion,
     metadata,
-    migration,
-    optimizing,
-    partitions,
-    references,
     snapshots,
     statements,
 )
 from interbed.spark_ext.procedures.procedure import Procedure
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 
-_MODULES = (
-    references,
-    snapshots,
-    partitions,
-    files,
-    file_indexes,
-    metadata,
-    migration,
-    compaction,
-    ingestion,
-    optimizing,
-)
+_MODULES = (snapshots, files, metadata, compaction, ingestion)
 
 PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}
 
-_STATEMENTS: Mapping[str, Procedure] = {p.name: p for p in (*references.STATEMENTS, *statements.STATEMENTS)}
+_STATEMENTS: Mapping[str, Procedure] = {p.name: p for p in (*snapshots.STATEMENTS, *statements.STATEMENTS)}
 
 
 def procedure_named(name: str) -> Procedure:

@@ -1,6 +1,6 @@
-"""Procedures about snapshots, expiry and rollback, and about the consumers of streams that protect snapshots.
+"""Procedures about snapshots, rollback, consumers of streams, tags and branches.
 
-Source: documentation page `spark/procedures`.
+Source: documentation pages `spark/procedures`, `maintenance/manage-tags`, `maintenance/manage-branches`.
 """
 
 import re
@@ -17,6 +17,8 @@ from interbed.spark_ext.procedures.procedure import (
     optional,
     required,
 )
+from interbed.storage.base.errors import BranchNotFoundError
+from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.table.table import Table
 
@@ -159,4 +161,247 @@ _OF_CONSUMERS = (
     ),
 )
 
-PROCEDURES = (*_OF_SNAPSHOTS, *_OF_CONSUMERS)
+
+_TAG = required("tag")
+_REPLACING = ("replace", "create or replace")
+
+
+def _create_tag(call: ProcedureCall) -> Answer:
+    call.table().versions.create_tag(
+        call.needed("tag"), call.given("snapshot"), time_retained=call.given("time_retained")
+    )
+    return DONE
+
+
+def _create_tag_from_timestamp(call: ProcedureCall) -> Answer:
+    tag = call.table().versions.create_tag_from_timestamp(
+        call.needed("tag"), call.needed("timestamp"), time_retained=call.given("time_retained")
+    )
+    found = tag.snapshot
+    # The watermark is text in Paimon's result, also when there is none.
+    watermark = "null" if found.watermark is None else str(found.watermark)
+    return ((tag.name, found.id, found.time_millis, watermark),)
+
+
+def _replace_tag(call: ProcedureCall) -> Answer:
+    call.table().versions.replace_tag(
+        call.needed("tag"), call.given("snapshot"), time_retained=call.given("time_retained")
+    )
+    return DONE
+
+
+def _rename_tag(call: ProcedureCall) -> Answer:
+    call.table().versions.rename_tag(call.needed("tag"), call.needed("target_tag"))
+    return DONE
+
+
+def _delete_tag(call: ProcedureCall) -> Answer:
+    table = call.table()
+    # Several are parted by commas, as in Paimon; all of them are looked up before one goes.
+    names = [name.strip() for name in call.needed("tag").split(",") if name.strip()]
+    for name in names:
+        table.versions.get_tag(name)
+    for name in names:
+        table.versions.delete_tag(name)
+    return DONE
+
+
+def _trigger(call: ProcedureCall) -> Answer:
+    call.table().versions.create_automatic_tags()
+    return DONE
+
+
+def _expire_tags(call: ProcedureCall) -> Answer:
+    gone = call.table().versions.expire_tags(call.given("older_than"))
+    return [(name,) for name in gone] or [("No expired tags.",)]
+
+
+def _create_by_statement(call: ProcedureCall) -> Answer:
+    table, name, mode = call.table(), call.needed("tag"), call.needed("mode")
+    number = call.given("snapshot")
+    snapshot_id, span = None if number is None else int(number), call.given("time_retained")
+    exists = any(tag.name == name for tag in table.versions.tags())
+    if exists and mode in _REPLACING:
+        table.versions.replace_tag(name, snapshot_id, time_retained=span)
+    else:
+        table.versions.create_tag(name, snapshot_id, time_retained=span, ignore_if_exists=mode == "create if missing")
+    return ()
+
+
+def _delete_by_statement(call: ProcedureCall) -> Answer:
+    table, name = call.table(), call.needed("tag")
+    if call.needed("mode") == "strict" or any(tag.name == name for tag in table.versions.tags()):
+        table.versions.delete_tag(name)
+    return ()
+
+
+def _rename_by_statement(call: ProcedureCall) -> Answer:
+    _rename_tag(call)
+    return ()
+
+
+def _show(call: ProcedureCall) -> Answer:
+    return sorted((tag.name,) for tag in call.table().versions.tags())
+
+
+_MODE = required("mode")
+STATEMENTS = (
+    Procedure(
+        name="create_tag_statement",
+        description="ALTER TABLE … CREATE TAG",
+        parameters=(TABLE, _TAG, _MODE, optional("snapshot"), optional("time_retained")),
+        columns=(),
+        call=_create_by_statement,
+        is_statement=True,
+    ),
+    Procedure(
+        name="delete_tag_statement",
+        description="ALTER TABLE … DELETE TAG",
+        parameters=(TABLE, _TAG, _MODE),
+        columns=(),
+        call=_delete_by_statement,
+        is_statement=True,
+    ),
+    Procedure(
+        name="rename_tag_statement",
+        description="ALTER TABLE … RENAME TAG",
+        parameters=(TABLE, _TAG, required("target_tag")),
+        columns=(),
+        call=_rename_by_statement,
+        is_statement=True,
+    ),
+    Procedure(
+        name="show_tags_statement",
+        description="SHOW TAGS",
+        parameters=(TABLE,),
+        columns=(column("tag"),),
+        call=_show,
+        is_statement=True,
+    ),
+)
+"""What statements about tags become; they are not listed."""
+
+_OF_TAGS = (
+    Procedure(
+        name="create_tag",
+        description="Names a snapshot, the newest one by default, so that it stays readable when it expires.",
+        parameters=(TABLE, _TAG, optional("snapshot", ArgumentType.LONG), optional("time_retained")),
+        call=_create_tag,
+    ),
+    Procedure(
+        name="create_tag_from_timestamp",
+        description="Names the first snapshot of a time in milliseconds or later.",
+        parameters=(TABLE, _TAG, optional("timestamp", ArgumentType.LONG), optional("time_retained")),
+        columns=(
+            column("tagName"),
+            column("snapshot", ArgumentType.LONG),
+            column("commit_time", ArgumentType.LONG),
+            column("watermark"),
+        ),
+        call=_create_tag_from_timestamp,
+    ),
+    Procedure(
+        name="replace_tag",
+        description="Makes a tag stand for another snapshot.",
+        parameters=(TABLE, _TAG, optional("snapshot", ArgumentType.LONG), optional("time_retained")),
+        call=_replace_tag,
+    ),
+    Procedure(
+        name="rename_tag",
+        description="Gives a tag another name.",
+        parameters=(TABLE, _TAG, required("target_tag")),
+        call=_rename_tag,
+    ),
+    Procedure(
+        name="delete_tag",
+        description="Deletes tags, and the files that only they kept.",
+        parameters=(TABLE, _TAG),
+        call=_delete_tag,
+    ),
+    Procedure(
+        name="expire_tags",
+        description="Deletes the tags whose time is over, and those made before a time.",
+        parameters=(TABLE, optional("older_than")),
+        columns=(column("expired_tags"),),
+        call=_expire_tags,
+    ),
+    Procedure(
+        name="trigger_tag_automatic_creation",
+        description="Makes the automatic tags that are due, without a commit.",
+        parameters=(TABLE,),
+        call=_trigger,
+    ),
+)
+
+
+_BRANCH = required("branch")
+
+
+def _create_branch(call: ProcedureCall) -> Answer:
+    # The flag is text in Paimon's procedure.
+    lenient = str(call.given("ignoreIfExists")).lower() == "true"
+    call.table().versions.create_branch(call.needed("branch"), call.given("tag"), ignore_if_exists=lenient)
+    return DONE
+
+
+def _delete_branch(call: ProcedureCall) -> Answer:
+    table = call.table()
+    # Several are parted by commas, as in Paimon; all of them are looked up before one goes.
+    names = [name.strip() for name in call.needed("branch").split(",") if name.strip()]
+    unknown = set(names) - set(table.versions.branches())
+    if unknown:
+        raise BranchNotFoundError(f"There is no branch {', '.join(map(repr, sorted(unknown)))} of '{table.name}'.")
+    for name in names:
+        table.versions.delete_branch(name)
+    return DONE
+
+
+def _rename_branch(call: ProcedureCall) -> Answer:
+    call.table().versions.rename_branch(call.needed("from_branch"), call.needed("to_branch"))
+    return DONE
+
+
+def _fast_forward(call: ProcedureCall) -> Answer:
+    call.table().versions.fast_forward(call.needed("branch"))
+    return DONE
+
+
+def _merge_branch(call: ProcedureCall) -> Answer:
+    call.table().versions.merge_branch(call.needed("source_branch"), str(call.given("target_branch") or MAIN_BRANCH))
+    return DONE
+
+
+_OF_BRANCHES = (
+    Procedure(
+        name="merge_branch",
+        description="Adds the rows of a branch to another one, or to the table; of append tables.",
+        parameters=(TABLE, required("source_branch"), optional("target_branch")),
+        call=_merge_branch,
+    ),
+    Procedure(
+        name="create_branch",
+        description="Makes a branch: empty, or with what a tag keeps.",
+        parameters=(TABLE, _BRANCH, optional("tag"), optional("ignoreIfExists")),
+        call=_create_branch,
+    ),
+    Procedure(
+        name="delete_branch",
+        description="Deletes branches.",
+        parameters=(TABLE, _BRANCH),
+        call=_delete_branch,
+    ),
+    Procedure(
+        name="rename_branch",
+        description="Gives a branch another name.",
+        parameters=(TABLE, required("from_branch"), required("to_branch")),
+        call=_rename_branch,
+    ),
+    Procedure(
+        name="fast_forward",
+        description="Makes the table what a branch of it is.",
+        parameters=(TABLE, _BRANCH),
+        call=_fast_forward,
+    ),
+)
+
+PROCEDURES = (*_OF_TAGS, *_OF_BRANCHES, *_OF_SNAPSHOTS, *_OF_CONSUMERS)

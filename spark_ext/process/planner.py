@@ -25,12 +25,11 @@ from thrift.Thrift import TException
 
 import interbed.thrift_idl
 from interbed.spark_ext.calls.base import CatalogPool
+from interbed.spark_ext.calls.jobs import RowChangeCalls, ScanCalls, StreamCalls, WriteCalls
 from interbed.spark_ext.calls.namespaces import NamespaceCalls, ViewCalls
 from interbed.spark_ext.calls.procedures import ProcedureCalls
-from interbed.spark_ext.calls.scans import ScanCalls, StreamCalls
 from interbed.spark_ext.calls.tables import PartitionCalls, PathCalls, StatisticsCalls, TableCalls
-from interbed.spark_ext.calls.writes import RowChangeCalls, WriteCalls
-from interbed.spark_ext.handle.errors import Guarded
+from interbed.spark_ext.handle.reports import Guarded
 from interbed.storage.base.errors import NotSupportedError
 from interbed.thrift_idl.planner import Planner
 

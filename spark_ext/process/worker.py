@@ -191,7 +191,7 @@ def _next_batch(stream: "pa.RecordBatchReader") -> "pa.RecordBatch":
 
 def _report(error: Exception, infile: BufferedReader, outfile: BufferedWriter) -> None:
     # Imported here for the same reason as above; by now it is loaded.
-    from interbed.spark_ext.handle.errors import planner_error
+    from interbed.spark_ext.handle.reports import planner_error
 
     # The generated class has its fields set from outside, where no type checker looks.
     described: Any = planner_error(error)

@@ -15,8 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.spark_ext.handle.errors import RepeatedKeyError
-from interbed.spark_ext.handle.metrics import commit_metrics
+from interbed.spark_ext.handle.reports import RepeatedKeyError, commit_metrics
 from interbed.spark_ext.handle.row_changes import partitions_scanned
 from interbed.spark_ext.handle.session_options import table_options
 from interbed.spark_ext.handle.table_handle import TableHandle

@@ -120,7 +120,7 @@ if TYPE_CHECKING:
         UnknownWorkerError,
         WorkerRefusedError,
     )
-    from interbed.spark_ext.handle.errors import RepeatedKeyError
+    from interbed.spark_ext.handle.reports import RepeatedKeyError
     from interbed.spark_ext.procedures.procedure import ProcedureArgumentError
     from interbed.spark_ext.session import SparkSetupError
     from interbed.storage.base.errors import (
@@ -338,7 +338,7 @@ _HOLDS = {
         "JournalError LeaseLostError NoSchedulerError NotOnDutyError SchedulerEndedError UnknownWorkerError "
         "WorkerRefusedError"
     ),
-    "interbed.spark_ext.handle.errors": "RepeatedKeyError",
+    "interbed.spark_ext.handle.reports": "RepeatedKeyError",
     "interbed.spark_ext.procedures.procedure": "ProcedureArgumentError",
     "interbed.spark_ext.session": "SparkSetupError",
     "interbed.storage.base.errors": (

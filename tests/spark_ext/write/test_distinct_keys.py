@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.spark_ext.handle.errors import RepeatedKeyError
+from interbed.spark_ext.handle.reports import RepeatedKeyError
 from interbed.spark_ext.write.change_writer import REPEATED, DistinctKeys
 from interbed.spark_ext.write.writer import check_distinct
 from interbed.storage.meta.schema.table_schema import Schema
