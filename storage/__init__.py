@@ -140,7 +140,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     ),
     "writes of files that are not of interbed's tables": (
         "base.types.nested",
-        "files.format.encoding",
+        "files.format.parquet_writer",
         "lsm.spill",
         "write.sort.external",
         "write.sort.key",

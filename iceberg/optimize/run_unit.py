@@ -37,7 +37,7 @@ from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.types.nested import without_hidden_nulls
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.api import OpenSink, data_file_errors
-from interbed.storage.files.format.encoding import choose_encodings
+from interbed.storage.files.format.parquet_writer import choose_encodings
 from interbed.storage.io.api import give_up, write_file
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.write.sort.external import ExternalSort, sample_of

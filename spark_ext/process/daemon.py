@@ -22,7 +22,7 @@ BY_USE = (
     "interbed.storage.base.incoming",
     "interbed.storage.base.types.casting.cast",
     "interbed.storage.base.types.exact_cast",
-    "interbed.storage.files.file_index.kinds",
+    "interbed.storage.files.file_index.spec",
     "interbed.storage.files.format.avro",
     "interbed.storage.files.format.orc",
     "interbed.storage.files.format.parquet",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.base.types.data_type import STRINGS, TIMESTAMPS, AtomicType, TypeRoot, is_atomic
 from interbed.storage.files.file_index.spec import FileIndexSpec
-from interbed.storage.files.format.file_kind import FileKinds
+from interbed.storage.files.format.layout import FileKinds
 from interbed.storage.lsm.merge_function.factory import check_merge_options
 from interbed.storage.lsm.merge_function.fields.functions import check_function_name
 from interbed.storage.meta.bucket_function import BucketFunction, bucket_function

@@ -23,8 +23,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from interbed.storage.base.errors import NotSupportedError
-from interbed.storage.files.format.file_kind import check_fields
-from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.files.format.layout import DataFileLayout, DataFileNames, check_fields
 from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.spill import BATCH_BYTES, SpilledRun, SpillFiles
 from interbed.storage.lsm.write_buffer import Run, Spill, concatenate

@@ -4,7 +4,7 @@ Arrow keeps slots for the fields of a null struct, and most libraries mark these
 the fields say. Such an array is valid, because the slots are hidden by the struct, yet writers of Parquet refuse it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -169,3 +169,17 @@ def _all_valid(array: "pa.Array[Any]") -> "pa.Array[Any]":
     elif isinstance(array, pa.ListArray):
         children = [array.values]
     return pa.Array.from_buffers(array.type, len(array), own, null_count=0, offset=array.offset, children=children)
+
+
+def leaves_of(path: str, array: "pa.Array[Any]") -> Iterator[tuple[str, "pa.Array[Any]"]]:
+    """Yield the leaf columns of a column by their paths, with Parquet's names for the levels between."""
+    if isinstance(array, pa.MapArray):
+        yield from leaves_of(f"{path}.key_value.key", array.keys)
+        yield from leaves_of(f"{path}.key_value.value", array.items)
+    elif isinstance(array, pa.ListArray):
+        yield from leaves_of(f"{path}.list.element", array.flatten())
+    elif isinstance(array, pa.StructArray):
+        for index, field in enumerate(array.type):
+            yield from leaves_of(f"{path}.{field.name}", array.field(index))
+    else:
+        yield path, array

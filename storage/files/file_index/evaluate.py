@@ -57,7 +57,7 @@ class ColumnReaders:
 
     def _reader(self, field: DataField, name: str) -> IndexReader | None:
         # By use: most files have no index.
-        from interbed.storage.files.file_index.kinds import KINDS, value_form
+        from interbed.storage.files.file_index.spec import KINDS, value_form
 
         kind = KINDS.get(name)
         form = None if kind is None else value_form(kind, field.type)

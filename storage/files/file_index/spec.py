@@ -1,28 +1,83 @@
-"""Which columns of a table have which indexes, by its options, and the writer of a data file's indexes.
+"""The kinds of file index by name, the indexes that a table's options ask for, and the writer of a data file's indexes.
 
 `file-index.<kind>.columns` lists columns (or values of a MAP with text keys: `m[key]`), and
-`file-index.<kind>.<column>.<option>` sets an option of one; for a MAP's column it holds for all of its keys.
+`file-index.<kind>.<column>.<option>` sets an option of one index; for a MAP's column it applies to all of its keys.
 `file-index.in-manifest-threshold` is the size up to which a file's indexes go into the manifest.
 Documentation: `append-table/query-performance`; paimon-api `fileindex.FileIndexOptions`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.row.words import Array
-from interbed.storage.base.types.data_type import STRINGS, DataField, DataType, MapType, is_atomic
-from interbed.storage.files.file_index import bloom_filter
-from interbed.storage.files.file_index.api import FileIndexes
+from interbed.storage.base.types.data_type import STRINGS, AtomicType, DataField, DataType, MapType, TypeRoot, is_atomic
+from interbed.storage.files.file_index import bitmap, bloom_filter, bsi, range_bitmap
+from interbed.storage.files.file_index.api import FileIndexes, IndexReader, IndexWriter
 from interbed.storage.files.file_index.container import encode_container, name_of_key
-from interbed.storage.files.file_index.kinds import KINDS, check_type
-from interbed.storage.files.file_index.values import ValueForm
+from interbed.storage.files.file_index.values import MAX_LONG_DECIMAL, ValueForm
 from interbed.storage.meta.options.reader import OptionReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexKind:
+    """One kind; `roots` are the types that it takes."""
+
+    roots: frozenset[TypeRoot]
+    writer: Callable[[ValueForm, OptionReader], IndexWriter]
+    reader: Callable[[ValueForm, bytes], IndexReader]
+
+
+KINDS = {
+    bloom_filter.KIND: IndexKind(
+        roots=bloom_filter.ROOTS, writer=bloom_filter.BloomFilterWriter, reader=bloom_filter.BloomFilterReader
+    ),
+    bitmap.KIND: IndexKind(roots=bitmap.ROOTS, writer=bitmap.BitmapWriter, reader=bitmap.BitmapReader),
+    bsi.KIND: IndexKind(roots=bsi.ROOTS, writer=bsi.BsiWriter, reader=bsi.BsiReader),
+    range_bitmap.KIND: IndexKind(
+        roots=range_bitmap.ROOTS, writer=range_bitmap.RangeBitmapWriter, reader=range_bitmap.RangeBitmapReader
+    ),
+}
+
+
+def index_kind(name: str) -> IndexKind:
+    """The kind of that name; raises InvalidOptionError."""
+    try:
+        return KINDS[name]
+    except KeyError:
+        known = ", ".join(KINDS)
+        raise InvalidOptionError(
+            f"Option 'file-index.{name}.columns' names no kind of file index; there are {known}."
+        ) from None
+
+
+def value_form(kind: IndexKind, data_type: DataType) -> ValueForm | None:
+    """How the kind holds values of the type; None when it does not take it."""
+    if not isinstance(data_type, AtomicType) or data_type.root not in kind.roots:
+        return None
+    if data_type.root is TypeRoot.DECIMAL and (data_type.precision or 0) > MAX_LONG_DECIMAL:
+        return None
+    form = ValueForm.of(data_type)
+    # A range bitmap could not distinguish what timestamps have beyond microseconds.
+    return None if form is not None and not form.is_exact and kind is KINDS[range_bitmap.KIND] else form
+
+
+def check_type(kind: str, column: str, data_type: DataType) -> ValueForm:
+    """How the kind holds the column's values; raises InvalidOptionError naming both when it does not take them."""
+    form = value_form(index_kind(kind), data_type)
+    if form is None:
+        raise InvalidOptionError(
+            f"Option 'file-index.{kind}.columns' names the column {column!r}, which is {type_name(data_type)}; "
+            f"{kind} does not take that type. Leave the column out."
+        )
+    return form
+
+
+# -- the indexes of a table --------------------------------------------------------------------------------------------
 
 PREFIX = "file-index."
 _COLUMNS = ".columns"
@@ -172,6 +227,9 @@ class TableFileIndexWriter:
 def _values(batch: pa.RecordBatch, column: IndexedColumn) -> Array:
     values: Any = batch.column(column.column)
     if column.key is not None:
+        # By use: readers load the kinds of index, and none of Arrow's functions.
+        import pyarrow.compute as pc
+
         values = pc.map_lookup(values, pa.scalar(column.key), "first")
     found: Array = values
     return found

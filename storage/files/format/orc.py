@@ -27,8 +27,8 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.arrow import FIELD_ID
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.types.nested import leaves_of
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, QuietSink, ReadChecks, data_file_errors
-from interbed.storage.files.format.encoding import leaves
 from interbed.storage.io.ahead.needs import open_sized
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.options.core import CoreOptions
@@ -233,7 +233,7 @@ def _check_timestamps(name: str, column: "pa.Array[Any]") -> None:
     Arrow reads ORC's timestamps as nanoseconds, which end in 2262; and it writes those before the epoch with a fraction
     whose sign Java's readers can't make anything of, unless it is one of whole milliseconds.
     """
-    for _, values in leaves(name, column):
+    for _, values in leaves_of(name, column):
         if not isinstance(values.type, pa.TimestampType):
             continue
         unit = str(values.type.unit)

@@ -18,8 +18,7 @@ from interbed.storage.files.file_index.api import INDEX_SUFFIX, FileIndexes, Fil
 from interbed.storage.files.file_index.spec import TableFileIndexWriter
 from interbed.storage.files.format.api import FileWriter
 from interbed.storage.files.format.avro import AvroFileWriter
-from interbed.storage.files.format.file_kind import DataFileKind
-from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.files.format.layout import DataFileKind, DataFileLayout, DataFileNames
 from interbed.storage.files.format.orc import OrcFileWriter
 from interbed.storage.files.format.parquet_writer import ParquetFileWriter
 from interbed.storage.files.format.stats import StatsCollector

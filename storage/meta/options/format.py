@@ -19,7 +19,7 @@ COMPRESSIONS = frozenset(
         *("deflate", "bzip2", "xz", "zstandard"),
     }
 )
-"""Codecs of Parquet, ORC and Avro files; `format.file_kind` has those of each format."""
+"""Codecs of Parquet, ORC and Avro files; `files.format.layout` has those of each format."""
 
 
 @dataclass(frozen=True, slots=True)

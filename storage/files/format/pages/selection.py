@@ -17,9 +17,9 @@ from interbed.storage.base.predicate.stats_filter import select
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.api import DecodeTally
+from interbed.storage.files.format.pages.footer import leaf_of
 from interbed.storage.files.format.pages.index import GroupPages, PageBounds, PageIndex
 from interbed.storage.files.format.pages.reading import read_rows
-from interbed.storage.files.format.pages.row_groups import leaf_of
 from interbed.storage.io.ahead.needs import prefetch
 
 WORTHWHILE_SHARE = 0.5

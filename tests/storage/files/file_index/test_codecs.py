@@ -19,7 +19,7 @@ from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.files.file_index.api import IndexReader
 from interbed.storage.files.file_index.bloom_filter import BloomFilterReader, hash_binary, hash_integers
-from interbed.storage.files.file_index.kinds import KINDS, check_type, value_form
+from interbed.storage.files.file_index.spec import KINDS, check_type, value_form
 from interbed.storage.meta.options.reader import OptionReader
 
 INSTANTS = st.datetimes(datetime(1960, 1, 1), datetime(2040, 1, 1))

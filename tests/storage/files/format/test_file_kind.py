@@ -4,7 +4,7 @@ import pytest
 
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.base.types.data_type import DataField, parse_atomic
-from interbed.storage.files.format.file_kind import DataFileKind, FileKinds
+from interbed.storage.files.format.layout import DataFileKind, FileKinds
 from interbed.storage.files.format.stats import KEY_MODE, StatsMode
 from interbed.storage.meta.options.core import CoreOptions
 

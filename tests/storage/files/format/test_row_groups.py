@@ -17,7 +17,7 @@ from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.predicate.operands import Inner
 from interbed.storage.base.types.data_type import DataField, parse_atomic
 from interbed.storage.base.types.parse import data_type
-from interbed.storage.files.format.pages.row_groups import RowGroups
+from interbed.storage.files.format.pages.footer import RowGroups
 from tests.storage.base.predicate.model import nested_tables, tables, truth
 from tests.storage.base.predicate.test_evaluate import NestedTable, Table, batch_of
 from tests.support.examples import examples
