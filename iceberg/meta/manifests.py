@@ -47,7 +47,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.errors import CorruptFileError, StorageAccessError
 from interbed.storage.base.prefetch import ahead_of
-from interbed.storage.io.at_once import begun
+from interbed.storage.io.parallel import in_background
 from interbed.storage.io.resolve import local_path
 
 NEWEST_VERSION: TableVersion = 3
@@ -289,7 +289,7 @@ class _Begun(InputFile):
     def __init__(self, source: InputFile) -> None:
         super().__init__(source.location)
         self._source = source
-        self._content = begun(self._read)
+        self._content = in_background(self._read)
 
     def __len__(self) -> int:
         return len(self._content.result())

@@ -26,8 +26,7 @@ from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, columns_
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.files.format.pages.footer import read_footer
-from interbed.storage.io.ahead.needs import open_sized
-from interbed.storage.io.api import FileIO
+from interbed.storage.io.api import FileIO, open_sized
 
 _ID_KEYS = (b"PARQUET:field_id", b"iceberg.id")
 _CACHED = 256

@@ -164,10 +164,10 @@ class TableFiles:
         """
         file_io, path = self.open(file.path)
         if file_io.capabilities.slow_requests:
-            from interbed.storage.io.ahead.held import HeldInputs
+            from interbed.storage.io.prefetch.inputs import SharedInputs
 
             # Its schema and its rows are read of one open file.
-            with HeldInputs(file_io) as held:
+            with SharedInputs(file_io) as held:
                 yield from self._batches(held, path, file, wanted, predicate, batch_rows, use_threads)
         else:
             yield from self._batches(file_io, path, file, wanted, predicate, batch_rows, use_threads)

@@ -40,7 +40,7 @@ from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, colu
 from interbed.storage.base.prefetch import Begun, at_once, one_after_another
 from interbed.storage.files.deletion_vectors import EMPTY, DeletionVector, decode
 from interbed.storage.files.format.api import data_file_errors
-from interbed.storage.io.ahead.needs import open_sized
+from interbed.storage.io.api import open_sized
 from interbed.storage.read.parallel import read_ahead
 
 ROW_ID = NestedField(2147483540, "_row_id", LongType(), required=False)

@@ -31,7 +31,7 @@ from interbed.spark_ext.values.partition_values import agrees, spec_from_spark, 
 from interbed.spark_ext.values.spark_types import schema_to_spark
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.row.binary_row import decode_row
-from interbed.storage.io.stores.hadoop_settings import hadoop_scheme
+from interbed.storage.io.stores.settings import hadoop_scheme
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.stream import READ_CHANGELOG
 from interbed.storage.meta.paths import MAIN_BRANCH

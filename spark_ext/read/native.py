@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.storage.base.types.data_type import TIMESTAMPS, AtomicType, DataField, DataType, MultisetType, TypeRoot
-from interbed.storage.io.stores.hadoop_settings import hadoop_scheme, hadoop_settings
+from interbed.storage.io.stores.settings import hadoop_scheme, hadoop_settings
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table

@@ -35,7 +35,7 @@ from interbed.storage.commit.pending_snapshot import (
 from interbed.storage.commit.publication import Publication
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotFacts, can_merge_fully
-from interbed.storage.io.pending import PendingFiles
+from interbed.storage.io.parallel import PendingFiles
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry

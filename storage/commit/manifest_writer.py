@@ -17,7 +17,7 @@ from interbed.storage.base.columnar_records import ColumnFile
 from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.io.api import FileIO
-from interbed.storage.io.at_once import PendingWrites
+from interbed.storage.io.parallel import PendingWrites
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
 from interbed.storage.meta.manifest.index_manifest import (
     DELETION_VECTORS,

@@ -39,8 +39,7 @@ from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.progress import PROGRESS
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
-from interbed.storage.io.at_once import both
-from interbed.storage.io.pending import PendingFiles
+from interbed.storage.io.parallel import PendingFiles, both
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.log import LogConsistency

@@ -220,7 +220,16 @@ class FileIO(Protocol):
 
 
 @runtime_checkable
-class GivesUp(Protocol):
+class SizedOpening(Protocol):
+    """A FileIO that sends less where it is known how large a file is."""
+
+    def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
+        """As open_input; where the size, which need not be right, is not known, it is None."""
+        ...
+
+
+@runtime_checkable
+class AbortableOutput(Protocol):
     """An output that can be closed without leaving a file."""
 
     def abort(self) -> None:
@@ -239,12 +248,17 @@ def write_errors(path: str) -> Iterator[None]:
         raise StorageAccessError(f"Can't write {path}: {error.strerror or error}.") from error
 
 
-def give_up(output: Any) -> None:
+def abort_output(output: Any) -> None:
     """Close a file that nobody wants any more; where the store can, it never appears."""
-    if isinstance(output, GivesUp):
+    if isinstance(output, AbortableOutput):
         output.abort()
     else:
         output.close()
+
+
+def open_sized(file_io: FileIO, path: str, size: int | None) -> "pa.NativeFile":
+    """Return a seekable input of a file whose size in bytes is known or assumed; raises FileNotFoundError."""
+    return file_io.open_sized(path, size) if isinstance(file_io, SizedOpening) else file_io.open_input(path)
 
 
 def write_file(file_io: FileIO, path: str, content: bytes) -> None:
@@ -255,3 +269,57 @@ def write_file(file_io: FileIO, path: str, content: bytes) -> None:
     except BaseException:
         file_io.delete_quietly([path])
         raise
+
+
+class WrappedFileIO:
+    """Does everything as the `inner` one; see FileIO."""
+
+    def __init__(self, inner: FileIO) -> None:
+        self.inner = inner
+        self.scheme = inner.scheme
+        self.capabilities = inner.capabilities
+        # For `read_ahead_of`, which knows what it means.
+        self.read_ahead: Any = getattr(inner, "read_ahead", None)
+
+    @property
+    def exclusive_create(self) -> bool:
+        return self.inner.exclusive_create
+
+    def read_bytes(self, path: str) -> bytes:
+        return self.inner.read_bytes(path)
+
+    def open_input(self, path: str) -> "pa.NativeFile":
+        return self.inner.open_input(path)
+
+    def open_output(self, path: str) -> Any:
+        return self.inner.open_output(path)
+
+    def create_exclusive(self, path: str, content: bytes) -> bool:
+        return self.inner.create_exclusive(path, content)
+
+    def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        self.inner.overwrite(path, content, durable=durable)
+
+    def sync(self, paths: Iterable[str]) -> None:
+        self.inner.sync(paths)
+
+    def exists(self, path: str) -> bool:
+        return self.inner.exists(path)
+
+    def size(self, path: str) -> int:
+        return self.inner.size(path)
+
+    def list(self, path: str) -> list[FileStatus]:
+        return self.inner.list(path)
+
+    def make_directories(self, path: str) -> None:
+        self.inner.make_directories(path)
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        return self.inner.delete(path, recursive=recursive)
+
+    def delete_quietly(self, paths: Iterable[str]) -> None:
+        self.inner.delete_quietly(paths)
+
+    def rename(self, source: str, target: str) -> bool:
+        return self.inner.rename(source, target)

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import FileIO
-from interbed.storage.io.at_once import asked_at_once
+from interbed.storage.io.parallel import in_parallel
 
 
 def is_link(file_io: FileIO, path: str) -> bool:
@@ -37,7 +37,7 @@ BATCH = 1000
 
 
 @runtime_checkable
-class DeletesMany(Protocol):
+class BatchDeletion(Protocol):
     """A FileIO that deletes many files by one request."""
 
     def delete_batch(self, paths: Sequence[str]) -> None:
@@ -69,7 +69,7 @@ def delete_files(file_io: FileIO, paths: Iterable[str]) -> dict[str, OSError]:
         return None
 
     given = _one_by_one(file_io, list(paths))
-    outcomes = asked_at_once(file_io, [partial(tried, path) for path in given])
+    outcomes = in_parallel(file_io, [partial(tried, path) for path in given])
     left = {path: error for path, error in zip(given, outcomes, strict=True) if error is not None}
     for path, error in left.items():
         _log.warning("Left %s behind: %s", path, error)
@@ -78,7 +78,7 @@ def delete_files(file_io: FileIO, paths: Iterable[str]) -> dict[str, OSError]:
 
 def _one_by_one(file_io: FileIO, paths: list[str]) -> list[str]:
     """Those of the files that are yet to be deleted each by itself, after the others went together."""
-    if not isinstance(file_io, DeletesMany):
+    if not isinstance(file_io, BatchDeletion):
         return paths
     left: list[str] = []
     for first in range(0, len(paths), BATCH):
@@ -91,7 +91,7 @@ def _one_by_one(file_io: FileIO, paths: list[str]) -> list[str]:
     return left
 
 
-def delete_in_turn(delete: Callable[[str], object], paths: Iterable[str]) -> None:
+def delete_one_by_one(delete: Callable[[str], object], paths: Iterable[str]) -> None:
     """Delete files that may or may not exist, one after the other; what stays is logged, and nothing is raised."""
     for path in paths:
         try:

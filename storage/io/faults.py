@@ -75,23 +75,18 @@ class FaultyFileIO:
         return [fault for fault, _ in self._armed]
 
     def read_bytes(self, path: str) -> bytes:
-        """See FileIO."""
         return self._do("read_bytes", path, lambda: self._inner.read_bytes(path))
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """See FileIO."""
         return self._do("open_input", path, lambda: self._inner.open_input(path))
 
     def open_output(self, path: str) -> Any:
-        """See FileIO."""
         return self._do("open_output", path, lambda: self._inner.open_output(path))
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
-        """See FileIO."""
         return self._do("create_exclusive", path, lambda: self._inner.create_exclusive(path, content))
 
     def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        """See FileIO."""
         self._do("overwrite", path, lambda: self._inner.overwrite(path, content, durable=durable))
 
     def sync(self, paths: Iterable[str]) -> None:
@@ -101,23 +96,18 @@ class FaultyFileIO:
             self._do("sync", paths[0], lambda: self._inner.sync(paths))
 
     def exists(self, path: str) -> bool:
-        """See FileIO."""
         return self._do("exists", path, lambda: self._inner.exists(path))
 
     def size(self, path: str) -> int:
-        """See FileIO."""
         return self._do("size", path, lambda: self._inner.size(path))
 
     def list(self, path: str) -> list[FileStatus]:
-        """See FileIO."""
         return self._do("list", path, lambda: self._inner.list(path))
 
     def make_directories(self, path: str) -> None:
-        """See FileIO."""
         self._do("make_directories", path, lambda: self._inner.make_directories(path))
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """See FileIO."""
         return self._do("delete", path, lambda: self._inner.delete(path, recursive=recursive))
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
@@ -126,7 +116,6 @@ class FaultyFileIO:
             self._do("delete_quietly", path, lambda path=path: self._inner.delete_quietly([path]))  # type: ignore[misc]
 
     def rename(self, source: str, target: str) -> bool:
-        """See FileIO."""
         return self._do("rename", source, lambda: self._inner.rename(source, target))
 
     def _do(self, operation: str, path: str, call: Callable[[], _T]) -> _T:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from interbed.storage.base.errors import StorageAccessError, SyncFailedError
 from interbed.storage.io.api import LOCAL_CAPABILITIES, FileStatus, FileSystemCapabilities
-from interbed.storage.io.deleting import check_deletable, delete_in_turn
+from interbed.storage.io.deleting import check_deletable, delete_one_by_one
 
 SYNC_THREADS = 4
 """Files synced at the same time: their transactions in the journal of the file system become one."""
@@ -378,7 +378,7 @@ class LocalFileIO:
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Delete files that may or may not exist; failures are logged, never raised."""
-        delete_in_turn(self._delete, paths)
+        delete_one_by_one(self._delete, paths)
 
     def rename(self, source: str, target: str) -> bool:
         """Move a file or directory; False when the target exists or the source does not. Never overwrites a file."""

@@ -20,12 +20,11 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from interbed.storage.base.errors import MissingExtraError, StorageAccessError, missing_extra
-from interbed.storage.io.ahead.needs import ReadAhead
-from interbed.storage.io.ahead.opening import opened_by_ranges
 from interbed.storage.io.api import HDFS_CAPABILITIES, OBJECT_STORE_CAPABILITIES, FileStatus
-from interbed.storage.io.deleting import check_deletable, delete_in_turn
-from interbed.storage.io.stores.aws_keys import FixedKeys
-from interbed.storage.io.stores.values import StoreSettings
+from interbed.storage.io.deleting import check_deletable, delete_one_by_one
+from interbed.storage.io.prefetch.inputs import opened_by_ranges
+from interbed.storage.io.prefetch.needs import ReadAhead
+from interbed.storage.io.stores.values import FixedKeys, StoreSettings
 
 if TYPE_CHECKING:
     from pyarrow import fs as pafs
@@ -64,7 +63,7 @@ def pyarrow_store(settings: StoreSettings) -> "pafs.FileSystem":
 
 
 def pyarrow_s3(settings: StoreSettings, keys: Mapping[str, Any]) -> "pafs.FileSystem":
-    """The same store by pyarrow beside obstore, with the keys that obstore has, and pyarrow's own patience."""
+    """The same store by pyarrow beside obstore, with the keys that obstore has, and pyarrow's own limits."""
     from pyarrow import fs as pafs
 
     return pafs.S3FileSystem(**_s3_arguments(settings, keys))
@@ -92,27 +91,27 @@ def _s3_arguments(settings: StoreSettings, keys: Mapping[str, Any]) -> dict[str,
 def _s3_store(settings: StoreSettings) -> "pafs.FileSystem":
     from pyarrow import fs as pafs
 
-    given, patience = settings.given, settings.patience
+    given, limits = settings.given, settings.limits
     if settings.endpoint is None and "path_style" in given and not settings.config["virtual_hosted_style_request"]:
         # It names AWS's buckets by their hosts.
         raise _beyond(settings, given["path_style"])
-    if "conditional" in given and settings.heeds_conditions:
+    if "conditional" in given and settings.honours_conditions:
         raise _beyond(settings, given["conditional"])
     keys = settings.credentials() if isinstance(settings.credentials, FixedKeys) else {}
     arguments = _s3_arguments(settings, keys)
     if "retries" in given:
-        arguments["retry_strategy"] = pafs.AwsStandardS3RetryStrategy(max_attempts=patience.retries + 1)
+        arguments["retry_strategy"] = pafs.AwsStandardS3RetryStrategy(max_attempts=limits.retries + 1)
     if "connect_seconds" in given:
-        arguments["connect_timeout"] = patience.connect_seconds
+        arguments["connect_timeout"] = limits.connect_seconds
     if "read_seconds" in given:
-        arguments["request_timeout"] = patience.read_seconds
+        arguments["request_timeout"] = limits.read_seconds
     return pafs.S3FileSystem(**arguments)
 
 
 def _google_store(settings: StoreSettings) -> "pafs.FileSystem":
     from pyarrow import fs as pafs
 
-    arguments: dict[str, Any] = {"retry_time_limit": timedelta(seconds=settings.patience.retry_seconds)}
+    arguments: dict[str, Any] = {"retry_time_limit": timedelta(seconds=settings.limits.retry_seconds)}
     if settings.endpoint is not None:
         arguments["scheme"], _, arguments["endpoint_override"] = settings.endpoint.partition("://")
     return pafs.GcsFileSystem(anonymous=bool(settings.config.get("skip_signature")), **arguments)
@@ -213,7 +212,7 @@ class ObjectStoreFileIO:
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
-        """See OpensSized; the store says what the size is."""
+        """See SizedOpening; the store says what the size is."""
         source: Any = self._call("open", path, lambda: self._filesystem.open_input_file(self._inner(path)))
 
         def fetch(start: int, end: int) -> bytes:
@@ -329,7 +328,7 @@ class ObjectStoreFileIO:
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Delete files that may or may not exist; failures are logged, never raised."""
-        delete_in_turn(self.delete, paths)
+        delete_one_by_one(self.delete, paths)
 
     def rename(self, source: str, target: str) -> bool:
         """Move a file or directory; False when the target exists or the source does not. Not atomic on most stores."""

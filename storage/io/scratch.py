@@ -30,7 +30,7 @@ PREFIX = "interbed-scratch-"
 _LOCK = ".lock"
 
 
-class Scratch:
+class ScratchDirectory:
     """The directory of one process below `parent`; safe for several threads."""
 
     def __init__(self, parent: Path) -> None:
@@ -59,7 +59,7 @@ class Scratch:
 
 
 _guard = threading.Lock()
-_own: Scratch | None = None
+_own: ScratchDirectory | None = None
 
 
 def new_scratch_directory(purpose: str) -> Path:
@@ -72,7 +72,7 @@ def new_scratch_directory(purpose: str) -> Path:
     try:
         with _guard:
             if _own is None:
-                _own = Scratch(parent)
+                _own = ScratchDirectory(parent)
                 atexit.register(_own.close)
         return _own.new_directory(purpose)
     except OSError as error:

@@ -20,7 +20,7 @@ from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.api import DecodeTally
-from interbed.storage.io.ahead.held import ComingInputs
+from interbed.storage.io.prefetch.inputs import PrefetchedInputs
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, files_in_turn
 from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction
@@ -152,7 +152,7 @@ class MergeRead:
             def is_alone(run: SortedRun) -> bool:
                 return len(run.files) == 1 and self._files.opens_at_once(run.files[0])
 
-            with ComingInputs(self._files.file_io) as coming:
+            with PrefetchedInputs(self._files.file_io) as coming:
                 for run in filter(is_alone, runs):
                     coming.begin(path_of(run.files[0]), run.files[0].file_size)
 

@@ -20,8 +20,8 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.path_name import entry_name
 from interbed.storage.io.api import FileIO
-from interbed.storage.io.at_once import both
 from interbed.storage.io.local import LocalFileIO
+from interbed.storage.io.parallel import both
 from interbed.storage.io.resolve import check_exclusive, file_io_for, normalize_path, respelled, scheme_of
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.meta.options.log import LogConsistency, LogSystem

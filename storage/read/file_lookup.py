@@ -25,7 +25,7 @@ from interbed.storage.files.file_index.evaluate import ColumnReaders, has_index,
 from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.files.format.pages.footer import Footer, read_footer
 from interbed.storage.files.format.pages.index import GroupPages
-from interbed.storage.io.ahead.needs import open_sized
+from interbed.storage.io.api import open_sized
 from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, FileRead, ReadOptions
 from interbed.storage.lsm.key_words import row_ranks
 from interbed.storage.lsm.sorted_keys import KeyColumns, SortedKeys

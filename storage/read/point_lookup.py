@@ -212,9 +212,9 @@ class PointLookup:
         if not self._store.file_io.capabilities.slow_requests:
             yield from (self._look_up(self._store, routed[i][0], keys_of[i]) for i in places)
             return
-        from interbed.storage.io.ahead.held import HeldInputs
+        from interbed.storage.io.prefetch.inputs import SharedInputs
 
-        with HeldInputs(self._store.file_io) as held:
+        with SharedInputs(self._store.file_io) as held:
             store = replace(self._store, file_io=held)
             yield from at_once(lambda i: self._look_up(store, routed[i][0], keys_of[i]), places, most=_BUCKETS_AT_ONCE)
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from interbed.storage.base.errors import plain_errors
-from interbed.storage.io.stores.tally import RequestReport
+from interbed.storage.io.stores.requests import RequestReport
 from interbed.storage.scan.split import Plan, PlanStatistics
 
 

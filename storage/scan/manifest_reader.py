@@ -14,7 +14,7 @@ from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.io.api import FileIO
-from interbed.storage.io.at_once import REQUESTS_AT_ONCE, asked_at_once
+from interbed.storage.io.parallel import PARALLEL_REQUESTS, in_parallel
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
 from interbed.storage.meta.manifest.index_manifest import (
@@ -103,7 +103,7 @@ class ManifestReader:
 
     def data(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """Return all manifests of data files, in order of creation."""
-        base, delta = asked_at_once(self._file_io, [partial(self.base, snapshot), partial(self.delta, snapshot)])
+        base, delta = in_parallel(self._file_io, [partial(self.base, snapshot), partial(self.delta, snapshot)])
         return [*base, *delta]
 
     def entries(self, manifests: Sequence[ManifestFileMeta]) -> Iterator[ManifestEntry]:
@@ -128,9 +128,9 @@ class ManifestReader:
         if not self._file_io.capabilities.slow_requests:
             yield from map(self.manifest, manifests)
             return
-        for start in range(0, len(manifests), REQUESTS_AT_ONCE):
-            some = manifests[start : start + REQUESTS_AT_ONCE]
-            yield from asked_at_once(self._file_io, [partial(self.manifest, m) for m in some])
+        for start in range(0, len(manifests), PARALLEL_REQUESTS):
+            some = manifests[start : start + PARALLEL_REQUESTS]
+            yield from in_parallel(self._file_io, [partial(self.manifest, m) for m in some])
 
     def _list(self, name: str, size: int | None, snapshot: Snapshot) -> list[ManifestFileMeta]:
         try:

@@ -249,7 +249,9 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         name keys are explained as if their rows were not looked up. Of an object store it is shown what it was asked
         for meanwhile, by the whole process.
         """
-        from interbed.storage.io.stores.tally import counted_requests
+        from dataclasses import replace
+
+        from interbed.storage.io.stores.requests import counted_requests
 
         with counted_requests() as requests:
             explanation = self._explained(filter, snapshot_id, analyze=analyze)

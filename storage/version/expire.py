@@ -24,8 +24,8 @@ from interbed.storage.base.errors import (
     NotSupportedError,
     plain_errors,
 )
-from interbed.storage.io.at_once import asked_at_once, both
 from interbed.storage.io.deleting import delete_files
+from interbed.storage.io.parallel import both, in_parallel
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.log import LogConsistency
@@ -342,7 +342,7 @@ class SnapshotExpiry:
 
     def _found(self, ids: Sequence[int]) -> list[Snapshot]:
         """Return the snapshots of these ids whose files exist, in the same order."""
-        found = asked_at_once(self.store.file_io, [partial(self._find, number) for number in ids])
+        found = in_parallel(self.store.file_io, [partial(self._find, number) for number in ids])
         return [snapshot for snapshot in found if snapshot is not None]
 
     def _plan(self, begin: int, end: int, *, keeps_changelog: bool) -> ExpiryPlan:

@@ -16,7 +16,7 @@ from functools import partial
 
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.io.api import FileIO, FileStatus
-from interbed.storage.io.at_once import asked_at_once
+from interbed.storage.io.parallel import in_parallel
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.version.branch_stores import all_branches
@@ -86,7 +86,7 @@ class _DirectoryWalk:
 
     def _walk(self, directories: list[str]) -> None:
         while directories:
-            listed = asked_at_once(self._file_io, [partial(self._file_io.list, path) for path in directories])
+            listed = in_parallel(self._file_io, [partial(self._file_io.list, path) for path in directories])
             directories = []
             for entry in (entry for some in listed for entry in some):
                 relative = entry.path[len(self._location) + 1 :]

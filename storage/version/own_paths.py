@@ -15,7 +15,7 @@ from functools import partial
 
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.io.api import FileIO
-from interbed.storage.io.at_once import asked_at_once
+from interbed.storage.io.parallel import in_parallel
 from interbed.storage.io.resolve import normalize_path
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
@@ -59,7 +59,7 @@ def branch_files(file_io: FileIO, directory: str) -> tuple[list[str], list[str],
     foreign: list[str] = []
     level = [directory]
     while level:
-        listed = asked_at_once(file_io, [partial(file_io.list, path) for path in level])
+        listed = in_parallel(file_io, [partial(file_io.list, path) for path in level])
         level = []
         for entry in (entry for some in listed for entry in some):
             relative = entry.path[len(directory) + 1 :]

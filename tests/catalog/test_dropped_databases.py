@@ -17,9 +17,8 @@ from interbed.catalog.client.errors import (
     TableNotFoundError,
 )
 from interbed.catalog.client.filesystem import FileSystemCatalog
-from interbed.storage.io.api import FileIO
+from interbed.storage.io.api import FileIO, WrappedFileIO
 from interbed.storage.io.local import LocalFileIO
-from interbed.storage.io.wrapped import WrappedFileIO
 from tests.support.dying_disk import DyingDisk
 from tests.support.servers.http_servers import running_s3
 

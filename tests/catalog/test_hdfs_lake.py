@@ -12,9 +12,8 @@ import interbed
 from interbed.catalog.client.filesystem import FileSystemCatalog
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.io.api import FileIO
+from interbed.storage.io.api import FileIO, WrappedFileIO
 from interbed.storage.io.resolve import file_io_for
-from interbed.storage.io.wrapped import WrappedFileIO
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files

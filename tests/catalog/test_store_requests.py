@@ -15,7 +15,7 @@ import interbed
 from interbed.catalog.client.cli.long_run import StoreMetrics
 from interbed.cli import main
 from interbed.storage.io.resolve import file_io_for
-from interbed.storage.io.stores.tally import counted_requests, requests_so_far
+from interbed.storage.io.stores.requests import counted_requests, requests_so_far
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table

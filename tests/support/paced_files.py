@@ -17,12 +17,11 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from interbed.storage.io.ahead.needs import ReadAhead
-from interbed.storage.io.ahead.opening import opened_by_ranges
-from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus
+from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus, WrappedFileIO
 from interbed.storage.io.local import LocalFileIO
+from interbed.storage.io.prefetch.inputs import opened_by_ranges
+from interbed.storage.io.prefetch.needs import ReadAhead
 from interbed.storage.io.stores.writes import PART_BYTES, PARTS_AT_ONCE
-from interbed.storage.io.wrapped import WrappedFileIO
 
 _T = TypeVar("_T")
 
@@ -60,7 +59,7 @@ class PacedFiles(WrappedFileIO):
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
-        """See OpensSized; a size that is told saves a request."""
+        """See SizedOpening; a size that is told saves a request."""
         local = self._local(path)
         self.opened.append(path)
         if size is None:

@@ -11,8 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.io.api import FileIO, FileStatus, FileSystemCapabilities
-from interbed.storage.io.wrapped import WrappedFileIO
+from interbed.storage.io.api import FileIO, FileStatus, FileSystemCapabilities, WrappedFileIO
 
 RATE = 0.02
 LEAST_SECONDS, MOST_SECONDS = 0.002, 0.2

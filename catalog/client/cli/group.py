@@ -183,7 +183,7 @@ def _show_requests(*, as_json: bool) -> None:
     from dataclasses import asdict
 
     from interbed.storage.io.cached.blocks import COUNTER
-    from interbed.storage.io.stores.tally import requests_so_far
+    from interbed.storage.io.stores.requests import requests_so_far
 
     report, cached = requests_so_far(), COUNTER.counts
     if as_json:

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from interbed.storage.base.shown_text import escaped
 from interbed.storage.io.cached.blocks import COUNTER
-from interbed.storage.io.stores.tally import requests_so_far
+from interbed.storage.io.stores.requests import requests_so_far
 
 REFRESH_PER_SECOND = 2
 

@@ -36,8 +36,8 @@ from interbed.catalog.client.errors import TableExistsError
 from interbed.catalog.client.identifier import Identifier
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import FileIO, FileStatus
-from interbed.storage.io.at_once import asked_at_once
 from interbed.storage.io.deleting import delete_all_files, is_link
+from interbed.storage.io.parallel import in_parallel
 from interbed.storage.table.opening import open_store
 from interbed.storage.version.own_files import OwnFiles, own_files
 from interbed.storage.version.own_paths import OF_TABLE, shortened
@@ -254,7 +254,7 @@ def check_no_remains(file_io: FileIO, location: str) -> None:
         return
     parts = ("snapshot", "tag", "branch", "changelog", "consumer")
     for part, entries in zip(
-        parts, asked_at_once(file_io, [partial(file_io.list, f"{location}/{part}") for part in parts]), strict=True
+        parts, in_parallel(file_io, [partial(file_io.list, f"{location}/{part}") for part in parts]), strict=True
     ):
         left = sorted(e.name for e in entries if not e.name.startswith(".") and _is_version(file_io, part, e))
         if left:

@@ -29,8 +29,7 @@ from interbed.storage.base.types.arrow import FIELD_ID
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.nested import leaves_of
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, QuietSink, ReadChecks, data_file_errors
-from interbed.storage.io.ahead.needs import open_sized
-from interbed.storage.io.api import FileIO
+from interbed.storage.io.api import FileIO, open_sized
 from interbed.storage.meta.options.core import CoreOptions
 
 _OUT_OF_RANGE = "out of range for nanosecond"

@@ -35,8 +35,8 @@ from interbed.storage.base.types.nested import leaves_of
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, ReadChecks, data_file_errors
 from interbed.storage.files.format.pages.footer import INT96_BYTES, Footer, RowGroups, read_footer
 from interbed.storage.files.format.pages.selection import PageRead, PageRequest
-from interbed.storage.io.ahead.needs import FetchesAhead, open_sized, prefetch
-from interbed.storage.io.api import FileIO
+from interbed.storage.io.api import FileIO, open_sized
+from interbed.storage.io.prefetch.needs import PrefetchingInput, prefetch
 
 RELEASE_BYTES = 4 << 20
 """After decoding about so many bytes pages are released: often enough to be few, rarely enough to cost nothing."""
@@ -193,7 +193,7 @@ class ParquetReader:
 
 def _announced(source: pa.NativeFile, footer: Footer, names: Sequence[str], groups: list[int] | None) -> int:
     """Have the columns fetched ahead of need, if they are fetched; the size of the buffer to read each of them by."""
-    if isinstance(source, FetchesAhead):
+    if isinstance(source, PrefetchingInput):
         steps = list(footer.chunks.of(names, groups))
         prefetch(source, lambda: steps)
         most = max((sum(end - start for start, end in step) for step in steps), default=0)
@@ -238,7 +238,7 @@ def _by_pages(
         return number, reader.group(number, inside)
 
     numbers = range(len(starts) - 1) if groups is None else groups
-    ahead = ahead_of(map(begun, numbers), _GROUPS_AHEAD if isinstance(source, FetchesAhead) else 0)
+    ahead = ahead_of(map(begun, numbers), _GROUPS_AHEAD if isinstance(source, PrefetchingInput) else 0)
     first = list(islice(ahead, 1))
     yield None
     for number, found in chain(first, ahead):

@@ -8,8 +8,8 @@ from functools import cache, partial
 
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.files.format.api import FormatReader
-from interbed.storage.io.ahead.needs import ReadAhead, read_ahead_of
 from interbed.storage.io.api import FileIO
+from interbed.storage.io.prefetch.needs import ReadAhead, read_ahead_of
 
 
 def _parquet() -> FormatReader:
@@ -77,8 +77,8 @@ def _load_functions() -> None:
 
 def _start_read_ahead(limits: ReadAhead) -> None:
     # By use: the files at hand need none of it.
-    import interbed.storage.io.ahead.file  # noqa: F401
-    from interbed.storage.io.ahead.pool import pool_of
+    import interbed.storage.io.prefetch.inputs  # noqa: F401
+    from interbed.storage.io.prefetch.pool import pool_of
 
     pool = pool_of(limits)
     if pool is not None:

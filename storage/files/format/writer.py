@@ -22,7 +22,7 @@ from interbed.storage.files.format.layout import DataFileKind, DataFileLayout, D
 from interbed.storage.files.format.orc import OrcFileWriter
 from interbed.storage.files.format.parquet_writer import ParquetFileWriter
 from interbed.storage.files.format.stats import StatsCollector
-from interbed.storage.io.api import FileIO, give_up, write_errors
+from interbed.storage.io.api import FileIO, abort_output, write_errors
 from interbed.storage.meta.data_file_place import DataFilePlace, NewFile
 from interbed.storage.meta.manifest.entry import EMPTY_ROW, EMPTY_STATS, DataFileMeta, FileSource
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -158,7 +158,7 @@ class DataFileWriter:
             with suppress(OSError, pa.ArrowException):
                 self._file.finish()
         with suppress(OSError):
-            give_up(self._output)
+            abort_output(self._output)
         self._file_io.delete_quietly([self._path] if self._indexes is None else [self._path, self._index_path])
 
     @property

@@ -1,4 +1,4 @@
-"""A cache on local disk of files in stores that never change.
+"""Cache on local disk for files in object stores that never change.
 
-Read `options` (what is cached), `file_io`, `blocks` (the files on disk) and `versioned` (what a store must provide).
+Read `options` (what is cached, and what an object store must provide), `file_io`, and `blocks` (the files on disk).
 """

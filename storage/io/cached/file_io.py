@@ -16,13 +16,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.io.ahead.needs import open_sized
-from interbed.storage.io.ahead.opening import opened_from
-from interbed.storage.io.api import FileIO
+from interbed.storage.io.api import FileIO, WrappedFileIO, open_sized
 from interbed.storage.io.cached.blocks import COUNTER, BlockFiles
-from interbed.storage.io.cached.options import CacheOptions, kind_of
-from interbed.storage.io.cached.versioned import StoredEnd, VersionedFiles
-from interbed.storage.io.wrapped import WrappedFileIO
+from interbed.storage.io.cached.options import CacheOptions, StoredEnd, VersionedFiles, kind_of
+from interbed.storage.io.prefetch.inputs import opened_from
 
 _VERIFIED_MAX = 100_000
 _HEAD = "head"
@@ -47,18 +44,15 @@ class CachedFileIO(WrappedFileIO):
         self._coming: dict[tuple[str, int], Future[memoryview]] = {}
 
     def read_bytes(self, path: str) -> bytes:
-        """See FileIO."""
         if not self._is_kept(path):
             return self.inner.read_bytes(path)
         with self.open_input(path) as source:
             return bytes(source.read())
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """See FileIO."""
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
-        """See OpensSized."""
         if not self._is_kept(path):
             return open_sized(self.inner, path, size)
         version, end = self._opened(path)
@@ -72,22 +66,18 @@ class CachedFileIO(WrappedFileIO):
         return opened_from(fetch, size, start, held, self._store.read_ahead)
 
     def open_output(self, path: str) -> Any:
-        """See FileIO."""
         self._forget([path])
         return self.inner.open_output(path)
 
     def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        """See FileIO."""
         self._forget([path])
         self.inner.overwrite(path, content, durable=durable)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """See FileIO."""
         self._forget([path])
         return self.inner.delete(path, recursive=recursive)
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
-        """See FileIO."""
         given = list(paths)
         self._forget(given)
         self.inner.delete_quietly(given)
@@ -180,7 +170,7 @@ class CachedFileIO(WrappedFileIO):
                 kept = self._kept(path, version, number)
                 if kept is not None:
                     future.set_result(kept)
-            for low, high in _stretches(number for number, future in mine.items() if not future.done()):
+            for low, high in _consecutive(number for number, future in mine.items() if not future.done()):
                 for number, content in self._range(path, version, low, high):
                     mine[number].set_result(content)
                     self._keep(path, version, number, content)
@@ -222,7 +212,7 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:40]
 
 
-def _stretches(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _consecutive(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
     """From one to before another of numbers that follow each other."""
     start = end = -1
     for number in numbers:

@@ -1,1 +1,1 @@
-"""HDFS without a JVM: `settings`, `store` (the FileIO), `files` (written ones) and `errors`."""
+"""HDFS without a JVM: `settings`, `store` (the FileIO), and `files` (files that are being written, and errors)."""

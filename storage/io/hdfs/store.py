@@ -24,12 +24,11 @@ import pyarrow as pa
 
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import StorageAccessError, load_extra
-from interbed.storage.io.ahead.needs import ReadAhead
-from interbed.storage.io.ahead.opening import opened_by_ranges
 from interbed.storage.io.api import HDFS_CAPABILITIES, FileStatus
-from interbed.storage.io.deleting import check_deletable, delete_in_turn
-from interbed.storage.io.hdfs.errors import NOT_A_FILE, translated
-from interbed.storage.io.hdfs.files import HdfsOutput
+from interbed.storage.io.deleting import check_deletable, delete_one_by_one
+from interbed.storage.io.hdfs.files import NOT_A_FILE, HdfsOutput, translated
+from interbed.storage.io.prefetch.inputs import opened_by_ranges
+from interbed.storage.io.prefetch.needs import ReadAhead
 
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileWriter
@@ -102,7 +101,7 @@ class HdfsFileIO:
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
-        """See OpensSized; the name node says what the size is."""
+        """See SizedOpening; the name node says what the size is."""
         reader = self._call("open", path, lambda: self._reader(path))
 
         def fetch(start: int, end: int) -> bytes:
@@ -188,7 +187,7 @@ class HdfsFileIO:
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         """Delete files that may or may not exist; failures are logged, never raised."""
-        delete_in_turn(self.delete, paths)
+        delete_one_by_one(self.delete, paths)
 
     def rename(self, source: str, target: str) -> bool:
         """Move a file or directory; False when the target exists or the source does not. Never overwrites."""

@@ -16,7 +16,7 @@ from interbed.storage.io.stores.options import (
     listed,
     with_hadoops,
 )
-from interbed.storage.io.stores.values import AZURE_NAMES, Patience, StoreSettings
+from interbed.storage.io.stores.values import AZURE_NAMES, RequestLimits, StoreSettings
 
 _NAMES = {
     "endpoint": ("fs.azure.endpoint",),
@@ -101,9 +101,9 @@ def azure_settings(scheme: str, authority: str, given: Mapping[str, str]) -> Sto
         bucket=container,
         location=f"{scheme}://{authority}",
         endpoint=endpoint,
-        heeds_conditions=heeds,
+        honours_conditions=heeds,
         config=config,
-        patience=Patience.of(known.get, AZURE_NAMES, name),
+        limits=RequestLimits.of(known.get, AZURE_NAMES, name),
         source=source,
         end=None if sas is None else _end_of(sas),
         given={what: name(what) for what in known.named()},

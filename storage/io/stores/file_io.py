@@ -17,11 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.io.ahead.needs import ReadAhead
-from interbed.storage.io.ahead.opening import opened_from
 from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus
-from interbed.storage.io.cached.versioned import StoredEnd
+from interbed.storage.io.cached.options import StoredEnd
 from interbed.storage.io.deleting import BATCH, check_deletable
+from interbed.storage.io.prefetch.needs import ReadAhead
 from interbed.storage.io.stores.errors import has_gone, is_missing_store
 from interbed.storage.io.stores.objects import StoreObjects
 from interbed.storage.io.stores.settings import store_settings
@@ -83,7 +82,7 @@ class ObstoreFileIO:
     def exclusive_create(self) -> bool:
         """Whether the store heeds conditions, which is tried where the last file was written if it is not known."""
         self._check_process()
-        return self._puts.are_heeded(self._written_in, self._prefix)
+        return self._puts.are_honoured(self._written_in, self._prefix)
 
     def read_bytes(self, path: str) -> bytes:
         """The whole file by one request; raises FileNotFoundError."""
@@ -94,8 +93,9 @@ class ObstoreFileIO:
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
-        """See OpensSized."""
         import pyarrow as pa
+
+        from interbed.storage.io.prefetch.inputs import opened_from
 
         end = self.end_of(path, size=size)
         assert end is not None
@@ -104,11 +104,9 @@ class ObstoreFileIO:
         return opened_from(partial(self.range_of, path), end.size, end.start, end.held, self.read_ahead)
 
     def end_of(self, path: str, *, unless: str | None = None, size: int | None = None) -> StoredEnd | None:
-        """See VersionedFiles."""
         return self._call("open", path, lambda key: self._objects.end_of(key, unless=unless, size=size))
 
     def range_of(self, path: str, start: int, end: int) -> Any:
-        """See VersionedFiles."""
         return self._call("read", path, lambda key: self._objects.read_range(key, start, end))
 
     def open_output(self, path: str) -> UploadedFile:
@@ -230,7 +228,6 @@ class ObstoreFileIO:
             raise StorageAccessError(not_empty)
 
     def delete_batch(self, paths: Sequence[str]) -> None:
-        """See DeletesMany."""
         for path in paths:
             check_deletable(path)
         self._call("delete", paths[0], lambda _: self._objects.remove([self._key(path) for path in paths]))

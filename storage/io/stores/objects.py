@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.io.ahead.opening import WHOLE_BYTES, end_bytes
-from interbed.storage.io.cached.versioned import StoredEnd
+from interbed.storage.io.cached.options import StoredEnd
 from interbed.storage.io.deleting import BATCH
+from interbed.storage.io.prefetch.content import WHOLE_BYTES, end_bytes
 from interbed.storage.io.stores import requests
 from interbed.storage.io.stores.errors import (
     OtherProtocolError,
@@ -86,7 +86,7 @@ class StoreObjects:
         """
         from obstore.exceptions import BaseError
 
-        retries = self.settings.patience.backoff.start(f"a request to {self.settings.bucket}", _log)
+        retries = self.settings.limits.backoff.start(f"a request to {self.settings.bucket}", _log)
         renewed = False
         while True:
             used = self.store
@@ -374,8 +374,8 @@ def opened(settings: StoreSettings, *, retries: int | None = None, more: Mapping
             return getattr(store, settings.kind)(
                 settings.bucket,
                 config={**settings.config, **(more or {})},
-                client_options={"allow_http": True, "user_agent": "interbed", **settings.patience.client_options},
-                retry_config=settings.patience.retry_config | ({} if retries is None else {"max_retries": retries}),
+                client_options={"allow_http": True, "user_agent": "interbed", **settings.limits.client_options},
+                retry_config=settings.limits.retry_config | ({} if retries is None else {"max_retries": retries}),
                 **({} if settings.credentials is None else {"credential_provider": settings.credentials}),
             )
     except (BaseError, OSError, ValueError) as error:

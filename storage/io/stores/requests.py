@@ -7,12 +7,12 @@ A panic of its Rust code, which derives from BaseException alone, becomes one of
 of which it is not known whether it was carried out.
 """
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import Any
-
-from interbed.storage.io.stores.tally import RequestCounts, count
 
 
 class _Bytes:
@@ -65,7 +65,6 @@ def _is_answer(error: BaseException) -> bool:
 
 
 def get(store: Any, path: str, *, options: Any = None) -> Any:
-    """See obstore.get."""
     import obstore
 
     with _counted("get") as content:
@@ -86,7 +85,6 @@ def read(store: Any, path: str) -> bytes:
 
 
 def get_range(store: Any, path: str, *, start: int, end: int) -> Any:
-    """See obstore.get_range."""
     import obstore
 
     with _counted("get") as content:
@@ -96,7 +94,6 @@ def get_range(store: Any, path: str, *, start: int, end: int) -> Any:
 
 
 def head(store: Any, path: str) -> Any:
-    """See obstore.head."""
     import obstore
 
     with _counted("head"):
@@ -104,7 +101,6 @@ def head(store: Any, path: str) -> Any:
 
 
 def put(store: Any, path: str, file: Any, **more: Any) -> Any:
-    """See obstore.put."""
     import obstore
 
     with _counted("put") as content:
@@ -127,7 +123,6 @@ def list_pages(store: Any, prefix: str | None = None, **more: Any) -> Iterator[A
 
 
 def list_with_delimiter(store: Any, prefix: str | None = None) -> Any:
-    """See obstore.list_with_delimiter."""
     import obstore
 
     with _counted("list"):
@@ -135,7 +130,6 @@ def list_with_delimiter(store: Any, prefix: str | None = None) -> Any:
 
 
 def delete(store: Any, paths: Any) -> None:
-    """See obstore.delete."""
     import obstore
 
     with _counted("delete"):
@@ -143,7 +137,6 @@ def delete(store: Any, paths: Any) -> None:
 
 
 def copy(store: Any, from_: str, to: str, *, overwrite: bool = True) -> None:
-    """See obstore.copy."""
     import obstore
 
     with _counted("copy"):
@@ -151,7 +144,6 @@ def copy(store: Any, from_: str, to: str, *, overwrite: bool = True) -> None:
 
 
 def open_writer(store: Any, path: str, *, buffer_size: int, **more: Any) -> "CountedWriter":
-    """See obstore.open_writer."""
     import obstore
 
     with panics_translated():
@@ -201,3 +193,85 @@ class CountedWriter:
                 ),
             )
             self._bytes, self._wait = 0, 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestCounts:
+    """Requests of one kind; those that were repeated after an error count once. Bytes are those of contents.
+
+    `wait_seconds` is the sum over all requests, also of those that were on the way at the same time.
+    """
+
+    requests: int = 0
+    failed: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    wait_seconds: float = 0.0
+
+    def plus(self, other: "RequestCounts") -> "RequestCounts":
+        """Both together."""
+        return RequestCounts(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
+
+    def minus(self, other: "RequestCounts") -> "RequestCounts":
+        """What has come since those others were counted."""
+        return RequestCounts(**{name: value - getattr(other, name) for name, value in asdict(self).items()})
+
+
+@dataclass(slots=True)
+class RequestReport:
+    """Requests by kind (`get`, `put`, `list`, …); `str` for people, `to_json` for programs."""
+
+    kinds: Mapping[str, RequestCounts] = field(default_factory=dict[str, RequestCounts])
+
+    @property
+    def total(self) -> RequestCounts:
+        """All kinds together."""
+        total = RequestCounts()
+        for counts in self.kinds.values():
+            total = total.plus(counts)
+        return total
+
+    def since(self, before: "RequestReport") -> "RequestReport":
+        """What has come since then."""
+        changed = {k: c.minus(before.kinds.get(k, RequestCounts())) for k, c in self.kinds.items()}
+        return RequestReport({k: c for k, c in sorted(changed.items()) if c.requests})
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a JSON object."""
+        kinds = {kind: asdict(counts) for kind, counts in self.kinds.items()}
+        return {"total": asdict(self.total), "kinds": kinds}
+
+    def __str__(self) -> str:
+        total = self.total
+        kinds = ", ".join(f"{counts.requests:,} {kind}" for kind, counts in self.kinds.items())
+        failed = f", {total.failed:,} of them failed" if total.failed else ""
+        return (
+            f"{total.requests:,} requests ({kinds or 'none'}){failed}; {total.read_bytes / 1024:,.0f} KiB read, "
+            f"{total.written_bytes / 1024:,.0f} KiB written; {total.wait_seconds * 1000:,.0f} ms waited"
+        )
+
+
+_guard = threading.Lock()
+_counts: dict[str, RequestCounts] = {}
+
+
+def count(kind: str, counts: RequestCounts) -> None:
+    """Add requests of a kind."""
+    with _guard:
+        _counts[kind] = _counts.get(kind, RequestCounts()).plus(counts)
+
+
+def requests_so_far() -> RequestReport:
+    """All requests since the process began."""
+    with _guard:
+        return RequestReport(dict(_counts))
+
+
+@contextmanager
+def counted_requests() -> Iterator[RequestReport]:
+    """The requests that the whole process makes within the block; the report is complete at its end."""
+    before, report = requests_so_far(), RequestReport()
+    try:
+        yield report
+    finally:
+        report.kinds = requests_so_far().since(before).kinds

@@ -12,15 +12,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.io.stores.aws_keys import (
-    EnvironmentKeys,
-    FixedKeys,
-    ProfileKeys,
-    aws_profile,
-    environment_has_keys,
-    profile_credentials,
-    profile_name,
-)
 from interbed.storage.io.stores.azure import azure_settings
 from interbed.storage.io.stores.options import (
     StoreOptions,
@@ -29,8 +20,21 @@ from interbed.storage.io.stores.options import (
     checked_word,
     is_number,
     listed,
+    with_hadoops,
 )
-from interbed.storage.io.stores.values import GCS_NAMES, S3_NAMES, Patience, StoreSettings
+from interbed.storage.io.stores.values import (
+    GCS_NAMES,
+    S3_NAMES,
+    EnvironmentKeys,
+    FixedKeys,
+    ProfileKeys,
+    RequestLimits,
+    StoreSettings,
+    aws_profile,
+    environment_has_keys,
+    profile_credentials,
+    profile_name,
+)
 
 _NAMES = {
     "key_file": (
@@ -73,10 +77,10 @@ def google_settings(bucket: str, given: Mapping[str, str]) -> StoreSettings:
         bucket=bucket,
         location=location,
         endpoint=endpoint,
-        heeds_conditions=True if endpoint is None else None,
+        honours_conditions=True if endpoint is None else None,
         config=config,
         credentials=_no_token if auth == "UNAUTHENTICATED" else None,
-        patience=Patience.of(options.get, GCS_NAMES, options.name),
+        limits=RequestLimits.of(options.get, GCS_NAMES, options.name),
         source="" if key_file is None else f"the option '{options.name('key_file')}'",
         given=options.named(),
     )
@@ -194,10 +198,10 @@ def _s3(bucket: str, options: StoreOptions) -> StoreSettings:
         bucket=bucket,
         location=location,
         endpoint=endpoint,
-        heeds_conditions=_heeds_conditions(options, endpoint),
+        honours_conditions=_heeds_conditions(options, endpoint),
         config=config,
         credentials=credentials,
-        patience=Patience.of(options.get, S3_NAMES, options.name),
+        limits=RequestLimits.of(options.get, S3_NAMES, options.name),
         source=source,
         renews=access is None,
         given=options.named(),
@@ -250,3 +254,73 @@ def _is_anonymous(options: StoreOptions) -> bool:
         f"The option '{options.name('provider')}' names '{provider}', which only Java could load; leave it out, or "
         f"name {_ANONYMOUS}."
     )
+
+
+S3A = "s3a"
+"""The scheme of Hadoop's client for S3."""
+
+_CLASSES = "org.apache.hadoop.fs.s3a."
+_DEFAULT_REGION = "us-east-1"
+# Hadoop's client takes the bucket for the name of a host.
+_HOST = re.compile(r"[a-z0-9][a-z0-9.-]*")
+_ENVIRONMENT = {
+    "access.key": "AWS_ACCESS_KEY_ID",
+    "secret.key": "AWS_SECRET_ACCESS_KEY",
+    "session.token": "AWS_SESSION_TOKEN",
+}
+
+
+def hadoop_scheme(location: str) -> str | None:
+    """Hadoop's scheme for a location as `normalize_path` writes it; None where no client of Hadoop's is known."""
+    scheme, _, rest = location.partition("://")
+    return S3A if scheme == "s3" and _HOST.fullmatch(rest.partition("/")[0]) is not None else None
+
+
+def hadoop_settings(location: str, options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """What Hadoop's configuration has to say of the location's bucket, and whether it says whose requests they are.
+
+    It does where options or the environment have keys, or options name one of Hadoop's providers; else Hadoop's client
+    would look for them in other places than ours. Raises as store_settings does.
+    """
+    bucket = location.partition("://")[2].partition("/")[0]
+    resolved = store_settings("s3", bucket, options)
+    credentials = _credentials(resolved, options)
+    region = str(resolved.config.get("region", _DEFAULT_REGION))
+    style = not resolved.config["virtual_hosted_style_request"]
+    found = {
+        **_tuning(options),
+        "endpoint.region": region,
+        "path.style.access": str(style).lower(),
+        **credentials,
+    }
+    if resolved.endpoint is not None:
+        found["endpoint"] = resolved.endpoint
+    return {f"fs.s3a.bucket.{bucket}.{key}": value for key, value in found.items()}, bool(credentials)
+
+
+def _credentials(resolved: StoreSettings, options: Mapping[str, str]) -> dict[str, str]:
+    named = next((options[name] for name in with_hadoops(S3_OPTIONS["provider"]) if options.get(name)), None)
+    given = {} if named is None else {"aws.credentials.provider": named}
+    if resolved.config.get("skip_signature"):
+        return {"aws.credentials.provider": f"{_CLASSES}AnonymousAWSCredentialsProvider"}
+    if isinstance(resolved.credentials, FixedKeys):
+        keys = resolved.credentials
+        found = {"access.key": keys.access, "secret.key": keys.secret, "session.token": keys.token or ""}
+    elif given:
+        return given
+    else:
+        found = {key: os.environ.get(variable, "") for key, variable in _ENVIRONMENT.items()}
+        if not found["access.key"] or not found["secret.key"]:
+            return {}
+    provider = "TemporaryAWSCredentialsProvider" if found["session.token"] else "SimpleAWSCredentialsProvider"
+    return {"aws.credentials.provider": _CLASSES + provider, **{k: v for k, v in found.items() if v}, **given}
+
+
+def _tuning(options: Mapping[str, str]) -> dict[str, str]:
+    """How Hadoop's client works, which ours takes in part; but not which client that is."""
+    known = {name for what, names in S3_OPTIONS.items() if what not in S3_NAMES for name in with_hadoops(names)}
+    return {
+        key.removeprefix("hadoop.").removeprefix("fs.s3a.").removeprefix("s3."): value
+        for key, value in options.items()
+        if key.startswith(("fs.s3a.", "s3.", "hadoop.fs.s3a.")) and key not in known and not key.endswith(".impl")
+    }

@@ -33,7 +33,7 @@ from interbed.storage.io.stores.objects import WRITER, StoreObjects
 
 _log = logging.getLogger(__name__)
 
-_heeded: dict[tuple[str, str], bool] = {}
+_honoured: dict[tuple[str, str], bool] = {}
 """Endpoint and bucket -> whether conditions are heeded there, as far as this process has tried."""
 _trying = threading.Lock()
 
@@ -48,10 +48,10 @@ class ExclusivePuts:
         settings = objects.settings
         self._objects = objects
         self._key = (settings.endpoint or "", settings.bucket)
-        self._known = settings.heeds_conditions
-        self._backoff = settings.patience.backoff
+        self._known = settings.honours_conditions
+        self._backoff = settings.limits.backoff
 
-    def are_heeded(self, directory: str, prefix: str) -> bool:
+    def are_honoured(self, directory: str, prefix: str) -> bool:
         """Whether the store heeds the condition; objects in the directory are used to find out, once.
 
         Raises StorageAccessError where nothing can be written there. `prefix` and a key make a path for messages.
@@ -59,9 +59,9 @@ class ExclusivePuts:
         if self._known is not None:
             return self._known
         with _trying:
-            known = _heeded.get(self._key)
+            known = _honoured.get(self._key)
             if known is None:
-                known = _heeded[self._key] = self._try(directory, prefix)
+                known = _honoured[self._key] = self._try(directory, prefix)
                 if not known:
                     _log.warning(
                         "%s does not heed the condition of a put that nothing is there yet (If-None-Match: *): two "

@@ -16,7 +16,7 @@ from interbed.storage.base.errors import (
     InvalidOptionError,
 )
 from interbed.storage.io.api import FileIO
-from interbed.storage.io.at_once import both
+from interbed.storage.io.parallel import both
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 from interbed.storage.meta.paths import COMMIT_TURN, LINE_JOURNAL, TablePaths, numbers_of
 from interbed.storage.meta.schema.option_rules import OptionRules

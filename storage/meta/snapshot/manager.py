@@ -17,7 +17,7 @@ from threading import Lock
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, SnapshotNotFoundError
 from interbed.storage.io.api import FileIO
-from interbed.storage.io.at_once import asked_at_once, both
+from interbed.storage.io.parallel import both, in_parallel
 from interbed.storage.meta.paths import TablePaths, numbers_of
 from interbed.storage.meta.snapshot.expiry_mark import MARK, ExpiryMark, ExpiryMarks
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, Snapshot
@@ -326,7 +326,7 @@ class SnapshotManager:
             found = self._content(snapshot_id)
             return None if found is None or self._exists(snapshot_id + 1) else found
         steps = [partial(self._content, i) for i in (snapshot_id, snapshot_id + 1)]
-        found, following = asked_at_once(self._file_io, steps)
+        found, following = in_parallel(self._file_io, steps)
         return found if following is None else None
 
     def _content(self, snapshot_id: int) -> bytes | None:

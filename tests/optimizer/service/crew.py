@@ -21,7 +21,7 @@ import psutil
 import pytest
 
 from interbed.optimizer.journal.sql import SqlJournal
-from interbed.storage.io.scratch import Scratch
+from interbed.storage.io.scratch import ScratchDirectory
 from tests.optimizer.service.processes import DEADLINE_SECONDS, Optimizer, is_alive, optimizing, working
 from tests.support.servers.ports import free_ports
 
@@ -167,7 +167,7 @@ class Crew:
 
     def left_on_disk(self) -> list[str]:
         """What is left on local disk after somebody has started who removes what was left by those who were killed."""
-        Scratch(self._scratch).close()
+        ScratchDirectory(self._scratch).close()
         return [path.name for path in self._scratch.iterdir()]
 
     def said(self) -> str:

@@ -14,8 +14,7 @@ import pytest
 from interbed.storage.base.errors import CommitFailedError, CommitStateUnknownError
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.io.api import FileIO, FileStatus
-from interbed.storage.io.wrapped import WrappedFileIO
+from interbed.storage.io.api import FileIO, FileStatus, WrappedFileIO
 from interbed.storage.meta.file_store import FileStore, StoreEnvironment
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.snapshot.manager import SnapshotManager

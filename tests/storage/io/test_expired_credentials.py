@@ -17,7 +17,7 @@ import interbed
 from interbed.storage.base.errors import AccessRefusedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
-from interbed.storage.io.stores import aws_keys
+from interbed.storage.io.stores import values
 from tests.support.servers.http_servers import AZURITE_ACCOUNT, AZURITE_KEY, running_azurite, running_s3
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy
 from tests.support.shares import each_run
@@ -183,7 +183,7 @@ def test_a_job_goes_on_over_tokens_that_expire(
     proxy: StoreProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Keys with five minutes or less to live are read again after a tenth of a second, without a refusal.
-    monkeypatch.setattr(aws_keys, "_RENEWAL_MINUTES", 60)
+    monkeypatch.setattr(values, "_RENEWAL_MINUTES", 60)
     (tmp_path / ".aws").mkdir()
     tokens, number = Tokens("0"), 0
 

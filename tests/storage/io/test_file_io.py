@@ -11,7 +11,6 @@ import pytest
 from pyarrow import fs as pafs
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.io.ahead.held import HeldInputs
 from interbed.storage.io.api import (
     HDFS_CAPABILITIES,
     LOCAL_CAPABILITIES,
@@ -19,15 +18,16 @@ from interbed.storage.io.api import (
     FileIO,
     FileSystemCapabilities,
     Latency,
+    WrappedFileIO,
 )
 from interbed.storage.io.deleting import is_link
 from interbed.storage.io.faults import FaultyFileIO
 from interbed.storage.io.file_lock import DirectoryLock
 from interbed.storage.io.object_store import ObjectStoreFileIO
-from interbed.storage.io.pending import PendingFiles
+from interbed.storage.io.parallel import PendingFiles
+from interbed.storage.io.prefetch.inputs import SharedInputs
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores.file_io import ObstoreFileIO
-from interbed.storage.io.wrapped import WrappedFileIO
 from tests.support.servers.google_store import running_google
 from tests.support.servers.http_servers import (
     AZURITE_ACCOUNT,
@@ -306,7 +306,7 @@ def test_a_file_io_around_another_one_has_its_capabilities(opened: tuple[str, Fi
     _, io, _ = opened
     pending = PendingFiles(io, 1)
     pending.finish()
-    for outer in (WrappedFileIO(io), FaultyFileIO(io), HeldInputs(io), pending):
+    for outer in (WrappedFileIO(io), FaultyFileIO(io), SharedInputs(io), pending):
         assert isinstance(outer, FileIO)
         assert outer.capabilities is io.capabilities
 

@@ -15,10 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
-from interbed.storage.io.ahead.needs import FetchesAhead, whole_file
-from interbed.storage.io.ahead.opening import WHOLE_BYTES
 from interbed.storage.io.hdfs.files import WRITE_BYTES
 from interbed.storage.io.hdfs.store import HdfsFileIO
+from interbed.storage.io.prefetch.content import WHOLE_BYTES
+from interbed.storage.io.prefetch.needs import PrefetchingInput, whole_file
 from interbed.storage.io.resolve import file_io_for
 from tests.support.servers.hdfs import NAMESERVICE, HdfsServer
 
@@ -189,7 +189,7 @@ def test_a_file_is_read_ahead_by_several_requests_at_once(root: str) -> None:
     with io.open_output(f"{root}/f") as output:
         output.write(content)
     with io.open_input(f"{root}/f") as source:
-        assert isinstance(source, FetchesAhead)
+        assert isinstance(source, PrefetchingInput)
         source.prefetch(whole_file(len(content)))
         assert source.read() == content
     limits = {"store.read-ahead": "0"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.io.api import give_up
-from interbed.storage.io.pending import PendingFiles
+from interbed.storage.io.api import abort_output
+from interbed.storage.io.parallel import PendingFiles
 from tests.support.paced_files import PacedFiles
 
 SECONDS_MAX = 60
@@ -99,11 +99,11 @@ def test_who_asks_for_a_file_waits_for_it(files: Slow, way: str) -> None:
 def test_an_output_that_is_given_up_never_appears(files: Slow) -> None:
     files.gate.set()
     pending = PendingFiles(files, 2)
-    for name, end in (("a", give_up), ("b", lambda output: output.__exit__(ValueError, ValueError(), None))):
+    for name, end in (("a", abort_output), ("b", lambda output: output.__exit__(ValueError, ValueError(), None))):
         output = pending.open_output(f"s3://lake/{name}")
         output.write(b"half")
         end(output)
-        give_up(output)
+        abort_output(output)
         output.close()
     pending.finish()
     assert files.list("s3://lake") == []

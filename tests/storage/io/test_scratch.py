@@ -12,7 +12,7 @@ import pytest
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io import scratch
-from interbed.storage.io.scratch import PREFIX, Scratch, new_scratch_directory
+from interbed.storage.io.scratch import PREFIX, ScratchDirectory, new_scratch_directory
 
 DEADLINE_SECONDS = 60
 
@@ -62,7 +62,7 @@ def test_what_a_killed_process_left_goes_with_the_next_one_that_starts(tmp_path:
         assert len(left(tmp_path)) == 4
         killed.send_signal(signal.SIGKILL)
         killed.communicate(timeout=DEADLINE_SECONDS)
-        next_one = Scratch(tmp_path)
+        next_one = ScratchDirectory(tmp_path)
         # The lock and the directory of the living process and of the new one; the new one made no directory yet.
         assert len(left(tmp_path)) == 3
         next_one.close()
@@ -91,7 +91,7 @@ def test_a_forked_process_has_a_directory_of_its_own(tmp_path: Path) -> None:
     assert process.returncode == 0
     # The child ended without cleaning up, as forked workers do.
     assert all(name.startswith(PREFIX) for name in left(tmp_path))
-    Scratch(tmp_path).close()
+    ScratchDirectory(tmp_path).close()
     assert left(tmp_path) == []
 
 
@@ -105,7 +105,7 @@ def test_a_directory_for_temporary_files_that_is_not_there_is_named(
 
 
 def test_a_directory_that_was_tidied_up_is_made_again(tmp_path: Path) -> None:
-    own = Scratch(tmp_path)
+    own = ScratchDirectory(tmp_path)
     own.new_directory("spill").rmdir()
     os.rmdir(own.path)
     assert own.new_directory("spill").exists()

@@ -10,7 +10,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import StorageAccessError
-from interbed.storage.io.ahead.opening import end_bytes
+from interbed.storage.io.prefetch.content import end_bytes
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.store_proxy import Fault, Request, Seen, StoreProxy
 

@@ -11,7 +11,7 @@ import interbed
 from interbed.storage.base.errors import CommitConflictError, StorageAccessError
 from interbed.storage.io.faults import Fault, FaultAction, FaultyFileIO
 from interbed.storage.io.local import LocalFileIO
-from interbed.storage.io.pending import PendingFiles
+from interbed.storage.io.parallel import PendingFiles
 from interbed.storage.lsm.compact.rewriter import run_compaction
 from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.table.opening import open_store

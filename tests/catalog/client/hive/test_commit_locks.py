@@ -18,10 +18,9 @@ from interbed.catalog.client.identifier import Identifier
 from interbed.catalog.client.options import CatalogOptions, LockMode
 from interbed.storage.base.errors import CommitError, InvalidOptionError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
-from interbed.storage.io.api import HDFS_CAPABILITIES, OBJECT_STORE_CAPABILITIES, FileSystemCapabilities
+from interbed.storage.io.api import HDFS_CAPABILITIES, OBJECT_STORE_CAPABILITIES, FileSystemCapabilities, WrappedFileIO
 from interbed.storage.io.file_lock import DirectoryLock
 from interbed.storage.io.local import LocalFileIO
-from interbed.storage.io.wrapped import WrappedFileIO
 from interbed.storage.meta.schema.change import AddColumn, SetOption
 from interbed.thrift_idl.hive_metastore.ttypes import LockType
 from tests.catalog.writer_process import SHARED_KEYS

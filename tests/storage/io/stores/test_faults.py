@@ -14,7 +14,7 @@ from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores import writes
-from interbed.storage.io.stores.values import Patience
+from interbed.storage.io.stores.values import RequestLimits
 from tests.support.servers.http_servers import running_s3
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy
 from tests.support.shares import LONG, each_run
@@ -287,7 +287,7 @@ def test_pauses_grow_and_are_of_random_length(store: dict[str, str], proxy: Stor
 
 
 def test_pauses_double_up_to_the_longest() -> None:
-    backoff = replace(Patience(first_pause_seconds=0.1, longest_pause_seconds=5.0).backoff, random=lambda: 1.0)
+    backoff = replace(RequestLimits(first_pause_seconds=0.1, longest_pause_seconds=5.0).backoff, random=lambda: 1.0)
     assert [backoff.pause_seconds(retry) for retry in range(8)] == [
         0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0,
     ]  # fmt: skip

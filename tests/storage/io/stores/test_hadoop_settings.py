@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.storage.io.stores.hadoop_settings import hadoop_scheme, hadoop_settings
+from interbed.storage.io.stores.settings import hadoop_scheme, hadoop_settings
 
 KEYS = {"s3.access-key": "A", "s3.secret-key": "S"}
 PROVIDERS = "org.apache.hadoop.fs.s3a."

@@ -18,13 +18,13 @@ from pyarrow import fs as pafs
 import interbed
 from interbed.storage.base.errors import NotSupportedError, StorageAccessError
 from interbed.storage.io import resolve
-from interbed.storage.io.api import FileIO, give_up
+from interbed.storage.io.api import FileIO, abort_output
 from interbed.storage.io.object_store import ObjectStoreFileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores import file_io, objects
 from interbed.storage.io.stores.file_io import ObstoreFileIO
 from interbed.storage.io.stores.objects import StoreObjects
-from interbed.storage.io.stores.values import Patience
+from interbed.storage.io.stores.values import RequestLimits
 from tests.support.servers.http_servers import running_s3, running_s3proxy
 from tests.support.servers.store_proxy import Fault, Request, StoreProxy
 
@@ -97,7 +97,7 @@ def test_tries_end_with_an_error_that_names_the_path(
     monkeypatch.setattr(obstore, "put", put)
     with pytest.raises(StorageAccessError, match=f"{root}/snapshot-1"):
         files.create_exclusive(f"{root}/snapshot-1", b"mine")
-    assert put.calls == Patience().retries + 1
+    assert put.calls == RequestLimits().retries + 1
 
 
 def put_half(out: Any, content: bytes) -> None:
@@ -119,7 +119,7 @@ def test_an_upload_appears_when_it_is_closed_and_not_after_an_error(io: tuple[Ob
             put_half(out, part * size)
         given_up = files.open_output(f"{root}/given-up")
         given_up.write(part * size)
-        give_up(given_up)
+        abort_output(given_up)
         left = files.open_output(f"{root}/left-open")
         left.write(part)
         del left

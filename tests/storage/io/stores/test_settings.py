@@ -9,7 +9,7 @@ import pytest
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.storage.base.shown_text import masked
 from interbed.storage.io.stores.settings import store_settings
-from interbed.storage.io.stores.values import Patience, StoreSettings
+from interbed.storage.io.stores.values import RequestLimits, StoreSettings
 
 ACCOUNT = "c@acct.dfs.core.windows.net"
 OAUTH = "fs.azure.account.oauth"
@@ -80,14 +80,14 @@ def test_s3_goes_by_the_names_of_paimon_pypaimon_and_hadoop(options: dict[str, s
     assert settings.config["endpoint"] == "http://h:1"
     assert settings.config["region"] == "eu-1"
     assert settings.config["virtual_hosted_style_request"] is False
-    assert settings.heeds_conditions is None
+    assert settings.honours_conditions is None
     assert "S" not in repr(settings).replace("StoreSettings", "").replace("S3Store", "")
 
 
 def test_without_an_endpoint_it_is_aws_whose_promise_counts() -> None:
-    assert store_settings("s3", "b", KEY).heeds_conditions is True
-    assert store_settings("s3", "b", {"s3.endpoint": "https://s3.eu-west-1.amazonaws.com"}).heeds_conditions is True
-    assert store_settings("s3", "b", {"s3.endpoint": "https://amazonaws.com.example.org"}).heeds_conditions is None
+    assert store_settings("s3", "b", KEY).honours_conditions is True
+    assert store_settings("s3", "b", {"s3.endpoint": "https://s3.eu-west-1.amazonaws.com"}).honours_conditions is True
+    assert store_settings("s3", "b", {"s3.endpoint": "https://amazonaws.com.example.org"}).honours_conditions is None
 
 
 @pytest.mark.parametrize(
@@ -186,11 +186,11 @@ def test_how_long_a_store_is_asked_goes_by_the_names_of_hadoop() -> None:
         "fs.s3a.connection.establish.timeout": "1500 ms",
         "fs.s3a.connection.request.timeout": "1m",
     }
-    assert store_settings("s3", "b", options).patience == Patience(
+    assert store_settings("s3", "b", options).limits == RequestLimits(
         retries=3, first_pause_seconds=0.02, read_seconds=2.0, connect_seconds=1.5, request_seconds=60.0
     )
     google = {"fs.gs.http.max.retry": "2", "fs.gs.http.connect-timeout": "100", "fs.gs.http.read-timeout": "200"}
-    assert store_settings("gs", "b", google).patience == Patience(retries=2, connect_seconds=0.1, read_seconds=0.2)
+    assert store_settings("gs", "b", google).limits == RequestLimits(retries=2, connect_seconds=0.1, read_seconds=0.2)
     azure = {
         "fs.azure.io.retry.max.retries": "2",
         "fs.azure.io.retry.min.backoff.interval": "7s",
@@ -198,10 +198,10 @@ def test_how_long_a_store_is_asked_goes_by_the_names_of_hadoop() -> None:
         "fs.azure.http.connection.timeout": "100",
         "fs.azure.http.read.timeout": "200",
     }
-    assert store_settings("abfss", ACCOUNT, azure).patience == Patience(
+    assert store_settings("abfss", ACCOUNT, azure).limits == RequestLimits(
         retries=2, first_pause_seconds=7.0, longest_pause_seconds=9.0, connect_seconds=0.1, read_seconds=0.2
     )
-    assert store_settings("s3", "b", {}).patience == Patience()
+    assert store_settings("s3", "b", {}).limits == RequestLimits()
 
 
 def test_keys_of_a_profile_are_read_when_there_are_no_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_google_is_opened_with_a_key_file_or_as_the_environment_says() -> None:
     assert store_settings("gs", "b", named).config == {"service_account": "/k.json"}
     assert store_settings("gs", "b", {"fs.gs.auth.type": "APPLICATION_DEFAULT"}).config == {}
     assert store_settings("gs", "b", {"fs.gs.auth.type": "UNAUTHENTICATED"}).config == {"skip_signature": True}
-    assert store_settings("gs", "b", {}).heeds_conditions is True
+    assert store_settings("gs", "b", {}).honours_conditions is True
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_azure_is_opened_with_what_is_of_its_account() -> None:
     settings = store_settings("abfss", ACCOUNT, options)
     assert settings.bucket == "c"
     assert settings.config == {"account_name": "acct", "account_key": "K"}
-    assert settings.heeds_conditions is True
+    assert settings.honours_conditions is True
     blob = "c@acct.blob.core.windows.net"
     sas = store_settings("wasbs", blob, {"fs.azure.sas.c.acct.blob.core.windows.net": "?sv=1"})
     assert sas.config["sas_key"] == "sv=1"

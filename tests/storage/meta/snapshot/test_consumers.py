@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.io.api import WrappedFileIO
 from interbed.storage.io.local import LocalFileIO
-from interbed.storage.io.wrapped import WrappedFileIO
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.progress import ConsumerManager
 

@@ -12,9 +12,8 @@ import pytest
 
 from interbed.catalog.client.errors import TableNotFoundError
 from interbed.storage.base.errors import CommitError, CommitStateUnknownError, InterbedError, SnapshotNotFoundError
-from interbed.storage.io.api import FileIO
+from interbed.storage.io.api import FileIO, WrappedFileIO
 from interbed.storage.io.local import LocalFileIO
-from interbed.storage.io.wrapped import WrappedFileIO
 from tests.storage.table.crashes.campaign import Operation, Rows, rows_of
 from tests.storage.table.crashes.kinds import KINDS, NAME, Kind, new_table
 from tests.storage.table.crashes.operations import UPKEEP, WRITES, can, history

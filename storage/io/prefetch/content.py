@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from interbed.storage.io.ahead.needs import Range
-from interbed.storage.io.ahead.pool import FetchPool
+from interbed.storage.io.prefetch.needs import Range
+from interbed.storage.io.prefetch.pool import FetchPool
 
 GAP_BYTES = 512 << 10
 """What lies between two ranges is fetched along with them when it is not more: a request costs about as much."""
@@ -27,7 +27,7 @@ ALIGNED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class FetchRange:
     """What one request gets, `wanted` bytes of which were asked for."""
 
     start: int
@@ -35,19 +35,19 @@ class Stretch:
     wanted: int
 
 
-def stretches_of(ranges: Iterable[Range], *, gap: int = GAP_BYTES, most: int = PIECE_BYTES) -> list[Stretch]:
+def fetch_ranges_of(ranges: Iterable[Range], *, gap: int = GAP_BYTES, most: int = PIECE_BYTES) -> list[FetchRange]:
     """The requests for ranges that are read side by side, each from its beginning to its end, in the order of need.
 
     They do not overlap, hold all of the ranges, and are of at most `most` bytes. Neighbours with at most `gap` bytes
     between them are put together where that is not too much. Of several large ranges the beginnings come first.
     """
-    found: list[tuple[float, Stretch]] = []
+    found: list[tuple[float, FetchRange]] = []
     together: list[Range] = []
 
     def flush() -> None:
         if together:
             wanted = sum(high - low for low, high in together)
-            found.append((0.0, Stretch(together[0][0], together[-1][1], wanted)))
+            found.append((0.0, FetchRange(together[0][0], together[-1][1], wanted)))
             together.clear()
 
     for low, high in united(ranges):
@@ -62,13 +62,13 @@ def stretches_of(ranges: Iterable[Range], *, gap: int = GAP_BYTES, most: int = P
     return [stretch for _, stretch in sorted(found, key=lambda each: (each[0], each[1].start))]
 
 
-def _divided(low: int, high: int, most: int) -> Iterator[tuple[float, Stretch]]:
+def _divided(low: int, high: int, most: int) -> Iterator[tuple[float, FetchRange]]:
     count = -(-(high - low) // most)
     size = -(-(high - low) // count)
     size = min(most, -(-size // ALIGNED_BYTES) * ALIGNED_BYTES)
     for at in range(low, high, size):
         end = min(at + size, high)
-        yield (at - low) / (high - low), Stretch(at, end, end - at)
+        yield (at - low) / (high - low), FetchRange(at, end, end - at)
 
 
 def united(ranges: Iterable[Range]) -> list[Range]:
@@ -124,7 +124,7 @@ class _Plan:
 
 
 @dataclass(slots=True, eq=False)
-class _Piece:
+class _PrefetchedRange:
     """What one request is to get; it is on its way, or there, when it has a future. `unread` bytes are wanted yet."""
 
     start: int
@@ -137,22 +137,22 @@ class _Piece:
 
 
 @dataclass(slots=True)
-class _Pieces:
+class _PrefetchedRanges:
     """Pieces that do not overlap, by where they begin."""
 
     starts: list[int] = field(default_factory=list[int])
-    listed: list[_Piece] = field(default_factory=list[_Piece])
+    listed: list[_PrefetchedRange] = field(default_factory=list[_PrefetchedRange])
 
-    def add(self, piece: _Piece) -> None:
+    def add(self, piece: _PrefetchedRange) -> None:
         place = bisect_left(self.starts, piece.start)
         self.starts.insert(place, piece.start)
         self.listed.insert(place, piece)
 
-    def remove(self, piece: _Piece) -> None:
+    def remove(self, piece: _PrefetchedRange) -> None:
         place = bisect_left(self.starts, piece.start)
         del self.starts[place], self.listed[place]
 
-    def at(self, place: int) -> tuple[_Piece | None, int | None]:
+    def at(self, place: int) -> tuple[_PrefetchedRange | None, int | None]:
         """The piece that holds a place of the file, or None and where the next one begins."""
         after = bisect_right(self.starts, place)
         if after and place < self.listed[after - 1].end:
@@ -178,9 +178,9 @@ class RangedContent:
         # What was opened stays: it is the footer, which readers come back to.
         self._opened = (start, memoryview(held))
         self._windows: list[tuple[int, memoryview]] = []
-        self._pieces = _Pieces()
+        self._pieces = _PrefetchedRanges()
         self._plans: list[_Plan] = []
-        self._waiting: deque[_Piece] = deque()
+        self._waiting: deque[_PrefetchedRange] = deque()
         self._counted = 0
         self._ahead_bytes = FIRST_BYTES
         self._joined = False
@@ -221,7 +221,7 @@ class RangedContent:
             self._closed = True
             self._plans.clear()
             self._waiting.clear()
-            pieces, self._pieces = self._pieces.listed, _Pieces()
+            pieces, self._pieces = self._pieces.listed, _PrefetchedRanges()
             self._windows.clear()
             # Those that have not begun never do.
             running = [piece for piece in pieces if piece.future is not None and not piece.future.cancel()]
@@ -253,14 +253,14 @@ class RangedContent:
             self._waiting.popleft()
             self._begin(piece)
 
-    def _begin(self, piece: _Piece) -> None:
+    def _begin(self, piece: _PrefetchedRange) -> None:
         """Begin to fetch a piece that was taken from the pool's room."""
         assert self._pool is not None
         piece.counted = piece.end - piece.start
         self._counted += piece.counted
         piece.future = self._pool.begin(lambda: self._fetched(piece.start, piece.end))
 
-    def _begin_needed(self, needed: _Piece) -> None:
+    def _begin_needed(self, needed: _PrefetchedRange) -> None:
         """Begin a piece that is read now, and what is read beside it, though there is no room: all of it is decoded
         together. What would be too much still waits."""
         if self._pool is None or os.getpid() != self._process:
@@ -288,11 +288,11 @@ class RangedContent:
             first, held = self._opened
             known = [(piece.start, piece.end) for piece in self._pieces.listed]
             left = without(step, sorted([*known, (first, first + len(held))]))
-            for stretch in stretches_of(left, most=self._piece_bytes(left)):
+            for stretch in fetch_ranges_of(left, most=self._piece_bytes(left)):
                 # What lies between the ranges may be on its way already.
                 for low, high in without([(stretch.start, stretch.end)], known):
                     unread = stretch.wanted if (low, high) == (stretch.start, stretch.end) else high - low
-                    piece = _Piece(low, high, unread, plan, plan.pulled)
+                    piece = _PrefetchedRange(low, high, unread, plan, plan.pulled)
                     self._pieces.add(piece)
                     self._waiting.append(piece)
             return True
@@ -306,11 +306,11 @@ class RangedContent:
         fitting = share // (_ENOUGH_PIECES * max(len(ranges), 1))
         return max(WINDOW_BYTES, min(PIECE_BYTES, fitting // WINDOW_BYTES * WINDOW_BYTES))
 
-    def _drop(self, piece: _Piece) -> None:
+    def _drop(self, piece: _PrefetchedRange) -> None:
         self._pieces.remove(piece)
         self._uncount(piece)
 
-    def _uncount(self, piece: _Piece) -> None:
+    def _uncount(self, piece: _PrefetchedRange) -> None:
         if piece.counted and self._pool is not None:
             self._pool.give_back(piece.counted)
             self._counted -= piece.counted
@@ -341,7 +341,7 @@ class RangedContent:
             self._windows = [(start, window), *self._windows[: _WINDOWS_MAX - 1]]
         return window
 
-    def _of_piece(self, piece: _Piece, at: int, end: int) -> memoryview:
+    def _of_piece(self, piece: _PrefetchedRange, at: int, end: int) -> memoryview:
         self._drop_before(piece)
         if piece.future is None:
             self._begin_needed(piece)
@@ -363,7 +363,7 @@ class RangedContent:
                 self._windows = [(piece.start, content), *self._windows[: _WINDOWS_MAX - 1]]
         return content[at - piece.start : end - piece.start]
 
-    def _begin_with(self, piece: _Piece, at: int, end: int) -> memoryview:
+    def _begin_with(self, piece: _PrefetchedRange, at: int, end: int) -> memoryview:
         """Fetch a window of a piece that there was no room for; the rest of it still waits for room."""
         until = min(max(end, at + WINDOW_BYTES), piece.end)
         window = self._window(at, until)
@@ -372,12 +372,12 @@ class RangedContent:
         del self._waiting[place]
         for low, high in ((until, piece.end), (piece.start, at)):
             if low < high:
-                rest = _Piece(low, high, high - low, piece.plan, piece.step)
+                rest = _PrefetchedRange(low, high, high - low, piece.plan, piece.step)
                 self._pieces.add(rest)
                 self._waiting.insert(place, rest)
         return window[: end - at]
 
-    def _drop_before(self, piece: _Piece) -> None:
+    def _drop_before(self, piece: _PrefetchedRange) -> None:
         """Let go of what earlier steps have left unread, but for the last one, which may be read yet."""
         if piece.step <= piece.plan.read:
             return
@@ -394,3 +394,16 @@ class RangedContent:
         if len(content) != end - start:
             raise OSError(f"the store has sent {len(content)} of {end - start} bytes")
         return content
+
+
+WHOLE_BYTES = 1 << 20
+"""A file that is not larger is read whole by the request that opens it; of a larger one the end, with its footer."""
+
+_LEAST_END_BYTES = 128 << 10
+_END_SHARE = 256
+"""The end of a file whose size is known is a part of it like that."""
+
+
+def end_bytes(size: int) -> int:
+    """How much of the end of a file is read when it is opened: about what its footer and its index of pages take."""
+    return max(_LEAST_END_BYTES, min(size // _END_SHARE, WHOLE_BYTES))

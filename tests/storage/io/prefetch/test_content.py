@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
-from interbed.storage.io.ahead import content as content_module
-from interbed.storage.io.ahead.content import RangedContent
-from interbed.storage.io.ahead.file import RangedFile, RangedInput
-from interbed.storage.io.ahead.needs import ReadAhead, prefetch
-from interbed.storage.io.ahead.pool import FetchPool, pool_of
+from interbed.storage.io.prefetch import content as content_module
+from interbed.storage.io.prefetch.content import RangedContent
+from interbed.storage.io.prefetch.inputs import RangedFile, RangedInput
+from interbed.storage.io.prefetch.needs import ReadAhead, prefetch
+from interbed.storage.io.prefetch.pool import FetchPool, pool_of
 from interbed.storage.io.resolve import file_io_for
 from tests.support.examples import examples
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from interbed.storage.io.ahead.needs import ReadAhead
+from interbed.storage.io.prefetch.needs import ReadAhead
 
 _LEAST_SHARE = 4 << 20
 """What each of several files may hold however short it is, unless they are so many that most of the room is less."""

@@ -1,16 +1,107 @@
-"""Files of a store whose last bytes are sent while their writer goes on with the next one."""
+"""Requests to a store that are on the way at the same time, and writes that nobody has to wait for yet.
 
+A request to a store is waiting above all, so that many at once take as long as one. A local file system answers
+without delay: there they are made one after the other, by the thread that asks.
+"""
+
+import os
 import threading
-from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from interbed.storage.io.ahead.needs import open_sized
-from interbed.storage.io.api import FileIO, give_up, write_errors
-from interbed.storage.io.wrapped import WrappedFileIO
+from interbed.storage.io.api import FileIO, WrappedFileIO, abort_output, open_sized, write_errors, write_file
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
     import pyarrow as pa
+
+
+_T = TypeVar("_T")
+_S = TypeVar("_S")
+
+PARALLEL_REQUESTS = 32
+"""Of one process, for small files; a store's client has connections for them."""
+
+_pool: "tuple[int, ThreadPoolExecutor] | None" = None
+_guard = threading.Lock()
+
+
+def in_parallel(file_io: FileIO, steps: Sequence[Callable[[], _T]]) -> list[_T]:
+    """What the steps return, in their order; the first error of them, in that order, after all have come to an end.
+
+    Each step is a few requests to the store, and asks for nothing at once itself.
+    """
+    if len(steps) < 2 or not file_io.capabilities.slow_requests:
+        return [step() for step in steps]
+    from concurrent.futures import wait
+
+    futures = [_requests().submit(step) for step in steps]
+    wait(futures)
+    return [future.result() for future in futures]
+
+
+def both(file_io: FileIO, first: Callable[[], _T], second: Callable[[], _S]) -> tuple[_T, _S]:
+    """What the two return; errors as of `in_parallel`. The thread that asks does the first, which may ask more."""
+    if not file_io.capabilities.slow_requests:
+        return first(), second()
+    from concurrent.futures import wait
+
+    future = _requests().submit(second)
+    try:
+        found = first()
+    finally:
+        wait([future])
+    return found, future.result()
+
+
+def in_background(step: Callable[[], _T]) -> "Future[_T]":
+    """Have a thread take a step, which is a few requests to a store and asks for nothing at once itself."""
+    return _requests().submit(step)
+
+
+class PendingWrites:
+    """New files, written whole; those in a store while their writer goes on. Not for use by several threads."""
+
+    def __init__(self, file_io: FileIO) -> None:
+        self._file_io = file_io
+        self._futures: list[Future[Any]] = []
+
+    def write(self, path: str, content: bytes) -> None:
+        """Write the file, or begin to; raises StorageAccessError where it is written at once."""
+        if self._file_io.capabilities.slow_requests:
+            self._futures.append(_requests().submit(write_file, self._file_io, path, content))
+        else:
+            write_file(self._file_io, path, content)
+
+    def finish(self) -> None:
+        """Wait until all are there; the error of the first one that could not be written."""
+        if not self._futures:
+            return
+        from concurrent.futures import wait
+
+        futures, self._futures = self._futures, []
+        wait(futures)
+        for future in futures:
+            future.result()
+
+    def settle(self) -> None:
+        """Wait until nothing is on its way any more, whatever became of it."""
+        if self._futures:
+            from concurrent.futures import wait
+
+            wait(self._futures)
+
+
+def _requests() -> "ThreadPoolExecutor":
+    """The threads of this process; those of one that it was forked from have stayed there."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    global _pool
+    with _guard:
+        if _pool is None or _pool[0] != os.getpid():
+            _pool = (os.getpid(), ThreadPoolExecutor(PARALLEL_REQUESTS, thread_name_prefix="interbed-request"))
+        return _pool[1]
 
 
 class PendingFiles(WrappedFileIO):
@@ -21,6 +112,8 @@ class PendingFiles(WrappedFileIO):
     """
 
     def __init__(self, inner: FileIO, at_once: int) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
         super().__init__(inner)
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="interbed-pending")
         self._room = threading.Semaphore(at_once)
@@ -58,41 +151,37 @@ class PendingFiles(WrappedFileIO):
     def _wait(self, paths: Iterable[str]) -> None:
         with self._lock:
             pending = [self._pending[path] for path in paths if path in self._pending]
-        wait(pending)
+        if pending:
+            from concurrent.futures import wait
+
+            wait(pending)
 
     # -- whoever asks for such a file waits for it --------------------------------------------------------------------
 
     def read_bytes(self, path: str) -> bytes:
-        """See FileIO."""
         self._wait([path])
         return self.inner.read_bytes(path)
 
     def open_input(self, path: str) -> "pa.NativeFile":
-        """See FileIO."""
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
-        """See OpensSized."""
         self._wait([path])
         return open_sized(self.inner, path, size)
 
     def exists(self, path: str) -> bool:
-        """See FileIO."""
         self._wait([path])
         return self.inner.exists(path)
 
     def size(self, path: str) -> int:
-        """See FileIO."""
         self._wait([path])
         return self.inner.size(path)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """See FileIO."""
         self._wait(list(self._pending) if recursive else [path])
         return self.inner.delete(path, recursive=recursive)
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
-        """See FileIO."""
         listed = list(paths)
         self._wait(listed)
         self.inner.delete_quietly(listed)
@@ -108,7 +197,6 @@ class PendingOutput:
         self.closed = False
 
     def write(self, content: Any) -> Any:
-        """See the output."""
         return self._output.write(content)
 
     def tell(self) -> int:
@@ -125,7 +213,7 @@ class PendingOutput:
         """Close it, and let no file appear; never raises OSError."""
         if not self.closed:
             self.closed = True
-            give_up(self._output)
+            abort_output(self._output)
 
     def __enter__(self) -> Self:
         return self

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.storage.io.ahead.content import Stretch, stretches_of, united, without
+from interbed.storage.io.prefetch.content import FetchRange, fetch_ranges_of, united, without
 
 RANGES = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 120)).map(lambda r: (r[0], r[0] + r[1])), max_size=12)
 
@@ -16,7 +16,7 @@ def places(ranges: list[tuple[int, int]]) -> set[int]:
 def test_the_requests_hold_all_ranges_do_not_overlap_and_are_not_too_large(
     ranges: list[tuple[int, int]], gap: int, most: int
 ) -> None:
-    found = stretches_of(ranges, gap=gap, most=most)
+    found = fetch_ranges_of(ranges, gap=gap, most=most)
     got = [(each.start, each.end) for each in found]
     assert places(got) >= places(ranges)
     assert sum(each.end - each.start for each in found) == len(places(got))
@@ -32,7 +32,7 @@ def test_the_requests_hold_all_ranges_do_not_overlap_and_are_not_too_large(
 
 @given(RANGES)
 def test_without_room_for_gaps_nothing_else_is_asked_for(ranges: list[tuple[int, int]]) -> None:
-    assert sum(each.end - each.start for each in stretches_of(ranges, gap=0, most=100)) == len(places(ranges))
+    assert sum(each.end - each.start for each in fetch_ranges_of(ranges, gap=0, most=100)) == len(places(ranges))
 
 
 @given(RANGES, RANGES)
@@ -44,7 +44,10 @@ def test_what_is_held_is_left_out(ranges: list[tuple[int, int]], held: list[tupl
 
 def test_neighbours_go_by_one_request_and_the_beginnings_of_large_ranges_come_first() -> None:
     mib = 1 << 20
-    assert stretches_of([(0, 100), (300, 400)], gap=200, most=1000) == [Stretch(0, 400, 200)]
-    assert stretches_of([(0, 100), (301, 400)], gap=200, most=1000) == [Stretch(0, 100, 100), Stretch(301, 400, 99)]
-    found = stretches_of([(0, 6 * mib), (10 * mib, 15 * mib)], most=4 * mib)
+    assert fetch_ranges_of([(0, 100), (300, 400)], gap=200, most=1000) == [FetchRange(0, 400, 200)]
+    assert fetch_ranges_of([(0, 100), (301, 400)], gap=200, most=1000) == [
+        FetchRange(0, 100, 100),
+        FetchRange(301, 400, 99),
+    ]
+    found = fetch_ranges_of([(0, 6 * mib), (10 * mib, 15 * mib)], most=4 * mib)
     assert [(each.start // mib, each.end // mib) for each in found] == [(0, 3), (10, 13), (3, 6), (13, 15)]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from interbed.storage.io.ahead.held import ComingInputs
-from interbed.storage.io.ahead.pool import pool_of
+from interbed.storage.io.prefetch.inputs import PrefetchedInputs
+from interbed.storage.io.prefetch.pool import pool_of
 from tests.support.paced_files import PacedFiles
 
 MIB = 1 << 20
@@ -23,7 +23,7 @@ def test_a_file_is_opened_once_and_others_as_they_are_asked_for(files: PacedFile
     pool = pool_of(files.read_ahead)
     assert pool is not None
     alone = pool.share(1)
-    with ComingInputs(files) as coming:
+    with PrefetchedInputs(files) as coming:
         for _ in range(2):
             coming.begin("s3://lake/a", 3 * MIB)
         assert pool.share(1) < alone
@@ -35,7 +35,7 @@ def test_a_file_is_opened_once_and_others_as_they_are_asked_for(files: PacedFile
 
 
 def test_what_opening_has_raised_is_raised_by_who_asks(files: PacedFiles) -> None:
-    with ComingInputs(files) as coming:
+    with PrefetchedInputs(files) as coming:
         coming.begin("s3://lake/c", 1)
         with pytest.raises(FileNotFoundError):
             coming.open_input("s3://lake/c")
@@ -45,7 +45,7 @@ def test_what_nobody_took_is_closed(files: PacedFiles) -> None:
     pool = pool_of(files.read_ahead)
     assert pool is not None
     alone = pool.share(1)
-    with ComingInputs(files) as coming:
+    with PrefetchedInputs(files) as coming:
         coming.begin("s3://lake/a", 3 * MIB)
         coming.begin("s3://lake/c", 1)
         # What no thread has begun to open by then is not opened at all.
