@@ -46,7 +46,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.errors import CorruptFileError, StorageAccessError
-from interbed.storage.base.prefetch import ahead_of
+from interbed.storage.base.prefetch import read_ahead
 from interbed.storage.io.parallel import in_background
 from interbed.storage.io.resolve import local_path
 
@@ -279,7 +279,7 @@ def entries_of(files: FileIO, manifest: ManifestFile, *, deleted: bool = False) 
 def entries_of_each(files: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[list[ManifestEntry]]:
     """The live entries of each manifest, in order; raises as manifests_of. Of a store several are read at once."""
     sources = ((each, _source(files, each.manifest_path)) for each in manifests)
-    for manifest, source in ahead_of(sources, _READ_AHEAD):
+    for manifest, source in read_ahead(sources, _READ_AHEAD):
         yield _reading(manifest.manifest_path, partial(_decoded, manifest, source, deleted=False))
 
 

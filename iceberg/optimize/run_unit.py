@@ -38,7 +38,7 @@ from interbed.storage.base.types.nested import without_hidden_nulls
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.api import OpenSink, data_file_errors
 from interbed.storage.files.format.parquet_writer import choose_encodings
-from interbed.storage.io.api import give_up, write_file
+from interbed.storage.io.api import abort_output, write_file
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.write.sort.external import ExternalSort, sample_of
 from interbed.storage.write.sort.key import Sample, SortKey, is_curve
@@ -385,7 +385,7 @@ class _OneFile:
     def abandon(self) -> None:
         """Give the file up."""
         try:
-            give_up(self._output)
+            abort_output(self._output)
         finally:
             self._file_io.delete_quietly([self._place])
 

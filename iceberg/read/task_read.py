@@ -37,7 +37,7 @@ from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, columns_of
-from interbed.storage.base.prefetch import Begun, at_once, one_after_another
+from interbed.storage.base.prefetch import PrefetchingIterator, chain_prefetched, map_in_threads
 from interbed.storage.files.deletion_vectors import EMPTY, DeletionVector, decode
 from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.io.api import open_sized
@@ -197,7 +197,7 @@ class DeletedRows:
             return self._read_vector(task.deletes.vector)
         files = task.deletes.positions
         is_far = bool(files) and self._files.is_far(files[0].path)
-        by_file = at_once(self._positions_in, files, most=_AT_ONCE if is_far else 1)
+        by_file = map_in_threads(self._positions_in, files, most=_AT_ONCE if is_far else 1)
         parts = [found for each in by_file if (found := each.get(task.file.path)) is not None]
         return DeletionVector.of(np.concatenate(parts)) if parts else EMPTY
 
@@ -282,7 +282,7 @@ class DeletedRows:
         sources = [partial(rows, file) for file in files]
         if self._files.is_far(files[0].path):
             sizes = [file.size for file in files]
-            return one_after_another(sources, sizes, most=_AT_ONCE, weight=_BYTES_AT_ONCE)
+            return chain_prefetched(sources, sizes, most=_AT_ONCE, weight=_BYTES_AT_ONCE)
         return chain.from_iterable(source() for source in sources)
 
     def _found_by_blocks(self) -> dict[str, DeletionVector]:
@@ -351,7 +351,7 @@ class TaskRead:
         read = partial(self._files.batches, task.file, wanted, self._predicate, use_threads=use_threads)
         # A file of a store comes while its deletes do.
         is_begun = bool(task.deletes.files) and self._files.is_far(task.file.path)
-        with closing(Begun(read) if is_begun else read()) as batches:
+        with closing(PrefetchingIterator(read) if is_begun else read()) as batches:
             found = deletions.of(task)
             for position, batch in batches:
                 kept = found.kept(position, batch, task.file.sequence_number)

@@ -35,7 +35,7 @@ from interbed.storage.base.predicate.expr import (
     StartsWith,
     bind,
 )
-from interbed.storage.base.predicate.operands import Inner, Reference, find
+from interbed.storage.base.predicate.operands import InnerReference, Reference, find
 from interbed.storage.base.row.values import (
     days_to_value,
     millis_to_time,
@@ -277,7 +277,7 @@ def _asked(
     path = node.get("column", ())
     if not path:
         raise _UnusableError
-    asked, field = find(Inner(path[0], tuple(path[1:])) if len(path) > 1 else path[0], fields)
+    asked, field = find(InnerReference(path[0], tuple(path[1:])) if len(path) > 1 else path[0], fields)
     if atomic and not isinstance(field.type, AtomicType):
         raise _UnusableError
     if not exact:

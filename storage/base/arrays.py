@@ -1,4 +1,4 @@
-"""The numpy arrays that pass between modules, by what their elements are."""
+"""Type aliases of the numpy arrays that pass between modules, by the meaning of their elements."""
 
 from typing import Any, TypeAlias, TypeVar
 
@@ -8,7 +8,7 @@ import numpy.typing as npt
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
-"""One element for each row: whether it is meant."""
+"""One element for each row: whether the row is selected."""
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 """Signed integers of 64 bits: row numbers, group numbers, counts."""
@@ -24,6 +24,6 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 
 
 def distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
-    """The values that occur, ascending. `numpy.unique` loads numpy's masked arrays for that, which takes a while."""
+    """Return the distinct values, ascending. `numpy.unique` would load numpy's masked arrays, which takes a while."""
     ordered = np.sort(values)
     return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(ordered) else ordered

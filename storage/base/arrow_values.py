@@ -1,8 +1,8 @@
 """Arrow arrays and scalars of Python's values and numpy's arrays, without loading pandas; and exact decimals.
 
-`pa.array` and `pa.scalar` import pandas where it is installed, in order to ask whether they were given one of its
-objects; that takes longer than opening a table and finding a row. The functions here make the common types from their
-buffers, and leave every other value to `pa.array`, with its rules and errors.
+`pa.array` and `pa.scalar` import pandas where it is installed, to check whether they were given one of its objects.
+That takes longer than opening a table and finding a row. The functions here build arrays of the common types from
+buffers, and pass every other value to `pa.array`, with its rules and errors.
 
 Arrow's own casts to DECIMAL wrap around where a number has no room for the digits of the scale. Arrow 23 makes
 518445349204035176694863500022054643.44 of the `decimal128(38, 0)` 3921269018413419811328609574339736758, and of its
@@ -55,21 +55,21 @@ _COMMON = frozenset({*_INFERRED, date, datetime})
 
 
 def array_of(values: Sequence[object], arrow: pa.DataType | None = None) -> "pa.Array[Any]":
-    """What `pa.array(values, arrow)` makes, None being null; raises what that raises."""
-    made = None if _asking_costs_nothing() else _made(values, arrow)
+    """Return the array that `pa.array(values, arrow)` makes, with None as null. Raises the same errors."""
+    made = None if _is_pandas_check_free() else _made(values, arrow)
     return pa.array(values, arrow) if made is None else made
 
 
 def one_array(column: Any) -> "pa.Array[Any]":
-    """The values of a column in one piece. Arrow's `combine_chunks` gives several where there are several."""
+    """Return the values of a column as one array. Arrow's `combine_chunks` may return several chunks."""
     if isinstance(column, pa.Array):
         return column
     chunks = column.chunks
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks) if chunks else nulls_of(0, column.type)
 
 
-def _asking_costs_nothing() -> bool:
-    """Whether pandas is loaded already, or there is none."""
+def _is_pandas_check_free() -> bool:
+    """Return whether pandas is loaded already, or is not installed."""
     return "pandas" in sys.modules or not _has_pandas()
 
 
@@ -78,12 +78,12 @@ def _has_pandas() -> bool:
     try:
         return find_spec("pandas") is not None
     except ImportError:
-        # Who finds modules in another way may say so by an error.
+        # An import hook may report a missing module by an error.
         return False
 
 
 def _made(values: Sequence[object], arrow: pa.DataType | None) -> "pa.Array[Any] | None":
-    """The array; None for values or a type that are not common."""
+    """Return the array; None for uncommon types and values."""
     kinds = {type(value) for value in values}
     missing = np.fromiter((v is None for v in values), np.bool_, len(values)) if type(None) in kinds else None
     kinds.discard(type(None))
@@ -119,9 +119,9 @@ def _made(values: Sequence[object], arrow: pa.DataType | None) -> "pa.Array[Any]
 
 
 def from_numpy(values: "npt.NDArray[Any]", missing: Mask | None = None) -> "pa.Array[Any]":
-    """Numbers or booleans of one dimension as an array of the type that goes with them, null where they are missing.
+    """Return one-dimensional numbers or booleans as an array of the matching type, null where `missing` is true.
 
-    The array borrows the memory of numbers that lie one after the other.
+    The array shares the memory of contiguous numbers.
     """
     validity = None if missing is None or not missing.any() else _bits(~missing)
     if values.dtype == np.bool_:
@@ -134,22 +134,22 @@ def from_numpy(values: "npt.NDArray[Any]", missing: Mask | None = None) -> "pa.A
 
 
 def nulls_of(count: int, arrow: pa.DataType) -> "pa.Array[Any]":
-    """So many nulls of a type."""
+    """Return an array of `count` nulls of a type."""
     kind: Any = arrow
     found: pa.Array[Any] = pa.nulls(count, kind)
     return found
 
 
 def scalar_of(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":
-    """What `pa.scalar(value, arrow)` makes; raises what that raises."""
+    """Return the scalar that `pa.scalar(value, arrow)` makes. Raises the same errors."""
     found: pa.Scalar[Any] = array_of([value], arrow)[0]
     return found
 
 
 def taken(column: "pa.Array[Any]", places: "npt.NDArray[Any]") -> "pa.Array[Any]":
-    """What `column.take` gives for places that are numbers; values one after the other are copied without it.
+    """Return the result of `column.take` for numeric positions; consecutive values are copied without it.
 
-    Arrow's functions take longer to load than a row takes to be found.
+    Loading Arrow's functions takes longer than finding a row.
     """
     run = run_of(places)
     if run is None:
@@ -161,7 +161,7 @@ def taken(column: "pa.Array[Any]", places: "npt.NDArray[Any]") -> "pa.Array[Any]
 
 
 def rows_taken(rows: pa.RecordBatch, places: "npt.NDArray[Any]") -> pa.RecordBatch:
-    """What `rows.take` gives; as `taken`."""
+    """Return the result of `rows.take`; consecutive rows are copied without it, as by `taken`."""
     if rows.num_columns == 0 or run_of(places) is None:
         indices: Any = from_numpy(places)
         return rows.take(indices)
@@ -169,7 +169,7 @@ def rows_taken(rows: pa.RecordBatch, places: "npt.NDArray[Any]") -> pa.RecordBat
 
 
 def run_of(places: "npt.NDArray[Any]") -> tuple[int, int] | None:
-    """The first of places that follow one another, and how many they are; None for others, and for none."""
+    """Return the first of consecutive positions and their number; None for other positions, and for none."""
     count = len(places)
     if not count or places[0] < 0 or int(places[-1]) - int(places[0]) != count - 1:
         return None
@@ -207,7 +207,7 @@ def _buffer(values: Any) -> pa.Buffer:
 
 
 def to_numpy(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> "npt.NDArray[Any]":
-    """What `column.to_numpy(zero_copy_only=False)` gives; numbers without null share the column's memory."""
+    """Return the result of `column.to_numpy(zero_copy_only=False)`; numbers without null share the column's memory."""
     array = _only_chunk(column)
     if array is None or array.null_count or array.type not in _PLAIN:
         return column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
@@ -237,23 +237,23 @@ TRUE, FALSE, UNKNOWN = array_of([True, False, None], pa.bool_())
 
 _DIGITS = 76
 _TOLERANCE = 1e-9
-"""Relative difference of two doubles that stand for one number; a number that was wrapped around is far away."""
+"""Relative difference of two doubles of one number; a number that was wrapped around is far away."""
 
 
 def cast_exactly(array: "pa.Array[Any]", target: pa.DataType) -> "pa.Array[Any]":
-    """The array in another type by Arrow's safe cast; texts and decimals become decimals by `exact_decimals`."""
+    """Return the array in another type by Arrow's safe cast; decimals from texts and decimals by `exact_decimals`."""
     kind = array.type
     is_exact = pa.types.is_decimal(target) and (pa.types.is_decimal(kind) or pa.types.is_string(kind))
     return exact_decimals(array, target) if is_exact else array.cast(target)
 
 
 def exact_decimals(array: "pa.Array[Any]", target: pa.DataType) -> "pa.Array[Any]":
-    """Texts or decimals in a decimal type; raises pa.ArrowInvalid for a number that the type does not hold."""
+    """Return texts or decimals in a decimal type. Raises pa.ArrowInvalid for a number that does not fit."""
     kind: Any = target
     wide = array.cast(pa.decimal256(_DIGITS, kind.scale), safe=True)
-    # Texts and decimals of up to 76 digits may have no room in 256 bits, either.
+    # Texts and decimals of up to 76 digits may not fit 256 bits either.
     if not isinstance(array.type, pa.Decimal128Type | pa.Decimal64Type | pa.Decimal32Type):
-        # Reading needs types of Arrow, and none of its functions.
+        # By use: reads need the types of Arrow, and none of its functions.
         import pyarrow.compute as pc
 
         given: Any = array.cast(pa.float64(), safe=False)

@@ -1,4 +1,4 @@
-"""Which bucket of a table: the unit that is written, merged and compacted by itself."""
+"""Identifier of a bucket of a table: the unit of writes, merges and compactions."""
 
 from collections.abc import Iterable
 from typing import NamedTuple, Protocol, TypeVar
@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, TypeVar
 class BucketId(NamedTuple):
     """A partition, as a serialised BinaryRow, and the number of a bucket in it.
 
-    Numbers count from 0; -2 is the bucket of rows that wait for one (`bucket` = -2, postponed buckets).
+    Numbers count from 0; -2 is the bucket of rows that have none yet (`bucket` = -2, postponed buckets).
     """
 
     partition: bytes
@@ -15,7 +15,7 @@ class BucketId(NamedTuple):
 
 
 class InBucket(Protocol):
-    """What belongs to one bucket: an entry of a manifest, a split, a commit message."""
+    """An object of one bucket: an entry of a manifest, a split, a commit message."""
 
     @property
     def partition(self) -> bytes:
@@ -32,8 +32,8 @@ T = TypeVar("T", bound=InBucket)
 
 
 def by_bucket(items: Iterable[T]) -> dict[BucketId, list[T]]:
-    """The items by bucket, buckets and items in order of appearance."""
-    # Plain tuples for each item, which there may be a million of, and a BucketId for each bucket.
+    """Return the items by bucket, buckets and items in order of appearance."""
+    # There may be a million items: a plain tuple for each item, and a BucketId for each bucket.
     groups: dict[tuple[bytes, int], list[T]] = {}
     for item in items:
         groups.setdefault((item.partition, item.bucket), []).append(item)

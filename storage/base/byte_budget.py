@@ -1,4 +1,4 @@
-"""Work of known cost: spread over workers, and admitted while there is room for it.
+"""Work of known cost: its distribution over workers, and its admission within a budget of bytes.
 
 `spread` gives the longest piece first, each to the worker with the least work. The busiest worker then takes at most
 4/3 - 1/(3m) of the time of the best possible distribution over m workers (R. L. Graham, Bounds on Multiprocessing
@@ -13,19 +13,19 @@ from itertools import accumulate
 
 
 def longest_first(costs: Sequence[float]) -> list[int]:
-    """The indexes of the costs, greatest first; of equal ones in their order."""
+    """Return the indexes of the costs, greatest cost first; equal costs keep their order."""
     return sorted(range(len(costs)), key=lambda index: -costs[index])
 
 
 def first_within(costs: Iterable[float], most: float) -> int:
-    """How many of the first costs, none of which is below zero, are at most `most` together."""
+    """Return the number of leading costs whose sum is at most `most`; no cost is negative."""
     return sum(total <= most for total in accumulate(costs))
 
 
 def spread(costs: Sequence[float], bins: int) -> list[list[int]]:
-    """The indexes of the costs in at most `bins` lists, each with the longest first; none is empty.
+    """Return the indexes of the costs in at most `bins` lists, each with the greatest cost first; no list is empty.
 
-    Depends on the costs alone; work without cost is spread by number.
+    The result depends on the costs alone. Work of cost 0 is distributed by the number of pieces.
     """
     found: list[list[int]] = [[] for _ in range(min(bins, len(costs)))]
     loads = [(0.0, 0, number) for number in range(len(found))]
@@ -36,12 +36,12 @@ def spread(costs: Sequence[float], bins: int) -> list[list[int]]:
     return found
 
 
-class NoRoomError(Exception):
-    """The room was closed before the work had begun."""
+class BudgetClosedError(Exception):
+    """The budget was closed before the work was admitted."""
 
 
 class ByteBudget:
-    """Room for `count` pieces of work whatever they weigh, and for more while all of them weigh at most `weight`."""
+    """Weighted semaphore: admits `count` pieces of work of any weight, and more up to a total of `weight` bytes."""
 
     def __init__(self, count: int, weight: int) -> None:
         self._count = count
@@ -52,12 +52,15 @@ class ByteBudget:
         self._changed = threading.Condition()
 
     @contextmanager
-    def taken(self, weight: int) -> Iterator[None]:
-        """Wait for room for work of that weight, which is done in the `with` block; raises NoRoomError once closed."""
+    def reserve(self, weight: int) -> Iterator[None]:
+        """Wait until work of that weight is admitted, and hold its share for the `with` block.
+
+        Raises BudgetClosedError after `close`.
+        """
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or self._has_room(weight))
+            self._changed.wait_for(lambda: self._is_closed or self._admits(weight))
             if self._is_closed:
-                raise NoRoomError("The work before it has failed.")
+                raise BudgetClosedError("The work before it has failed.")
             self._pieces += 1
             self._weighs += weight
         try:
@@ -69,10 +72,10 @@ class ByteBudget:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Let nothing more begin; what has begun goes on."""
+        """Admit no more work. Work that was admitted continues."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
-    def _has_room(self, weight: int) -> bool:
+    def _admits(self, weight: int) -> bool:
         return self._pieces < self._count or self._weighs + weight <= self._weight

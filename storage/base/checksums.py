@@ -28,33 +28,33 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
-SEAL = "interbed.crc32"
-"""The key under which the value stands."""
-UNSEALED = "0" * 8
-"""What stands in the place of the value until it is known."""
-_DIGITS = len(UNSEALED)
+CHECKSUM_KEY = "interbed.crc32"
+"""The key of the checksum."""
+EMPTY_CHECKSUM = "0" * 8
+"""The placeholder of the checksum while it is computed."""
+_DIGITS = len(EMPTY_CHECKSUM)
 
 
-def sealed(content: bytes, before: bytes) -> bytes:
-    """The bytes with their checksum in the place of UNSEALED behind the last `before`; ValueError if there is none."""
+def with_checksum(content: bytes, before: bytes) -> bytes:
+    """Return the bytes with their checksum instead of the placeholder after the last `before`. Raises ValueError."""
     at = _place(content, before)
-    if at is None or content[at : at + _DIGITS] != UNSEALED.encode():
-        raise ValueError("there is no room for a checksum")
+    if at is None or content[at : at + _DIGITS] != EMPTY_CHECKSUM.encode():
+        raise ValueError("there is no placeholder of a checksum")
     return _with(content, at, f"{zlib.crc32(content):08x}".encode())
 
 
-def check_seal(content: bytes, before: bytes) -> None:
-    """Raise ValueError when the bytes are not those that were sealed; bytes without a seal are taken as they are."""
+def verify_checksum(content: bytes, before: bytes) -> None:
+    """Raise ValueError when the bytes do not match their checksum; bytes without a checksum pass."""
     at = _place(content, before)
     if at is None:
         return
-    found = f"{zlib.crc32(_with(content, at, UNSEALED.encode())):08x}".encode()
+    found = f"{zlib.crc32(_with(content, at, EMPTY_CHECKSUM.encode())):08x}".encode()
     if content[at : at + _DIGITS] != found:
         raise ValueError("its checksum is wrong")
 
 
 def _place(content: bytes, before: bytes) -> int | None:
-    """Where the value begins; None when there is none. Others may have the key somewhere in their own values."""
+    """Return the position of the checksum, None without one. The last key counts: values may contain the key, too."""
     at = content.rfind(before)
     return None if at < 0 else at + len(before)
 
@@ -65,17 +65,17 @@ def _with(content: bytes, at: int, value: bytes) -> bytes:
 
 # -- ORC ---------------------------------------------------------------------------------------------------------------
 
-_SEAL = b"\xfd\xff\x07"
+_TRAILER_KEY = b"\xfd\xff\x07"
 """The key of field 16383 with four bytes, in Protocol Buffers; a little-endian CRC-32 follows."""
 _SUM_BYTES = 4
-SEAL_BYTES = len(_SEAL) + _SUM_BYTES
+ORC_TRAILER_BYTES = len(_TRAILER_KEY) + _SUM_BYTES
 _MOST_POSTSCRIPT = 255
 """The file's last byte is the length of the postscript."""
 _CHUNK = 1 << 20
 
 
-class SealingSink:
-    """Passes an ORC file on to a file object, and completes it with its checksum; the caller closes the file object."""
+class ChecksumSink:
+    """Sink that writes an ORC file to a file object and adds its checksum; the caller closes the file object."""
 
     closed = False
 
@@ -85,7 +85,7 @@ class SealingSink:
         self._sum = 0
 
     def write(self, data: Any) -> int:
-        """Write bytes; how many there were. The last one is held back: it is the length of the postscript."""
+        """Write bytes, and return their number. The last byte is held back: it is the length of the postscript."""
         given = memoryview(data)
         if given.nbytes:
             head, self._last = self._last, bytes(given[-1:])
@@ -94,58 +94,58 @@ class SealingSink:
                 self._sink.write(part)
         return given.nbytes
 
-    def seal(self) -> int:
-        """Write the checksum, and the byte that was held back; how many bytes were added: none to an empty file."""
+    def write_checksum(self) -> int:
+        """Write the checksum and the byte that was held back. Return the number of added bytes: 0 for an empty file."""
         if not self._last:
             return 0
-        length = self._last[0] + SEAL_BYTES
+        length = self._last[0] + ORC_TRAILER_BYTES
         if length > _MOST_POSTSCRIPT:
             self._sink.write(self._last)
             return 0
         ends = bytes([length])
-        self._sink.write(_SEAL + zlib.crc32(ends, self._sum).to_bytes(_SUM_BYTES, "little") + ends)
-        return SEAL_BYTES
+        self._sink.write(_TRAILER_KEY + zlib.crc32(ends, self._sum).to_bytes(_SUM_BYTES, "little") + ends)
+        return ORC_TRAILER_BYTES
 
 
 def check_orc(file: pa.NativeFile) -> None:
-    """Raise ValueError when a file that has the checksum is not what was written; it is read as a whole."""
+    """Read a whole file, and raise ValueError when it does not match its checksum; without one it passes."""
     # The stubs of pyarrow lag behind what a file can do.
     source: Any = file
-    end = source.size() - 1 - SEAL_BYTES
+    end = source.size() - 1 - ORC_TRAILER_BYTES
     if end < 0:
         return
-    tail = bytes(source.read_at(SEAL_BYTES + 1, end))
-    seal, written, ends = tail[: len(_SEAL)], tail[len(_SEAL) : -1], tail[-1:]
-    # What stands before the checksum may be damaged as well.
-    if sum(a == b for a, b in zip(seal, _SEAL, strict=True)) < len(_SEAL) - 1:
+    tail = bytes(source.read_at(ORC_TRAILER_BYTES + 1, end))
+    key, written, ends = tail[: len(_TRAILER_KEY)], tail[len(_TRAILER_KEY) : -1], tail[-1:]
+    # The mark before the checksum may be damaged, too.
+    if sum(a == b for a, b in zip(key, _TRAILER_KEY, strict=True)) < len(_TRAILER_KEY) - 1:
         return
     found = 0
     for start in range(0, end, _CHUNK):
         found = zlib.crc32(source.read_at(min(_CHUNK, end - start), start), found)
-    if seal != _SEAL or zlib.crc32(ends, found).to_bytes(_SUM_BYTES, "little") != written:
+    if key != _TRAILER_KEY or zlib.crc32(ends, found).to_bytes(_SUM_BYTES, "little") != written:
         raise ValueError("its checksum is wrong")
 
 
 MAGIC = b"PAR1"
 _TAIL_BYTES = 4 + len(MAGIC)
-"""The length of the footer and the magic number, with which a file ends."""
+"""The length of the footer and the magic number at the end of a file."""
 _LIKELY_FOOTER = 64 << 10
-"""Read at once where files can't be mapped, in the hope that the whole footer is in it."""
+"""Bytes of the first request for a file that is not mapped; they contain most footers."""
 _EXTENSION = bytes([0x08, 0xFE, 0xFF, 0x03])
-"""How field 32767 of a struct begins in Thrift's compact protocol when it is of bytes; their number follows."""
+"""The header of field 32767 of type binary in Thrift's compact protocol; the length follows."""
 _STOP = b"\0"
-"""The end of a struct."""
-_KEY = SEAL.encode()
+"""The byte at the end of a struct."""
+_KEY = CHECKSUM_KEY.encode()
 _INDEX_DIGITS = 16
 """The CRC-32 and the length of the page index, each in eight hexadecimal digits."""
-_HEAD_WITHOUT_INDEX = _EXTENSION + bytes([len(SEAL) + len(UNSEALED)])
-_HEAD = _EXTENSION + bytes([_INDEX_DIGITS + len(SEAL) + len(UNSEALED)])
+_HEAD_WITHOUT_INDEX = _EXTENSION + bytes([len(CHECKSUM_KEY) + len(EMPTY_CHECKSUM)])
+_HEAD = _EXTENSION + bytes([_INDEX_DIGITS + len(CHECKSUM_KEY) + len(EMPTY_CHECKSUM)])
 
 
 def open_parquet(source: pa.NativeFile) -> "pq.ParquetFile":
-    """The file, its footer verified; its pages are verified when they are read.
+    """Open a Parquet file and verify its footer; its pages are verified when they are read.
 
-    Raises ValueError and what Arrow raises for bytes that are no such file.
+    Raises ValueError and Arrow's errors for bytes that are no Parquet file.
     """
     footer = footer_of(source)
     check_footer(footer)
@@ -160,9 +160,9 @@ def opened(
     buffer_size: int = 0,
     as_dictionaries: Sequence[str] = (),
 ) -> "pq.ParquetFile":
-    """The file with that footer, its own when None; with `verify` its pages are verified when they are read.
+    """Open a Parquet file with a footer, its own when None; with `verify` pages are verified when they are read.
 
-    Of columns of texts `as_dictionaries` come as they are encoded.
+    The text columns `as_dictionaries` are returned as dictionaries.
     """
     import pyarrow.parquet as pq
 
@@ -177,22 +177,22 @@ def opened(
 
 
 def metadata_of(footer: bytes) -> "pq.FileMetaData":
-    """The decoded FileMetaData; raises what Arrow raises for bytes that are none."""
+    """Return the decoded FileMetaData. Raises Arrow's errors for damaged bytes."""
     import pyarrow.parquet as pq
 
     return pq.read_metadata(pa.BufferReader(b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))))
 
 
-def seal_footer(footer: bytes, index: bytes) -> bytes:
-    """A footer with its checksum added, and that of what lies before it; ValueError for bytes that are no footer."""
+def with_footer_checksum(footer: bytes, index: bytes) -> bytes:
+    """Return a footer with its checksum and the checksum of the page index before it. Raises ValueError."""
     if not footer.endswith(_STOP):
         raise ValueError("a Parquet footer that does not end as a struct does")
     of_index = f"{zlib.crc32(index):08x}{len(index):08x}".encode()
-    return sealed(b"".join((footer[: -len(_STOP)], _HEAD, of_index, _KEY, UNSEALED.encode(), _STOP)), _KEY)
+    return with_checksum(b"".join((footer[: -len(_STOP)], _HEAD, of_index, _KEY, EMPTY_CHECKSUM.encode(), _STOP)), _KEY)
 
 
 def check_index(file: pa.NativeFile, footer: bytes) -> None:
-    """Raise ValueError when what lies before the footer is not what was written; files without its checksum pass."""
+    """Raise ValueError when the page index before the footer is damaged; files without its checksum pass."""
     at = _place_of_key(footer)
     if at is None or footer[at - _INDEX_DIGITS - len(_HEAD) : at - _INDEX_DIGITS] != _HEAD:
         return
@@ -206,19 +206,19 @@ def check_index(file: pa.NativeFile, footer: bytes) -> None:
 
 
 def _place_of_key(footer: bytes) -> int | None:
-    """Where what comes before the checksum begins; None in files of other writers. It may be damaged as well."""
-    at = len(footer) - len(_STOP) - len(UNSEALED) - len(_KEY)
+    """Return the position of the checksum's key, which may be damaged, too; None in files of other writers."""
+    at = len(footer) - len(_STOP) - len(EMPTY_CHECKSUM) - len(_KEY)
     alike = sum(a == b for a, b in zip(footer[max(at, 0) : at + len(_KEY)], _KEY, strict=False))
     return at if at > 0 and alike >= len(_KEY) // 2 else None
 
 
-def is_ours(footer: bytes) -> bool:
-    """Whether the footer has our checksum."""
+def has_checksum(footer: bytes) -> bool:
+    """Return whether the footer has a checksum of interbed."""
     return _place_of_key(footer) is not None
 
 
 def check_footer(footer: bytes) -> None:
-    """Raise ValueError for a damaged footer of ours; those of other writers are taken as they are."""
+    """Raise ValueError for a damaged footer of interbed; footers of other writers pass."""
     at = _place_of_key(footer)
     if at is None:
         return
@@ -226,11 +226,11 @@ def check_footer(footer: bytes) -> None:
     is_whole = before[:-_INDEX_DIGITS].endswith(_HEAD) or before.endswith(_HEAD_WITHOUT_INDEX)
     if footer[at : at + len(_KEY)] != _KEY or not is_whole:
         raise ValueError("the end of its footer is damaged")
-    check_seal(footer, _KEY)
+    verify_checksum(footer, _KEY)
 
 
 def footer_of(file: pa.NativeFile) -> bytes:
-    """The encoded FileMetaData of an open file; ValueError for one that does not end as Parquet files do."""
+    """Return the encoded FileMetaData of an open file. Raises ValueError for a file without a Parquet footer."""
     is_mapped = isinstance(file, pa.MemoryMappedFile)
     # The stubs of pyarrow lag behind what a file can do.
     source: Any = file

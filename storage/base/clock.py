@@ -1,4 +1,4 @@
-"""The clock on the wall, in milliseconds. It is passed in wherever a decision rests on it, so that tests set it."""
+"""The wall clock in milliseconds. Code that decides by the time takes a clock as an argument, so that tests set it."""
 
 import time
 from collections.abc import Callable
@@ -10,39 +10,39 @@ from interbed.storage.base.errors import InvalidInputError
 Moment: TypeAlias = datetime | str | int
 """A time, in the form of ISO 8601 or in milliseconds since the epoch."""
 Clock: TypeAlias = Callable[[], int]
-"""Gives the time now in milliseconds; which zero it counts from is said where it is asked for."""
+"""Returns the current time in milliseconds; the function that takes the clock says from which zero it counts."""
 
 
 def now_millis() -> int:
-    """Milliseconds since the epoch."""
+    """Return the current time in milliseconds since the epoch."""
     return time.time_ns() // 1_000_000
 
 
 def instant_of(moment: datetime) -> datetime:
-    """A time in UTC; without a zone it is local. One that the clock leaps over is as much later, as in Java."""
-    # astimezone() would make it as much earlier, and timestamp() has no room for all microseconds.
+    """Return a time in UTC; a time without a zone is local. A time in a gap of the clock moves later, as in Java."""
+    # astimezone() would move it earlier, and timestamp() does not hold all microseconds.
     whole = datetime.fromtimestamp(moment.replace(microsecond=0).timestamp(), UTC)
     return whole.replace(microsecond=moment.microsecond)
 
 
 def instant_millis(moment: datetime) -> int:
-    """A time in milliseconds since the epoch, without a zone a local one, as `instant_of` has it."""
+    """Return a time in milliseconds since the epoch; a time without a zone is local, as in `instant_of`."""
     return (instant_of(moment) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 
 
 def local_millis() -> int:
-    """The local wall clock as milliseconds, as if it were UTC: how Paimon notes when a data file was made."""
+    """Return the local wall clock in milliseconds, as if it were UTC: Paimon's creation time of data files."""
     return (datetime.now() - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
 
 
 def from_local(local: int, now: int) -> int:
-    """A time of the local wall clock since the epoch; the zone's offset is the one of now, which is since the epoch."""
+    """Return a local wall clock time in milliseconds since the epoch, by the zone's offset at the time `now`."""
     offset = datetime.fromtimestamp(now / 1000).astimezone().utcoffset()
     return local if offset is None else local - offset // timedelta(milliseconds=1)
 
 
 def moment_millis(moment: Moment) -> int:
-    """A time in milliseconds since the epoch; without a zone it is local. Raises InvalidInputError."""
+    """Return a time in milliseconds since the epoch; a time without a zone is local. Raises InvalidInputError."""
     if isinstance(moment, bool):
         raise InvalidInputError(f"Not a time: {moment!r}.")
     if isinstance(moment, int):

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.storage.base.arrow_values import array_of
-from interbed.storage.base.checksums import MAGIC, SealingSink, check_orc, open_parquet, seal_footer
+from interbed.storage.base.checksums import MAGIC, ChecksumSink, check_orc, open_parquet, with_footer_checksum
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.types.arrow import FIELD_ID
 
@@ -26,21 +26,21 @@ CODECS: Mapping[str, Mapping[str, str]] = {
     PARQUET: {c: c for c in ("zstd", "snappy", "gzip", "lz4", "brotli")} | {"lz4_raw": "lz4"},
     ORC: {c: c for c in ("zstd", "snappy", "zlib", "lz4")},
 }
-"""For each format what the options call a codec, and what the format's writer calls it."""
+"""The name of a codec in the format's writer by its name in the options, by format."""
 UNCOMPRESSED = ("none", "uncompressed", "null")
 
 _ORC_MAGIC = b"ORC"
 
 
 def format_of(content: bytes) -> str | None:
-    """`parquet` or `orc` by the magic number that a file begins with, None for any other file."""
+    """Return `parquet` or `orc` by the magic number at the beginning of a file, None for any other file."""
     if content.startswith(MAGIC):
         return PARQUET
     return ORC if content.startswith(_ORC_MAGIC) else None
 
 
 def codec_of(file_format: str, compression: str) -> str | None:
-    """What the format's writer calls a value of `manifest.compression`; raises InvalidOptionError."""
+    """Return the writer's name of a value of `manifest.compression`. Raises InvalidOptionError."""
     if compression.lower() in UNCOMPRESSED:
         return None
     codecs = CODECS[file_format]
@@ -55,28 +55,28 @@ def codec_of(file_format: str, compression: str) -> str | None:
 def write_columns(
     schema: pa.Schema, records: Iterable[Mapping[str, Any]], file_format: str, codec: str | None
 ) -> bytes:
-    """The content of a file of the records; `codec` is what the format's writer calls it."""
+    """Return the content of a file of the records; `codec` is the name in the format's writer."""
     rows: Any = array_of(list(records), pa.struct(list(schema)))
     table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(rows)]).cast(schema)
     target = io.BytesIO()
     if file_format == PARQUET:
         _write_parquet(table, target, codec)
-        return _sealed_parquet(target.getvalue())
+        return _with_parquet_checksum(target.getvalue())
     from pyarrow import orc
 
     # The stubs of pyarrow lag behind what the writer takes.
     make: Any = orc.ORCWriter
-    sink = SealingSink(target)
+    sink = ChecksumSink(target)
     with make(sink, compression=codec or "uncompressed") as writer:
         writer.write(table)
-    sink.seal()
+    sink.write_checksum()
     return target.getvalue()
 
 
 def read_columns(content: bytes) -> pa.Table:
-    """The records of a Parquet or ORC file of metadata.
+    """Return the records of a Parquet or ORC file of metadata.
 
-    Raises ValueError and what Arrow raises for bytes that are no such file.
+    Raises ValueError and Arrow's errors for bytes that are no such file.
     """
     if format_of(content) == ORC:
         from pyarrow import orc
@@ -104,7 +104,7 @@ class ColumnFile:
 
     @staticmethod
     def read(content: bytes, codec: str | None) -> "ColumnFile":
-        """The file of that content, to be written with the codec; raises as `read_columns` does."""
+        """Return the file of that content, to be written with the codec. Raises the errors of `read_columns`."""
         table = read_columns(content)
         found = format_of(content) or PARQUET
         return ColumnFile(records=table.to_pylist(), schema=table.schema, file_format=found, codec=codec)
@@ -115,7 +115,7 @@ class ColumnFile:
         return _names(self.schema)
 
     def to_bytes(self) -> bytes:
-        """The content of a file of the records."""
+        """Return the content of a file of the records."""
         return write_columns(self.schema, self.records, self.file_format, self.codec)
 
 
@@ -144,9 +144,9 @@ def _write_parquet(table: pa.Table, target: io.BytesIO, codec: str | None) -> No
             writer.write_table(table, row_group_size=table.num_rows)
 
 
-def _sealed_parquet(content: bytes) -> bytes:
+def _with_parquet_checksum(content: bytes) -> bytes:
     length = int.from_bytes(content[-8:-4], "little")
-    footer = seal_footer(content[-8 - length : -8], b"")
+    footer = with_footer_checksum(content[-8 - length : -8], b"")
     return b"".join((content[: -8 - length], footer, len(footer).to_bytes(4, "little"), MAGIC))
 
 
@@ -156,7 +156,7 @@ ORC_ID = b"paimon.id"
 """The attribute of ORC's types that holds the field id."""
 NESTED_ID_BASE = (2**31 - 1) // 4
 NESTED_DEPTHS = 1024
-"""Elements, keys and values have no ids of their own: theirs are made of the column's id and their depth in it."""
+"""The ids of elements, keys and values are computed from the column's id and their depth in it."""
 VERSION = "_VERSION"
 
 _PRIMITIVES: dict[str, pa.DataType] = {
@@ -168,12 +168,12 @@ _PRIMITIVES: dict[str, pa.DataType] = {
 
 
 def parquet_schema(avro: dict[str, Any], tiny: Collection[str]) -> pa.Schema:
-    """The schema of a Parquet file of such records; `tiny` names the fields that are TINYINT, which Avro has not."""
+    """Return the schema of a Parquet file of such records; `tiny` names the TINYINT fields, a type that Avro lacks."""
     return pa.schema(_fields(avro, tiny, FIELD_ID, strict=True))
 
 
 def orc_schema(avro: dict[str, Any], tiny: Collection[str]) -> pa.Schema:
-    """The schema of an ORC file of such records, all of whose fields admit nulls."""
+    """Return the schema of an ORC file of such records, all of whose fields admit nulls."""
     return pa.schema(_fields(avro, tiny, ORC_ID, strict=False))
 
 

@@ -1,12 +1,12 @@
-"""The errors of storage; every error that a caller may meet derives from InterbedError (`interbed` names all).
+"""The errors of storage; every error that reaches a caller derives from InterbedError (`interbed` names all).
 
 InterbedError
 ├── InvalidInputError            the caller's data or arguments are wrong; nothing was changed
 │   ├── SchemaMismatchError      columns or types that do not fit the table
 │   ├── FilterError              a filter that does not parse or names an unknown column
 │   ├── InvalidOptionError       an option with a value that it does not take
-│   └── UsedTwiceError           what is made for one use was used before
-├── NotSupportedError            a valid request that this version does not carry out
+│   └── UsedTwiceError           an object for one use was used before
+├── NotSupportedError            a valid request that this version does not support
 │   └── MissingExtraError        an optional library is not installed; says what to install
 ├── CorruptFileError             a metadata or data file that can't be read; names the file
 ├── UnsupportedVersionError      a file of a format version that this version does not know
@@ -15,17 +15,17 @@ InterbedError
 ├── TagNotFoundError             no tag of that name; names the ones that exist
 ├── BranchNotFoundError          no branch of that name; names the ones that exist
 ├── StorageAccessError           the warehouse can't be reached, read or written
-│   ├── AccessRefusedError       the store does not take the credentials, or they have expired; nothing was changed
-│   └── FileGoneError            a data file that a plan names is not there
+│   ├── AccessRefusedError       the object store refuses the credentials, or they have expired; nothing was changed
+│   └── FileGoneError            a data file that a plan names is missing
 ├── LogUnavailableError          the log of a table can't be reached; its files are as they were
-├── CommitError                  a commit did not come to be
+├── CommitError                  a commit failed
 │   ├── CommitConflictError      another writer changed the same files; may be retried from a new read
 │   └── CommitFailedError        retries were used up; the data files were removed, may be retried as a whole
 ├── CommitStateUnknownError      it is not known whether the snapshot exists; nothing was cleaned up
 └── CatalogError                 see interbed.catalog.client.errors
 
 Many derive from a built-in error as well, above all where pypaimon raises that one: callers written for it catch
-ValueError for wrong input and for versions that are not there, RuntimeError for commits, NotImplementedError for what
+ValueError for wrong input and for missing versions, RuntimeError for commits, NotImplementedError for what
 is not supported.
 
 `load_extra` loads an optional library, and says what to install where it is missing.
@@ -63,11 +63,11 @@ class UsedTwiceError(InvalidInputError, RuntimeError):
 
 
 class NotSupportedError(InterbedError, NotImplementedError):
-    """The request is valid in Paimon's format, but this version of interbed does not carry it out."""
+    """The request is valid in Paimon's format, but this version of interbed does not support it."""
 
 
 class MissingExtraError(NotSupportedError, ImportError):
-    """A library that interbed does not bring along is needed; the message says what to install. Nothing was changed."""
+    """An optional library is needed; the message says what to install. Nothing was changed."""
 
 
 class CorruptFileError(InterbedError):
@@ -79,19 +79,19 @@ class UnsupportedVersionError(InterbedError):
 
 
 class SnapshotNotFoundError(InterbedError, LookupError, ValueError):
-    """There is no snapshot of the id or time asked for; the message names those that exist."""
+    """The requested snapshot id or time has no snapshot; the message names those that exist."""
 
 
 class SnapshotGoneError(InterbedError):
-    """The snapshot that is being read has expired meanwhile, and files of it are gone. Read the newest one."""
+    """The snapshot expired while it was read, and its files are deleted. Read the newest snapshot."""
 
 
 class TagNotFoundError(InterbedError, LookupError, ValueError):
-    """There is no tag of the name asked for; the message names those that exist."""
+    """The requested tag does not exist; the message names those that exist."""
 
 
 class BranchNotFoundError(InterbedError, LookupError, ValueError):
-    """There is no branch of the name asked for; the message names those that exist."""
+    """The requested branch does not exist; the message names those that exist."""
 
 
 class StorageAccessError(InterbedError, OSError):
@@ -102,28 +102,28 @@ class StorageAccessError(InterbedError, OSError):
 
 
 class AccessRefusedError(StorageAccessError):
-    """The store has refused a request because of its credentials: wrong, expired, or without the right to it.
+    """The object store has refused a request because its credentials are wrong, expired, or lack a permission.
 
-    The request has changed nothing. Give other credentials and do the same again.
+    The request has changed nothing. Give other credentials and repeat it.
     """
 
     changed_nothing = True
 
 
 class SyncFailedError(StorageAccessError):
-    """What was written may not outlive a power cut: the disk refused to write it for good."""
+    """Written data may not survive a power cut: the disk failed to sync it."""
 
 
 class FileGoneError(StorageAccessError):
-    """A data file that a plan names is not there: most likely its snapshot has expired since. Plan the read again."""
+    """A data file that a plan names is missing: most likely its snapshot has expired since. Plan the read again."""
 
 
 class LogUnavailableError(InterbedError, OSError):
-    """The log of a table can't be reached, read or written. Its files are as they were; try again when it answers."""
+    """The log of a table can't be reached, read or written. Its files are unchanged; try again when it answers."""
 
 
 class CommitError(InterbedError, RuntimeError):
-    """A commit did not come to be; the table is as it was."""
+    """A commit failed; the table is unchanged."""
 
     retryable: bool = False
 
@@ -152,7 +152,7 @@ _T = TypeVar("_T")
 
 
 def plain_errors(cls: type[_T]) -> type[_T]:
-    """Have a frozen data class answer each assignment and deletion with an AttributeError that names the attribute."""
+    """Make a frozen data class raise an AttributeError that names the attribute for each assignment and deletion."""
     changed: Any = cls
     changed.__setattr__ = _refuse_assignment
     changed.__delattr__ = _refuse_deletion
@@ -186,14 +186,14 @@ EXTRAS = {
     "pyiceberg": "iceberg",
     "pyspark": "spark",
 }
-"""Library -> the extra of interbed that installs it."""
+"""The extra of interbed that installs a library, by the library's module."""
 
 
 def load_extra(module: str, *, needed_by: str) -> Any:
-    """The module, which is loaded when it is needed first.
+    """Import an optional module and return it.
 
-    `needed_by` begins the message: "to_pandas". Raises MissingExtraError when its library is not installed, or not
-    whole; what a library that is there lacks itself is an ImportError as ever.
+    `needed_by` begins the message: "to_pandas". Raises MissingExtraError when its library is not installed, or is
+    incomplete. A missing dependency of an installed library is an ImportError, as usual.
     """
     library = module.partition(".")[0]
     try:
@@ -205,11 +205,11 @@ def load_extra(module: str, *, needed_by: str) -> Any:
 
 
 def is_installed(library: str) -> bool:
-    """Whether a library is there; it is not loaded."""
-    # A module that is ruled out stands as None among those loaded, for which find_spec raises.
+    """Return whether a library is installed, without loading it."""
+    # A blocked module is None among the loaded modules, and find_spec raises for it.
     return sys.modules[library] is not None if library in sys.modules else find_spec(library) is not None
 
 
 def missing_extra(library: str, *, needed_by: str) -> MissingExtraError:
-    """The error that names a library which is not installed, and the way to it."""
+    """Return the error that names a missing library and the command that installs it."""
     return MissingExtraError(f"{needed_by} needs {library}: pip install 'interbed[{EXTRAS[library]}]'")

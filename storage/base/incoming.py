@@ -1,7 +1,7 @@
-"""Rows that callers have, as Arrow data: data frames, relations, streams, lists of dicts.
+"""Conversion of a caller's rows to Arrow data: data frames, relations, streams, lists of dicts.
 
-What a library holds in memory becomes a table; everything else is a stream, which is read once and batch by batch.
-Libraries are recognised only where they are loaded already, so that none of them is needed.
+Rows in the memory of a library become a table; all others are a stream, which is read once and batch by batch. A
+library is recognized only when it is loaded already, so that none is required.
 """
 
 import sys
@@ -22,21 +22,21 @@ ArrowRows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
 
 IncomingRows: TypeAlias = Any
 """Rows in any of these forms: Arrow tables, batches, readers, datasets, scanners; pandas and Polars frames, lazy ones,
-too; DuckDB relations; whatever has `__arrow_c_stream__` or `__arrow_c_array__`; a list of dicts."""
+too; DuckDB relations; objects with `__arrow_c_stream__` or `__arrow_c_array__`; a list of dicts."""
 
 _ONLY_IN_POLARS = ("Int128", "Object")
-"""Words for types of Polars without one of Arrow; UInt128 has the first of them in it."""
+"""Parts of the names of Polars types without an Arrow type; UInt128 contains the first."""
 _KNOWN = "Arrow data, pandas or Polars frames, DuckDB relations, objects with __arrow_c_stream__ or lists of dicts"
 
 
 def arrow_rows(
     data: IncomingRows, schema: pa.Schema | None = None, *, what: str, more: Sequence[str] | None = ()
 ) -> ArrowRows:
-    """The rows as Arrow data; what is Arrow data already is returned as it is.
+    """Return the rows as Arrow data; Arrow data are returned unchanged.
 
-    Dicts get the types of `schema`, and those of their values for columns that it lacks: these may be `more` (None:
-    any). `what` names the destination in messages. Raises InvalidInputError for what holds no rows,
-    SchemaMismatchError for unknown keys and for values of another type.
+    Values of dicts get the types of `schema`, or types of their own in columns that it lacks; `more` names the
+    permitted columns of that kind (None: any). `what` names the destination in messages. Raises InvalidInputError for
+    an object without rows, SchemaMismatchError for unknown keys and for values of another type.
     """
     if isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
         return data
@@ -66,7 +66,7 @@ def arrow_rows(
 
 
 def arrow_schema(data: IncomingRows, *, what: str) -> pa.Schema:
-    """The Arrow schema of data, or of what has `__arrow_c_schema__`; no rows are kept. Raises as arrow_rows does."""
+    """Return the Arrow schema of data, or of an object with `__arrow_c_schema__`. Raises the errors of arrow_rows."""
     if isinstance(data, pa.Schema):
         return data
     polars = sys.modules.get("polars")
@@ -76,7 +76,7 @@ def arrow_schema(data: IncomingRows, *, what: str) -> pa.Schema:
         found = pa.schema(data)
     else:
         found = arrow_rows(data, what=what, more=None).schema
-    # How values are encoded is not a matter of a table's types.
+    # The types of a table do not depend on the encoding of values.
     plain = [f.with_type(f.type.value_type) if isinstance(f.type, pa.DictionaryType) else f for f in found]
     return pa.schema(plain)
 
@@ -106,7 +106,7 @@ def _of_library(data: Any, schema: pa.Schema | None, what: str) -> ArrowRows | N
 
 
 def _check_polars(schema: Any) -> None:
-    """Raise SchemaMismatchError for a column whose type Arrow lacks; objects of Python come as their addresses."""
+    """Raise SchemaMismatchError for a column whose type Arrow lacks; Polars exports Python objects as addresses."""
     for name, kind in schema.items():
         lacking = next((word for word in _ONLY_IN_POLARS if word in str(kind)), None)
         if lacking is not None:
@@ -122,8 +122,9 @@ def _frames(frames: Iterable[Any], schema: pa.Schema) -> Iterator[pa.RecordBatch
 
 
 def _of_pandas(frame: Any, schema: pa.Schema | None, what: str) -> pa.Table:
-    """The frame's columns, and the levels of its index that have names; whole numbers that pandas holds as floats are
-    integers again where the table has integers.
+    """Return the frame's columns and the named levels of its index.
+
+    Whole numbers that pandas holds as floats become integers where the table has integers.
     """
     levels = [name for name in frame.index.names if name is not None and name not in frame.columns]
     if levels:
@@ -150,7 +151,7 @@ def _of_series(series: Any, wanted: pa.DataType | None, name: str, what: str) ->
         ) from None
     if wanted is not None and pa.types.is_integer(wanted) and pa.types.is_floating(array.type):
         with suppress(pa.ArrowInvalid):
-            # What is no whole number the writer refuses, with the name of the column.
+            # The writer refuses other numbers, naming the column.
             return array.cast(wanted, safe=True)
     return array
 
@@ -164,16 +165,16 @@ _CHANGED_BY_DUCKDB = {
     "bignum": "which becomes inner bytes of DuckDB; cast it to VARCHAR or DECIMAL",
     "varint": "which becomes inner bytes of DuckDB; cast it to VARCHAR or DECIMAL",
 }
-"""Types whose values DuckDB gives as other ones when it makes Arrow data of them."""
+"""Types whose values DuckDB changes in its Arrow export."""
 _INFINITE = {32: 2**31 - 1, 64: 2**63 - 1}
-"""The number of bits of dates and timestamps, and the one that DuckDB has for infinity."""
+"""DuckDB's number of infinity by the bits of dates and timestamps."""
 
 
 def duckdb_rows(relation: Any, *, finite: bool = True) -> pa.RecordBatchReader:
-    """The rows of a DuckDB relation, as they are.
+    """Return the rows of a DuckDB relation, unchanged.
 
-    Raises SchemaMismatchError for types whose values DuckDB changes, and, on reading, for infinite dates and timestamps
-    if they have to be `finite`.
+    Raises SchemaMismatchError for types whose values DuckDB changes, and while rows are read for infinite dates and
+    timestamps if they must be `finite`.
     """
     for name, kind in zip(relation.columns, relation.types, strict=True):
         if (changed := _changed_by_duckdb(kind)) is not None:
@@ -214,7 +215,7 @@ def _all_finite(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
 
 
 def _first_infinite(column: Any) -> int | None:
-    """The first row with an infinite date or timestamp, also within its value."""
+    """Return the first row with an infinite date or timestamp, also inside a nested value."""
     kind = column.type
     if _is_time(kind):
         ticks = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
@@ -236,7 +237,7 @@ def _of_dicts(
 ) -> pa.Table:
     if not rows and schema is not None:
         return pa.Table.from_batches([], schema)
-    # The rows are Python objects, so that looking at each of them costs no more than having them.
+    # A loop over the rows: they are Python objects, so a look at each costs no more than their creation.
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = [] if schema is None else schema.names
     for name in names:
@@ -247,7 +248,7 @@ def _of_dicts(
         if not isinstance(name, str):
             raise SchemaMismatchError(f"The data for {what} has the key {name!r}; columns are named by text.")
     if not names and schema is not None:
-        # Rows without any value are rows all the same.
+        # Rows without any value count, too.
         names = schema.names[:1]
     arrays = []
     for name in names:
@@ -258,9 +259,9 @@ def _of_dicts(
 
 
 def _column(name: str, values: list[Any], wanted: pa.DataType | None, what: str, *, infer: bool) -> "pa.Array[Any]":
-    """The values in the type of their column; plain ones in their own type, which the writer casts as all data.
+    """Return the values in the type of their column; plain values in their own type, which the writer casts.
 
-    With `infer` values that do not fit have the type that they have by themselves.
+    With `infer` values that do not fit keep their own type.
     """
     array: pa.Array[Any]
     try:

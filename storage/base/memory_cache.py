@@ -1,4 +1,4 @@
-"""LRU caches in memory, safe for several threads: of a few values by number, of many values by their bytes."""
+"""LRU caches in memory, safe for use by several threads: one bounded by the number of values, one by their bytes."""
 
 import threading
 from collections import OrderedDict
@@ -9,7 +9,7 @@ _T = TypeVar("_T")
 
 
 class LruCache(Generic[_T]):
-    """At most so many values; the one that was used longest ago goes first. Safe for several threads."""
+    """LRU cache of a bounded number of values. Safe for use by several threads."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -17,7 +17,7 @@ class LruCache(Generic[_T]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """The value of the key, made when it is not there."""
+        """Return the value of the key; `make` creates it when it is not cached."""
         with self._lock:
             known = self._values.get(key)
             if known is not None:
@@ -31,38 +31,38 @@ class LruCache(Generic[_T]):
         return made
 
 
-class Sized(Protocol):
-    """Something whose memory is known."""
+class HasByteSize(Protocol):
+    """A value that knows its size in memory."""
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory."""
+        """The size of the value in memory, in bytes."""
         ...
 
 
-_S = TypeVar("_S", bound=Sized)
+_S = TypeVar("_S", bound=HasByteSize)
 
 
 class MemoryCache:
-    """Values by key, the least recently used of which go when there are too many bytes. Safe for several threads."""
+    """LRU cache whose values have a bounded total size in bytes. Safe for use by several threads."""
 
     def __init__(self) -> None:
-        self._values: OrderedDict[Hashable, Sized] = OrderedDict()
+        self._values: OrderedDict[Hashable, HasByteSize] = OrderedDict()
         self._lock = threading.Lock()
         self._bytes = 0
 
     @property
     def bytes(self) -> int:
-        """Bytes of all values."""
+        """The total size of the cached values, in bytes."""
         return self._bytes
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self._values
 
     def get(self, key: Hashable, make: Callable[[], _S], *, limit: int) -> _S:
-        """The value of the key, made when it is not there; then all are trimmed to `limit` bytes.
+        """Return the value of the key, created by `make` when it is not cached; evict values above `limit` bytes.
 
-        Two threads that ask for the same at once may both make it.
+        Two threads that request the same key at once may both create its value.
         """
         with self._lock:
             known = self._values.get(key)
@@ -75,19 +75,19 @@ class MemoryCache:
                 self._values[key] = made
                 self._bytes += made.nbytes
             while self._bytes > limit and self._values:
-                _, gone = self._values.popitem(last=False)
-                self._bytes -= gone.nbytes
+                _, evicted = self._values.popitem(last=False)
+                self._bytes -= evicted.nbytes
         return made
 
     def discard(self, key: Hashable) -> None:
-        """Let go of the value of the key, if it is there."""
+        """Remove the value of the key, if it is cached."""
         with self._lock:
-            gone = self._values.pop(key, None)
-            if gone is not None:
-                self._bytes -= gone.nbytes
+            evicted = self._values.pop(key, None)
+            if evicted is not None:
+                self._bytes -= evicted.nbytes
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Remove all values from the cache."""
         with self._lock:
             self._values.clear()
             self._bytes = 0

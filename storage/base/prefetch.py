@@ -1,4 +1,4 @@
-"""Doing what takes long to begin, such as opening files of a store, before it is its turn."""
+"""Prefetching iterators: open the next sources, such as files in an object store, while one is read."""
 
 import threading
 from collections import deque
@@ -9,8 +9,8 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 
-def ahead_of(items: Iterator[_T], count: int) -> Iterator[_T]:
-    """The same items, each asked for when `count` are still to be handed out before it."""
+def read_ahead(items: Iterator[_T], count: int) -> Iterator[_T]:
+    """Yield the items, each requested while `count` items before it are still to be yielded."""
     known: deque[_T] = deque()
     for item in items:
         known.append(item)
@@ -19,11 +19,11 @@ def ahead_of(items: Iterator[_T], count: int) -> Iterator[_T]:
     yield from known
 
 
-def at_once(work: Callable[[_T], _R], items: Sequence[_T], *, most: int) -> list[_R]:
-    """What comes of each item, `most` of them at the same time; raises what the first that failed has raised.
+def map_in_threads(work: Callable[[_T], _R], items: Sequence[_T], *, most: int) -> list[_R]:
+    """Return the results of the work for each item, in order, with at most `most` threads.
 
-    For work that reads and decodes, and may do several things at once itself; for small requests and nothing else there
-    is `io.at_once`, whose threads stay.
+    Raises the error of the first item that failed. For work that reads and decodes, and may use threads itself; small
+    requests go to the permanent threads of `io.at_once`.
     """
     if len(items) < 2 or most < 2:
         return [work(item) for item in items]
@@ -33,10 +33,10 @@ def at_once(work: Callable[[_T], _R], items: Sequence[_T], *, most: int) -> list
         return list(pool.map(work, items))
 
 
-class Begun(Generic[_T]):
-    """An iterator whose first item a thread asks for meanwhile; the others are asked for when they are needed.
+class PrefetchingIterator(Generic[_T]):
+    """Iterator whose first item is prefetched by a thread; the others are requested when they are needed.
 
-    `make` gives the iterator, which is used by one thread at a time. What it raises is raised by `next`.
+    `make` returns the underlying iterator, which is used by one thread at a time. Its errors are raised by `next`.
     """
 
     def __init__(self, make: Callable[[], Iterator[_T]]) -> None:
@@ -48,7 +48,7 @@ class Begun(Generic[_T]):
         )
         self._thread.start()
 
-    def __iter__(self) -> "Begun[_T]":
+    def __iter__(self) -> "PrefetchingIterator[_T]":
         return self
 
     def __next__(self) -> _T:
@@ -63,7 +63,7 @@ class Begun(Generic[_T]):
         return next(self._iterator)
 
     def close(self) -> None:
-        """Close the iterator, once its first item has come."""
+        """Close the iterator, after its first item has arrived."""
         self._join()
         self._first.clear()
         iterator, self._iterator = self._iterator, None
@@ -77,7 +77,7 @@ class Begun(Generic[_T]):
             for item in self._iterator:
                 self._first.append(item)
                 return
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the thread that takes the items raises it
+        except BaseException as error:  # noqa: BLE001 - the consuming thread raises every error
             self._error = error
 
     def _join(self) -> None:
@@ -86,19 +86,19 @@ class Begun(Generic[_T]):
             self._thread = None
 
 
-class Unopened(Generic[_T]):
-    """An iterator that is made by `begin`, or else when its first item is asked for. Used by one thread at a time."""
+class LazyIterator(Generic[_T]):
+    """Iterator that is created by `begin` or by the request for its first item. Used by one thread at a time."""
 
     def __init__(self, make: Callable[[], Iterator[_T]]) -> None:
         self._make = make
         self._iterator: Iterator[_T] | None = None
 
     def begin(self) -> None:
-        """Make the iterator; raises what that raises."""
+        """Create the iterator. Raises the errors of its creation."""
         if self._iterator is None:
             self._iterator = self._make()
 
-    def __iter__(self) -> "Unopened[_T]":
+    def __iter__(self) -> "LazyIterator[_T]":
         return self
 
     def __next__(self) -> _T:
@@ -107,33 +107,34 @@ class Unopened(Generic[_T]):
         return next(self._iterator)
 
     def close(self) -> None:
-        """Close the iterator, if it was made."""
+        """Close the iterator, if it was created."""
         close = getattr(self._iterator, "close", None)
         if close is not None:
             close()
 
 
-def one_after_another(
+def chain_prefetched(
     sources: Sequence[Callable[[], Iterator[_T]]], weights: Sequence[int], *, most: int, weight: int
 ) -> Generator[_T, None, None]:
-    """The items of all sources in order, the next ones of which are begun while one is read.
+    """Yield the items of all sources in order, and prefetch the next sources while one is read.
 
-    With the one that is read these are at most `most` sources that weigh at most `weight` together, or two.
+    At most `most` sources of a total weight of at most `weight` are open at a time, but always two if there are two.
     """
     if len(sources) == 1:
         yield from sources[0]()
         return
     waiting = deque(zip(sources, weights, strict=True))
-    begun: deque[tuple[Begun[_T], int]] = deque()
+    prefetched: deque[tuple[PrefetchingIterator[_T], int]] = deque()
     try:
-        while waiting or begun:
+        while waiting or prefetched:
             while waiting and (
-                len(begun) < 2 or (len(begun) < most and sum(w for _, w in begun) + waiting[0][1] <= weight)
+                len(prefetched) < 2
+                or (len(prefetched) < most and sum(w for _, w in prefetched) + waiting[0][1] <= weight)
             ):
                 source, size = waiting.popleft()
-                begun.append((Begun(source), size))
-            yield from begun[0][0]
-            begun.popleft()[0].close()
+                prefetched.append((PrefetchingIterator(source), size))
+            yield from prefetched[0][0]
+            prefetched.popleft()[0].close()
     finally:
-        for each, _ in begun:
+        for each, _ in prefetched:
             each.close()

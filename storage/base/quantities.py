@@ -1,4 +1,4 @@
-"""Sizes and durations as people write them in options."""
+"""Sizes and durations in the text of options: `256 mb`, `8 min`."""
 
 import re
 
@@ -36,7 +36,7 @@ _QUANTITY = re.compile(r"^\s*(\d{1,100})\s*([A-Za-zµ]*)\s*$")
 
 
 def parse_memory(key: str, value: str) -> int:
-    """A size such as `256 mb` in bytes (binary units)."""
+    """Return a size such as `256 mb` in bytes (binary units). Raises InvalidOptionError naming the option `key`."""
     match = _QUANTITY.match(value)
     unit = _MEMORY_UNITS.get(match[2].lower()) if match else None
     if match is None or unit is None:
@@ -45,7 +45,7 @@ def parse_memory(key: str, value: str) -> int:
 
 
 def parse_duration_millis(key: str, value: str) -> int:
-    """A duration such as `8 min` in milliseconds; a shorter rest is cut off, as Java does."""
+    """Return a duration such as `8 min` in whole milliseconds, rounded down as in Java. Raises InvalidOptionError."""
     match = _QUANTITY.match(value)
     unit = _TIME_UNITS_NANOS.get(match[2].lower()) if match else None
     if match is None or unit is None:

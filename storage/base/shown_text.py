@@ -1,8 +1,8 @@
-"""Text for people: escaped, with secrets masked, with suggestions for misspelt names; sizes and ages in a word.
+"""Text for display: escaped, with secrets masked, with suggestions for misspelt names; sizes and ages.
 
-Characters that end a line, move a cursor or turn the direction of writing are shown by their numbers, as JSON writes
-them, so that a name can't forge a line of a log or of a terminal. Secrets are found by Paimon's list of words that mark
-a secret key. Messages of Kafka's client are shown without the secrets of its settings.
+Characters that end a line, move a cursor or change the direction of text are replaced by their numbers, as in JSON, so
+that a name can't forge a line of a log or of a terminal. Secrets are recognized by Paimon's list of words that mark a
+secret key. Messages of Kafka's client are shown without the secrets of its settings.
 """
 
 import re
@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _UNPRINTABLE = re.compile(
-    # C0 but for the blank, DEL and C1, marks without width and of direction, separators of lines and paragraphs, lone
-    # surrogates (no encoding takes them), marks of annotations.
+    # C0 without the blank, DEL and C1, zero-width and direction marks, separators of lines and paragraphs, lone
+    # surrogates (no encoding has them), marks of annotations.
     "[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb]"
 )
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def escaped(text: str) -> str:
-    """The text on one line, without control characters."""
+    """Return the text on one line, without control characters."""
     return _UNPRINTABLE.sub(_escape, text)
 
 
@@ -42,27 +42,27 @@ _SECRET = (
     "accountkey",
     "sas",
 )
-# Names an account without opening it, so that its end may be shown.
+# An access key identifies an account and does not grant access, so its end may be shown.
 _IDENTIFYING = "accesskey"
 _SHORTEST_WITH_TAIL = 12
 _TAIL = 4
 
 _SEPARATORS = re.compile(r"[^a-z0-9]")
-# User and password before the host. A secret may hold slashes and at signs; a port ends at the first slash.
+# User and password before the host. A secret may have slashes and at signs; a port ends at the first slash.
 _USER_IN_URI = re.compile(r"(:/{1,3})[^/@\s:\"']*(?::|%3a)(?!\d*/)[^\s\"']*(?=@)", re.IGNORECASE)
 # `password=x` in a URL's query or in a list of properties, `'fs.s3a.secret.key': 'x'` in a map that is shown.
 _SETTING = re.compile(r"([\w.\-]+)((?:=|[\"']\s*[:=]\s*)[\"']?)([^\s&,;\"'})\]]+)")
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value of this key is masked, wholly or but for its end."""
+    """Return whether the value of this key is masked, entirely or except for its end."""
     plain = _SEPARATORS.sub("", key.lower())
     return _IDENTIFYING in plain or any(word in plain for word in _SECRET)
 
 
 def masked(key: str, value: str) -> str:
-    """The value as it may be shown: `******` for a secret, the last four letters of an access key, a URI without its
-    password.
+    """Return the displayed form of a value: `******` for a secret, the last four letters of an access key, a URI
+    without its password.
     """
     plain = _SEPARATORS.sub("", key.lower())
     if any(word in plain for word in _SECRET):
@@ -73,8 +73,9 @@ def masked(key: str, value: str) -> str:
 
 
 def without_credentials(text: str) -> str:
-    """A text as it may be shown: without the user and the password of a URI, and without the value of a setting that
-    is named as a secret. It may be a message, a location, or the URL of a database.
+    """Return a message, location or database URL without the user and password of a URI, and without secret values.
+
+    A value is secret if the name of its setting is that of a secret.
     """
     if "@" in text:
         text = _USER_IN_URI.sub(rf"\1{MASK}", text)
@@ -87,7 +88,7 @@ def _masked_setting(match: re.Match[str]) -> str:
 
 
 def all_masked(options: Mapping[str, str]) -> dict[str, str]:
-    """Options as they may be shown."""
+    """Return options with their secrets masked."""
     return {key: masked(key, value) for key, value in options.items()}
 
 
@@ -95,7 +96,7 @@ def all_masked(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """` Did you mean 'orders'?`, to put behind a message; empty when no known name is near. Case does not matter."""
+    """Return ` Did you mean 'orders'?` as the end of a message; empty without a similar name. Ignores case."""
     import difflib
 
     by_lower = {k.lower(): k for k in known}
@@ -107,7 +108,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def size_text(size: int) -> str:
-    """Bytes in the unit that suits them: `12.3 MiB`."""
+    """Return a number of bytes in a suitable unit: `12.3 MiB`."""
     value = float(size)
     for unit in _UNITS[:-1]:
         if value < 1024:
@@ -117,7 +118,7 @@ def size_text(size: int) -> str:
 
 
 def age_text(millis: int) -> str:
-    """How long ago: `3 s`, `5 min`, `2 h`, `9 d`; what lies in the future counts as now."""
+    """Return an age in a suitable unit: `3 s`, `5 min`, `2 h`, `9 d`; a negative age is shown as 0."""
     seconds = max(0, millis) // 1000
     for limit, length, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
         if seconds < limit:
@@ -128,18 +129,18 @@ def age_text(millis: int) -> str:
 _SECRET_SETTING = re.compile(
     r"password|passphrase|secret|token|credential|private|key\.pem|oauthbearer\.config", re.IGNORECASE
 )
-"""Names of librdkafka's settings whose values are shown nowhere."""
+"""Names of librdkafka's settings whose values are secrets."""
 
 
 def secrets_of(settings: Mapping[str, str]) -> Sequence[str]:
-    """The values of settings that are shown nowhere."""
+    """Return the values of secret settings."""
     return [value for name, value in settings.items() if value and _SECRET_SETTING.search(name)]
 
 
 def shown_error(kafka: Any, error: Any, secrets: Sequence[str]) -> str:
-    """The text of an error without the secrets; Kafka's own errors by what they say. `kafka` is confluent_kafka."""
-    told = error.args[0] if isinstance(error, kafka.KafkaException) and error.args else error
-    text = f"{told.name()}: {told.str()}" if isinstance(told, kafka.KafkaError) else str(told)
+    """Return the text of an error, of Kafka's by name and message, without secrets. `kafka` is confluent_kafka."""
+    cause = error.args[0] if isinstance(error, kafka.KafkaException) and error.args else error
+    text = f"{cause.name()}: {cause.str()}" if isinstance(cause, kafka.KafkaError) else str(cause)
     for secret in secrets:
         text = text.replace(secret, "***")
     return text

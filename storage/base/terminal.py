@@ -1,4 +1,4 @@
-"""The terminal: output for people, and groups of commands that say what a misspelt command may have meant.
+"""Output to the terminal, and command groups that suggest a command for a misspelt name.
 
 A name, location or comment that a server or a file holds must not forge a line or move the cursor of a terminal:
 control characters are shown as shown_text.py writes them. JSON for programs escapes control characters itself.
@@ -12,17 +12,17 @@ from interbed.storage.base.shown_text import did_you_mean, escaped
 
 
 def print_line(text: str, *, err: bool = False) -> None:
-    """Print one line, whatever is in it."""
+    """Print a text on one line, escaped."""
     click.echo(escaped(text), err=err)
 
 
 def print_lines(items: Iterable[str], *, empty: str) -> None:
-    """Print each item on a line of its own; `empty` without any."""
+    """Print each item on a line of its own, or `empty` without items."""
     click.echo("\n".join(map(escaped, items)) or empty)
 
 
 def print_columns(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
-    """Print rows, of which there is one at least, with their cells below each other and two blanks between them."""
+    """Print at least one row, with aligned cells and two blanks between them."""
     shown = [[escaped(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
@@ -30,22 +30,22 @@ def print_columns(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
 
 
 def print_text(text: str, *, err: bool = False) -> None:
-    """Print a text that has several lines by itself."""
+    """Print a text of several lines, each escaped."""
     click.echo(readable(text), err=err)
 
 
 def markup_of(text: str) -> str:
-    """A text on one line for rich's columns, in which brackets would be markup."""
+    """Return a text on one line for rich's columns, with brackets escaped, which would be markup."""
     return escaped(text).replace("[", "\\[")
 
 
 def readable(text: str) -> str:
-    """A text of several lines without other control characters."""
+    """Return a text of several lines without other control characters."""
     return "\n".join(map(escaped, text.split("\n")))
 
 
 class SuggestingGroup(click.Group):
-    """A group that says which of its commands a misspelt name is near to."""
+    """Command group that suggests the command most similar to a misspelt name."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

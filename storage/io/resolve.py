@@ -14,7 +14,6 @@ from interbed.storage.base.errors import (
     is_installed,
     missing_extra,
 )
-from interbed.storage.io.ahead.needs import PREFIX as AHEAD
 from interbed.storage.io.api import FileIO
 from interbed.storage.io.cached.options import ENABLED, CacheOptions
 from interbed.storage.io.cached.options import PREFIX as CACHE

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
-from interbed.storage.base.prefetch import Begun, Unopened
+from interbed.storage.base.prefetch import LazyIterator, PrefetchingIterator
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion_vectors import DeletionVector
@@ -162,8 +162,8 @@ class MergeRead:
 
                 def open_at_once(run: SortedRun, batch_rows: int) -> Iterator[RunBatch]:
                     if is_alone(run):
-                        return Unopened(partial(open_alone, run.files[0], batch_rows))
-                    return Begun(partial(open_run, run, batch_rows))
+                        return LazyIterator(partial(open_alone, run.files[0], batch_rows))
+                    return PrefetchingIterator(partial(open_run, run, batch_rows))
 
                 yield from merged(open_at_once)
 

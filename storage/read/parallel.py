@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from interbed.storage.base.prefetch import Begun, one_after_another
+from interbed.storage.base.prefetch import PrefetchingIterator, chain_prefetched
 
 QUEUED_BATCHES = 1
 """Batches that each thread reads ahead."""
@@ -27,7 +27,7 @@ def read_ahead(sources: Sequence[Source], threads: int, *, ahead: int = 0) -> Ge
     """
     if threads <= 1 or len(sources) <= 1:
         if ahead:
-            yield from one_after_another(sources, [0] * len(sources), most=ahead + 1, weight=0)
+            yield from chain_prefetched(sources, [0] * len(sources), most=ahead + 1, weight=0)
             return
         for source in sources:
             yield from source()
@@ -62,12 +62,12 @@ class _Waiting:
     def __init__(self, sources: Sequence[Source], ahead: int) -> None:
         self._sources = deque(sources)
         self._ahead = ahead
-        self._begun: deque[Begun[pa.RecordBatch]] = deque()
+        self._begun: deque[PrefetchingIterator[pa.RecordBatch]] = deque()
 
     def begin(self) -> None:
         """Begin as many as may be."""
         while self._sources and len(self._begun) < self._ahead:
-            self._begun.append(Begun(self._sources.popleft()))
+            self._begun.append(PrefetchingIterator(self._sources.popleft()))
 
     def next(self) -> Source | None:
         """The next one; None after the last."""

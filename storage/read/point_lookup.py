@@ -18,7 +18,7 @@ from interbed.storage.base.arrow_values import array_of, from_numpy, rows_taken,
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.memory_cache import LruCache
 from interbed.storage.base.predicate.expr import Predicate, conjuncts
-from interbed.storage.base.prefetch import at_once
+from interbed.storage.base.prefetch import map_in_threads
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.row.values import coerce
 from interbed.storage.base.types.arrow import fields_to_schema
@@ -216,7 +216,9 @@ class PointLookup:
 
         with SharedInputs(self._store.file_io) as held:
             store = replace(self._store, file_io=held)
-            yield from at_once(lambda i: self._look_up(store, routed[i][0], keys_of[i]), places, most=_BUCKETS_AT_ONCE)
+            yield from map_in_threads(
+                lambda i: self._look_up(store, routed[i][0], keys_of[i]), places, most=_BUCKETS_AT_ONCE
+            )
 
     def _look_up(self, store: FileStore, bucket: _Bucket, keys: KeyColumns) -> pa.RecordBatch | None:
         """The merged rows of the keys in one bucket, in key order; None without any."""
@@ -237,7 +239,7 @@ class PointLookup:
         found: dict[str, pa.RecordBatch] = {}
         runs: list[SortedRun] = []
         asked_of = list(_in_range(bucket, keys))
-        rows_of = at_once(find, asked_of, most=_FILES_AT_ONCE if store.file_io.capabilities.slow_requests else 1)
+        rows_of = map_in_threads(find, asked_of, most=_FILES_AT_ONCE if store.file_io.capabilities.slow_requests else 1)
         for (file, _), rows in zip(asked_of, rows_of, strict=True):
             if rows is not None and rows.num_rows:
                 found[file.file_name] = rows

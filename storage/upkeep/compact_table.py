@@ -143,7 +143,7 @@ def compact_buckets(
     memory = ByteBudget(COMPACTION_THREADS, _SMALL_BYTES)
 
     def run_one(index: int) -> CommitMessage | None:
-        with memory.taken(sizes[index]):
+        with memory.reserve(sizes[index]):
             return work(restored, buckets[index])
 
     try:

@@ -344,7 +344,7 @@ class TableWrite:
         room = ByteBudget(FLUSH_THREADS, _SMALL_BYTES if is_far else 0)
 
         def done(place: int) -> None:
-            with room.taken(sizes[place]):
+            with room.reserve(sizes[place]):
                 work(writers[place])
 
         with ThreadPoolExecutor(min(threads, len(writers)), thread_name_prefix="flush") as pool:

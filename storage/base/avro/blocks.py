@@ -1,12 +1,14 @@
-"""The container of Avro files: their header, and their blocks with their compression.
+"""The container of Avro files: the header, and the blocks with their compression.
 
-On disk: `Obj` and 1, a map with `avro.schema` and `avro.codec`, 16 bytes of a marker; then blocks of the number of
-their rows, the number of their bytes, the rows, compressed, and the marker again. The map of our own files has two keys
-more: a checksum of all bytes before the blocks (`seal`), and in files of metadata the number of records.
+On disk: `Obj` and 1, a map with `avro.schema` and `avro.codec`, 16 bytes of a marker; then blocks: the number of rows,
+the number of bytes, the compressed rows, and the marker again. The map of files of interbed has two more keys: a
+checksum of all bytes before the blocks (`interbed.storage.base.checksums`), and in metadata files the number of
+records.
 
-Codecs bear Avro's names. Blocks of `deflate` have no header; those of `snappy` end with the CRC-32 of the plain bytes.
-Those of `zstandard` may end with a checksum of the plain bytes, which decoders verify; ours do. `bzip2` and `xz` always
-have one; `null` and `deflate` have none. Source: Avro specification 1.11, object container files; RFC 8878.
+Codecs have Avro's names. Blocks of `deflate` have no header; blocks of `snappy` end with the CRC-32 of the plain bytes.
+Blocks of `zstandard` may end with a checksum of the plain bytes, which decoders verify; interbed writes one. `bzip2`
+and `xz` always have one; `null` and `deflate` have none. Source: Avro specification 1.11, object container files; RFC
+8878.
 """
 
 import bz2
@@ -22,7 +24,7 @@ from typing import IO, Any, cast
 import pyarrow as pa
 
 from interbed.storage.base.avro.decode import Block
-from interbed.storage.base.checksums import SEAL, UNSEALED, check_seal, sealed
+from interbed.storage.base.checksums import CHECKSUM_KEY, EMPTY_CHECKSUM, verify_checksum, with_checksum
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -31,11 +33,11 @@ else:
 
 _CRC_BYTES = 4
 _MOST_SNAPPY = 64
-"""More times smaller than the plain bytes snappy never is: a copy of at most 64 bytes takes two."""
+"""The greatest ratio of plain to compressed bytes in snappy: a copy of at most 64 bytes takes two."""
 
 
 def compressor(codec: str, zstd_level: int) -> Callable[[bytes], bytes]:
-    """What compresses a block; the codec is one that Avro knows."""
+    """Return the function that compresses a block by one of Avro's codecs."""
     match codec:
         case "null":
             return lambda block: block
@@ -52,7 +54,7 @@ def compressor(codec: str, zstd_level: int) -> Callable[[bytes], bytes]:
 
 
 def decompressor(codec: str) -> Callable[[bytes], bytes]:
-    """What makes a block plain again; raises ArrowNotImplementedError for an unknown codec."""
+    """Return the function that decompresses a block. Raises ArrowNotImplementedError for an unknown codec."""
     match codec:
         case "null":
             return lambda block: block
@@ -89,7 +91,7 @@ def _snappy(block: bytes) -> bytes:
 def _unsnappy(block: bytes) -> bytes:
     packed, checksum = block[:-_CRC_BYTES], block[-_CRC_BYTES:]
     size, shift = 0, 0
-    # The plain size stands first, 7 bits a byte, least first.
+    # The plain size comes first, 7 bits a byte, the lowest first.
     for byte in packed[:5]:
         size |= (byte & 0x7F) << shift
         shift += 7
@@ -111,12 +113,11 @@ _LOGICAL = ("logicalType", "precision", "scale")
 
 
 class PlainBlocks:
-    """The blocks of an Avro file, plain.
+    """Decompressed blocks of an Avro file, in order.
 
-    `schema_text` is the file's schema in JSON, `codec` Avro's name of its compression, `records` how many records it
-    has, None where it does not say so. Iterating gives the blocks in order. Raises ValueError and KeyError for bytes
-    that are no such file or are damaged, ArrowNotImplementedError for an unknown codec; blocks raise what the codec's
-    library raises as well.
+    `schema_text` is the file's schema in JSON, `codec` Avro's name of its compression, `records` the number of its
+    records, None where the header does not have it. Raises ValueError and KeyError for damaged bytes and for other
+    files, ArrowNotImplementedError for an unknown codec, and the errors of the codec's library.
     """
 
     def __init__(self, source: Any) -> None:
@@ -127,10 +128,10 @@ class PlainBlocks:
             raise ValueError("it does not begin as an Avro file does")
         metadata = self._read_metadata()
         self._sync = self._exactly(SYNC_BYTES)
-        if SEAL in metadata:
+        if CHECKSUM_KEY in metadata:
             begin = source.tell()
             source.seek(0)
-            check_seal(self._exactly(begin), _SEAL_KEY)
+            verify_checksum(self._exactly(begin), _CHECKSUM_PREFIX)
         self.schema_text = metadata["avro.schema"].decode()
         self.records = int(metadata[RECORDS]) if RECORDS in metadata else None
         self.codec = metadata.get("avro.codec", b"null").decode()
@@ -141,12 +142,12 @@ class PlainBlocks:
 
     @cached_property
     def schema(self) -> Any:
-        """The schema of what the file holds; raises ValueError when it is none."""
+        """The file's schema. Raises ValueError when the text is no schema."""
         return json.loads(self.schema_text)
 
     @cached_property
     def field_types(self) -> dict[str, Any]:
-        """The types of the outermost record's fields by name; raises ValueError when the schema is of no record."""
+        """The types of the outermost record's fields by name. Raises ValueError when the schema is no record."""
         if not isinstance(self.schema, Mapping) or self.schema.get("type") != "record":
             raise ValueError("its schema is not a record")
         return {f["name"]: f["type"] for f in self.schema["fields"]}
@@ -156,7 +157,7 @@ class PlainBlocks:
             yield block
 
     def windows(self, size: int) -> Iterator[list[Block]]:
-        """The blocks in order, as many together as have about so many plain bytes."""
+        """Yield the blocks in order, in lists of about `size` plain bytes."""
         window: list[Block] = []
         taken = 0
         for block in self:
@@ -169,15 +170,16 @@ class PlainBlocks:
             yield window
 
     def container(self, blocks: Sequence[Block]) -> bytes:
-        """A file of these blocks, without codec and logical types."""
+        """Return an Avro file of these blocks, without codec and logical types."""
         parts = [header_bytes(json.dumps(_without_logical(self.schema)), "null", self._sync)]
         for rows, content in blocks:
             parts.append(block_bytes(rows, content, self._sync))
         return b"".join(parts)
 
     def check_whole(self) -> None:
-        """Read to the end without decoding anything; raises ValueError where the file is cut off or a marker is not
-        there. Only before the blocks are read.
+        """Read to the end without decoding. Raises ValueError where the file is cut off or a marker is missing.
+
+        Must be called before the blocks are read.
         """
         while self._packed() is not None:
             pass
@@ -189,12 +191,12 @@ class PlainBlocks:
         rows, packed = found
         block = bytes(self._decompress(packed))
         if rows > len(block) and not (isinstance(self.schema, Mapping) and self.schema.get("fields") == []):
-            # Room for so many rows is not made before they are known to be there.
+            # A damaged count must not allocate memory for rows that do not exist.
             raise ValueError("a block has fewer bytes than rows")
         return rows, block
 
     def _packed(self) -> Block | None:
-        """The next block as it is in the file."""
+        """Return the next block as it is in the file."""
         first = self._source.read(1)
         if not first:
             return None
@@ -211,7 +213,7 @@ class PlainBlocks:
         metadata: dict[str, bytes] = {}
         while count := self._read_long():
             if count < 0:
-                # A negative count is followed by the size in bytes, for those who skip the block.
+                # A negative count is followed by the size in bytes, for readers that skip the block.
                 self._read_long()
             for _ in range(abs(count)):
                 key = self._exactly(self._read_long()).decode()
@@ -231,8 +233,8 @@ class PlainBlocks:
                 raise ValueError("a number has more than 64 bits")
 
     def _exactly(self, size: int) -> bytes:
-        # Some sources make room for what they are asked for before they look whether it is there. It is no EOFError,
-        # which fastavro takes for the end of the file.
+        # Some sources allocate the requested bytes before they check that they exist. The error is no EOFError, which
+        # fastavro takes for the end of the file.
         if not 0 <= size <= self._end:
             raise ValueError("it ends too early")
         found = bytes(cast("IO[bytes]", self._source).read(size))
@@ -254,19 +256,19 @@ def _without_logical(schema: Any) -> Any:
 
 
 def header_bytes(schema_text: str, codec: str, sync: bytes, records: int | None = None) -> bytes:
-    """What an Avro file begins with; `records` is their number, where it is known by then."""
+    """Return the header of an Avro file; `records` is the number of records where it is known."""
     metadata = {"avro.schema": schema_text, "avro.codec": codec}
     if records is not None:
         metadata[RECORDS] = str(records)
-    metadata[SEAL] = UNSEALED
+    metadata[CHECKSUM_KEY] = EMPTY_CHECKSUM
     parts = [MAGIC, long_bytes(len(metadata))]
     for key, value in metadata.items():
         parts += [_text_bytes(key), _text_bytes(value)]
-    return sealed(b"".join([*parts, long_bytes(0), sync]), _SEAL_KEY)
+    return with_checksum(b"".join([*parts, long_bytes(0), sync]), _CHECKSUM_PREFIX)
 
 
 def block_bytes(rows: int, packed: bytes, sync: bytes) -> bytes:
-    """A block of so many rows, compressed."""
+    """Return a block of `rows` rows; `packed` are their compressed bytes."""
     return b"".join((long_bytes(rows), long_bytes(len(packed)), packed, sync))
 
 
@@ -276,7 +278,7 @@ def _text_bytes(text: str) -> bytes:
 
 
 def long_bytes(value: int) -> bytes:
-    """A number that is not negative, as Avro writes a long."""
+    """Return a number that is not negative in Avro's encoding of a long."""
     rest = value << 1
     out = bytearray()
     while rest > 0x7F:
@@ -286,5 +288,5 @@ def long_bytes(value: int) -> bytes:
     return bytes(out)
 
 
-_SEAL_KEY = _text_bytes(SEAL) + long_bytes(len(UNSEALED))
-"""What stands before the checksum."""
+_CHECKSUM_PREFIX = _text_bytes(CHECKSUM_KEY) + long_bytes(len(EMPTY_CHECKSUM))
+"""The key and the length before the checksum."""

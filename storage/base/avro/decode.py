@@ -1,11 +1,11 @@
-"""Flat Avro rows to Arrow columns, many blocks of a file in step.
+"""Decoder of flat Avro rows to Arrow columns, many blocks of a file in step.
 
 The offset of a value is known only after the values before it in its block are read, but the blocks of a file are
 independent of each other. So the first rows of all blocks are read at once, column by column, then the second rows, and
 so on, which records the offset of each value. Values are then decoded a column at a time, only the requested ones. Rows
 with arrays, maps or records are not decoded here.
 
-Integers are zigzag numbers of seven bits a byte, the least first, at most ten bytes; many are decoded at once. Source:
+Integers are zigzag numbers of seven bits a byte, the lowest first, at most ten bytes; many are decoded at once. Source:
 Avro specification 1.11, binary encoding.
 """
 
@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.uint8]
 Words = npt.NDArray[np.uint64]
 
 PADDING = 16
-"""How many bytes more than its values data need, so that whole words can be read from the place of each value."""
+"""Spare bytes after the data, so that a whole word can be read at the position of each value."""
 
 _HIGH_BITS = np.uint64(0x8080808080808080)
 _ONE = np.uint64(1)
@@ -36,18 +36,18 @@ _GROUPS = tuple(
         (0x000000000FFFFFFF, 0x0FFFFFFF00000000, 4),
     )
 )
-"""Groups of bits that move down to their neighbours: 7 bits of each byte, 14 of each two, 28 of each four."""
+"""Groups of bits that are shifted next to each other: 7 bits of each byte, 14 of each two, 28 of each four."""
 
 
 def words_of(data: Bytes) -> Words:
-    """The eight bytes from each place of the data on as one number."""
+    """Return the eight bytes at each position of the data as one number."""
     return np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
 
 
 def varint_sizes(word: Words, data: Bytes, at: Places) -> Places:
-    """How many bytes the numbers have whose first eight bytes are given."""
+    """Return the sizes in bytes of the numbers whose first eight bytes are given."""
     last = ~word & _HIGH_BITS
-    # All bits below the lowest one that is set: that of the number's last byte.
+    # All bits below the lowest set bit, which is in the number's last byte.
     sizes: Places = (np.bitwise_count((last & -last) - _ONE).astype(np.int64) + 1) >> 3
     long = np.flatnonzero(last == 0)
     if len(long):
@@ -56,7 +56,7 @@ def varint_sizes(word: Words, data: Bytes, at: Places) -> Places:
 
 
 def varints(data: Bytes, words: Words, at: Places) -> tuple[Places, Places]:
-    """The numbers at those places, and how many bytes they have."""
+    """Return the numbers at those positions, and their sizes in bytes."""
     word = words[at]
     sizes = varint_sizes(word, data, at)
     value = word & (np.uint64(0xFFFFFFFFFFFFFFFF) >> (64 - 8 * np.minimum(sizes, 8)).astype(np.uint64))
@@ -71,7 +71,7 @@ def varints(data: Bytes, words: Words, at: Places) -> tuple[Places, Places]:
 
 
 Block = tuple[int, bytes]
-"""The number of a block's rows, and its plain bytes."""
+"""The number of rows of a block, and its plain bytes."""
 
 _WIDTHS = {"boolean": 1, "float": 4, "double": 8}
 _VARINTS = ("int", "long")
@@ -83,12 +83,12 @@ class _Column:
     name: str
     kind: str
     null_branch: int | None
-    """The first byte of a null, as a zigzag number; None where there are none."""
+    """The first byte of a null, as a zigzag number; None for a type without nulls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A column's values as they lie in `data`: where they begin, how long they are (texts only), which are there."""
+    """Values of a column in `data`: their positions, their lengths (texts only), and which are not null."""
 
     data: npt.NDArray[np.uint8]
     starts: Places
@@ -96,17 +96,17 @@ class Values:
     present: Mask | None
 
     def integers(self) -> npt.NDArray[np.int64]:
-        """Values of int and long, 0 for nulls."""
+        """Return values of int and long, 0 for nulls."""
         return varints(self.data, words_of(self.data), self._of_present())[0]
 
     def fixed(self, kind: str) -> "npt.NDArray[Any]":
-        """Values of boolean, float and double, of the numpy type `kind`."""
+        """Return values of boolean, float and double, of the numpy type `kind`."""
         width = np.dtype(kind).itemsize
         taken: npt.NDArray[Any] = self.data[self._of_present()[:, None] + np.arange(width)].reshape(-1).view(kind)
         return taken
 
     def texts(self, arrow: pa.DataType) -> "pa.Array[Any]":
-        """Values of string and bytes."""
+        """Return values of string and bytes in the type `arrow`. Raises Arrow's errors for invalid UTF-8."""
         assert self.lengths is not None
         lengths = self.lengths if self.present is None else np.where(self.present, self.lengths, 0)
         ends = np.cumsum(lengths)
@@ -114,30 +114,30 @@ class Values:
         places = np.repeat(self.starts - (ends - lengths), lengths) + np.arange(int(ends[-1]) if len(ends) else 0)
         content = pa.py_buffer(self.data[places].tobytes())
         made = pa.Array.from_buffers(arrow, len(lengths), [self.validity(), pa.py_buffer(offsets.tobytes()), content])
-        # Nobody else would notice what is no UTF-8.
+        # No later step checks that the text is UTF-8.
         made.validate(full=True)
         return made
 
     def validity(self) -> pa.Buffer | None:
-        """Which values are there, as Arrow has it."""
+        """Return Arrow's validity bitmap; None when no value is null."""
         if self.present is None:
             return None
         return pa.py_buffer(np.packbits(self.present, bitorder="little").tobytes())
 
     def _of_present(self) -> Places:
-        # The last bytes of the data are zeros, a value as good as any for nulls.
+        # Nulls point to the zeros at the end of the data.
         return self.starts if self.present is None else np.where(self.present, self.starts, len(self.data) - PADDING)
 
 
 class FlatDecoder:
-    """Decodes blocks of rows whose columns are all of simple types."""
+    """Decoder of blocks of rows whose columns are all of simple types."""
 
     def __init__(self, columns: Sequence[_Column]) -> None:
         self._columns = tuple(columns)
 
     @staticmethod
     def of(field_types: Mapping[str, Any]) -> "FlatDecoder | None":
-        """The decoder for rows of these fields, None when they are not flat."""
+        """Return the decoder for rows of these fields, None when they are not flat."""
         columns: list[_Column] = []
         for name, schema in field_types.items():
             branches = list(schema) if isinstance(schema, list) else [schema]
@@ -150,7 +150,7 @@ class FlatDecoder:
         return FlatDecoder(columns)
 
     def decode(self, blocks: Sequence[Block], wanted: Sequence[str]) -> dict[str, Values]:
-        """The wanted columns of all rows, in order; raises ValueError or IndexError for bytes that are no such rows."""
+        """Return the wanted columns of all rows, in order. Raises ValueError or IndexError for damaged bytes."""
         data = np.frombuffer(b"".join([*(content for _, content in blocks), bytes(PADDING)]), np.uint8)
         words = words_of(data)
         sizes = np.array([len(content) for _, content in blocks], np.int64)
@@ -158,9 +158,9 @@ class FlatDecoder:
         ends = np.cumsum(sizes)
         place = ends - sizes
         most, lanes = int(rows.max(initial=0)), len(blocks)
-        found = {c.name: _Found.make(c, most, lanes) for c in self._columns if c.name in wanted}
+        found = {c.name: _ValuePositions.make(c, most, lanes) for c in self._columns if c.name in wanted}
         every = np.arange(lanes)
-        # A step for each row of the longest block: a step takes a row of every block.
+        # A loop over the rows of the longest block: each step decodes a row of every block.
         for row in range(most):
             lane = every if row < int(rows.min(initial=most)) else np.flatnonzero(rows > row)
             at = place[lane]
@@ -174,17 +174,17 @@ class FlatDecoder:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """Where the values of a column lie, by row and block."""
+class _ValuePositions:
+    """Positions of the values of a column, by row and block."""
 
     starts: Places
     lengths: Places | None
     present: Mask | None
 
     @staticmethod
-    def make(column: _Column, rows: int, lanes: int) -> "_Found":
+    def make(column: _Column, rows: int, lanes: int) -> "_ValuePositions":
         shape = (rows, lanes)
-        return _Found(
+        return _ValuePositions(
             np.zeros(shape, np.int64),
             np.zeros(shape, np.int64) if column.kind in _TEXTS else None,
             None if column.null_branch is None else np.ones(shape, np.bool_),
@@ -198,14 +198,14 @@ class _Found:
 
 def _step(
     column: _Column,
-    found: _Found | None,
+    found: _ValuePositions | None,
     row: int,
     lane: "npt.NDArray[np.int64]",
     at: Places,
     data: npt.NDArray[np.uint8],
     words: "npt.NDArray[np.uint64]",
 ) -> Places:
-    """Behind the column's values, which begin at `at`, one in each block; notes where they are."""
+    """Record the positions of a column's values, one in each block, which begin at `at`; return their ends."""
     null: Mask | None = None
     if column.null_branch is not None:
         branch = data[at]

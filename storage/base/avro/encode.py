@@ -1,15 +1,15 @@
-"""Arrow rows to Avro: the schema of a data file as Paimon names it, and its rows encoded column by column.
+"""Encoder of Arrow rows to Avro: the schema of a data file with Paimon's names, and the rows column by column.
 
 In the schema a nullable type is a union with null first and a default of null. Records inside of others are named after
 the fields that lead to them. A map whose keys are no strings is an array of records `key`, `value`, of the logical type
 `map`. TIMESTAMP is `timestamp-millis` or `-micros`, with local time zone `local-timestamp-…` (Paimon has the two
 swapped); TINYINT and SMALLINT are int. Source: Paimon's AvroSchemaConverter.
 
-An Avro row is its fields' bytes one after the other, each of a length of its own. Every leaf column is encoded at once
-into the bytes of its values and their lengths; then the bytes of each column are moved to their places in the rows.
-Integers are zigzag numbers of 7 bits a byte, least first; text has its length before it; a nullable value has the index
-of its branch before it; lists and maps are a block of a count and the items, closed by a block of none. Source: Avro
-specification 1.11, binary encoding.
+An Avro row is the bytes of its fields one after the other, each of a length of its own. Every leaf column is encoded at
+once into the bytes of its values and their lengths; then the bytes of each column are moved to their places in the
+rows. Integers are zigzag numbers of 7 bits a byte, lowest first; text has its length before it; a nullable value has
+the index of its branch before it; lists and maps are a block of a count and the items, closed by a block of none.
+Source: Avro specification 1.11, binary encoding.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ from interbed.storage.base.types.data_type import (
 )
 
 MULTISET_COUNT = AtomicType(TypeRoot.INT)
-"""Counts of a multiset, which admit nulls in Avro files."""
+"""The type of the counts of a multiset, which admit nulls in Avro files."""
 _PLAIN: Mapping[TypeRoot, str] = {
     TypeRoot.BOOLEAN: "boolean",
     TypeRoot.TINYINT: "int",
@@ -54,12 +54,12 @@ _PLAIN: Mapping[TypeRoot, str] = {
 
 
 def record_schema(fields: Sequence[DataField], name: str = RECORD) -> dict[str, Any]:
-    """The schema of rows with these columns."""
+    """Return the schema of rows with these columns."""
     return {"type": "record", "name": name, "fields": [_field(f.name, f.type, f"{name}_{f.name}") for f in fields]}
 
 
 def is_string_map(data_type: MapType | MultisetType) -> bool:
-    """Whether the map is one in Avro, too, and no array of entries."""
+    """Return whether the map is a map in Avro, too, instead of an array of entries."""
     key = data_type.key if isinstance(data_type, MapType) else data_type.element
     return is_atomic(key, *STRINGS)
 
@@ -126,27 +126,27 @@ _DECIMAL_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
-    """The bytes of values, one after the other, and how many belong to each value."""
+class EncodedColumn:
+    """EncodedColumn values of a column, one after the other, and the number of bytes of each value."""
 
     lengths: Lengths
     data: Bytes
 
-    def spread(self, present: Mask) -> "Encoded":
-        """The same bytes for more values, of which those not present have none."""
+    def spread(self, present: Mask) -> "EncodedColumn":
+        """Return the same bytes for more values, of which the absent ones have no bytes."""
         lengths = np.zeros(len(present), np.int64)
         lengths[present] = self.lengths
-        return Encoded(lengths, self.data)
+        return EncodedColumn(lengths, self.data)
 
 
-def encode_rows(columns: "Sequence[pa.Array[Any]]", fields: Sequence[DataField], rows: int) -> Encoded:
-    """The rows whose columns are those, of the fields' types, in Avro's encoding."""
+def encode_rows(columns: "Sequence[pa.Array[Any]]", fields: Sequence[DataField], rows: int) -> EncodedColumn:
+    """Return the rows of these columns, which have the fields' types, in Avro's encoding."""
     parts = [part for column, f in zip(columns, fields, strict=True) for part in _encode(column, f.type)]
     return _interleave(parts, rows)
 
 
-def _interleave(parts: Sequence[Encoded], rows: int) -> Encoded:
-    """For each row the bytes of all parts, in order."""
+def _interleave(parts: Sequence[EncodedColumn], rows: int) -> EncodedColumn:
+    """Return the bytes of all parts of each row, in order."""
     lengths = np.zeros(rows, np.int64)
     for part in parts:
         lengths += part.lengths
@@ -161,11 +161,11 @@ def _interleave(parts: Sequence[Encoded], rows: int) -> Encoded:
             own = np.cumsum(part.lengths) - part.lengths
             data[np.repeat(places - own, part.lengths) + np.arange(size)] = part.data
         places += part.lengths
-    return Encoded(lengths, data)
+    return EncodedColumn(lengths, data)
 
 
-def _encode(values: "pa.Array[Any]", data_type: DataType) -> list[Encoded]:
-    """The parts of each value, the branch of a union among them."""
+def _encode(values: "pa.Array[Any]", data_type: DataType) -> list[EncodedColumn]:
+    """Return the parts of each value, including the branch of a union."""
     if not data_type.nullable:
         return _encode_present(values, data_type)
     if not values.null_count:
@@ -176,7 +176,7 @@ def _encode(values: "pa.Array[Any]", data_type: DataType) -> list[Encoded]:
     return [branch, *(part.spread(present) for part in _encode_present(values.drop_null(), data_type))]
 
 
-def _encode_present(values: "pa.Array[Any]", data_type: DataType) -> list[Encoded]:
+def _encode_present(values: "pa.Array[Any]", data_type: DataType) -> list[EncodedColumn]:
     match data_type:
         case AtomicType():
             return _encode_atomic(values, data_type)
@@ -194,7 +194,7 @@ def _encode_present(values: "pa.Array[Any]", data_type: DataType) -> list[Encode
             raise TypeError(f"No Avro encoding for {data_type}.")
 
 
-def _encode_map(values: "pa.Array[Any]", key: DataType, value: DataType) -> list[Encoded]:
+def _encode_map(values: "pa.Array[Any]", key: DataType, value: DataType) -> list[EncodedColumn]:
     assert isinstance(values, pa.MapArray)
     if isinstance(key, AtomicType) and key.root in (TypeRoot.CHAR, TypeRoot.VARCHAR):
         # The keys of Avro's own maps are never null.
@@ -204,7 +204,7 @@ def _encode_map(values: "pa.Array[Any]", key: DataType, value: DataType) -> list
 
 def _encode_items(
     values: "pa.ListArray[Any] | pa.MapArray[Any, Any]", children: "Sequence[tuple[pa.Array[Any], DataType]]"
-) -> list[Encoded]:
+) -> list[EncodedColumn]:
     offsets: Lengths = to_numpy(values.offsets).astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     parts = [part for child, of in children for part in _encode(child.slice(first, count), of)]
@@ -214,12 +214,12 @@ def _encode_items(
     filled = counts > 0
     return [
         _varints(counts[filled]).spread(filled),
-        Encoded(np.diff(ends), items.data),
+        EncodedColumn(np.diff(ends), items.data),
         _fixed(np.zeros(len(values), np.uint8), 1),
     ]
 
 
-def _encode_atomic(values: "pa.Array[Any]", data_type: AtomicType) -> list[Encoded]:
+def _encode_atomic(values: "pa.Array[Any]", data_type: AtomicType) -> list[EncodedColumn]:
     match data_type.root:
         case TypeRoot.BOOLEAN:
             return [_fixed(to_numpy(values).astype(np.uint8), 1)]
@@ -239,11 +239,11 @@ def _encode_atomic(values: "pa.Array[Any]", data_type: AtomicType) -> list[Encod
             return [_varints(to_numpy(values))]
 
 
-def _fixed(values: "npt.NDArray[Any]", width: int) -> Encoded:
-    return Encoded(np.full(len(values), width, np.int64), values.view(np.uint8))
+def _fixed(values: "npt.NDArray[Any]", width: int) -> EncodedColumn:
+    return EncodedColumn(np.full(len(values), width, np.int64), values.view(np.uint8))
 
 
-def _varints(values: "npt.NDArray[Any]") -> Encoded:
+def _varints(values: "npt.NDArray[Any]") -> EncodedColumn:
     wide = values.astype(np.int64)
     zigzag = ((wide << 1) ^ (wide >> 63)).view(np.uint64)
     lengths = np.ones(len(zigzag), np.int64)
@@ -253,7 +253,7 @@ def _varints(values: "npt.NDArray[Any]") -> Encoded:
         lengths += zigzag >= np.uint64(1 << shift)
         shift += 7
     if shift == 7:
-        return Encoded(lengths, zigzag.astype(np.uint8))
+        return EncodedColumn(lengths, zigzag.astype(np.uint8))
     ends = np.cumsum(lengths)
     data = np.empty(int(ends[-1]), np.uint8)
     places = ends - lengths
@@ -263,11 +263,11 @@ def _varints(values: "npt.NDArray[Any]") -> Encoded:
             zigzag, places, lengths = zigzag[longer], places[longer], lengths[longer]
         seven = (zigzag >> np.uint64(7 * k)).astype(np.uint8) & np.uint8(0x7F)
         data[places + k] = seven | ((lengths > k + 1).astype(np.uint8) << 7)
-    return Encoded(np.diff(ends, prepend=0), data)
+    return EncodedColumn(np.diff(ends, prepend=0), data)
 
 
-def _texts(values: "pa.Array[Any]") -> list[Encoded]:
-    """Strings or binaries: their lengths, and their bytes."""
+def _texts(values: "pa.Array[Any]") -> list[EncodedColumn]:
+    """Encode strings or binaries: their lengths, and their bytes."""
     plain = values.view(pa.binary()) if pa.types.is_string(values.type) else values
     _, offset_buffer, content = plain.buffers()
     if offset_buffer is None or not len(plain):
@@ -282,11 +282,11 @@ def _texts(values: "pa.Array[Any]") -> list[Encoded]:
         if content is None
         else np.frombuffer(memoryview(content), np.uint8)[offsets[0] : offsets[-1]]
     )
-    return [_varints(lengths), Encoded(lengths, data)]
+    return [_varints(lengths), EncodedColumn(lengths, data)]
 
 
-def _decimals(values: "pa.Array[Any]") -> list[Encoded]:
-    """Unscaled integers as bytes, greatest first, no more of them than the sign allows."""
+def _decimals(values: "pa.Array[Any]") -> list[EncodedColumn]:
+    """Encode unscaled integers as big-endian bytes, as few as keep the sign."""
     _, buffer = values.buffers()
     rows = len(values)
     if buffer is None or not rows:
@@ -299,11 +299,11 @@ def _decimals(values: "pa.Array[Any]") -> list[Encoded]:
     needless = np.ones(rows, bool)
     dropped = np.zeros(rows, np.int64)
     for k in range(_DECIMAL_BYTES - 1):
-        # A byte says nothing that the sign of the next does not say.
+        # A leading byte is redundant when it only repeats the sign of the next byte.
         needless &= (every[:, k] == fill) & ((every[:, k + 1] >= 0x80) == negative)
         if not needless.any():
             break
         dropped += needless
     lengths = _DECIMAL_BYTES - dropped
     data = every[np.arange(_DECIMAL_BYTES) >= dropped[:, None]]
-    return [_varints(lengths), Encoded(lengths, data)]
+    return [_varints(lengths), EncodedColumn(lengths, data)]

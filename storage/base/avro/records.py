@@ -1,7 +1,7 @@
-"""Avro files of records, read and written as Paimon's manifests are.
+"""Avro files of records, in the form of Paimon's manifests.
 
-Readers take the fields that they know by name and leave out the others, so that files of older and newer writers, and
-those that name their records in another way, are read alike.
+Readers match fields by name and ignore unknown ones, so that they read files of older and newer writers, and files that
+name their records in another way.
 """
 
 import io
@@ -36,7 +36,7 @@ Schema = dict[str, Any]
 _ZSTD_LEVEL = 3
 
 RECORD = "org.apache.paimon.avro.generated.record"
-"""The name of the outermost record; those inside of it are named after their field, as Java Paimon does."""
+"""The name of the outermost record; nested records are named after their field, as in Java Paimon."""
 
 _CODECS = {
     "zstd": "zstandard",
@@ -49,7 +49,7 @@ _CODECS = {
     "bzip2": "bzip2",
     "xz": "xz",
 }
-# What fastavro, Arrow and the codecs' libraries raise for bytes that are not such a file.
+# The errors of fastavro, Arrow and the codecs' libraries for bytes that are no such file.
 _CORRUPTION: tuple[type[Exception], ...] = (
     ValueError,
     KeyError,
@@ -75,7 +75,7 @@ _CORRUPTION: tuple[type[Exception], ...] = (
 
 
 def codec_of(compression: str) -> str:
-    """Avro's name of a value of the option `manifest.compression`; raises InvalidOptionError."""
+    """Return Avro's name of a value of the option `manifest.compression`. Raises InvalidOptionError."""
     try:
         return _CODECS[compression.lower()]
     except KeyError:
@@ -84,12 +84,12 @@ def codec_of(compression: str) -> str:
 
 
 def write_records(schema: Schema, records: Iterable[Mapping[str, Any]], compression: str) -> bytes:
-    """The content of an Avro file of the records; `compression` is a value of `manifest.compression`."""
+    """Return the content of an Avro file of the records; `compression` is a value of `manifest.compression`."""
     return _packed(_parsed(json.dumps(schema)), records, codec_of(compression))
 
 
 def _packed(schema: Any, records: Iterable[Mapping[str, Any]], codec: str) -> bytes:
-    """A file of the records with codec and header of our own, for fastavro's have no checksums."""
+    """Return a file of the records. fastavro's codecs and headers have no checksums, so both are written here."""
     target = io.BytesIO()
     fastavro.writer(target, schema, records, codec="null")
     target.seek(0)
@@ -104,7 +104,7 @@ def _packed(schema: Any, records: Iterable[Mapping[str, Any]], codec: str) -> by
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFile:
-    """The records of an Avro file with all of their fields, the schema and the codec by which they are written."""
+    """The records of an Avro file with all of their fields, its schema and its codec."""
 
     records: list[dict[str, Any]]
     schema: Schema
@@ -113,7 +113,7 @@ class RecordFile:
 
     @staticmethod
     def read(content: bytes, *, source: str) -> "RecordFile":
-        """The file of that content; raises CorruptFileError naming `source`."""
+        """Return the file of that content. Raises CorruptFileError naming `source`."""
         with metadata_errors(source):
             file = PlainBlocks(io.BytesIO(content))
             return RecordFile(
@@ -121,7 +121,7 @@ class RecordFile:
             )
 
     def to_bytes(self) -> bytes:
-        """The content of a file of the records."""
+        """Return the content of a file of the records."""
         return _packed(fastavro.parse_schema(self.schema), self.records, self.codec)
 
 
@@ -132,10 +132,10 @@ def _same(one: dict[str, Any]) -> dict[str, Any]:
 def read_records(
     content: bytes, known: Collection[str], make: Callable[[dict[str, Any]], T], *, source: str
 ) -> list[T]:
-    """The records of an Avro file's content, made into values by `make`.
+    """Return the records of an Avro file's content, converted by `make`.
 
-    Only fields whose names are among `known` are decoded, at every depth; a field that the file lacks is absent.
-    Raises CorruptFileError naming `source` for anything that is not such a file, or that `make` can't take.
+    Only fields whose names are in `known` are decoded, at every depth; a field that the file lacks is absent. Raises
+    CorruptFileError naming `source` for bytes that are no such file, and for records that `make` does not accept.
     """
     with metadata_errors(source):
         return _read(content, frozenset(known), make)
@@ -143,7 +143,7 @@ def read_records(
 
 @contextmanager
 def metadata_errors(source: str) -> Iterator[None]:
-    """Whatever is raised for bytes that are no file of metadata becomes CorruptFileError naming `source`."""
+    """Convert the errors of decoders for damaged metadata to CorruptFileError naming `source`."""
     try:
         yield
     except pa.ArrowNotImplementedError as error:
@@ -158,11 +158,11 @@ def _read(content: bytes, known: frozenset[str], make: Callable[[dict[str, Any]]
 
 
 def _decoded(file: PlainBlocks, schema: Any, make: Callable[[dict[str, Any]], T]) -> list[T]:
-    """The records as `schema` has them (as the file has them when None), made into values."""
+    """Return the records, read by `schema` (by the file's when None) and converted by `make`."""
     blocks = list(file)
-    # Without logical types, of which fastavro would make datetimes, slowly and not of all of them.
+    # Without logical types: fastavro would convert timestamps to datetimes, which is slow and fails for some.
     reader = fastavro.reader(io.BytesIO(file.container(blocks)), schema)
-    # fastavro's stubs know no closer type of a record.
+    # The stubs of fastavro have no closer type of a record.
     records: Any = reader
     made = [make(one) for one in records]
     said = sum(rows for rows, _ in blocks) if file.records is None else file.records
@@ -178,9 +178,9 @@ def _parsed(schema: str) -> Any:
 
 @lru_cache(maxsize=64)
 def _projected(written: str, known: frozenset[str]) -> Any:
-    """The written schema without unknown fields and without logical types; None when it has no unknown fields.
+    """Return the written schema without unknown fields and logical types; None when it has no unknown fields.
 
-    Without a schema of its own the reader decodes twice as fast.
+    Without a reader's schema fastavro decodes twice as fast.
     """
     schema = json.loads(written)
     return _project(schema, known) if field_names(schema) - known else None
@@ -204,24 +204,24 @@ def _project(schema: Any, known: frozenset[str]) -> Any:
 
 
 def optional(data_type: Any) -> list[Any]:
-    """The type or null."""
+    """Return the union of null and the type."""
     return ["null", data_type]
 
 
 def field(name: str, data_type: Any) -> dict[str, Any]:
-    """A field of a record; one that admits null defaults to it, so that older files can lack it."""
+    """Return a field of a record; a nullable field defaults to null, so that older files can lack it."""
     if isinstance(data_type, list) and data_type[0] == "null":
         return {"name": name, "type": data_type, "default": None}
     return {"name": name, "type": data_type}
 
 
 def record(path: str, fields: list[dict[str, Any]]) -> Schema:
-    """A record; `path` is '' for the outermost and the path of field names, each after a `_`, for one inside of it."""
+    """Return a record; `path` is '' for the outermost, and for others the names of fields, each after a `_`."""
     return {"type": "record", "name": RECORD + path, "fields": fields}
 
 
 def field_names(schema: Any) -> set[str]:
-    """The names of all fields of a schema, at every depth."""
+    """Return the names of all fields of a schema, at every depth."""
     if isinstance(schema, list):
         return set().union(*map(field_names, schema))
     if not isinstance(schema, dict):

@@ -33,51 +33,51 @@ from interbed.storage.base.predicate.expr import (
     between,
     bind,
 )
-from interbed.storage.base.predicate.operands import Inner, Reference, column_of
+from interbed.storage.base.predicate.operands import InnerReference, Reference, column_of
 from interbed.storage.base.types.data_type import DataField
 
 
 def bound_filter(given: str | Predicate, fields: Sequence[DataField]) -> Predicate:
-    """A condition or a predicate, bound to the columns; raises FilterError."""
+    """Return a condition or a predicate, bound to the columns. Raises FilterError."""
     if not isinstance(given, str):
         return bind(given, fields)
-    # By use: lark and its tables take a while to load, and few processes read a filter.
+    # By use: lark and its tables take a while to load, and few processes parse a filter.
     from interbed.storage.base.predicate.grammar import parse_filter
 
     return parse_filter(given, fields)
 
 
 def col(name: str) -> "Column":
-    """The column of that name, to make a predicate of: `col("amount") > 5`, `col("labels")["env"] == "prod"`."""
+    """Return the column of that name for predicates: `col("amount") > 5`, `col("labels")["env"] == "prod"`."""
     return Column(name)
 
 
 class Column:
-    """A column in an expression; made by `col`. Comparisons and the methods give a Predicate.
+    """Column in an expression; made by `col`. Comparisons and methods return a Predicate.
 
     Combine predicates by `&`, `|` and `~`, with parentheses around comparisons. Comparisons raise FilterError for None
-    and for another column, which a filter can't look at.
+    and for another column, because a filter compares with literals.
     """
 
     __slots__ = ("name",)
 
     def __init__(self, name: Reference) -> None:
-        if not isinstance(name, str | Inner):
+        if not isinstance(name, str | InnerReference):
             raise FilterError(f"A column is named by text, not by {name!r}.")
         self.name = name
 
     def __repr__(self) -> str:
-        steps = self.name.steps if isinstance(self.name, Inner) else ()
+        steps = self.name.steps if isinstance(self.name, InnerReference) else ()
         return f"col({column_of(self.name)!r})" + "".join(f"[{step!r}]" for step in steps)
 
     def __getitem__(self, step: object) -> "Column":
-        """The field of that name in a ROW, or the value of that key in a MAP, null where there is none."""
+        """Return the field of that name in a ROW, or the value of that key in a MAP, null where there is none."""
         if step is None or isinstance(step, list | dict | set | slice | Column | Predicate):
             raise FilterError(f"{self!r} has fields by their names, or values by their keys, not by {step!r}.")
-        steps = self.name.steps if isinstance(self.name, Inner) else ()
-        return Column(Inner(column_of(self.name), (*steps, step)))
+        steps = self.name.steps if isinstance(self.name, InnerReference) else ()
+        return Column(InnerReference(column_of(self.name), (*steps, step)))
 
-    # What has items by number could be iterated, for ever.
+    # Python would iterate over an object with __getitem__, without end.
     __iter__ = None
 
     def __eq__(self, value: object) -> Predicate:  # type: ignore[override]
@@ -98,46 +98,46 @@ class Column:
     def __ge__(self, value: object) -> Predicate:
         return self._compared(Op.GE, value)
 
-    # Equality makes a predicate, so that columns can't be keys.
+    # Equality returns a predicate, so columns can't be keys.
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> NoReturn:
         raise TypeError(f"{self!r} alone is no condition; compare it with a value: {self!r} == True.")
 
     def is_null(self) -> Predicate:
-        """column IS NULL"""
+        """Return the predicate `column IS NULL`."""
         return IsNull(self.name)
 
     def is_not_null(self) -> Predicate:
-        """column IS NOT NULL"""
+        """Return the predicate `column IS NOT NULL`."""
         return IsNotNull(self.name)
 
     def is_in(self, values: Iterable[Any]) -> Predicate:
-        """column IN (values)"""
+        """Return the predicate `column IN (values)`."""
         return In(self.name, self._members(values))
 
     def is_not_in(self, values: Iterable[Any]) -> Predicate:
-        """column NOT IN (values); never true when None is among them."""
+        """Return the predicate `column NOT IN (values)`; never true when None is among them."""
         return NotIn(self.name, self._members(values))
 
     def between(self, low: object, high: object) -> Predicate:
-        """column BETWEEN low AND high, both included."""
+        """Return the predicate `column BETWEEN low AND high`, both included."""
         return between(self.name, self._literal(low), self._literal(high))
 
     def startswith(self, text: str) -> Predicate:
-        """The column, a text, begins with the text."""
+        """Return the predicate that the column, a text, begins with the text."""
         return StartsWith(self.name, text)
 
     def endswith(self, text: str) -> Predicate:
-        """The column, a text, ends with the text."""
+        """Return the predicate that the column, a text, ends with the text."""
         return EndsWith(self.name, text)
 
     def contains(self, text: str) -> Predicate:
-        """The column, a text, contains the text."""
+        """Return the predicate that the column, a text, contains the text."""
         return Contains(self.name, text)
 
     def like(self, pattern: str) -> Predicate:
-        r"""column LIKE pattern: `%` is any text, `_` any character, `\` takes the next character as it is."""
+        r"""Return the predicate `column LIKE pattern`: `%` is any text, `_` any character, `\` escapes the next one."""
         return Like(self.name, pattern)
 
     def _compared(self, op: Op, value: object) -> Predicate:

@@ -1,4 +1,4 @@
-"""A predicate over rows in memory, and as an Arrow expression for readers that filter by themselves.
+"""Evaluation of predicates over rows in memory.
 
 Predicates must be bound to the columns (interbed.storage.base.predicate.expr.bind). Floats compare as in Spark and
 PostgreSQL: NaN is equal to itself and greater than every other number, and -0.0 equals 0.0. Arrow's kernels compare
@@ -34,7 +34,7 @@ from interbed.storage.base.predicate.expr import (
     StartsWith,
     TextMatch,
 )
-from interbed.storage.base.predicate.operands import Inner, Reference, column_of, literal
+from interbed.storage.base.predicate.operands import InnerReference, Reference, column_of, literal
 from interbed.storage.base.row.words import Array
 
 _KERNELS = {
@@ -48,7 +48,7 @@ _KERNELS = {
 
 
 def compare(column: Array, op: Op, value: object) -> Array:
-    """For each value of the column whether it compares so with the literal; null where it is null.
+    """Compare each value of the column with the literal; null where the value is null.
 
     `value` is bound to the column and not null.
     """
@@ -67,13 +67,13 @@ def _compare_floats(column: Array, op: Op, value: float) -> Array:
             case _:
                 return call("if_else", call("is_valid", column), TRUE if op is Op.LE else FALSE, UNKNOWN)
     if op in (Op.GT, Op.GE):
-        # IEEE says that NaN is neither less than the number nor equal to it, so that the opposite holds for NaN.
+        # In IEEE 754 NaN is neither less than nor equal to the number, so the negation is true for NaN.
         return call("invert", call(_KERNELS[op.negated], column, literal(value, column.type)))
     return call(_KERNELS[op], column, literal(value, column.type))
 
 
 def call(kernel: str, *arguments: Any, options: Any = None) -> Array:
-    """What a kernel of Arrow makes of the arguments."""
+    """Return the result of a kernel of Arrow."""
     import pyarrow.compute as pc
 
     result: Array = pc.call_function(kernel, list(arguments), options)
@@ -81,7 +81,7 @@ def call(kernel: str, *arguments: Any, options: Any = None) -> Array:
 
 
 def inner_values(column: Array, steps: Sequence[object]) -> Array:
-    """What the steps of a bound reference lead to in each row; null where there is nothing."""
+    """Return the inner values of each row by the steps of a bound reference; null where there is none."""
     for step in steps:
         column = _values_of_key(column, step) if pa.types.is_map(column.type) else _field(column, str(step))
     return column
@@ -90,7 +90,7 @@ def inner_values(column: Array, steps: Sequence[object]) -> Array:
 def _field(column: Any, name: str) -> Array:
     import pyarrow.compute as pc
 
-    # With the nulls of the ROWs around it.
+    # Includes the nulls of the ROWs around it.
     found: Array = pc.call_function(
         "struct_field", [column], pc.StructFieldOptions([column.type.get_field_index(name)])
     )
@@ -98,13 +98,13 @@ def _field(column: Any, name: str) -> Array:
 
 
 def _values_of_key(column: Any, key: object) -> Array:
-    """The value of a key in each MAP, the first where the key is there twice; Arrow's `map_lookup` is much slower."""
+    """Return the first value of a key in each MAP; Arrow's `map_lookup` is much slower."""
     offsets = to_numpy(column.offsets)
     keys = column.keys.slice(offsets[0], offsets[-1] - offsets[0])
     equal: Any = compare(keys, Op.EQ, key)
     entries = np.flatnonzero(to_numpy(equal.fill_null(FALSE))) + offsets[0]
     places = np.full(len(column), -1, np.int64)
-    # The last to be set stands, so that the first entry of a row comes last.
+    # The last assignment wins, so the first entry of a row comes last.
     places[(np.searchsorted(offsets, entries, side="right") - 1)[::-1]] = entries[::-1]
     absent = places < 0
     if column.null_count:
@@ -114,7 +114,7 @@ def _values_of_key(column: Any, key: object) -> Array:
 
 
 def mask(predicate: Predicate, batch: pa.RecordBatch | pa.Table) -> pa.BooleanArray:
-    """Which rows the predicate is true for; false where it is unknown. Raises FilterError for an absent column."""
+    """Return for each row whether the predicate is true; false where it is unknown. Raises FilterError."""
     truth = _evaluate(predicate, batch)
     known: Any = truth.fill_null(FALSE)
     return known  # type: ignore[no-any-return]
@@ -193,7 +193,7 @@ def _member(column: Array, values: Sequence[object]) -> Array:
         found = call("if_else", call("is_valid", column), hit, UNKNOWN) if column.null_count else hit
     if len(present) == len(values):
         return found
-    # Not being among values of which one is unknown is unknown; so is, of an empty list with a null, everything.
+    # NOT IN a list with a null is unknown, also when the null is its only value.
     return call("if_else", found.fill_null(FALSE), TRUE, UNKNOWN)
 
 
@@ -208,7 +208,7 @@ def _column(batch: pa.RecordBatch | pa.Table, reference: Reference) -> Array:
         raise FilterError(f"The filter names the column {name!r}; the columns are {', '.join(batch.schema.names)}.")
     column: Any = batch.column(index)
     array: Array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return inner_values(array, reference.steps) if isinstance(reference, Inner) else array
+    return inner_values(array, reference.steps) if isinstance(reference, InnerReference) else array
 
 
 def _constant(value: bool, count: int) -> Array:

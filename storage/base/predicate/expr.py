@@ -1,4 +1,4 @@
-"""The comparisons of filters."""
+"""Predicates of filters as trees: their nodes, and functions that combine, rewrite and bind them."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
 
 class Op(StrEnum):
-    """A comparison; the value is its name in JSON."""
+    """Comparison operator; the value is its name in JSON."""
 
     EQ = "eq"
     NE = "ne"
@@ -25,7 +25,7 @@ class Op(StrEnum):
 
     @property
     def symbol(self) -> str:
-        """The comparison as SQL writes it."""
+        """The operator in SQL: `=`, `<>`."""
         return _SYMBOLS[self]
 
     @property
@@ -41,7 +41,7 @@ _NEGATED = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE
 @plain_errors
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """A filter over a table's columns: what `interbed.col` makes. Combine them by `&`, `|` and `~`."""
+    """Filter over a table's columns, made by `interbed.col`. Combine predicates by `&`, `|` and `~`."""
 
     def __and__(self, other: "Predicate") -> "Predicate":
         return and_(self, other) if isinstance(other, Predicate) else NotImplemented
@@ -58,17 +58,17 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class AlwaysTrue(Predicate):
-    """Selects every row."""
+    """Predicate that selects every row."""
 
 
 @dataclass(frozen=True, slots=True)
 class AlwaysFalse(Predicate):
-    """Selects no row."""
+    """Predicate that selects no row."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison(Predicate):
-    """column op value; unknown when either is null."""
+    """`column op value`; unknown when either is null."""
 
     op: Op
     column: Reference
@@ -77,7 +77,7 @@ class Comparison(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class In(Predicate):
-    """column IN (values)."""
+    """`column IN (values)`; unknown when the column is null."""
 
     column: Reference
     values: tuple[object, ...]
@@ -85,7 +85,7 @@ class In(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class NotIn(Predicate):
-    """column NOT IN (values); never true when a null is among them."""
+    """`column NOT IN (values)`; never true when a null is among them."""
 
     column: Reference
     values: tuple[object, ...]
@@ -93,21 +93,21 @@ class NotIn(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class IsNull(Predicate):
-    """column IS NULL."""
+    """`column IS NULL`, true or false."""
 
     column: Reference
 
 
 @dataclass(frozen=True, slots=True)
 class IsNotNull(Predicate):
-    """column IS NOT NULL."""
+    """`column IS NOT NULL`, true or false."""
 
     column: Reference
 
 
 @dataclass(frozen=True, slots=True)
 class TextMatch(Predicate):
-    """Base of what looks into a text column; `pattern` is a text."""
+    """Base of conditions on the content of a text column; `pattern` is a text."""
 
     column: Reference
     pattern: str
@@ -115,41 +115,41 @@ class TextMatch(Predicate):
 
 @dataclass(frozen=True, slots=True)
 class StartsWith(TextMatch):
-    """column begins with the text."""
+    """The column begins with the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class EndsWith(TextMatch):
-    """column ends with the text."""
+    """The column ends with the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contains(TextMatch):
-    """column contains the text."""
+    """The column contains the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Like(TextMatch):
-    r"""column LIKE pattern: `%` is any text, `_` any character, `\` takes the next character as it is."""
+    r"""`column LIKE pattern`: `%` is any text, `_` any character, `\` escapes the next character."""
 
 
 @dataclass(frozen=True, slots=True)
 class And(Predicate):
-    """All children; true without any."""
+    """Conjunction of its children; true without any."""
 
     children: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or(Predicate):
-    """Any child; false without one."""
+    """Disjunction of its children; false without any."""
 
     children: tuple[Predicate, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not(Predicate):
-    """The opposite; unknown stays unknown."""
+    """Negation of its child; unknown stays unknown."""
 
     child: Predicate
 
@@ -158,12 +158,12 @@ Leaf = Comparison | In | NotIn | IsNull | IsNotNull | TextMatch
 
 
 def between(column: Reference, low: object, high: object) -> Predicate:
-    """column BETWEEN low AND high, both included."""
+    """Return `column BETWEEN low AND high`, both included."""
     return And((Comparison(Op.GE, column, low), Comparison(Op.LE, column, high)))
 
 
 def and_(*predicates: Predicate | None) -> Predicate:
-    """All of the predicates, None left out, flattened and shortened where one is constant."""
+    """Return the conjunction of the predicates without None, flattened, and simplified where one is constant."""
     parts = dict.fromkeys(part for p in predicates if p is not None for part in conjuncts(p))
     if any(isinstance(p, AlwaysFalse) for p in parts):
         return AlwaysFalse()
@@ -173,7 +173,7 @@ def and_(*predicates: Predicate | None) -> Predicate:
 
 
 def or_(*predicates: Predicate) -> Predicate:
-    """Any of the predicates, flattened and shortened where one is constant."""
+    """Return the disjunction of the predicates, flattened, and simplified where one is constant."""
     parts: dict[Predicate, None] = {}
     for p in predicates:
         parts.update(dict.fromkeys(p.children if isinstance(p, Or) else (p,)))
@@ -186,14 +186,14 @@ def or_(*predicates: Predicate) -> Predicate:
 
 
 def conjuncts(predicate: Predicate) -> list[Predicate]:
-    """The parts that must all be true; none for what is always true."""
+    """Return the parts that must all be true; no part for a predicate that is always true."""
     if isinstance(predicate, And):
         return [part for child in predicate.children for part in conjuncts(child)]
     return [] if isinstance(predicate, AlwaysTrue) else [predicate]
 
 
 def leaves_of(predicate: Predicate) -> Iterable[Leaf]:
-    """The parts that look at a value, from left to right."""
+    """Yield the conditions on single values, from left to right."""
     if isinstance(predicate, And | Or):
         for child in predicate.children:
             yield from leaves_of(child)
@@ -204,17 +204,17 @@ def leaves_of(predicate: Predicate) -> Iterable[Leaf]:
 
 
 def columns_of(predicate: Predicate) -> frozenset[str]:
-    """The columns that the predicate looks at, or into."""
+    """Return the columns of the predicate, including those of which it uses inner values."""
     return frozenset(column_of(leaf.column) for leaf in leaves_of(predicate))
 
 
 def references_of(predicate: Predicate) -> frozenset[Reference]:
-    """The columns, and the values inside of columns, that the predicate looks at."""
+    """Return the columns, and the values inside of columns, of the predicate."""
     return frozenset(leaf.column for leaf in leaves_of(predicate))
 
 
 def map_leaves(predicate: Predicate, change: Callable[[Leaf], Predicate]) -> Predicate:
-    """The predicate with each leaf replaced."""
+    """Return the predicate with each leaf replaced by `change`."""
     if isinstance(predicate, And):
         return And(tuple(map_leaves(c, change) for c in predicate.children))
     if isinstance(predicate, Or):
@@ -227,14 +227,14 @@ def map_leaves(predicate: Predicate, change: Callable[[Leaf], Predicate]) -> Pre
 
 
 def rename_columns(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
-    """The predicate with columns renamed; those that are not in the map keep their names."""
+    """Return the predicate with columns renamed; columns that are not in the map keep their names."""
     return map_leaves(predicate, lambda leaf: replace(leaf, column=renamed(leaf.column, names)))
 
 
 def push_not(predicate: Predicate, *, negate: bool = False) -> Predicate:
-    """The same predicate (or with `negate` its opposite) with Not only directly around leaves that need it.
+    """Return the predicate (with `negate` its negation) with Not only directly around leaves that need it.
 
-    Those are the conditions on texts but equality and order.
+    Those are the conditions on texts other than equality and order.
     """
     match predicate:
         case Not(child):
@@ -263,9 +263,9 @@ def push_not(predicate: Predicate, *, negate: bool = False) -> Predicate:
 
 
 def restrict_to(predicate: Predicate, columns: Iterable[str]) -> Predicate:
-    """The strongest predicate over these columns alone that is true wherever the given one is.
+    """Return the strongest predicate over these columns alone that is true wherever the given one is.
 
-    For pruning by what is known of some columns: partitions, keys, statistics.
+    For pruning by the known values of some columns: partitions, keys, statistics.
     """
     return _restricted(push_not(predicate), frozenset(columns))
 
@@ -279,10 +279,10 @@ def _restricted(predicate: Predicate, columns: frozenset[str]) -> Predicate:
 
 
 def bind(predicate: Predicate, fields: Sequence[DataField]) -> Predicate:
-    """The predicate with every literal as its column's Python value; binding twice changes nothing.
+    """Return the predicate with every literal as its column's Python value; binding twice changes nothing.
 
-    Equalities of one column of which any may hold become a list. Raises FilterError for a column that is not among the
-    fields, for what is not inside of its column, and for a literal that does not fit.
+    A disjunction of equalities of one column becomes an IN. Raises FilterError for a column that is not among the
+    fields, for an inner value that its column lacks, and for a literal that does not fit.
     """
     by_name = {f.name: f for f in fields}
     return _with_lists(map_leaves(predicate, lambda leaf: _bind_leaf(leaf, by_name)))
@@ -302,7 +302,7 @@ def _with_lists(predicate: Predicate) -> Predicate:
 
 
 def _joined(parts: Sequence[Predicate]) -> list[Predicate]:
-    """The parts, with those that ask one column for values as one list where the first of them stood."""
+    """Return the parts, with equalities and INs of one column joined to one IN at the position of the first."""
     lists: dict[Reference, dict[object, None]] = {}
     for part in parts:
         match part:
@@ -345,7 +345,7 @@ def _bind_leaf(leaf: Leaf, fields: Mapping[str, DataField]) -> Predicate:
 
 
 def _member(value: object, field: DataField) -> tuple[object, ...]:
-    """The value as one of a list; nothing when no value of the column can equal it."""
+    """Return the value as the only one of a list; an empty list when no value of the column can equal it."""
     if value is None:
         return (None,)
     place = locate(value, field)
@@ -372,13 +372,13 @@ def _bind_comparison(leaf: Comparison, field: DataField) -> Predicate:
 
 
 def _if_present(column: Reference, *, outcome: bool) -> Predicate:
-    """True or false where the column has a value, unknown where it is null."""
+    """Return the predicate with that outcome where the column has a value, and unknown where it is null."""
     unknown = Comparison(Op.EQ, column, None)
     return Or((IsNotNull(column), unknown)) if outcome else And((IsNull(column), unknown))
 
 
 def text_of(predicate: Predicate) -> str:
-    """The predicate as a reader of SQL expects it; for messages and plans, not for parsing."""
+    """Return the predicate in the form of SQL, for messages and plans; it is not meant to be parsed."""
     match predicate:
         case AlwaysTrue():
             return "TRUE"

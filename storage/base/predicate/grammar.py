@@ -32,7 +32,7 @@ from interbed.storage.base.predicate.expr import (
     bind,
 )
 from interbed.storage.base.predicate.grammar_tables import MADE_OF, TABLES
-from interbed.storage.base.predicate.operands import Inner, Instant, Reference, column_of
+from interbed.storage.base.predicate.operands import InnerReference, Instant, Reference, column_of
 from interbed.storage.base.row.values import has_zone, parse_literal, parse_timestamp_nanos, whole_date
 from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoot
 
@@ -111,15 +111,15 @@ _OF_OTHERS = {
     "&": "write AND",
     "|": "write OR",
 }
-"""What other languages write, and what stands for it here."""
+"""Operators of other languages, and their form here."""
 _NULLS = frozenset({"none", "nil", "na", "nan"})
 
 
 def parse_filter(text: str, fields: Sequence[DataField]) -> Predicate:
-    """The predicate of a condition, bound to the columns.
+    """Return the predicate of a condition, bound to the columns.
 
-    Raises FilterError: with the place and what was expected there for a text that is no condition; naming the column
-    for one that is unknown, or is compared with a literal of another kind.
+    Raises FilterError: with the position and the expected tokens for a text that is no condition; naming the column
+    for an unknown column, and for a literal of another type.
     """
     if len(text) > _MAX_LENGTH:
         raise FilterError(f"The filter has {len(text)} characters; at most {_MAX_LENGTH} are read.")
@@ -139,22 +139,22 @@ def parse_filter(text: str, fields: Sequence[DataField]) -> Predicate:
 
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
-    # Another version of lark may read tables otherwise.
+    # Another version of lark may read the tables in another way.
     return loaded_parser() if made_of() == MADE_OF else new_parser()
 
 
 def loaded_parser() -> Lark:
-    """The parser, loaded from its tables."""
+    """Return the parser, loaded from its tables."""
     return Lark.load(io.BytesIO(zlib.decompress(base64.b64decode(TABLES))))
 
 
 def new_parser() -> Lark:
-    """The parser, made of the grammar; that takes longer than to plan a read."""
+    """Return the parser, built from the grammar; that takes longer than planning a read."""
     return Lark(_GRAMMAR, parser="lalr", maybe_placeholders=False)
 
 
 def made_of() -> str:
-    """What the tables of the parser follow from: the version of lark and the CRC-32 of the grammar."""
+    """Return the version of the parser's tables: the version of lark and the CRC-32 of the grammar."""
     return f"lark {lark.__version__}, grammar {zlib.crc32(_GRAMMAR.encode()):08x}"
 
 
@@ -181,7 +181,7 @@ def _syntax_message(text: str, error: UnexpectedInput) -> str:
 
 
 def _hint(text: str, position: int) -> str:
-    """What is written here for what other languages write at that place."""
+    """Return a hint on the correct form of another language's operator or literal at that position."""
     for begin in (position - 1, position):
         for sign, instead in _OF_OTHERS.items():
             if begin >= 0 and text.startswith(sign, begin) and (len(sign) > 1 or begin == position):
@@ -198,7 +198,7 @@ def _hint(text: str, position: int) -> str:
 
 
 class _ToPredicate(Transformer[Any, Predicate]):
-    """Makes predicates of lark's tree; its methods have the names of the grammar's rules and terminals."""
+    """Transformer of lark's tree to a predicate; its methods have the names of the grammar's rules and terminals."""
 
     def disjunction(self, children: list[Predicate]) -> Predicate:
         return Or(tuple(children))
@@ -253,8 +253,8 @@ class _ToPredicate(Transformer[Any, Predicate]):
 
     def inside(self, children: list[Any]) -> Any:
         outer, step = children
-        steps = outer.steps if isinstance(outer, Inner) else ()
-        return Inner(column_of(outer), (*steps, step))
+        steps = outer.steps if isinstance(outer, InnerReference) else ()
+        return InnerReference(column_of(outer), (*steps, step))
 
     def true(self, _: list[Any]) -> Any:
         return True
@@ -280,7 +280,7 @@ class _ToPredicate(Transformer[Any, Predicate]):
         try:
             return Decimal(str(token))
         except InvalidOperation:
-            raise FilterError(f"The filter's literal {token[:50]} is not a number within reach.") from None
+            raise FilterError(f"The filter's literal {token[:50]} is out of the range of numbers.") from None
 
     def TEXT(self, token: Token) -> str:  # noqa: N802
         return token[1:-1].replace("''", "'")

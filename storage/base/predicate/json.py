@@ -1,13 +1,13 @@
-"""Predicates as JSON, to hand them to other processes without loss.
+"""Predicates in JSON, the lossless form that other processes receive.
 
     {"op": "and", "children": [{"op": "eq", "column": "id", "value": 5}, {"op": "in", "column": "d", "values": […]}]}
 
 Operators are eq, ne, lt, le, gt, ge; in, not_in; is_null, is_not_null; starts_with, ends_with, contains, like (with
-`pattern`); and, or, not; true, false. A value inside of a column stands as {"column": "m", "steps": ["key"]} where a
-column has its name. Values are null, booleans, integers, texts and finite floats as they are, and others as an object
-of one tag: {"decimal": "1.50"}, {"date": "2024-01-31"}, {"time": "12:34:56.7"},
-{"timestamp": "2024-01-31T12:34:56+00:00"}, {"binary": base64}, {"float": "nan" | "inf" | "-inf"}. Dates and timestamps
-that Python does not hold are {"ticks": "2147483647 d"}, in days (d), ms, us or ns since 1970-01-01; instants are
+`pattern`); and, or, not; true, false. An inner value of a column is {"column": "m", "steps": ["key"]} instead of a
+name. Null, booleans, integers, texts and finite floats are JSON values; all others are an object with one tag:
+{"decimal": "1.50"}, {"date": "2024-01-31"}, {"time": "12:34:56.7"}, {"timestamp": "2024-01-31T12:34:56+00:00"},
+{"binary": base64}, {"float": "nan" | "inf" | "-inf"}. Dates and timestamps that Python's types do not hold are
+{"ticks": "2147483647 d"}, in days (d), ms, us or ns since 1970-01-01. Instants are
 {"ticks": "253402300800000000 us UTC"}.
 """
 
@@ -39,7 +39,7 @@ from interbed.storage.base.predicate.expr import (
     StartsWith,
     TextMatch,
 )
-from interbed.storage.base.predicate.operands import Inner, Reference
+from interbed.storage.base.predicate.operands import InnerReference, Reference
 from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 
 _TEXT: dict[str, type[TextMatch]] = {
@@ -61,12 +61,12 @@ _TAGS: dict[str, Callable[[str], object]] = {
 
 
 def to_json(predicate: Predicate) -> str:
-    """The predicate as JSON."""
+    """Return the predicate in JSON."""
     return json.dumps(_tree(predicate), separators=(",", ":"), allow_nan=False)
 
 
 def from_json(text: str | bytes) -> Predicate:
-    """The predicate of JSON made by to_json; raises FilterError for anything else."""
+    """Return the predicate of JSON made by to_json. Raises FilterError for any other text."""
     try:
         return _predicate(json.loads(text))
     except (ValueError, KeyError, TypeError, AttributeError, InvalidOperation, RecursionError) as error:
@@ -126,14 +126,14 @@ def _predicate(tree: dict[str, Any]) -> Predicate:
 
 
 def _reference(reference: Reference) -> object:
-    if isinstance(reference, Inner):
+    if isinstance(reference, InnerReference):
         return {"column": reference.column, "steps": [_value(step) for step in reference.steps]}
     return reference
 
 
 def _referred(value: Any) -> Reference:
     if isinstance(value, dict):
-        return Inner(str(value["column"]), tuple(_literal(step) for step in value["steps"]))
+        return InnerReference(str(value["column"]), tuple(_literal(step) for step in value["steps"]))
     return str(value)
 
 
@@ -158,7 +158,7 @@ def _value(value: object) -> object:
 
 
 def _far(value: object) -> object:
-    """The value, with those far dates and timestamps that are integers of Python's as objects."""
+    """Return the value; a far date or timestamp, which JSON would write as an integer, becomes an object."""
     if isinstance(value, FarDate):
         return {"ticks": f"{int(value)} d"}
     if isinstance(value, FarTimestamp):

@@ -1,4 +1,4 @@
-"""Operands of conditions: a column, or a value inside of a nested column; and the literals they are compared with.
+"""Operands of conditions: a column or a value inside of one, and the literal that it is compared with.
 
 `locate` finds the place of a literal among the values of a column's type; `literal` makes it a scalar of Arrow. A
 literal of another type than the column's is cast by the table in docs/sql.md ("Literals of other types"), which is
@@ -70,16 +70,16 @@ _MICROS_DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class Instant:
-    """A timestamp literal before it is known which column it is compared with; `zoned` if it names a time zone."""
+    """A timestamp literal that is not bound to a column yet; `zoned` if it names a time zone."""
 
     nanos: int
     zoned: bool
 
 
 class LiteralPlace(NamedTuple):
-    """The greatest value of a type that is not above a literal, and whether it is equal to it.
+    """The greatest value of a type that is not greater than a literal, and whether it is equal to the literal.
 
-    `beyond` is 1 for a literal above all values of the type, and -1 below them; then there is no value.
+    `beyond` is 1 for a literal above all values of the type, and -1 for a literal below them; then there is no value.
     """
 
     value: object = None
@@ -91,9 +91,9 @@ _ABOVE, _BELOW = LiteralPlace(exact=False, beyond=1), LiteralPlace(exact=False, 
 
 
 def locate(value: object, field: DataField) -> LiteralPlace:
-    """Where the literal lies among the values of the column's type.
+    """Return the place of the literal among the values of the column's type.
 
-    Raises FilterError for a literal that is not compared with such a column.
+    Raises FilterError for a literal of a type that can't be compared with the column.
     """
     try:
         value = python_scalar(value)
@@ -110,7 +110,7 @@ def _locate(value: object, field: DataField) -> LiteralPlace:
     if not isinstance(data_type, AtomicType):
         return LiteralPlace(coerce(value, data_type))
     root = data_type.root
-    # The common kinds of keys come first, because lists of them are long.
+    # Common types of keys come first, because lists of them are long.
     if type(value) is str and root in STRINGS:
         return LiteralPlace(value)
     bits = INTEGER_BITS.get(root) if type(value) is int else None
@@ -174,14 +174,14 @@ def _locate_number(value: object, data_type: AtomicType) -> LiteralPlace:
         bits = INTEGER_BITS[data_type.root]
         low, high = -(1 << (bits - 1)), (1 << (bits - 1)) - 1
     if number.is_nan():
-        # It is the greatest number.
+        # NaN is the greatest number.
         return _ABOVE
     if not number.is_finite() or number.adjusted() > 40:
         return _ABOVE if number > 0 else _BELOW
     scaled = number.scaleb(scale, context=WIDE)
     floor = int(scaled.to_integral_value(rounding=ROUND_FLOOR))
     if floor > high or floor < low:
-        # Between the greatest value and the next number counts as beyond, too: nothing lies there.
+        # A literal between the greatest value and the next number is beyond, too: the type has no value there.
         return _ABOVE if floor > high else _BELOW
     found = Decimal(floor).scaleb(-scale, context=WIDE) if data_type.root is TypeRoot.DECIMAL else floor
     return LiteralPlace(found, Decimal(floor) == scaled)
@@ -207,7 +207,7 @@ def _locate_float(value: Any, data_type: AtomicType) -> LiteralPlace:
         return _ABOVE if value > 0 else _BELOW
     if data_type.root is TypeRoot.DOUBLE:
         return LiteralPlace(number)
-    # A FLOAT is compared as a DOUBLE, so that 0.1 lies between two of its values.
+    # A FLOAT is compared as a DOUBLE, so 0.1 is between two of its values.
     single = to_float32(number)
     if single == number or number != number:
         return LiteralPlace(single)
@@ -233,7 +233,7 @@ def _locate_day(value: object, data_type: AtomicType) -> LiteralPlace:
             days = int(value)
         case str():
             text = value.strip()
-            # As Spark casts text to DATE: a time behind the day has no say.
+            # As in Spark's cast of text to DATE: a time after the day is ignored.
             if _DAY_AND_ZONE.fullmatch(text) is not None:
                 raise InvalidInputError(_zoned(value))
             more = _DAY_AND_MORE.fullmatch(text)
@@ -273,7 +273,7 @@ def _locate_time(value: object) -> LiteralPlace:
 
 
 def _nanos(value: object, data_type: AtomicType) -> int:
-    """Nanoseconds since the epoch of what stands for a timestamp; raises ValueError for anything else."""
+    """Return the nanoseconds since the epoch of a literal for a timestamp. Raises ValueError for other literals."""
     if isinstance(value, str):
         text = whole_date(value.strip())
         value = Instant(parse_timestamp_nanos(text), has_zone(text))
@@ -320,12 +320,12 @@ def _nanos_of(value: object) -> int:
 
 
 def literal(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":
-    """A bound literal as a scalar of a column's Arrow type."""
+    """Return a bound literal as a scalar of a column's Arrow type."""
     if isinstance(value, Decimal) and isinstance(arrow, pa.Decimal128Type):
         # Arrow refuses a decimal whose scale is not the type's, so it is given as text.
         exact: pa.Scalar[Any] = exact_decimals(pa.array([f"{value:.{arrow.scale}f}"]), arrow)[0]
         return exact
-    # Of one query each file asks for the same ones. Equal numbers of two types are not the same.
+    # Every file of a query needs the same scalars. Equal numbers of two types are not the same key.
     return _plain(value, arrow) if type(value) in (int, str) else scalar_of(value, arrow)
 
 
@@ -338,10 +338,10 @@ def _plain(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":
 
 
 @dataclass(frozen=True, slots=True)
-class Inner:
-    """A value inside of a column: `s.f` of a ROW, `m['key']` of a MAP; null where there is no such entry, or no MAP.
+class InnerReference:
+    """Reference to a value inside of a column: `s.f` of a ROW, `m['key']` of a MAP; null without an entry or a MAP.
 
-    `steps` lead to it from the outside in: the name of a ROW's field, the key of a MAP's entry.
+    `steps` are the path from the column to the value: the name of a ROW's field, the key of a MAP's entry.
     """
 
     column: str
@@ -351,26 +351,26 @@ class Inner:
         return self.column + "".join(f"[{_step_text(step)}]" for step in self.steps)
 
 
-Reference: TypeAlias = str | Inner
+Reference: TypeAlias = str | InnerReference
 """The name of a column, or a value inside of one."""
 
 
 def column_of(reference: Reference) -> str:
-    """The column that is looked at."""
-    return reference.column if isinstance(reference, Inner) else reference
+    """Return the column of the reference."""
+    return reference.column if isinstance(reference, InnerReference) else reference
 
 
 def renamed(reference: Reference, names: Mapping[str, str]) -> Reference:
-    """The reference with its column renamed; one that is not in the map keeps its name."""
-    if isinstance(reference, Inner):
-        return Inner(names.get(reference.column, reference.column), reference.steps)
+    """Return the reference with its column renamed; a column that is not in the map keeps its name."""
+    if isinstance(reference, InnerReference):
+        return InnerReference(names.get(reference.column, reference.column), reference.steps)
     return names.get(reference, reference)
 
 
 def find(reference: Reference, fields: Mapping[str, DataField]) -> tuple[Reference, DataField]:
-    """The reference with keys as values of their types, and what it refers to, as a field under the reference's text.
+    """Return the reference with keys as values of their types, and its target as a field named by the reference's text.
 
-    Raises FilterError for a column, a field or a kind of key that there is not.
+    Raises FilterError for an unknown column or field, and for a key of another type.
     """
     name = column_of(reference)
     field = fields.get(name)
@@ -384,14 +384,14 @@ def find(reference: Reference, fields: Mapping[str, DataField]) -> tuple[Referen
     data_type = field.type
     steps: list[object] = []
     for step in reference.steps:
-        found, data_type = _inside(data_type, step, str(Inner(name, tuple(steps))))
+        found, data_type = _inside(data_type, step, str(InnerReference(name, tuple(steps))))
         steps.append(found)
-    bound = Inner(name, tuple(steps))
+    bound = InnerReference(name, tuple(steps))
     return bound, DataField(field.id, str(bound), data_type)
 
 
 def _inside(data_type: DataType, step: object, where: str) -> tuple[object, DataType]:
-    """The step as a value of its type, and the type of what it leads to."""
+    """Return the step as a value of its type, and the type of its target."""
     match data_type:
         case RowType(fields=fields):
             by_name = {f.name: f.type for f in fields}

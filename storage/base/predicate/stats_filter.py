@@ -1,8 +1,8 @@
-"""What statistics and partitions say about a predicate: which files may hold a matching row.
+"""Pruning of files and partitions by a predicate: selects files whose statistics admit a matching row.
 
-Statistics are bounds: no value is below the minimum or above the maximum, though neither has to occur (texts are cut).
-Writers may leave NaN out of their statistics, so the maximum of floats is one of the other numbers: what NaN fulfils
-(it is the greatest value) rules no file out. Nor does what is unknown.
+Statistics are bounds: no value is below the minimum or above the maximum, though neither has to occur (texts are
+truncated). Writers may leave NaN out of their statistics, so the maximum of floats is that of the other numbers: a
+condition that NaN satisfies (it is the greatest value) excludes no file. Unknown statistics exclude no file, either.
 
 Predicates must be bound to the columns (interbed.storage.base.predicate.expr.bind).
 """
@@ -39,18 +39,18 @@ from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.data_type import DataField
 
 _SINGLE_VALUES = 100
-"""Up to so many values of an IN list are looked for one by one; of more only the least and the greatest."""
+"""Up to this number the values of an IN list are checked one by one; of more, only the least and the greatest."""
 _MOST = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """The statistics of one column: an entry for each file. None stands for nothing known."""
+    """Statistics of one column: an entry for each file; None when they are unknown in all files."""
 
     low: "Array | None"
     high: "Array | None"
     nulls: npt.NDArray[np.float64]
-    """Nulls of each file; NaN where their number is not known."""
+    """Number of nulls of each file; NaN where it is not known."""
 
 
 class _Files:
@@ -66,7 +66,7 @@ class _Files:
         self._columns: dict[Reference, _Column] = {}
 
     def column(self, name: Reference) -> _Column:
-        """The statistics of a column."""
+        """Return the statistics of a column."""
         if name not in self._columns:
             nulls = self._nulls.get(name)
             number = np.full(len(self.rows), np.nan) if nulls is None else to_numpy(nulls).astype(np.float64)
@@ -74,7 +74,7 @@ class _Files:
         return self._columns[name]
 
     def all(self, value: bool) -> Mask:
-        """The same for every file."""
+        """Return a mask with the same value for every file."""
         return np.full(len(self.rows), value)
 
 
@@ -85,10 +85,10 @@ def select(
     null_counts: Mapping[Any, Array],
     row_counts: Array,
 ) -> Mask:
-    """For each file whether it may hold a row that the predicate is true for.
+    """Return for each file whether it may have a row for which the predicate is true.
 
-    Maps from columns, or values inside of them, to arrays with an entry for each file: least and greatest values in
-    their Arrow types and numbers of nulls, null where unknown; what is absent is unknown in every file.
+    The maps lead from columns, or values inside of them, to arrays with an entry for each file: least and greatest
+    values in their Arrow types and numbers of nulls, null where unknown. A missing column is unknown in every file.
     """
     files = _Files(mins, maxs, null_counts, row_counts)
     chosen: Mask = _may_match(push_not(predicate), files) & np.not_equal(files.rows, 0)
@@ -96,12 +96,12 @@ def select(
 
 
 def partition_select(predicate: Predicate, partitions: Sequence[bytes], fields: Sequence[DataField]) -> Mask:
-    """For each partition, a serialised BinaryRow of the fields, whether the predicate is true for it; exact."""
+    """Return for each partition, a serialised BinaryRow of the fields, whether the predicate is true for it. Exact."""
     from interbed.storage.base.predicate.evaluate import mask
 
     columns = decode_rows(partitions, [f.type for f in fields])
     if not columns:
-        # Without columns a batch has no rows, so the one row of an unpartitioned table is made up.
+        # A batch without columns has no rows, so the one row of an unpartitioned table gets a dummy column.
         batch = pa.record_batch([pa.nulls(len(partitions), pa.bool_())], names=[""])
     else:
         batch = pa.record_batch(columns, names=[f.name for f in fields])
@@ -111,7 +111,7 @@ def partition_select(predicate: Predicate, partitions: Sequence[bytes], fields: 
 
 @dataclass(frozen=True, slots=True)
 class _OfNumbers(Comparison):
-    """A comparison of a column whose NaN another condition excludes, so that bounds say everything of it."""
+    """Comparison of a column without NaN, which another condition excludes; bounds decide about it alone."""
 
 
 def _excludes_nan(part: Comparison) -> bool:
@@ -166,20 +166,20 @@ def _may_match(predicate: Predicate, files: _Files) -> Mask:
 
 
 def _has_value(files: _Files, stats: _Column) -> Mask:
-    # Their number is NaN where it is not known, and a comparison of numpy with that is false.
+    # An unknown number is NaN, and numpy's comparisons with NaN are false.
     flags: Mask = ~np.greater_equal(stats.nulls, files.rows)
     return flags
 
 
 def _integers(bound: "Array | None") -> npt.NDArray[Any] | None:
-    """The bounds of a column of integers, for numpy, which is faster for a few; None where some is not known."""
+    """Return the bounds of a column of integers for numpy, which is faster for few files; None if one is unknown."""
     if bound is None or bound.null_count or not pa.types.is_integer(bound.type):
         return None
     return to_numpy(bound)
 
 
 def _holds(files: _Files, kernel: str, bound: "Array | None", value: object) -> Mask:
-    """Where the bound is known and compares so with the value."""
+    """Return in which files the bound is known and the kernel's comparison with the value is true."""
     if bound is None:
         return files.all(False)
     integers = _integers(bound)
@@ -200,13 +200,13 @@ def _compare(files: _Files, stats: _Column, op: Op, value: object) -> Mask:
     if isinstance(value, float) and _holds_for_nan(op, value):
         return files.all(True)
     if value != value:
-        # Nothing is greater than NaN, and whether there is anything else is not asked of bounds.
+        # NaN is the greatest value, and bounds do not show whether a file has other values.
         return files.all(op is not Op.GT)
     return _within(files, stats, op, value)
 
 
 def _within(files: _Files, stats: _Column, op: Op, value: object) -> Mask:
-    """Which files may hold a value within their bounds that compares so."""
+    """Return which files may have, within their bounds, a value for which the comparison is true."""
     match op:
         case Op.EQ:
             outside = _holds(files, "greater", stats.low, value) | _holds(files, "less", stats.high, value)
@@ -224,16 +224,16 @@ def _within(files: _Files, stats: _Column, op: Op, value: object) -> Mask:
 
 
 def _holds_for_nan(op: Op, value: float) -> bool:
-    """Whether NaN, which may be in any file, compares so with the value."""
+    """Return whether the comparison is true for NaN, which may be in any file."""
     if value != value:
         return op in (Op.EQ, Op.LE, Op.GE)
     return op in (Op.NE, Op.GT, Op.GE)
 
 
 def _is_constant(files: _Files, stats: _Column, value: object) -> Mask:
-    """Where no value but this one occurs."""
+    """Return in which files no other value occurs."""
     if isinstance(value, float):
-        # NaN may occur besides.
+        # NaN may occur, too.
         return files.all(False)
     return _holds(files, "equal", stats.low, value) & _holds(files, "equal", stats.high, value)
 
@@ -273,7 +273,7 @@ def _starts_with(files: _Files, stats: _Column, prefix: str) -> Mask:
         return ~above
     import pyarrow.compute as pc
 
-    # What begins with the prefix is not below it; a minimum above it rules the file out unless it begins with it, too.
+    # Texts with the prefix are not below it. A minimum above it excludes the file unless the minimum has the prefix.
     low: Any = stats.low.cast(pa.binary())
     begun: Any = pc.call_function("starts_with", [low], pc.MatchSubstringOptions(prefix))
     continued: Mask = to_numpy(begun.fill_null(TRUE))
@@ -292,7 +292,7 @@ def _any(flags: Sequence[Mask]) -> Mask:
 
 
 def _literal_prefix(pattern: str) -> str:
-    """The text with which everything begins that a LIKE pattern matches."""
+    """Return the common prefix of all texts that a LIKE pattern matches."""
     prefix = ""
     characters = iter(pattern)
     for character in characters:

@@ -1,9 +1,9 @@
-"""BinaryRow: the bytes in which Paimon keeps partitions, keys and statistics (paimon-common, data/BinaryRow).
+"""BinaryRow: the encoding of partitions, keys and statistics in Paimon (paimon-common, data/BinaryRow).
 
-    arity      4 bytes, big-endian; only where a row is stored in a file, not under its hash
+    arity      4 bytes, big-endian; stored in files, and not part of the hash
     header     1 byte of row kind (0), then one null bit for each field, padded to 8 bytes
     slots      8 bytes a field, little-endian; unused bytes and the slots of nulls are zero
-    variable   what does not fit into a slot, each value padded to 8 bytes
+    variable   values that do not fit into a slot, each padded to 8 bytes
 
 | type | slot | variable part |
 |---|---|---|
@@ -16,7 +16,7 @@
 | timestamps of 4 to 9 digits | offset << 32, nanoseconds of the millisecond | 8 bytes: milliseconds |
 
 A null of a wide decimal or a fine timestamp keeps its variable part, zeroed, and the offset to it. Offsets count
-from the header. Fields of nested types are only ever null here: keys, partitions and statistics have none.
+from the header. Fields of nested types are always null: keys, partitions and statistics have no nested values.
 
 Python values are those of interbed.storage.base.row.values.
 """
@@ -82,10 +82,10 @@ _INTEGER_FORMAT = {
 
 
 def encode_rows(columns: Sequence[Column], types: Sequence[DataType]) -> list[bytes]:
-    """The rows of the columns, serialised with their arity; vectorised.
+    """Return the rows of the columns, serialised with their arity. Vectorised.
 
-    An empty list without columns. Raises InvalidInputError for columns that do not fit their types, NotSupportedError
-    for nested values.
+    Without columns the list is empty. Raises InvalidInputError for columns that do not fit their types,
+    NotSupportedError for nested values.
     """
     words = columns_to_words(columns, types)
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(words.size)])
@@ -95,7 +95,7 @@ def encode_rows(columns: Sequence[Column], types: Sequence[DataType]) -> list[by
         content[starts // 8 + index] = word
     scattered = content.view(np.uint8)
     for part in words.variable:
-        # Every byte of every row's stretch gets its source and its target.
+        # The source and the target of every byte of every row.
         length = part.length
         before = np.cumsum(length) - length
         count = np.arange(int(length.sum()))
@@ -104,12 +104,12 @@ def encode_rows(columns: Sequence[Column], types: Sequence[DataType]) -> list[by
         ]
     arity = struct.pack(">i", len(types))
     data = content.tobytes()
-    # The result is a list of bytes objects, so there is a step for every row.
+    # A loop over the rows: the result is a list of bytes objects.
     return [arity + data[begin:end] for begin, end in pairwise(ends.tolist())]
 
 
 def decode_rows(rows: Sequence[bytes], types: Sequence[DataType]) -> list[Array]:
-    """One Arrow array for each type, in its Arrow form; vectorised.
+    """Return an Arrow array for each type. Vectorised.
 
     Raises CorruptFileError for bytes that are not rows of that many fields.
     """
@@ -117,7 +117,7 @@ def decode_rows(rows: Sequence[bytes], types: Sequence[DataType]) -> list[Array]
 
 
 def encode_row(values: Sequence[object], types: Sequence[DataType]) -> bytes:
-    """One row of Python values, serialised with its arity.
+    """Return one row of Python values, serialised with its arity.
 
     Raises InvalidInputError for values that do not fit their types, NotSupportedError for nested values.
     """
@@ -136,7 +136,7 @@ def encode_row(values: Sequence[object], types: Sequence[DataType]) -> bytes:
 
 
 def _encode_field(value: object, data_type: DataType, fixed: int, variable: bytearray) -> bytes:
-    """The slot of a value; what does not fit into it is added to the variable part."""
+    """Return the slot of a value; a value that does not fit is appended to the variable part."""
     if not isinstance(data_type, AtomicType):
         if value is not None:
             raise NotSupportedError(f"A value of type {type_name(data_type)} can't be part of a key or of statistics.")
@@ -179,7 +179,7 @@ def _encode_field(value: object, data_type: DataType, fixed: int, variable: byte
 
 
 def decode_row(data: bytes, types: Sequence[DataType]) -> tuple[object, ...]:
-    """The Python values of one serialised row.
+    """Return the Python values of one serialised row.
 
     Raises CorruptFileError for bytes that are not a row of that many fields.
     """
@@ -243,7 +243,7 @@ def _decimal(value: object, data_type: AtomicType) -> Decimal:
 
 
 def _shortest(number: int) -> bytes:
-    """Two's complement, big-endian, in as few bytes as keep the sign."""
+    """Return a number in two's complement, big-endian, in as few bytes as keep the sign."""
     magnitude = number if number >= 0 else ~number
     return number.to_bytes(magnitude.bit_length() // 8 + 1, "big", signed=True)
 
@@ -263,7 +263,7 @@ _FLOATS = {TypeRoot.FLOAT: (np.uint32, np.float32), TypeRoot.DOUBLE: (np.uint64,
 
 
 class RowBuffer:
-    """Many serialised rows, one behind the other, and where each begins and ends.
+    """Buffer of many serialised rows, one after the other, with their offsets.
 
     Raises CorruptFileError for rows that are too short or have another number of fields.
     """
@@ -284,16 +284,16 @@ class RowBuffer:
         self.start: Ints = starts + ARITY_BYTES
 
     def slot(self, index: int) -> Words:
-        """The 8 bytes of a field in each row."""
+        """Return the 8 bytes of a field's slot in each row."""
         return self.words[self.start + (header_bytes(self.arity) + 8 * index)]
 
     def nulls(self, index: int) -> Mask:
-        """Whether a field is null in each row."""
+        """Return for each row whether a field is null."""
         bit = index + HEADER_BITS
         return (self.data[self.start + bit // 8] >> np.uint8(bit % 8) & np.uint8(1)).astype(bool)
 
     def stretch(self, offset: Ints, length: Ints, used: Mask) -> Ints:
-        """Where a stretch of each row begins in the buffer; those that are not used begin at 0."""
+        """Return the position of a range of each row in the buffer; 0 for rows that are not `used`."""
         begin = self.start + offset
         if np.any(used & ((length < 0) | (begin + length > self.end))):
             raise CorruptFileError("A row refers to bytes behind its end.")
@@ -301,7 +301,7 @@ class RowBuffer:
 
 
 def rows_to_columns(rows: Sequence[bytes], types: Sequence[DataType]) -> list[Array]:
-    """One Arrow array for each type, in its Arrow form. Raises CorruptFileError for rows that can't be decoded."""
+    """Return an Arrow array for each type. Raises CorruptFileError for rows that can't be decoded."""
     buffer = RowBuffer(rows, len(types))
     return [_column(buffer, index, data_type) for index, data_type in enumerate(types)]
 
@@ -353,7 +353,7 @@ def _decimals(buffer: RowBuffer, slot: Words, null: Mask, target: pa.DataType, w
         if np.any(length > 16) or np.any((length == 0) & ~null):
             raise CorruptFileError("A row holds a decimal of an impossible length.")
         begin = buffer.stretch((slot >> np.uint64(32)).astype(np.int64), length, ~null)
-        # The big-endian bytes are moved to the end of 16 bytes, what is before them repeats the sign.
+        # The big-endian bytes are moved to the end of 16 bytes; the bytes before them repeat the sign.
         lag = np.arange(16)[None, :] - (16 - length)[:, None]
         sign = np.where(buffer.data[begin] >> 7, 255, 0).astype(np.uint8)
         content = np.where(lag >= 0, buffer.data[begin[:, None] + np.maximum(lag, 0)], sign[:, None])
@@ -368,7 +368,7 @@ def _strings(buffer: RowBuffer, index: int, slot: Words, null: Mask, target: pa.
     if np.any(inline & ~null & (short > INLINE_BYTES)):
         raise CorruptFileError("A row holds a short string of an impossible length.")
     length = np.where(null, 0, np.where(inline, short, (slot & _LOW).astype(np.int64)))
-    # An inline string lies in its slot, which is part of the row as well.
+    # An inline string is in its slot, which is a part of the row.
     offset = np.where(inline, header_bytes(buffer.arity) + 8 * index, (slot >> np.uint64(32)).astype(np.int64))
     begin = buffer.stretch(offset, length, ~null)
     ends = np.zeros(len(slot) + 1, np.int64)

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class RowKind(IntEnum):
-    """What a row says about its key."""
+    """The change of a key that a row of a changelog records."""
 
     INSERT = 0
     UPDATE_BEFORE = 1
@@ -13,10 +13,10 @@ class RowKind(IntEnum):
 
     @property
     def short(self) -> str:
-        """The kind as written in logs: +I, -U, +U or -D."""
+        """The short name of the kind: +I, -U, +U or -D."""
         return ("+I", "-U", "+U", "-D")[self]
 
     @property
     def is_retract(self) -> bool:
-        """Whether the row takes something back."""
+        """Whether the row retracts an earlier row."""
         return self in (RowKind.UPDATE_BEFORE, RowKind.DELETE)

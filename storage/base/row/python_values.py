@@ -1,7 +1,7 @@
-"""Arrow's values as Python's, also dates and timestamps that Python's types do not hold.
+"""Conversion of Arrow's values to Python's, including dates and timestamps that Python's types do not hold.
 
 Arrow's `to_pylist` and `as_py` raise OverflowError or ValueError for these; here they are FarDate and FarTimestamp
-(interbed.storage.base.types.far_times), whose text is the date. All other values are those that Arrow gives.
+(interbed.storage.base.types.far_times), whose text is the date. All other values are Arrow's.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _SHOWN_MAX = 100
 _EXACT_FLOATS = 2**53
-"""Up to here each integer is a float."""
+"""Up to this number each integer has an exact float."""
 
 
 def python_value(scalar: Any) -> Any:
-    """The value of an Arrow scalar; None for null."""
+    """Return the value of an Arrow scalar; None for null."""
     try:
         return scalar.as_py()
     except (OverflowError, ValueError):
@@ -29,7 +29,7 @@ def python_value(scalar: Any) -> Any:
 
 
 def python_values(column: Any) -> list[Any]:
-    """The values of an Arrow array, or of one in chunks."""
+    """Return the values of an Arrow array or chunked array."""
     try:
         found: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):
@@ -38,17 +38,17 @@ def python_values(column: Any) -> list[Any]:
 
 
 def shown_value(column: Any, index: int) -> str:
-    """A value for an error, cut off where it is long."""
+    """Return the text of a value for an error message, shortened where it is long."""
     text = repr(python_value(column[index]))
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 
 
 def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
-    """The rows as dicts."""
+    """Return the rows as a list of dicts."""
     try:
         found: list[dict[str, Any]] = rows.to_pylist()
     except (OverflowError, ValueError):
-        # Value by value, for one of them has to be made here.
+        # Value by value: some value has no Python type and is converted here.
         columns = [python_values(column) for column in rows.columns]
         names = rows.schema.names
         found = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -56,10 +56,10 @@ def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
 
 
 def pandas_frame(rows: pa.Table) -> "pd.DataFrame":
-    """The rows as a data frame of pandas; in a column of dates, which are objects there, far ones are FarDates.
+    """Return the rows as a data frame of pandas. A column of dates has objects there, FarDate for far dates.
 
-    Integers beside nulls are floats in pandas; where one of them would be another number as a float, they are objects
-    of Python. Raises InvalidInputError naming the column of nested values with a date that pandas can't hold.
+    Integers beside nulls are floats in pandas; where a float would change one of them, the column has Python integers.
+    Raises InvalidInputError naming the column of nested values with a date that pandas can't hold.
     """
     exact = [_is_inexact_as_float(column) for column in rows.columns]
     try:
@@ -86,7 +86,7 @@ def pandas_frame(rows: pa.Table) -> "pd.DataFrame":
 
 
 def _is_inexact_as_float(column: Any) -> bool:
-    """Whether integers of the column, or within its values, are other numbers as floats, and have nulls beside them."""
+    """Return whether a column, or a part of it, has nulls and integers that a float would change."""
     kind = column.type
     if pa.types.is_nested(kind):
         return any(

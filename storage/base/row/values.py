@@ -1,4 +1,4 @@
-"""Values of atomic types as Python objects, and as the text that partition directories and filters use.
+"""Values of atomic types as Python objects, and their text in partition directories and filters.
 
 | type | Python | accepted, too |
 |---|---|---|
@@ -65,12 +65,12 @@ _TIMESTAMP_TEXT = re.compile(
 
 
 def unit_of(data_type: AtomicType) -> str:
-    """The Arrow unit of a timestamp type: ms, us or ns."""
+    """Return the Arrow unit of a timestamp type: ms, us or ns."""
     return timestamp_unit(data_type.precision or 0)
 
 
 def ticks_to_value(ticks: int, data_type: AtomicType) -> object:
-    """A timestamp of so many ticks of its Arrow unit as the Python value of its type."""
+    """Return the Python value of a timestamp in ticks of its Arrow unit."""
     unit = unit_of(data_type)
     zoned = data_type.root is TypeRoot.TIMESTAMP_LTZ
     if unit == "ns":
@@ -83,9 +83,9 @@ def ticks_to_value(ticks: int, data_type: AtomicType) -> object:
 
 
 def value_to_ticks(value: object, data_type: AtomicType, *, exact: bool = False) -> int:
-    """A timestamp's ticks in its Arrow unit.
+    """Return a timestamp in ticks of its Arrow unit.
 
-    Digits beyond the unit are cut off towards the past, or with `exact` raise InvalidInputError.
+    Digits beyond the unit are rounded down, or with `exact` raise InvalidInputError.
     """
     if isinstance(value, FarTimestamp):
         return _far_ticks(value, data_type, exact=exact)
@@ -119,7 +119,7 @@ def _far_ticks(value: FarTimestamp, data_type: AtomicType, *, exact: bool) -> in
 
 
 def plain_datetime(value: datetime) -> tuple[datetime, int]:
-    """A Timestamp of pandas as a datetime, and the nanoseconds that this does not hold."""
+    """Return a Timestamp of pandas as a datetime, and the nanoseconds that a datetime does not hold."""
     nanos = getattr(value, "nanosecond", None)
     if nanos is None:
         return value, 0
@@ -130,7 +130,7 @@ def plain_datetime(value: datetime) -> tuple[datetime, int]:
 
 
 def order_key(value: Any, data_type: DataType) -> Any:
-    """What orders values of a type that are not null: dates and timestamps of all years, NaN behind other numbers."""
+    """Return the sort key of a value that is not null, for dates and timestamps of all years; NaN is greatest."""
     if isinstance(data_type, AtomicType) and data_type.root in TIMESTAMPS:
         return value_to_ticks(value, data_type)
     if isinstance(data_type, AtomicType) and data_type.root is TypeRoot.DATE:
@@ -141,7 +141,7 @@ def order_key(value: Any, data_type: DataType) -> Any:
 
 
 def days_to_value(days: int) -> object:
-    """A DATE of so many days since 1970-01-01 as the Python value."""
+    """Return the Python value of a DATE in days since 1970-01-01."""
     try:
         return EPOCH_DAY + timedelta(days=days)
     except OverflowError:
@@ -149,7 +149,7 @@ def days_to_value(days: int) -> object:
 
 
 def millis_to_time(millis: int) -> object:
-    """A TIME of so many milliseconds since midnight as the Python value."""
+    """Return the Python value of a TIME in milliseconds since midnight."""
     if not 0 <= millis < 86_400_000:
         return millis
     seconds, rest = divmod(millis, 1000)
@@ -157,7 +157,7 @@ def millis_to_time(millis: int) -> object:
 
 
 def value_to_days(value: object) -> int:
-    """A DATE's days since 1970-01-01."""
+    """Return a DATE in days since 1970-01-01."""
     if isinstance(value, int):
         return value
     if isinstance(value, date) and not isinstance(value, datetime):
@@ -166,7 +166,7 @@ def value_to_days(value: object) -> int:
 
 
 def value_to_millis(value: object) -> int:
-    """A TIME's milliseconds since midnight."""
+    """Return a TIME in milliseconds since midnight."""
     if isinstance(value, int):
         return value
     if isinstance(value, time) and value.tzinfo is None:
@@ -175,19 +175,19 @@ def value_to_millis(value: object) -> int:
 
 
 def as_decimal(value: object) -> Decimal | None:
-    """A number as an exact decimal (a float by its shortest text); None for anything else."""
+    """Return a number as an exact decimal (a float by its shortest text); None for other values."""
     if isinstance(value, bool):
         return None
     if isinstance(value, Decimal):
         return value
     if isinstance(value, int):
         return Decimal(value)
-    # The float64 of NumPy is a float whose `repr` is no number.
+    # A float64 of NumPy is a float whose `repr` is no number.
     return Decimal(repr(float(value))) if isinstance(value, float) else None
 
 
 def to_float32(value: float) -> float:
-    """The nearest float of 32 bits; infinite beyond its range."""
+    """Return the nearest float of 32 bits; infinite beyond its range."""
     try:
         rounded: float = struct.unpack("<f", struct.pack("<f", value))[0]
     except OverflowError:
@@ -196,7 +196,7 @@ def to_float32(value: float) -> float:
 
 
 def coerce(value: object, data_type: DataType) -> object:
-    """A value that is not None as the Python value of the type (the table above); raises InvalidInputError."""
+    """Return a value that is not None as the Python value of the type (the table above). Raises InvalidInputError."""
     if not isinstance(data_type, AtomicType):
         raise InvalidInputError("a nested type has no literals")
     root = data_type.root
@@ -207,7 +207,7 @@ def coerce(value: object, data_type: DataType) -> object:
         return value
     if root in BINARIES and isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    # These are integers, whose numbers mean something else for other types.
+    # Both are integers, whose numbers have another meaning for other types.
     is_far = (isinstance(value, FarDate) and root is not TypeRoot.DATE) or (
         isinstance(value, FarTimestamp) and root not in TIMESTAMPS
     )
@@ -241,7 +241,7 @@ def coerce(value: object, data_type: DataType) -> object:
 
 
 def parse_text(text: str, data_type: DataType) -> object:
-    """The value that a text stands for, as in partition specifications; raises InvalidInputError.
+    """Return the value of a text in the form of partition specifications. Raises InvalidInputError.
 
     DATE takes `2024-01-31` or days since the epoch, TIME `12:34:56.789` or milliseconds, timestamps
     `2024-01-31 12:34:56.789` with a blank or a T.
@@ -288,7 +288,7 @@ def parse_text(text: str, data_type: DataType) -> object:
 
 
 def parse_literal(text: str, data_type: DataType) -> object:
-    """The value that a text of a person stands for: as `parse_text`, but never a number of days or milliseconds.
+    """Return the value of a literal: as `parse_text`, but never a number of days or milliseconds.
 
     `2024` and `2024-05` are the first day of the year and of the month, as in Spark. Raises InvalidInputError.
     """
@@ -304,13 +304,13 @@ def parse_literal(text: str, data_type: DataType) -> object:
 
 
 def whole_date(text: str) -> str:
-    """`2024` and `2024-05` as the first day of the year or month; any other text as it is."""
+    """Return `2024` and `2024-05` as the first day of the year or month; any other text unchanged."""
     begins = _BEGINNING_OF_DATE.fullmatch(text)
     return text if begins is None else f"{begins[1]}-{begins[2] or '01'}-01"
 
 
 def parse_date(text: str) -> int:
-    """Days since the epoch of `2024-01-31`, or of a text that is that number; raises ValueError."""
+    """Return the days since the epoch of `2024-01-31` or of the number of days as text. Raises ValueError."""
     if _DAYS_TEXT.fullmatch(text) is not None:
         return int(text)
     days = days_of_text(text)
@@ -320,17 +320,17 @@ def parse_date(text: str) -> int:
 
 
 def parse_time_nanos(text: str) -> int:
-    """Nanoseconds since midnight of `12:34`, `12:34:56` or `12:34:56.789`; raises ValueError."""
+    """Return the nanoseconds since midnight of `12:34`, `12:34:56` or `12:34:56.789`. Raises ValueError."""
     match = _TIME_TEXT.fullmatch(text)
     if match is None:
         raise ValueError(text)
     hour, minute, second = int(match[1]), int(match[2]), int(match[3] or 0)
-    time(hour, minute, second)  # It raises ValueError for 25:00:00.
+    time(hour, minute, second)  # Raises ValueError for 25:00:00.
     return ((hour * 60 + minute) * 60 + second) * 1_000_000_000 + int((match[4] or "").ljust(9, "0"))
 
 
 def parse_timestamp_nanos(text: str) -> int:
-    """Nanoseconds since the epoch of `2024-01-31[ 12:34[:56[.789]][+01:00]]`; raises ValueError."""
+    """Return the nanoseconds since the epoch of `2024-01-31[ 12:34[:56[.789]][+01:00]]`. Raises ValueError."""
     match = _TIMESTAMP_TEXT.fullmatch(text)
     if match is None:
         raise ValueError(text)
@@ -342,14 +342,14 @@ def parse_timestamp_nanos(text: str) -> int:
         sign = -1 if zone[0] == "-" else 1
         digits = zone[1:].replace(":", "")
         if int(digits[:2]) > 23 or int(digits[2:]) > 59:
-            # No clock is so far from UTC; Arrow refuses such an offset, too.
+            # No time zone has such an offset; Arrow refuses it, too.
             raise ValueError(text)
         nanos -= sign * (int(digits[:2]) * 60 + int(digits[2:])) * 60_000_000_000
     return nanos
 
 
 def has_zone(text: str) -> bool:
-    """Whether a text that `parse_timestamp_nanos` reads names a time zone."""
+    """Return whether the text of a timestamp, as for `parse_timestamp_nanos`, has a time zone."""
     match = _TIMESTAMP_TEXT.fullmatch(text)
     return match is not None and match["zone"] is not None
 
@@ -373,12 +373,12 @@ def _coerce_exact(value: object, data_type: AtomicType) -> object:
 
 
 def exact_decimal(unscaled: int, scale: int) -> Decimal:
-    """The number of an unscaled value; Decimal's own context rounds what has more than 28 digits."""
+    """Return the decimal of an unscaled value, exactly; Decimal's default context rounds to 28 digits."""
     return Decimal(unscaled).scaleb(-scale, context=WIDE)
 
 
 def unscaled(value: Decimal, scale: int) -> int:
-    """The integer that a decimal of that scale is stored as."""
+    """Return the unscaled integer of a decimal of that scale."""
     return int(value.scaleb(scale, context=WIDE))
 
 
@@ -393,7 +393,7 @@ def _misfit(value: object, data_type: DataType) -> InvalidInputError:
 
 
 def type_name(data_type: DataType) -> str:
-    """The type as messages name it: as SQL does, without whether it admits nulls."""
+    """Return the name of a type in messages: its SQL without NOT NULL."""
     return str(data_type.with_nullable(True))
 
 
@@ -401,7 +401,7 @@ def type_name(data_type: DataType) -> str:
 
 
 def render_text(value: object, data_type: DataType, *, legacy: bool) -> str:
-    """The text of a value, as Paimon renders partition values.
+    """Return the text of a partition value, as Paimon renders it.
 
     `legacy` is the option `partition.legacy-name`: dates as days, times as milliseconds, timestamps in ISO 8601.
     TIMESTAMP_LTZ is rendered in UTC, so that all processes agree. Raises NotSupportedError for binary legacy names,
@@ -435,7 +435,7 @@ def render_text(value: object, data_type: DataType, *, legacy: bool) -> str:
 
 
 def java_float_text(value: float, *, single: bool) -> str:
-    """A float as Float.toString and Double.toString of Java 19 and later write it: `1.5`, `1.0E20`, `-0.0`, `NaN`.
+    """Return the text of a float as in Java 19 and later (Float.toString, Double.toString): `1.5`, `1.0E20`, `NaN`.
 
     Older versions of Java write more digits than needed for some numbers, above all for floats beyond 2^24.
     """
@@ -445,7 +445,7 @@ def java_float_text(value: float, *, single: bool) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     sign, digits, exponent = Decimal(_shortest_float32(value) if single else repr(value)).normalize().as_tuple()
     if len(digits) == 1:
-        # Java writes two digits at least and chooses the closest ones: the smallest double is 4.9E-324, not 5.0E-324.
+        # Java writes at least two digits and chooses the closest: the smallest double is 4.9E-324, not 5.0E-324.
         sign, digits, exponent = Decimal(f"{value:.1e}").normalize().as_tuple()
     assert isinstance(exponent, int)
     text = "".join(map(str, digits))
@@ -474,7 +474,7 @@ def _time_text(millis: int, precision: int) -> str:
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     if precision == 0:
         return text
-    # One digit at least, then as many as the precision has, without zeros at the end.
+    # At least one digit, then as many as the precision has, without zeros at the end.
     digits = f"{rest:03}"[:precision]
     return f"{text}.{digits[0]}{digits[1:].rstrip('0')}"
 

@@ -1,4 +1,4 @@
-"""Columns as the words of BinaryRows, all rows at once, and Paimon's hash of rows over these words.
+"""Vectorised encoding of columns as the words of BinaryRows, and Paimon's hash of rows over these words.
 
 A BinaryRow (see interbed.storage.base.row.binary_row) is a whole number of 8-byte words. Its fixed part has the same
 words in every row, so each of them is one array over the rows; each column with values outside of its slot adds one
@@ -53,12 +53,12 @@ _FILLED = {
 
 
 def header_bytes(arity: int) -> int:
-    """Bytes of the header and the null bits, in whole words."""
+    """Return the bytes of the header and the null bits, in whole words."""
     return (arity + 63 + HEADER_BITS) // 64 * 8
 
 
 def fixed_bytes(arity: int) -> int:
-    """Bytes of the part that every row of that many fields has."""
+    """Return the bytes of the fixed part of a row of that many fields."""
     return header_bytes(arity) + 8 * arity
 
 
@@ -66,8 +66,8 @@ def fixed_bytes(arity: int) -> int:
 class VariablePart:
     """Bytes of one column behind the fixed part: `data[start : start + length]` of each row, padded to whole words.
 
-    `position` is where they begin in the row; a row without any has length 0. `data` has spare bytes at its end, so
-    that a word can be read at every start.
+    `position` is the offset in the row; a row without bytes has length 0. `data` has spare bytes at its end, so that a
+    word can be read at every start.
     """
 
     data: Bytes
@@ -76,20 +76,20 @@ class VariablePart:
     position: Ints
 
     def word(self, index: int, rows: slice | Ints) -> Words:
-        """The `index`-th word of the rows, which must have one."""
+        """Return word `index` of the rows, which must have that many words."""
         start = self.start[rows] + 8 * index
         words = unaligned_words(self.data)[start]
         return keep_bytes(words, np.minimum(self.length[rows] - 8 * index, 8))
 
     def word_counts(self) -> Ints:
-        """How many words each row has."""
+        """Return the number of words of each row."""
         counts: Ints = (self.length + 7) // 8
         return counts
 
 
 @dataclass(frozen=True, slots=True)
 class RowWords:
-    """Rows of one list of columns: the words of the fixed part, then the variable parts in the columns' order."""
+    """Words of rows: the words of the fixed part, then the variable parts in the columns' order."""
 
     fixed: list[Words]
     variable: list[VariablePart]
@@ -97,9 +97,9 @@ class RowWords:
 
 
 def columns_to_words(columns: Sequence[Column], types: Sequence[DataType]) -> RowWords:
-    """The words of the rows that the columns make; they are cast to their types' Arrow form where they have another.
+    """Return the words of the rows of the columns, which are cast to the Arrow form of their types.
 
-    Raises InvalidInputError when columns and types do not go together, or a row is too large.
+    Raises InvalidInputError when columns do not match the types, or a row is too large.
     """
     if len(columns) != len(types):
         raise InvalidInputError(f"{len(columns)} columns were given for {len(types)} types.")
@@ -129,7 +129,7 @@ def columns_to_words(columns: Sequence[Column], types: Sequence[DataType]) -> Ro
 
 
 def in_arrow_form(column: Column, data_type: DataType) -> Array:
-    """The column as one array of its type's Arrow form."""
+    """Return the column as one array of its type's Arrow form."""
     target = type_to_arrow(data_type)
     array: Any = one_array(column)
     if not array.type.equals(target) and isinstance(data_type, AtomicType):
@@ -142,12 +142,12 @@ def in_arrow_form(column: Column, data_type: DataType) -> Array:
 
 
 def no_values(arrow: pa.DataType) -> Array:
-    """An array of that type without rows."""
+    """Return an empty array of that type."""
     return nulls_of(0, arrow)
 
 
 def validity(array: Array) -> Mask | None:
-    """Which values are not null; None when all are."""
+    """Return which values are not null; None when no value is null."""
     if not array.null_count:
         return None
     flags: Mask = to_numpy(array.is_valid())
@@ -155,15 +155,15 @@ def validity(array: Array) -> Mask | None:
 
 
 def unaligned_words(data: Bytes) -> Words:
-    """All words of the bytes, one beginning at every byte but the last seven."""
+    """Return the words of the bytes, one at every byte but the last seven."""
     view: Words = np.ndarray(shape=(len(data) - 7,), dtype="<u8", buffer=data, strides=(1,))
     return view
 
 
 def keep_bytes(words: Words, count: Ints) -> Words:
-    """The words with only their first `count` bytes, 0 to 8 of them."""
+    """Return the words with only their first `count` bytes, 0 to 8."""
     shift = (_EIGHT - count.astype(np.uint64)) * _EIGHT
-    # A shift by 64 is undefined, so a word of which nothing is kept is set apart.
+    # A shift by 64 is undefined, so words of which no byte is kept are handled separately.
     kept: Words = np.where(count <= 0, np.uint64(0), (words << (shift & np.uint64(63))) >> (shift & np.uint64(63)))
     return kept
 
@@ -222,7 +222,7 @@ def _strings(array: Array, valid: Mask | None, cursor: Ints) -> tuple[Words, Var
 
 
 def _timestamps(ticks: Ints, valid: Mask | None, per_milli: int, cursor: Ints) -> tuple[Words, VariablePart]:
-    # A null keeps its place behind the fixed part, as Paimon's writer does: the hash is over those bytes, too.
+    # A null keeps its variable part, as in Paimon's writer: the hash includes those bytes.
     millis = ticks // per_milli
     nanos = (ticks - millis * per_milli) * (1_000_000 // per_milli)
     return _reference(cursor, nanos), _words_part(millis.view(np.uint64).reshape(-1, 1), cursor)
@@ -264,7 +264,7 @@ def _words_part(words: npt.NDArray[np.uint64], cursor: Ints) -> VariablePart:
 
 
 def _reference(position: Ints, low: Ints) -> Words:
-    """Slots that say where a value is, with its length or its nanoseconds in the lower half."""
+    """Return slots with the position of a value, and its length or its nanoseconds in the lower half."""
     slots: Words = (position.astype(np.uint64) << np.uint64(32)) | low.astype(np.uint64)
     return slots
 
@@ -274,13 +274,13 @@ _C1 = np.uint32(0xCC9E2D51)
 _C2 = np.uint32(0x1B873593)
 _LOW = np.uint64(0xFFFFFFFF)
 _BLOCK = 65_536
-"""Rows that are hashed together, so that the state stays in the processor's cache."""
+"""Rows per block of the hash, so that the state stays in the processor's cache."""
 
 Hash = npt.NDArray[np.uint32]
 
 
 def murmur_hash(columns: Sequence[Column], types: Sequence[DataType]) -> npt.NDArray[np.int32]:
-    """The hash of each row of the columns; an empty array without columns."""
+    """Return the hash of each row of the columns; an empty array without columns."""
     arrays = [in_arrow_form(c, t) for c, t in zip(columns, types, strict=True)]
     count = len(arrays[0]) if arrays else 0
     result = np.empty(count, np.int32)
@@ -336,7 +336,7 @@ def _finish(state: Hash, size: Hash) -> Hash:
 
 
 def murmur_hash_bytes(row: bytes) -> int:
-    """The hash of one BinaryRow without its arity prefix, as a signed 32-bit integer: the plain form of the above."""
+    """Return the hash of one BinaryRow without its arity prefix, as a signed 32-bit integer: the scalar form."""
     mask = 0xFFFFFFFF
     state = _SEED
     for start in range(0, len(row), 4):

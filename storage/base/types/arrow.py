@@ -1,4 +1,4 @@
-"""Logical types to Arrow types and back: the form in which rows live in memory.
+"""Conversion between logical types and Arrow types, the form of rows in memory.
 
 Timestamps are kept in the coarsest Arrow unit that holds their precision (0-3 ms, 4-6 us, 7-9 ns); TIME is
 `time32[ms]`, because Paimon stores milliseconds of the day whatever the declared precision; MULTISET is a map
@@ -50,12 +50,12 @@ _PLAIN: dict[TypeRoot, pa.DataType] = {
 
 
 def timestamp_unit(precision: int) -> Literal["ms", "us", "ns"]:
-    """The Arrow unit that holds timestamps of that many fractional digits."""
+    """Return the coarsest Arrow unit that holds timestamps of that many fractional digits."""
     return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
 
 
 def type_to_arrow(data_type: DataType) -> pa.DataType:
-    """The Arrow type in which values of the logical type live in memory."""
+    """Return the Arrow type of a logical type's values in memory."""
     match data_type:
         case AtomicType(root=TypeRoot.DECIMAL):
             return pa.decimal128(data_type.precision or 0, data_type.scale or 0)
@@ -83,18 +83,18 @@ def _map_type(key: pa.DataType, value: "pa.Field[Any]") -> pa.DataType:
 
 
 def field_to_arrow(field: DataField) -> "pa.Field[Any]":
-    """The Arrow field of a column; its description goes into the field's metadata."""
+    """Return the Arrow field of a column, with its description in the metadata."""
     metadata = {DESCRIPTION: field.description.encode()} if field.description else None
     return pa.field(field.name, type_to_arrow(field.type), field.type.nullable, metadata)
 
 
 def fields_to_schema(fields: Sequence[DataField]) -> pa.Schema:
-    """The Arrow schema of a list of columns."""
+    """Return the Arrow schema of a list of columns."""
     return pa.schema([field_to_arrow(f) for f in fields])
 
 
 def type_from_arrow(arrow: pa.DataType, *, nullable: bool = True, next_id: "FieldIds | None" = None) -> DataType:
-    """The logical type for an Arrow type; raises SchemaMismatchError when there is none.
+    """Return the logical type for an Arrow type. Raises SchemaMismatchError when there is none.
 
     `next_id` numbers the fields of nested rows, as Paimon does; by default they start at 0.
     """
@@ -117,19 +117,19 @@ def type_from_arrow(arrow: pa.DataType, *, nullable: bool = True, next_id: "Fiel
 
 
 class FieldIds:
-    """Hands out field ids in order; `highest` is the last one given."""
+    """Sequence of field ids; `highest` is the last one taken."""
 
     def __init__(self, highest: int = -1) -> None:
         self.highest = highest
 
     def take(self) -> int:
-        """The next id."""
+        """Return the next field id."""
         self.highest += 1
         return self.highest
 
 
 def fields_from_arrow(fields: "Sequence[pa.Field[Any]]", ids: FieldIds) -> tuple[DataField, ...]:
-    """The columns for Arrow fields, with ids handed out in order, outer fields before the fields nested in them."""
+    """Return the columns for Arrow fields, with ids in order, outer fields before the fields nested in them."""
     numbered = [(ids.take(), f) for f in fields]
     result = []
     for number, f in numbered:
@@ -159,7 +159,7 @@ def _atomic_from_arrow(arrow: pa.DataType) -> AtomicType | None:
         return AtomicType(root, precision=precision)
     if isinstance(arrow, pa.Time32Type | pa.Time64Type):
         return AtomicType(TypeRoot.TIME, precision={"s": 0, "ms": 3, "us": 6, "ns": 9}[arrow.unit])
-    # Arrow's classes of decimals are kinds of fixed-size binary.
+    # Arrow's decimal classes derive from fixed-size binary.
     if isinstance(arrow, pa.FixedSizeBinaryType) and not pa.types.is_decimal(arrow):
         return AtomicType(TypeRoot.BINARY, length=arrow.byte_width)
     if t.is_string(arrow) or t.is_large_string(arrow) or t.is_string_view(arrow):
@@ -181,13 +181,13 @@ def _atomic_from_arrow(arrow: pa.DataType) -> AtomicType | None:
 def cast_to_schema(
     data: pa.RecordBatch | pa.Table, target: pa.Schema, *, what: str, first_row: int = 0
 ) -> list[pa.RecordBatch]:
-    """The rows of `data` as batches of exactly the target schema, its columns matched by name.
+    """Return the rows of `data` as batches of exactly the target schema, with columns matched by name.
 
     `what` names the destination in errors, which count rows from `first_row` on. Raises SchemaMismatchError for
     unknown, missing or duplicate columns, for values that do not fit their column's type, and for nulls in columns that
     do not admit them.
     """
-    # Readers need types of Arrow, and none of its functions.
+    # By use: readers need the types of Arrow, and none of its functions.
     import pyarrow.compute as pc
 
     from interbed.storage.base.types.exact_cast import exact_cast
@@ -210,7 +210,7 @@ def cast_to_schema(
             columns.append(pa.chunked_array([pa.nulls(table.num_rows, f.type)]))
             continue
         column = table.column(f.name)
-        # Casts would take fields of null rows for nulls where none are admitted.
+        # A cast would report the fields of null rows as nulls where none are admitted.
         column = exact_cast(column, nullable_inside(f.type), name=f.name, what=what, first_row=first_row)
         if not f.nullable and column.null_count:
             row = first_row + pc.index(column.is_null(), True).as_py()
@@ -222,18 +222,18 @@ def cast_to_schema(
 
 
 def _with_offsets(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
-    """The column with offsets for lists that have no rows.
+    """Return the column with offsets for lists without rows.
 
-    Arrow in Java leaves those out where such lists are inside of others, and pyarrow's `nbytes` ends the process there.
+    Arrow in Java omits the offsets of empty lists inside of others, and pyarrow's `nbytes` crashes the process on them.
     """
     if not _has_lists(column.type, inside=False):
         return column
-    # Even of one array it makes a new one, with all its buffers.
+    # A new array, even of one chunk, with all its buffers.
     return pa.chunked_array([pa.concat_arrays([chunk]) for chunk in column.chunks], column.type)
 
 
 def _has_lists(arrow: pa.DataType, *, inside: bool) -> bool:
-    """Whether there are lists or maps in a type of which lists or maps are made."""
+    """Return whether lists or maps of the type contain lists or maps."""
     is_list = pa.types.is_list(arrow) or pa.types.is_map(arrow)
     parts = (arrow.field(i).type for i in range(arrow.num_fields))
     return (is_list and inside) or any(_has_lists(part, inside=inside or is_list) for part in parts)

@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 
 def check_asked_once(columns: Sequence[str] | None) -> None:
-    """Raise InvalidInputError naming the first column that is asked for twice: rows have one value for each name."""
+    """Raise InvalidInputError naming the first column that is requested twice: rows have one value for each name."""
     if columns is None or len(set(columns)) == len(columns):
         return
     twice = next(name for place, name in enumerate(columns) if name in columns[:place])
-    raise InvalidInputError(f"The column {twice!r} is asked for twice; name it once.")
+    raise InvalidInputError(f"The column {twice!r} is requested twice; name it once.")
 
 
 def numbered_names(names: Sequence[str]) -> list[str]:
-    """The names with `_1`, `_2` and so on behind those that an earlier one has; a name that is unique stays."""
+    """Return unique names: a repeated name gets the suffix `_1`, `_2` and so on."""
     given = set(names)
     found: list[str] = []
     used: set[str] = set()
@@ -36,10 +36,10 @@ def numbered_names(names: Sequence[str]) -> list[str]:
 
 
 def check_apart_without_case(schema: "pa.Schema", what: str) -> None:
-    """Raise NotSupportedError where two columns, or two fields of a ROW, differ by the case of their names alone."""
+    """Raise NotSupportedError where two columns, or two fields of a ROW, differ only by the case of their names."""
     for one, other in _alike(list(schema), ""):
         raise NotSupportedError(
-            f"DuckDB ignores the case of names, and {what} has '{one}' and '{other}': it would read one for the other. "
+            f"DuckDB ignores the case of names, and {what} has '{one}' and '{other}': it would confuse the two. "
             "Rename one of them (`interbed table alter`), or read the rows by `interbed table scan` or Table.scan."
         )
 
@@ -47,7 +47,7 @@ def check_apart_without_case(schema: "pa.Schema", what: str) -> None:
 def _alike(fields: "Sequence[pa.Field[Any]]", path: str) -> Iterator[tuple[str, str]]:
     seen: dict[str, str] = {}
     for field in fields:
-        # Only ASCII letters have a case for DuckDB.
+        # DuckDB folds the case of ASCII letters only.
         lower = field.name.encode(errors="surrogatepass").lower().decode(errors="surrogatepass")
         if lower in seen:
             yield f"{path}{seen[lower]}", f"{path}{field.name}"

@@ -15,7 +15,7 @@ from interbed.storage.base.errors import CorruptFileError, InvalidInputError, No
 
 
 class TypeRoot(StrEnum):
-    """The name of an atomic type, as it is spelled in a schema file."""
+    """Name of an atomic type in schema files."""
 
     BOOLEAN = "BOOLEAN"
     TINYINT = "TINYINT"
@@ -61,7 +61,7 @@ _PRECISION_RANGE = {
 
 
 MAX_LENGTH = 2**31 - 1
-"""The length that makes VARCHAR a STRING and VARBINARY a BYTES."""
+"""The length of STRING, a VARCHAR, and of BYTES, a VARBINARY."""
 
 _NOT_NULL = re.compile(r"\s+NOT\s+NULL\s*$")
 _ATOMIC = re.compile(
@@ -75,7 +75,7 @@ UNSUPPORTED = frozenset({"VARIANT", "BLOB", "VECTOR", "GEOMETRY", "GEOGRAPHY"})
 
 
 class AtomicText(NamedTuple):
-    """The parts of an atomic type's text; `root` is the name without aliases, which may be of no type at all."""
+    """Parts of an atomic type's text; `root` is the name with aliases resolved, which may be unknown."""
 
     root: str
     length: int | None
@@ -85,7 +85,7 @@ class AtomicText(NamedTuple):
 
 
 def split_atomic(text: str) -> AtomicText | None:
-    """The parts of `VARCHAR(10) NOT NULL`, None for other text; raises NotSupportedError for BLOB and the like."""
+    """Return the parts of `VARCHAR(10) NOT NULL`, None for other text. Raises NotSupportedError for BLOB."""
     body, nullable = split_nullable(text.upper())
     match = _ATOMIC.match(body)
     if match is None:
@@ -106,13 +106,13 @@ def split_atomic(text: str) -> AtomicText | None:
 
 
 def split_nullable(text: str) -> tuple[str, bool]:
-    """The text without `NOT NULL` at its end, and whether it admits nulls."""
+    """Return the text without `NOT NULL` at its end, and whether it admits nulls."""
     stripped, count = _NOT_NULL.subn("", text)
     return stripped, count == 0
 
 
 def atomic_text(root: str, length: int | None, precision: int | None, scale: int | None) -> str:
-    """The text of a type, without whether it admits nulls."""
+    """Return the text of a type without NOT NULL."""
     if root == "VARCHAR" and length == MAX_LENGTH:
         return "STRING"
     if root == "VARBINARY" and length == MAX_LENGTH:
@@ -131,39 +131,40 @@ def atomic_text(root: str, length: int | None, precision: int | None, scale: int
 @plain_errors
 @dataclass(frozen=True, slots=True, repr=False)
 class DataType:
-    """A logical type and whether it admits nulls; base of the classes below."""
+    """Logical type of a column; `nullable` says whether it admits nulls. Base of the classes below."""
 
     nullable: bool = field(default=True, kw_only=True)
 
     def __repr__(self) -> str:
-        # Also in lists and tuples of an error's message the type is the one of SQL.
+        # Messages show lists and tuples of types, too, in the form of SQL.
         return f"{type(self).__name__}({str(self)!r})"
 
     def with_nullable(self, nullable: bool) -> Self:
-        """The same type, admitting nulls or not."""
+        """Return the same type, nullable or not."""
         return replace(self, nullable=nullable)
 
     def children(self) -> Iterator["DataType"]:
-        """The types nested directly in this one, none for an atomic type."""
+        """Return the types nested directly in this one, none for an atomic type."""
         return iter(())
 
     def to_dict(self) -> Any:
-        """The type as in a schema file: text for an atomic type, a dict for a nested one."""
+        """Return the type as in a schema file: text for an atomic type, a dict for a nested one."""
         raise TypeError(f"No JSON form for {self!r}.")
 
     @staticmethod
     def from_dict(data: Any) -> "DataType":
-        """The type that to_dict made such of; raises CorruptFileError for anything else, NotSupportedError for BLOB."""
+        """Return the type of a to_dict result. Raises CorruptFileError for other data, NotSupportedError for BLOB."""
         return _parsed(data)
 
 
 @plain_errors
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class AtomicType(DataType):
-    """A type without nested types; `length` counts characters or bytes, `precision` digits.
+    """Type without nested types; `length` counts characters or bytes, `precision` digits.
 
-    Also made of its text, as in pypaimon: `AtomicType("DECIMAL(10, 2)", False)`. Raises InvalidInputError for text of
-    no type and for lengths and precisions that it does not take, NotSupportedError for BLOB and the like.
+    The constructor also takes the text, as in pypaimon: `AtomicType("DECIMAL(10, 2)", False)`. Raises
+    InvalidInputError for the text of no type and for invalid lengths and precisions, NotSupportedError for BLOB and
+    the like.
     """
 
     root: TypeRoot
@@ -199,12 +200,12 @@ class AtomicType(DataType):
 
     @property
     def type(self) -> str:
-        """The type's text without whether it admits nulls: `DECIMAL(10, 2)`."""
+        """The type's text without NOT NULL: `DECIMAL(10, 2)`."""
         return atomic_text(self.root, self.length, self.precision, self.scale)
 
 
 def _known(text: str) -> AtomicText | None:
-    """The parts of an atomic type's text; None for text of no type."""
+    """Return the parts of an atomic type's text; None for the text of no type."""
     found = split_atomic(text)
     return found if found is not None and found.root in TypeRoot.__members__ else None
 
@@ -246,7 +247,7 @@ def _scale(root: TypeRoot, precision: int | None, given: int | None) -> int | No
 @plain_errors
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class ArrayType(DataType):
-    """A list of elements of one type."""
+    """List of elements of one type."""
 
     element: DataType
 
@@ -272,7 +273,7 @@ class ArrayType(DataType):
 @plain_errors
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class MapType(DataType):
-    """Keys to values; Paimon allows any key type, interbed as Arrow does: keys are never null."""
+    """Map from keys to values. Keys may have any type, as in Paimon, and are never null, as in Arrow."""
 
     key: DataType
     value: DataType
@@ -300,7 +301,7 @@ class MapType(DataType):
 @plain_errors
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class MultisetType(DataType):
-    """Elements with their multiplicities; stored as a map from element to INT NOT NULL."""
+    """Multiset of elements; stored as a map from element to its count, an INT NOT NULL."""
 
     element: DataType
 
@@ -326,7 +327,7 @@ class MultisetType(DataType):
 @plain_errors
 @dataclass(frozen=True, slots=True)
 class DataField:
-    """A column of a table or a field of a ROW; `id` stays the same over renames."""
+    """Column of a table or field of a ROW; `id` stays the same over renames."""
 
     id: int
     name: str
@@ -338,7 +339,7 @@ class DataField:
         return f"{self.name} {self.type}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The field as in a schema file."""
+        """Return the field as in a schema file."""
         result: dict[str, Any] = {"id": self.id, "name": self.name, "type": self.type.to_dict()}
         if self.description is not None:
             result["description"] = self.description
@@ -348,9 +349,9 @@ class DataField:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> "DataField":
-        """The field of a dict with `id`, `name`, `type`, and perhaps `description` and `defaultValue`.
+        """Return the field of a dict with `id`, `name`, `type`, and perhaps `description` and `defaultValue`.
 
-        Raises CorruptFileError for a type that is none.
+        Raises CorruptFileError for an invalid type.
         """
         return DataField(
             id=int(data["id"]),
@@ -364,7 +365,7 @@ class DataField:
 @plain_errors
 @dataclass(frozen=True, slots=True, init=False, repr=False)
 class RowType(DataType):
-    """A sequence of named fields."""
+    """Sequence of named fields."""
 
     fields: tuple[DataField, ...]
 
@@ -393,7 +394,7 @@ class RowType(DataType):
         return tuple(f.name for f in self.fields)
 
     def field(self, name: str) -> DataField:
-        """The field of that name; raises KeyError."""
+        """Return the field of that name. Raises KeyError."""
         for f in self.fields:
             if f.name == name:
                 return f
@@ -405,7 +406,7 @@ def _suffix(data_type: DataType) -> str:
 
 
 def _set(data_type: DataType, **values: object) -> None:
-    """Set attributes of a type that is being made."""
+    """Set attributes of a frozen type in its constructor."""
     for name, value in values.items():
         object.__setattr__(data_type, name, value)
 
@@ -439,7 +440,7 @@ def _parsed(data: Any) -> DataType:
 def _set_nested(
     data_type: DataType, parts: tuple[str, ...], given: tuple[object, ...], named: Mapping[str, object]
 ) -> None:
-    """Set the parts of a nested type from its arguments: the parts, or as in pypaimon `nullable` before them."""
+    """Set the parts of a nested type from its arguments: the parts, or `nullable` and the parts as in pypaimon."""
     values: dict[str, object] = {"nullable": True}
     names = ("nullable", *parts) if given and isinstance(given[0], bool) else parts
     values.update(zip(names, given, strict=False))
@@ -451,7 +452,7 @@ def _set_nested(
 
 
 def is_atomic(data_type: DataType, *roots: TypeRoot) -> bool:
-    """Whether the type is atomic and, when roots are given, one of them."""
+    """Return whether the type is atomic and, when roots are given, has one of them."""
     return isinstance(data_type, AtomicType) and (not roots or data_type.root in roots)
 
 
@@ -459,27 +460,27 @@ Json: TypeAlias = Any
 
 
 def type_to_json(data_type: DataType) -> Json:
-    """The JSON value of a type: a string for atomic types, an object for nested ones."""
+    """Return the JSON value of a type: a string for atomic types, an object for nested ones."""
     return data_type.to_dict()
 
 
 def type_from_json(value: Json) -> DataType:
-    """The type of a JSON value; raises CorruptFileError when it is none, NotSupportedError for VARIANT and the like."""
+    """Return the type of a JSON value. Raises CorruptFileError for a misfit, NotSupportedError for VARIANT and BLOB."""
     return DataType.from_dict(value)
 
 
 def field_to_json(field: DataField) -> dict[str, Json]:
-    """The JSON object of a column or ROW field."""
+    """Return the JSON object of a column or ROW field."""
     return field.to_dict()
 
 
 def field_from_json(value: Mapping[str, Json]) -> DataField:
-    """The column or ROW field of a JSON object."""
+    """Return the column or ROW field of a JSON object."""
     return DataField.from_dict(value)
 
 
 def parse_atomic(text: str) -> AtomicType:
-    """The atomic type of a string such as `VARCHAR(10) NOT NULL`; `STRING` and `BYTES` are their widest forms."""
+    """Return the atomic type of a text such as `VARCHAR(10) NOT NULL`, `STRING` or `BYTES`."""
     found = DataType.from_dict(text)
     assert isinstance(found, AtomicType)
     return found

@@ -1,7 +1,7 @@
-"""A column's default value: its text in a schema file, and the value that the text stands for.
+"""Default value of a column: its text in a schema file, and the value of the text.
 
 The text is a literal, in single quotes or not: `5`, `'new'`, `2026-01-31`; of nested types `[1, 2]` or `ARRAY(1, 2)`,
-`{a -> 1}` or `MAP('a', 1)`, `{1, x}` or `STRUCT(1, 'x')`. It stands in for nulls when a row is written.
+`{a -> 1}` or `MAP('a', 1)`, `{1, x}` or `STRUCT(1, 'x')`. Writers replace nulls by it.
 Source: paimon-common `utils.DefaultValueUtils` and `casting.StringTo*CastRule`.
 """
 
@@ -37,7 +37,7 @@ _CLOSING = frozenset(_BRACKETS.values())
 
 
 def default_scalar(text: str, data_type: DataType, *, column: str) -> "pa.Scalar[Any]":
-    """The value of a default's text in the column's Arrow type; raises InvalidInputError naming the column."""
+    """Return the value of a default in the column's Arrow type. Raises InvalidInputError naming the column."""
     try:
         scalar: pa.Scalar[Any] = pa.scalar(default_value(text, data_type), type=type_to_arrow(data_type))
     except (ValueError, TypeError, OverflowError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -48,7 +48,7 @@ def default_scalar(text: str, data_type: DataType, *, column: str) -> "pa.Scalar
 
 
 def default_value(text: str, data_type: DataType) -> Any:
-    """The value as Python's; raises ValueError or ArrowInvalid for text that is none."""
+    """Return the default as a Python value. Raises ValueError or ArrowInvalid for the text of no value."""
     match data_type:
         case ArrayType(element=element):
             return [_part(part, element) for part in _parts(_inside(text, "ARRAY", "["), ",")]
@@ -66,7 +66,7 @@ def default_value(text: str, data_type: DataType) -> Any:
 
 
 def unquoted(text: str) -> str:
-    """The text without the single quotes around it."""
+    """Return the text without the single quotes around it."""
     return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
 
 
@@ -82,7 +82,7 @@ def _atomic(text: str, data_type: AtomicType) -> Any:
             raise ValueError("it is neither true nor false")
         return _BOOLEANS[text.lower()]
     if root is TypeRoot.TIMESTAMP_LTZ:
-        # A time without a zone is meant in that of the machine, as Java Paimon takes it.
+        # A time without a zone is in the zone of the machine, as in Java Paimon.
         return instant_of(datetime.fromisoformat(text))
     return cast_exactly(pa.array([text]), type_to_arrow(data_type))[0].as_py()
 
@@ -116,7 +116,7 @@ def _inside(text: str, name: str, bracket: str) -> str:
 
 
 def _parts(text: str, separator: str) -> Sequence[str]:
-    """The parts of a list between separators that are in no quotes and no brackets."""
+    """Return the parts of a list between separators outside of quotes and brackets."""
     parts: list[str] = []
     depth = start = 0
     quoted = False

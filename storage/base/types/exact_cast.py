@@ -1,13 +1,14 @@
-"""Arrow columns of callers as columns of a table: every value as it is, or an error that names its row.
+"""Exact cast of a caller's Arrow columns to the columns of a table: every value unchanged, or an error with its row.
 
-The rules, part for part of nested values (docs/api.md, "Values"):
+The rules, which apply to each part of nested values (docs/api.md, "Values"):
 
-- integers fit their type's range; floats become integers, and decimals become either, only without a fraction lost;
-- floats become DECIMAL by their shortest text, which the scale must hold; DOUBLE becomes FLOAT by the nearest value;
-- text stays text, bytes stay bytes or become text if they are UTF-8; neither is parsed, and nothing is made into text;
-- a timestamp with a zone is an instant and goes only into TIMESTAMP WITH LOCAL TIME ZONE; one without is taken for UTC
-  there; a DATE takes timestamps at midnight; nothing loses digits of its time;
-- fields of rows are matched by name, and one that the table lacks is refused; maps have each key once.
+- integers must be in the range of their type; no cast to integers or decimals loses a fraction;
+- floats become DECIMAL by their shortest text, which must fit the scale; DOUBLE becomes the nearest FLOAT;
+- text stays text, bytes stay bytes or become text if they are UTF-8; neither is parsed, and no other value becomes
+text;
+- a timestamp with a zone is an instant and fits only TIMESTAMP WITH LOCAL TIME ZONE; a timestamp without a zone is UTC
+  there; a DATE takes timestamps at midnight; no time loses digits;
+- fields of rows are matched by name, and unknown fields are refused; maps have each key once.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.types.nested import LIST_OF, MAP_OF, entries_of, has_part, mask_of, offsets_of, parts_of
 
 Array = Any
-"""`pa.Array`; its stubs lag behind what it takes."""
+"""`pa.Array`, whose stubs are incomplete."""
 
 _MISFITS = (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, ValueError)
 _VALUE_LENGTH_MAX = 100
@@ -31,7 +32,7 @@ _SECONDS_OF_DAY = 86_400
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 _NOT_AS_STORED = ("arrow.opaque", "pandas.period", "pandas.interval")
-"""Extension types whose stored values mean something else: inner bytes of DuckDB, numbers of periods."""
+"""Extension types whose stored values have another meaning: internal bytes of DuckDB, numbers of periods."""
 _UUID = "arrow.uuid"
 
 _CHUNKED: Callable[..., Any] = pa.chunked_array
@@ -41,9 +42,9 @@ _RUN_END_DECODE: Callable[[Array], Array] = pc.run_end_decode  # type: ignore[at
 def exact_cast(
     column: "pa.ChunkedArray[Any]", target: pa.DataType, *, name: str, what: str, first_row: int = 0
 ) -> "pa.ChunkedArray[Any]":
-    """The column's values in the target type. `first_row` is the number of its first row in the data of the caller.
+    """Return the column in the target type. `first_row` is the number of its first row in the data of the caller.
 
-    Raises SchemaMismatchError naming the column, and the row and value where it is a value that does not fit.
+    Raises SchemaMismatchError naming the column, and the row and value if a value does not fit.
     """
     if column.type.equals(target) and not _may_be_invalid(target) and not _has_text(target):
         return column
@@ -56,7 +57,7 @@ def exact_cast(
 
 
 def exact_array(array: Array, target: pa.DataType) -> Array:
-    """The values of one array in the target type; raises pa.ArrowInvalid and the like where one does not fit."""
+    """Return the values of an array in the target type. Raises pa.ArrowInvalid and the like for a misfit."""
     return _converted(array, target, "")
 
 
@@ -83,7 +84,7 @@ def _message(
 
 
 def _first_misfit(column: "pa.ChunkedArray[Any]", target: pa.DataType, name: str) -> int | None:
-    """The first row whose value can't be converted, found by halves; None if each can be for itself."""
+    """Return the first row whose value can't be converted, by bisection; None if each single value can be."""
 
     def fits(begin: int, count: int) -> bool:
         try:
@@ -109,7 +110,7 @@ def _shown(column: "pa.ChunkedArray[Any]", row: int) -> str:
     except UnicodeDecodeError as error:
         text = repr(error.object)
     except (ValueError, OverflowError):
-        # A time that Python has no value for.
+        # A time without a Python value.
         text = " ".join(str(column.slice(row, 1).chunk(0)).split())
     return text if len(text) <= _VALUE_LENGTH_MAX else f"{text[:_VALUE_LENGTH_MAX]}…"
 
@@ -140,7 +141,7 @@ def _converted(array: Array, target: pa.DataType, path: str) -> Array:
 
 
 def _plain(array: Array, target: pa.DataType) -> Array:
-    """The array without an encoding or an extension type; raises pa.ArrowInvalid where that says what values are."""
+    """Return the array without encodings and extension types. Raises pa.ArrowInvalid for types that change meaning."""
     if isinstance(array.type, pa.BaseExtensionType):
         extension = array.type.extension_name
         if extension in _NOT_AS_STORED or (extension == _UUID and not _is_bytes(target)):
@@ -185,7 +186,7 @@ def _map(array: Array, target: "pa.MapType[Any, Any, Any]", path: str) -> Array:
 
 
 def _has_repeated(keys: Array, offsets: Any) -> bool:
-    """Whether a map has a key more than once; `offsets` say which keys are of which map."""
+    """Return whether a map has a key more than once; `offsets` delimit the keys of each map."""
     lengths = np.diff(offsets)
     if not len(lengths) or lengths.max() < 2:
         return False
@@ -207,7 +208,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _may_be_invalid(kind: pa.DataType) -> bool:
-    """Whether arrays of the type may hold what no value of it is: keys twice, times after the day, too many digits."""
+    """Return whether arrays of the type may have invalid values: repeated keys, times of 24:00 on, too many digits."""
     t = pa.types
     return has_part(kind, lambda part: t.is_map(part) or t.is_time(part) or t.is_decimal(part))
 
@@ -217,11 +218,11 @@ def _has_text(kind: pa.DataType) -> bool:
 
 
 def _readable(array: Array) -> Array:
-    """The array; raises pa.ArrowInvalid for texts that are no UTF-8, which Arrow takes and readers can't decode."""
+    """Return the array. Raises pa.ArrowInvalid for texts that are no UTF-8, which Arrow accepts, unlike readers."""
     if _is_text(array.type):
         array.validate(full=True)
     elif _has_text(array.type):
-        # Arrow would look at all parts of a slice, also at those outside of it.
+        # Arrow would check all values under a slice, also those outside of it.
         for _, part, _ in parts_of(array):
             _readable(part)
     return array
@@ -254,7 +255,7 @@ def _atomic(array: Array, target: pa.DataType) -> Array:
 
 
 def _in_range(array: Array) -> Array:
-    """The array; raises pa.ArrowInvalid for times and decimals that are none, which Arrow does not check."""
+    """Return the array. Raises pa.ArrowInvalid for times and decimals out of range, which Arrow does not check."""
     kind: Any = array.type
     if pa.types.is_time(kind):
         ticks = array.cast(pa.int32() if pa.types.is_time32(kind) else pa.int64())
@@ -309,18 +310,18 @@ def _number(array: Array, target: pa.DataType) -> Array:
     t = pa.types
     if t.is_decimal(target):
         if t.is_floating(kind):
-            # The shortest text that stands for the float; what its scale can't hold is refused.
+            # By the shortest text of the float; digits beyond the scale are refused.
             digits = exact_decimals(array.cast(pa.string()), target)
             if pc.any(pc.and_(_is_zero(digits), pc.invert(_is_zero(array)))).as_py():
-                # Arrow takes texts with an exponent of less than about -76 for 0.
+                # Arrow reads texts with an exponent below about -76 as 0.
                 raise pa.ArrowInvalid("a number has more digits after the point than the scale")
             return digits
         if t.is_integer(kind):
-            # Arrow wants room for every value of the type, whatever the values are.
+            # Arrow requires enough digits for every value of the integer type.
             array = array.cast(pa.decimal128(20, 0), safe=True)
         return exact_decimals(array, target)
     if t.is_floating(target) and (t.is_floating(kind) or t.is_decimal(kind)):
-        # Arrow computes floats of decimals, and is off by a digit for one of eight; of a text it takes the nearest.
+        # Arrow computes floats from decimals, and one of eight is off by a digit; from a text it takes the nearest.
         made = (array.cast(pa.string()) if t.is_decimal(kind) else array).cast(target, safe=True)
         if pc.any(pc.and_(pc.is_inf(made), pc.is_finite(array))).as_py():
             raise pa.ArrowInvalid(f"a finite number is beyond the range of {target}")

@@ -1,8 +1,8 @@
 """Dates and timestamps beyond the years 1 to 9999, which Python's types do not hold.
 
 A DATE is 32 bits of days and a TIMESTAMP 64 bits of ticks, so that both reach further than `date` and `datetime`. Such
-values are integers with a text, in the form of Java's LocalDate and of Spark: a sign and as many digits of the year as
-it has (`+10000-01-01`, `-0001-12-31 00:00:00`). The year 0 is the one before 1, as in ISO 8601: `0000-01-01`.
+values are integers with a text in the form of Java's LocalDate and of Spark: a sign and all digits of the year
+(`+10000-01-01`, `-0001-12-31 00:00:00`). The year 0 precedes the year 1, as in ISO 8601: `0000-01-01`.
 """
 
 import re
@@ -14,7 +14,7 @@ from interbed.storage.base.errors import InvalidInputError
 TICKS_PER_SECOND = {"ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 _ERA_YEARS, _ERA_DAYS = 400, 146_097
-"""The calendar repeats after so many years, which have so many days."""
+"""The period of the calendar in years, and in days."""
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _EPOCH, _EPOCH_UTC = datetime(1970, 1, 1), datetime(1970, 1, 1, tzinfo=UTC)
 _FOUR_DIGITS = 9999
@@ -23,10 +23,10 @@ _DATE_TEXT = re.compile(r"([+-]?)(\d{4,10})-(\d{1,2})-(\d{1,2})")
 
 
 class _FarTime(int):
-    """Base of both: an integer that is ordered among Python's dates or times as well."""
+    """Integer that also compares with Python's dates or times; base of FarDate and FarTimestamp."""
 
     def number_of(self, other: object) -> int | None:
-        """What stands for another value in the order; None for what has no place there."""
+        """Return the integer of another value for comparisons; None for a value that does not compare."""
         raise NotImplementedError
 
     def __lt__(self, other: object) -> bool:
@@ -47,10 +47,10 @@ class _FarTime(int):
 
 
 class FarDate(_FarTime):
-    """A DATE as days since 1970-01-01, shown as its date; ordered among Python's dates."""
+    """DATE as days since 1970-01-01. Its text is the date, and it compares with Python's dates."""
 
     def number_of(self, other: object) -> int | None:
-        """Days since 1970-01-01."""
+        """Return the days since 1970-01-01 of a date or integer."""
         if isinstance(other, date) and not isinstance(other, datetime):
             return other.toordinal() - _EPOCH_ORDINAL
         return int(other) if isinstance(other, int) else None
@@ -63,9 +63,9 @@ class FarDate(_FarTime):
 
 
 class FarTimestamp(_FarTime):
-    """A TIMESTAMP as ticks since 1970-01-01, shown as its date and time; `unit` is ms, us or ns.
+    """TIMESTAMP as ticks since 1970-01-01. Its text is the date and time; `unit` is ms, us or ns.
 
-    One WITH LOCAL TIME ZONE is `zoned`, and shown in UTC. It is ordered among Python's datetimes.
+    A timestamp WITH LOCAL TIME ZONE is `zoned`, and its text is in UTC. It compares with Python's datetimes.
     """
 
     unit: str
@@ -83,7 +83,7 @@ class FarTimestamp(_FarTime):
         return f"FarTimestamp({str(self)!r})"
 
     def number_of(self, other: object) -> int | None:
-        """Ticks of the unit since 1970-01-01, cut off towards the past."""
+        """Return the ticks of the unit since 1970-01-01, rounded down."""
         if isinstance(other, FarTimestamp):
             return int(other) * TICKS_PER_SECOND[self.unit] // TICKS_PER_SECOND[other.unit]
         if isinstance(other, datetime):
@@ -97,7 +97,7 @@ class FarTimestamp(_FarTime):
 
 
 def date_text(days: int) -> str:
-    """The date of so many days since 1970-01-01."""
+    """Return the text of a date in days since 1970-01-01."""
     era, day = divmod(days + _EPOCH_ORDINAL - 1, _ERA_DAYS)
     within = date.fromordinal(day + 1)
     year = within.year + era * _ERA_YEARS
@@ -106,7 +106,7 @@ def date_text(days: int) -> str:
 
 
 def timestamp_text(ticks: int, unit: str, digits: int = 0) -> str:
-    """The date and time of so many ticks since 1970-01-01, with as many digits of a second as it has, or `digits`."""
+    """Return the text of ticks since 1970-01-01, with the fractional digits that it has, but at least `digits`."""
     per_second = TICKS_PER_SECOND[unit]
     seconds, rest = divmod(ticks, per_second)
     days, second = divmod(seconds, _DAY_SECONDS)
@@ -117,7 +117,7 @@ def timestamp_text(ticks: int, unit: str, digits: int = 0) -> str:
 
 
 def days_of_text(text: str) -> int | None:
-    """Days since 1970-01-01 of a date of any year; None for another form, ValueError for a day that there is not."""
+    """Return the days since 1970-01-01 of a date's text; None for another form. Raises ValueError for 02-30."""
     match = _DATE_TEXT.fullmatch(text)
     if match is None:
         return None
@@ -128,7 +128,7 @@ def days_of_text(text: str) -> int | None:
 
 
 def python_scalar(value: Any) -> object:
-    """A scalar of NumPy as the Python value; anything else as it is. Raises InvalidInputError for what has none.
+    """Return a NumPy scalar as a Python value, other values unchanged. Raises InvalidInputError for other NumPy types.
 
     A datetime64 beyond Python's years, or of nanoseconds, is a FarDate or FarTimestamp.
     """

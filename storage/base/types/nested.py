@@ -12,18 +12,18 @@ import pyarrow as pa
 
 from interbed.storage.base.arrow_values import from_numpy, scalar_of, to_numpy
 
-# The stubs of pyarrow lag behind what these take.
+# The stubs of pyarrow lack some arguments.
 LIST_OF: Callable[..., "pa.Array[Any]"] = pa.ListArray.from_arrays
 MAP_OF: Callable[..., "pa.Array[Any]"] = pa.MapArray.from_arrays
 
 
 def mask_of(array: Any) -> Any:
-    """Which slots are null, for the arrays that are made of an array's parts; None where none is."""
+    """Return the mask of nulls for an array that is built from the parts of `array`; None without nulls."""
     return array.is_null() if array.null_count else None
 
 
 def offsets_of(array: Any) -> "pa.Array[Any]":
-    """Offsets of 32 bits into the flattened lists; raises pa.ArrowInvalid where these have too many elements."""
+    """Return 32-bit offsets into the flattened lists. Raises pa.ArrowInvalid for more than 2147483647 elements."""
     import pyarrow.compute as pc
 
     # Views and large lists have lengths of 64 bits.
@@ -36,7 +36,7 @@ def offsets_of(array: Any) -> "pa.Array[Any]":
 
 
 def entries_of(array: Any) -> Any:
-    """The maps as lists of entries; flattened, those of null maps and of what is outside of a slice are gone."""
+    """Return maps as lists of entries. Flattening them drops the entries of null maps and those outside of a slice."""
     entries: Any = pa.StructArray.from_arrays(
         [array.keys, array.items], fields=[array.type.key_field, array.type.item_field]
     )
@@ -50,9 +50,9 @@ def entries_of(array: Any) -> Any:
 
 
 def parts_of(array: Any) -> "list[tuple[str, pa.Array[Any], pa.Array[Any] | None]]":
-    """Return the parts of a nested array: name, values, and the slot that each value is of; None for the same slots.
+    """Return the parts of a nested array: name, values, and the slot of each value, None if the slots are the same.
 
-    Parts are called by the names of fields, `element`, `key` and `value`. Those of null lists and maps are left out.
+    Parts have the names of fields, `element`, `key` and `value`. Values of null lists and maps are left out.
     """
     kind = array.type
     if pa.types.is_struct(kind):
@@ -68,20 +68,20 @@ def parts_of(array: Any) -> "list[tuple[str, pa.Array[Any], pa.Array[Any] | None
 
 
 def has_part(kind: pa.DataType, is_wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Whether the type, or one of those that it is made of, is wanted."""
+    """Return whether `is_wanted` is true for the type or for a type nested in it."""
     return is_wanted(kind) or any(has_part(kind.field(i).type, is_wanted) for i in range(kind.num_fields))
 
 
 class NullInsideError(ValueError):
-    """A null where a nested type admits none; the message names the place."""
+    """A nested type admits no nulls, but the value has one; the message names the place."""
 
 
 def without_hidden_nulls(array: "pa.Array[Any]", target: pa.DataType, path: str) -> "pa.Array[Any]":
-    """The same values in the target type, with no slot marked as null in parts that do not admit nulls.
+    """Return the same values in the target type, with no slot marked as null in parts that do not admit nulls.
 
-    The array's type may differ from the target in what admits nulls, in nothing else. Raises NullInsideError for a
-    null that can be seen, naming its place by `path` and the names inside. For targets that admit nulls everywhere
-    the array is returned as it is.
+    The array's type may differ from the target only in which parts admit nulls. Raises NullInsideError for a null
+    that is not hidden by its parent, naming its place by `path` and the names inside. For targets that admit nulls
+    everywhere the array is returned unchanged.
     """
     if not has_not_null_parts(target):
         return array
@@ -94,7 +94,7 @@ def without_hidden_nulls(array: "pa.Array[Any]", target: pa.DataType, path: str)
 
 
 def nullable_inside(arrow: pa.DataType) -> pa.DataType:
-    """The type with nulls admitted in all of its parts, but for the keys of maps."""
+    """Return the type with nulls admitted in all of its parts except the keys of maps."""
     if isinstance(arrow, pa.StructType):
         return pa.struct([_nullable(f) for f in arrow])
     if isinstance(arrow, pa.MapType):
@@ -111,7 +111,7 @@ def _nullable(field: "pa.Field[Any]") -> "pa.Field[Any]":
 
 
 def has_not_null_parts(arrow: pa.DataType) -> bool:
-    """Whether nulls are refused anywhere inside of the type, but for the keys of maps, which never are null."""
+    """Return whether a part of the type admits no nulls; keys of maps, which are never null, do not count."""
     if isinstance(arrow, pa.StructType):
         return any(_refuses_nulls(f) for f in arrow)
     if isinstance(arrow, pa.MapType):
@@ -124,7 +124,7 @@ def _refuses_nulls(field: "pa.Field[Any]") -> bool:
 
 
 def _part(array: "pa.Array[Any]", field: "pa.Field[Any]", path: str, hidden: int) -> "pa.Array[Any]":
-    """A part of a nested array, whose nulls include the `hidden` ones that its parent stands for."""
+    """Return a part of a nested array; `hidden` of its nulls are nulls of its parent."""
     if not field.nullable and array.null_count > hidden:
         raise NullInsideError(f"{path} admits no nulls")
     array = without_hidden_nulls(array, field.type, path)
@@ -132,7 +132,8 @@ def _part(array: "pa.Array[Any]", field: "pa.Field[Any]", path: str, hidden: int
 
 
 def _struct(array: Any, target: pa.StructType, path: str) -> "pa.Array[Any]":
-    # Flattened, a field is null wherever the struct is; the count distinguishes the struct's nulls from its own.
+    # Flattened, a field is null wherever the struct is; the count separates the nulls of the struct from those of the
+    # field.
     parts = [
         _part(child, field, f"{path}.{field.name}", array.null_count)
         for child, field in zip(array.flatten(), target, strict=True)
@@ -154,7 +155,7 @@ def _map(array: Any, target: "pa.MapType[Any, Any, Any]", path: str) -> "pa.Arra
 
 
 def _all_valid(array: "pa.Array[Any]") -> "pa.Array[Any]":
-    """The array with no slot marked as null; what was one holds any value."""
+    """Return the array with no slot marked as null; former nulls have arbitrary values."""
     if not array.null_count:
         return array
     if isinstance(array, pa.StructArray):

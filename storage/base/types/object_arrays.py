@@ -1,9 +1,9 @@
-"""Python objects as Arrow arrays: each value by itself, so that nothing depends on the values beside it.
+"""Conversion of Python objects to Arrow arrays, each value independently of its neighbours.
 
-Arrow infers one type for a list from its first values and makes the others fit: a datetime after a date loses its time,
+Arrow infers one type for a list from its first values and converts the others: a datetime after a date loses its time,
 a datetime with a time zone after one without is shifted to UTC, True among floats is 1.0, nanoseconds of a pandas
-Timestamp are cut. Here values of different kinds are different arrays, which become the type of their column by the
-rules of exact_cast.py. Parts of lists, maps and rows are columns of their own.
+Timestamp are cut. Here values of different kinds are different arrays, which are cast to the type of their column by
+the rules of exact_cast.py. Parts of lists, maps and rows are columns of their own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,14 +23,14 @@ from interbed.storage.base.types.far_times import FarDate, FarTimestamp
 from interbed.storage.base.types.nested import LIST_OF, MAP_OF, nullable_inside
 
 Array = Any
-"""`pa.Array`; its stubs lag behind what it takes."""
+"""`pa.Array`, whose stubs are incomplete."""
 Values = Sequence[Any]
 Kind = Any
-"""A class of Python, or what distinguishes values of a class; may be a key of a dict."""
+"""A class of Python, or a hashable value that distinguishes values of a class."""
 
 _MISFITS = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, ValueError, TypeError, OverflowError)
 _ALONE = frozenset({int, float, bool, str, bytes, date})
-"""Classes whose values Arrow takes as they are where a list has no others."""
+"""Classes whose values Arrow takes unchanged if a list has no others."""
 _SHOWN_MAX = 100
 
 
@@ -52,7 +52,7 @@ def object_array(values: Values, wanted: pa.DataType | None, *, name: str, what:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Column:
-    """A column of the type `kind`, or a part of one: the path to it, and the row that each of its values is of."""
+    """Column of the type `kind` or a part of it, with the path of the part and the row of each value."""
 
     name: str
     what: str
@@ -71,7 +71,7 @@ class _Column:
         )
 
     def inferred(self, values: Values) -> Array:
-        """The values in the type that Arrow infers; its rules for values of different kinds are not taken."""
+        """Return the values in the type that Arrow infers, without its conversions of values of different kinds."""
         kinds = _by_kind(values)
         try:
             if len(kinds) == 1 and not isinstance(next(v for v in values if v is not None), _NESTED):
@@ -87,11 +87,11 @@ class _Column:
         try:
             return _natural(values, kind)
         except _MISFITS:
-            # Values of a class may differ more than their array can.
+            # Values of one class may not fit one array.
             return self.array(values, nullable_inside(wanted))
 
     def array(self, values: Values, wanted: pa.DataType) -> Array:
-        """The values in the type `wanted`, each of which has to fit."""
+        """Return the values in the type `wanted`, which each must fit."""
         if isinstance(wanted, pa.StructType):
             return self._rows_of(values, wanted)
         if isinstance(wanted, pa.MapType):
@@ -118,7 +118,7 @@ class _Column:
         except _MISFITS:
             pass
         made = []
-        # A loop over the values until the one that does not fit.
+        # A loop over the values up to the first misfit.
         for at, value in zip(places, values, strict=True):
             try:
                 made.append(exact_array(_natural([value], _kind(value), wanted), wanted))
@@ -179,7 +179,7 @@ class _Column:
         return list(value)
 
     def _flat(self, found: Sequence[list[Any] | None], step: str) -> tuple["_Column", Array, Array]:
-        """The part that has the items of lists, and offsets and mask of the lists."""
+        """Return the column of the lists' items, and offsets and mask of the lists."""
         lengths = np.fromiter((len(items or ()) for items in found), np.int64, len(found))
         offsets = np.concatenate(([0], np.cumsum(lengths)))
         if offsets[-1] > np.iinfo(np.int32).max:
@@ -195,7 +195,7 @@ _NESTED = (Mapping, list, tuple, set, frozenset, np.ndarray, pa.Array)
 
 
 def _by_kind(values: Values) -> set[Kind]:
-    """The kinds of the values; those of one kind fit into one array as they are."""
+    """Return the kinds of the values; values of one kind fit one array unchanged."""
     classes = set(map(type, values)) - {type(None)}
     if len(classes) == 1 and (only := next(iter(classes))) in _ALONE:
         return {only}
@@ -221,13 +221,13 @@ def _kind(value: Any) -> Kind:
 
 
 def _natural(values: Values, kind: Kind, wanted: pa.DataType | None = None) -> Array:
-    """The values of one kind in a type of their own; raises what Arrow raises, ValueError and OverflowError."""
+    """Return values of one kind in a type of their own. Raises Arrow's errors, ValueError and OverflowError."""
     if kind is type(None) or kind == "null":
         return pa.nulls(len(values))
     if isinstance(kind, tuple):
         return _times_of(values, kind)
     if kind in (int, Decimal) and wanted is not None and pa.types.is_decimal(wanted):
-        # These may have more digits than a type of their own, together.
+        # Together they may need more digits than a type of their own has.
         for value in values:
             if isinstance(value, Decimal) and not value.is_finite():
                 raise ValueError("it has no digits")
@@ -252,7 +252,7 @@ def _times_of(values: Values, kind: tuple[Any, ...]) -> Array:
         case ("far timestamp", unit, zoned):
             return array_of(values, _timestamp(unit, zoned))
         case (_, zoned, True):
-            # Arrow takes the microseconds alone; pandas counts nanoseconds since 1970, of UTC where there is a zone.
+            # Arrow takes microseconds only; pandas counts nanoseconds since 1970, in UTC for values with a zone.
             ticks = [None if value is None else int(value.as_unit("ns").value) for value in values]
             return array_of(ticks, pa.int64()).cast(_timestamp("ns", zoned))
         case _:
@@ -260,13 +260,13 @@ def _times_of(values: Values, kind: tuple[Any, ...]) -> Array:
 
 
 def _timestamp(unit: str, zoned: bool) -> pa.DataType:
-    # The stubs of pyarrow know units and zones that are written out alone.
+    # The stubs of pyarrow take literal units and zones only.
     words: Any = (unit, "UTC" if zoned else None)
     return pa.timestamp(*words)
 
 
 def _in_nanoseconds(kinds: set[Kind]) -> pa.DataType | None:
-    """The type of datetimes of which some have nanoseconds; None for other values.
+    """Return the type of datetimes of which some have nanoseconds; None for other values.
 
     Raises ValueError where some datetimes have a time zone, and others have none.
     """
@@ -278,7 +278,7 @@ def _in_nanoseconds(kinds: set[Kind]) -> pa.DataType | None:
 
 
 def _valid(value: Any) -> Any:
-    """The value; None for one that stands for null, and the items of an Arrow scalar of lists."""
+    """Return the value; None for a null scalar, and the items of a list scalar of Arrow."""
     value = _missing_is_none(value)
     if isinstance(value, pa.ListScalar | pa.LargeListScalar):
         return value.values

@@ -1,4 +1,4 @@
-"""Data types as people write them: `BIGINT`, `DECIMAL(10, 2) NOT NULL`, `ARRAY<INT>`, `ROW<a INT, b MAP<STRING, INT>>`.
+"""Parser of data types as text: `BIGINT`, `DECIMAL(10, 2) NOT NULL`, `ARRAY<INT>`, `ROW<a INT, b MAP<STRING, INT>>`.
 
 Source of the spelling: Paimon's documentation, concepts/data-types.
 """
@@ -27,10 +27,10 @@ _FIELD = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^\s`<>(),]+))\
 
 
 def data_type(given: "DataType | pa.DataType | str") -> DataType:
-    """The data type that is meant by its text (`"DECIMAL(10, 2)"`), by an Arrow type or by itself.
+    """Return the data type of a text (`"DECIMAL(10, 2)"`) or an Arrow type; a data type is returned unchanged.
 
-    Fields of a ROW are numbered from 0. Raises InvalidInputError for text that is no type, SchemaMismatchError for an
-    Arrow type without counterpart, NotSupportedError for types that this version does not have (VARIANT and others).
+    Fields of a ROW are numbered from 0. Raises InvalidInputError for the text of no type, SchemaMismatchError for an
+    Arrow type without counterpart, NotSupportedError for types that this version lacks (VARIANT and others).
     """
     if isinstance(given, DataType):
         return given
@@ -78,7 +78,7 @@ def _field(text: str, whole: str, ids: FieldIds) -> DataField:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The parts between commas that stand in no brackets and no backquotes."""
+    """Yield the parts between commas outside of brackets and backquotes."""
     depth, start, quoted = 0, 0, False
     for position, character in enumerate(text):
         if character == "`":

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.storage.base.checksums import SEAL, UNSEALED, check_seal, sealed
+from interbed.storage.base.checksums import CHECKSUM_KEY, EMPTY_CHECKSUM, verify_checksum, with_checksum
 from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionError
 
 MAGIC = 1493475289347502
@@ -25,7 +25,7 @@ _START = struct.Struct(">qii")
 _INT = struct.Struct(">i")
 _PLACE = struct.Struct(">ii")
 _NO_CONTENT = -1
-_BEFORE_SEAL = SEAL.encode() + b"="
+_CHECKSUM_PREFIX = CHECKSUM_KEY.encode() + b"="
 
 ColumnIndexes = Mapping[str, bytes | None]
 """The indexes of one column by kind; None for one without content."""
@@ -36,10 +36,14 @@ def name_of_key(column: str, key: str) -> str:
     return f"{column}[{key}]"
 
 
-def encode_container(columns: Mapping[str, ColumnIndexes], *, seal: bool = False) -> bytes:
-    """The container of the indexes by column; with `seal` it has checksums, for one that nothing else protects."""
+def encode_container(columns: Mapping[str, ColumnIndexes], *, checksums: bool = False) -> bytes:
+    """The container of the indexes by column; with `checksums` for a file that is not protected otherwise."""
     sums = [zlib.crc32(content) for indexes in columns.values() for content in indexes.values() if content is not None]
-    extra = b"".join([_BEFORE_SEAL, UNSEALED.encode(), *(f"{s:08x}".encode() for s in sums)]) if seal else b""
+    extra = (
+        b"".join([_CHECKSUM_PREFIX, EMPTY_CHECKSUM.encode(), *(f"{s:08x}".encode() for s in sums)])
+        if checksums
+        else b""
+    )
     names = {column: _name_to_bytes(column) for column in columns}
     head = _START.size + _INT.size
     head += sum(
@@ -58,7 +62,7 @@ def encode_container(columns: Mapping[str, ColumnIndexes], *, seal: bool = False
                 body.append(content)
                 position += length
     header = b"".join([*parts, _INT.pack(len(extra)), extra])
-    return b"".join([sealed(header, _BEFORE_SEAL) if seal else header, *body])
+    return b"".join([with_checksum(header, _CHECKSUM_PREFIX) if checksums else header, *body])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +96,7 @@ class IndexContainer:
             )
         header = self._read(_START.size, max(length - _START.size, 0))
         try:
-            check_seal(start + header, _BEFORE_SEAL)
+            verify_checksum(start + header, _CHECKSUM_PREFIX)
             places, end = _header(header)
             self._sums = _sums(header[end:], places)
         except (struct.error, ValueError, IndexError) as error:
@@ -157,12 +161,12 @@ def _header(content: bytes) -> tuple[dict[str, dict[str, tuple[int, int]]], int]
 
 def _sums(rest: bytes, places: Mapping[str, Mapping[str, tuple[int, int]]]) -> dict[tuple[str, str], int]:
     """The checksums of the indexes by column and kind; none where the container has none."""
-    at = rest.rfind(_BEFORE_SEAL)
+    at = rest.rfind(_CHECKSUM_PREFIX)
     if at < 0:
         return {}
-    digits = rest[at + len(_BEFORE_SEAL) + len(UNSEALED) :]
+    digits = rest[at + len(_CHECKSUM_PREFIX) + len(EMPTY_CHECKSUM) :]
     inside = [(c, k) for c, kinds in places.items() for k, (start, _) in kinds.items() if start != _NO_CONTENT]
-    width = len(UNSEALED)
+    width = len(EMPTY_CHECKSUM)
     return {key: int(digits[i * width : (i + 1) * width], 16) for i, key in enumerate(inside)}
 
 

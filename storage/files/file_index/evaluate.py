@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionError
 from interbed.storage.base.predicate.expr import And, Leaf, Not, Or, Predicate, leaves_of, push_not
-from interbed.storage.base.predicate.operands import Inner, Reference, column_of
+from interbed.storage.base.predicate.operands import InnerReference, Reference, column_of
 from interbed.storage.base.types.data_type import DataField, MapType
 from interbed.storage.files.file_index.api import EVERYTHING, INDEX_SUFFIX, IndexReader, Selection
 from interbed.storage.files.file_index.container import IndexContainer, name_of_key
@@ -46,7 +46,7 @@ class ColumnReaders:
     def _field(self, column: Reference) -> DataField | None:
         """What is indexed, under its name in the container; None for what never is."""
         field = self._fields.get(column_of(column))
-        if field is None or not isinstance(column, Inner):
+        if field is None or not isinstance(column, InnerReference):
             return field
         match field.type, column.steps:
             # A column of that name would have its own indexes under it.

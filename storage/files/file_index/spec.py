@@ -220,7 +220,7 @@ class TableFileIndexWriter:
         container = encode_container(columns)
         if len(container) > self._threshold:
             # What is in a manifest is protected by the manifest's checksums.
-            return FileIndexes(file=encode_container(columns, seal=True))
+            return FileIndexes(file=encode_container(columns, checksums=True))
         return FileIndexes(embedded=container)
 
 

@@ -21,7 +21,7 @@ from pyarrow import orc
 
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
-from interbed.storage.base.checksums import SealingSink, check_orc
+from interbed.storage.base.checksums import ChecksumSink, check_orc
 from interbed.storage.base.columnar_records import ORC_ID
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.expr import Predicate
@@ -136,8 +136,8 @@ class OrcFileWriter:
     """One ORC file, whose stripes liborc cuts. `schema` carries field ids as Parquet's does."""
 
     def __init__(self, sink: Any, schema: pa.Schema, options: CoreOptions, *, codec: str | None) -> None:
-        self._sealing = SealingSink(sink)
-        self._sink = QuietSink(self._sealing)
+        self._checksum_sink = ChecksumSink(sink)
+        self._sink = QuietSink(self._checksum_sink)
         self._schema = schema
         self._physical = pa.schema([_orc_field(f) for f in schema])
         self._timestamps = [i for i, f in enumerate(schema) if _has_timestamps(f.type)]
@@ -181,7 +181,7 @@ class OrcFileWriter:
         """Write the last stripe and the footer; the size of the file."""
         self._writer.close()
         self._sink.check()
-        return self._sink.tell() + self._sealing.seal()
+        return self._sink.tell() + self._checksum_sink.write_checksum()
 
     def _to_physical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for index in self._timestamps:

@@ -29,7 +29,7 @@ from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.base.checksums import opened
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
-from interbed.storage.base.prefetch import ahead_of
+from interbed.storage.base.prefetch import read_ahead
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.nested import leaves_of
 from interbed.storage.files.format.api import CHECKSUMS, DecodeTally, ReadChecks, data_file_errors
@@ -238,7 +238,7 @@ def _by_pages(
         return number, reader.group(number, inside)
 
     numbers = range(len(starts) - 1) if groups is None else groups
-    ahead = ahead_of(map(begun, numbers), _GROUPS_AHEAD if isinstance(source, PrefetchingInput) else 0)
+    ahead = read_ahead(map(begun, numbers), _GROUPS_AHEAD if isinstance(source, PrefetchingInput) else 0)
     first = list(islice(ahead, 1))
     yield None
     for number, found in chain(first, ahead):

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from interbed.storage.base.arrow_values import to_numpy
-from interbed.storage.base.checksums import MAGIC, seal_footer
+from interbed.storage.base.checksums import MAGIC, with_footer_checksum
 from interbed.storage.base.types.nested import leaves_of, without_hidden_nulls
 from interbed.storage.files.format.api import OpenSink
 from interbed.storage.meta.options.core import CoreOptions
@@ -269,7 +269,7 @@ class _Tail(OpenSink):
             raise OSError("the encoder did not complete the file")
         length = int.from_bytes(held[-8:-4], "little")
         index, footer = held[: -8 - length], held[-8 - length : -8]
-        footer = seal_footer(annotate_timestamps(footer, annotations) if annotations else footer, index)
+        footer = with_footer_checksum(annotate_timestamps(footer, annotations) if annotations else footer, index)
         self._sink.write(index + footer + len(footer).to_bytes(4, "little") + MAGIC)
         return self.tell()
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from interbed.storage.base.byte_budget import ByteBudget, NoRoomError
+from interbed.storage.base.byte_budget import BudgetClosedError, ByteBudget
 
 SECONDS_MAX = 60
 
@@ -38,12 +38,12 @@ class Work:
 
     def _do(self, weight: int) -> None:
         try:
-            with self._room.taken(weight):
+            with self._room.reserve(weight):
                 with self._begun:
                     self.running.append(weight)
                     self._begun.notify_all()
                 assert self._end.wait(SECONDS_MAX)
-        except NoRoomError:
+        except BudgetClosedError:
             self.refused.append(weight)
 
 
@@ -81,5 +81,5 @@ def test_nothing_begins_once_it_is_closed() -> None:
     late.end()
     assert sorted(late.refused) == [6, 7]
     work.end()
-    with pytest.raises(NoRoomError), room.taken(0):
+    with pytest.raises(BudgetClosedError), room.reserve(0):
         pass

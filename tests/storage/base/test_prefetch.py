@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from interbed.storage.base.prefetch import Begun, ahead_of, at_once, one_after_another
+from interbed.storage.base.prefetch import PrefetchingIterator, chain_prefetched, map_in_threads, read_ahead
 
 SECONDS_MAX = 60
 
@@ -31,14 +31,14 @@ class Sources:
 
 def test_sources_come_in_order_and_begin_together() -> None:
     sources = Sources(together=4)
-    found = one_after_another([partial(sources.of, i) for i in range(8)], [1] * 8, most=4, weight=4)
+    found = chain_prefetched([partial(sources.of, i) for i in range(8)], [1] * 8, most=4, weight=4)
     assert list(found) == [(number, item) for number in range(8) for item in range(3)]
     assert sorted(sources.closed) == list(range(8))
 
 
 def test_heavy_sources_begin_two_at_a_time() -> None:
     sources = Sources()
-    found = one_after_another([partial(sources.of, i) for i in range(5)], [100] * 5, most=4, weight=10)
+    found = chain_prefetched([partial(sources.of, i) for i in range(5)], [100] * 5, most=4, weight=10)
     assert next(found) == (0, 0)
     found.close()
     assert sorted(sources.begun) == [0, 1]
@@ -47,7 +47,7 @@ def test_heavy_sources_begin_two_at_a_time() -> None:
 
 def test_one_source_alone_needs_no_thread() -> None:
     threads = threading.active_count()
-    found = one_after_another([partial(Sources().of, 0)], [1], most=4, weight=4)
+    found = chain_prefetched([partial(Sources().of, 0)], [1], most=4, weight=4)
     next(found)
     assert threading.active_count() == threads
     assert len(list(found)) == 2
@@ -63,7 +63,7 @@ def test_what_a_source_raises_is_raised_by_next_and_the_others_are_closed() -> N
         return map(failed, [0])
 
     given: list[Callable[[], Iterator[tuple[int, int]]]] = [partial(sources.of, 0), failing, partial(sources.of, 2)]
-    found = one_after_another(given, [1] * 3, most=3, weight=3)
+    found = chain_prefetched(given, [1] * 3, most=3, weight=3)
     assert [next(found) for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
     with pytest.raises(ValueError, match="no such file"):
         next(found)
@@ -75,7 +75,7 @@ def test_an_iterator_that_cannot_be_made_says_so() -> None:
     def make() -> Iterator[int]:
         raise ValueError("no")
 
-    begun = Begun(make)
+    begun = PrefetchingIterator(make)
     with pytest.raises(ValueError, match="no"):
         next(begun)
     assert list(begun) == []
@@ -83,7 +83,7 @@ def test_an_iterator_that_cannot_be_made_says_so() -> None:
 
 
 def test_an_empty_iterator_ends() -> None:
-    assert list(Begun(lambda: iter(()))) == []
+    assert list(PrefetchingIterator(lambda: iter(()))) == []
 
 
 def test_items_are_asked_for_ahead() -> None:
@@ -94,10 +94,10 @@ def test_items_are_asked_for_ahead() -> None:
             asked.append(number)
             yield number
 
-    found = ahead_of(items(), 2)
+    found = read_ahead(items(), 2)
     assert (next(found), asked) == (0, [0, 1, 2])
     assert (list(found), asked) == ([1, 2, 3, 4], [0, 1, 2, 3, 4])
-    assert list(ahead_of(iter([1, 2]), 0)) == [1, 2]
+    assert list(read_ahead(iter([1, 2]), 0)) == [1, 2]
 
 
 def test_work_is_done_at_once_and_in_order() -> None:
@@ -107,6 +107,6 @@ def test_work_is_done_at_once_and_in_order() -> None:
         together.wait(SECONDS_MAX)
         return 2 * item
 
-    assert at_once(work, [1, 2, 3], most=3) == [2, 4, 6]
-    assert at_once(lambda item: item, [1, 2], most=1) == [1, 2]
-    assert at_once(lambda item: item, [1], most=9) == [1]
+    assert map_in_threads(work, [1, 2, 3], most=3) == [2, 4, 6]
+    assert map_in_threads(lambda item: item, [1, 2], most=1) == [1, 2]
+    assert map_in_threads(lambda item: item, [1], most=9) == [1]

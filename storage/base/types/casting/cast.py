@@ -46,9 +46,9 @@ from interbed.storage.base.types.data_type import (
 
 
 def cast_values(array: "pa.Array[Any]", source: DataType, target: AtomicType) -> Array:
-    """Values of a type as those of another, for types for which `has_cast` is true; nulls stay null.
+    """Return values cast to another type, for types for which `has_cast` is true; nulls stay null.
 
-    The arrays are of the Arrow types of their logical ones. A DECIMAL that has too many digits becomes null; raises
+    Arrays have the Arrow types of their logical types. A DECIMAL that has too many digits becomes null. Raises
     ValueError for a text that is no value of the type, a DECIMAL of NaN, and a timestamp that 64 bits don't hold.
     """
     if target.root in STRINGS:
@@ -74,7 +74,7 @@ _COMMON = {
     TypeRoot.DATE: r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$",
     TypeRoot.TIME: r"^[0-9]{2}:[0-5][0-9]:[0-5][0-9](\.[0-9]{1,3})?$",
 }
-"""The forms that Arrow reads by itself; all others are read one by one."""
+"""Patterns of the texts that Arrow can cast; all others are parsed one by one."""
 _INTEGER = re.compile(r"([+-]?[0-9]*)(\.[0-9]*)?")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _FRACTION = re.compile(rf"({_DECIMAL.pattern})[fFdD]?")
@@ -93,11 +93,11 @@ _DAY_SECONDS = 86_400
 _NANOS_DIGITS = 9
 _INT_BITS = 32
 _UNITS = {0: "s", 3: "ms", 6: "us", 9: "ns"}
-"""What a number of digits alone counts, for timestamps of so many fractional digits; Paimon has no others."""
+"""The unit of a timestamp that is written as a number, by the fractional digits; Paimon has no other precisions."""
 
 
 def cast_text(array: Array, target: AtomicType) -> Array:
-    """Texts as values of a type that is no text and no bytes; raises ValueError naming a text that is none."""
+    """Return texts as values of a type other than texts and bytes. Raises ValueError naming an invalid text."""
     root = target.root
     if root is TypeRoot.BOOLEAN:
         return _booleans(array, target)
@@ -123,7 +123,7 @@ def _by_form(array: Any, pattern: str, many: Callable[[Array], Array], few: Call
     try:
         return cast_where(common, array, many, few)
     except pa.ArrowInvalid:
-        # A form that is common with a value that is not: 2023-02-30, 99999999999 as an INT.
+        # A text of a common form with an invalid value: 2023-02-30, 99999999999 as an INT.
         return few(array)
 
 
@@ -207,7 +207,7 @@ def _is_number(text: str) -> bool:
 
 
 def _is_count(text: str) -> bool:
-    """Whether the text is a number of days, milliseconds or other units."""
+    """Return whether the text is a number of days, milliseconds or other units."""
     return _is_number(text.removeprefix("-"))
 
 
@@ -222,7 +222,7 @@ def _days(text: str) -> int | None:
 
 
 def _day_number(year: int, month: int, day: int) -> int | None:
-    # Python's dates begin with the year 1; the year 0 has the calendar of 400.
+    # Python's dates begin with the year 1; the year 0 has the calendar of the year 400.
     shifted = year or 400
     try:
         days = date(shifted, month, day).toordinal() - _EPOCH
@@ -253,7 +253,7 @@ def _millis(text: str) -> int | None:
 
 
 def _in_day(millis: int | None) -> int | None:
-    # Java keeps times of more than a day, which nothing can show.
+    # Java keeps times of more than a day, which no reader can display.
     return millis if millis is not None and 0 <= millis < _DAY_SECONDS * 1000 else None
 
 
@@ -266,7 +266,7 @@ def _timestamps(array: Array, target: AtomicType) -> Array:
     arrow: Any = type_to_arrow(target)
     digits = target.precision or 0
     local = pa.timestamp(arrow.unit)
-    # Nanoseconds since 1970 end in 1677 and 2262; what is cut to fewer digits is read one by one.
+    # Nanoseconds since 1970 reach from 1677 to 2262; texts that are cut to fewer digits are parsed one by one.
     kept = len(str(PER_SECOND[arrow.unit])) - 1 if digits in _UNITS else digits
     fraction = rf"(\.[0-9]{{1,{kept}}})?" if digits else ""
     pattern = rf"^(17|18|19|20|21)[0-9]{{2}}-[0-9]{{2}}-[0-9]{{2}}( [0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}{fraction})?$"
@@ -281,7 +281,7 @@ def _timestamps(array: Array, target: AtomicType) -> Array:
 
 
 def _count(text: str, target: AtomicType) -> int:
-    """A timestamp in the units of its Arrow type."""
+    """Return a timestamp in the unit of its Arrow type."""
     arrow: Any = type_to_arrow(target)
     per_second = PER_SECOND[arrow.unit]
     if _is_count(text) and target.root is TypeRoot.TIMESTAMP:
@@ -310,6 +310,6 @@ def _seconds(match: re.Match[str]) -> int | None:
         return None
     if hour == 24 and (minute or second or int(match["fraction"] or 0)):
         return None
-    # A day that the month lacks is its last one, and 24:00 is the next day, as Java's formatter resolves them.
+    # As in Java's formatter a day after the end of the month is its last day, and 24:00 is the next day.
     days = next(found for late in range(4) if (found := _day_number(year, month, day - late)) is not None)
     return days * _DAY_SECONDS + (hour * 60 + minute) * 60 + second

@@ -48,10 +48,10 @@ _MILLIS_DIGITS = 3
 
 
 def cast_to_text(array: Array, source: DataType, target: AtomicType) -> Array:
-    """Values of any type but MULTISET as CHAR or VARCHAR of a length.
+    """Return values of any type but MULTISET as CHAR or VARCHAR.
 
-    Numbers, booleans and texts are cut to the length and CHAR is filled with blanks; what is made of byte strings and
-    nested values keeps its length, as in Java.
+    Numbers, booleans and texts are cut to the length, and CHAR is padded with blanks; the texts of byte strings and
+    nested values keep their length, as in Java.
     """
     text = _text(array, source)
     measured = isinstance(source, AtomicType) and (
@@ -61,7 +61,7 @@ def cast_to_text(array: Array, source: DataType, target: AtomicType) -> Array:
 
 
 def resized_text(array: Any, target: AtomicType) -> Array:
-    """Texts with at most as many characters as the type has, or exactly as many for CHAR."""
+    """Return texts cut to the type's length, and padded with blanks for CHAR."""
     length = target.length or 0
     if length < MAX_LENGTH:
         array = pc.utf8_slice_codeunits(array, 0, length)
@@ -70,7 +70,7 @@ def resized_text(array: Any, target: AtomicType) -> Array:
 
 
 def resized_bytes(array: Any, target: AtomicType) -> Array:
-    """Byte strings of at most the type's length, or of exactly this length, filled with zeros, for BINARY."""
+    """Return byte strings cut to the type's length, and padded with zeros for BINARY."""
     length = target.length or 0
     cut: Any = pc.binary_slice(array, 0, length)
     shortest = pc.min(pc.binary_length(cut)).as_py()
@@ -90,7 +90,7 @@ def _text(array: Any, source: DataType) -> Array:
             entries = pc.binary_join_element_wise(*parts, pa.scalar(" -> "))
             return _enclosed("{", _joined(array, entries), "}")
         case RowType(fields=fields):
-            # field() gives the children of just this slice.
+            # field() returns the children of this slice only.
             children: list[Any] = [_within(array.field(i), field.type) for i, field in enumerate(fields)]
             whole: Any = pc.binary_join_element_wise(*children, pa.scalar(", "))
             if array.null_count:
@@ -140,7 +140,7 @@ def _decoded(array: Array) -> Array:
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
-        # Arrow's texts are UTF-8; Java shows what is not in the same way.
+        # Arrow's texts are UTF-8. Java replaces invalid bytes in the same way.
         return cast_few(array, pa.string(), lambda value: None if value is None else value.decode(errors="replace"))
 
 
@@ -152,7 +152,8 @@ def _plain_fractions(array: Array) -> Array:
 
 def _fractions_with_exponents(array: Array) -> Array:
     text: Any = array.cast(pa.string())
-    # Of more than one digit, from ten million on; a single digit may have a nearer one of two in Java.
+    # Numbers from ten million on of more than one digit: Java may take a nearer number of two digits for a single
+    # digit.
     long = pc.match_substring_regex(text, r"^-?([0-9]+\.[0-9]+|[0-9]\.[0-9]+e\+[0-9]+|[0-9]*[1-9][0-9]*[1-9][0-9]*)$")
     large = pa.array(np.abs(to_filled_numpy(array)) >= PLAIN_LIMIT)
     many = cast("Array", pc.and_(long.fill_null(True), large))
@@ -175,7 +176,7 @@ def _other_fractions(array: Array) -> Array:
 
 
 def java_fraction(value: float, narrow: bool) -> str:
-    """What Java's Double.toString, or Float.toString for a narrow one, gives for a number with an exponent."""
+    """Return the text of Java's Double.toString (Float.toString with `narrow`) for a number with an exponent."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
@@ -183,7 +184,7 @@ def java_fraction(value: float, narrow: bool) -> str:
     shortest = str(np.format_float_scientific(np.float32(value) if narrow else np.float64(value), trim="-"))
     digits, _, exponent = shortest.partition("e")
     if "." not in digits:
-        # Of the numbers of two digits that are read as the value, Java takes the nearest.
+        # Java takes the nearest of the numbers of two digits that are parsed as the value.
         nearest = f"{value:.1e}"
         same = np.float32(nearest) == np.float32(value) if narrow else float(nearest) == value
         digits, _, exponent = (nearest if same else f"{digits}.0e{exponent}").partition("e")
@@ -211,7 +212,7 @@ def _times(array: Array, digits: int) -> Array:
 
 
 def _time_fraction(millis: int, digits: int) -> str:
-    """Digits without the zeros at the end, but one; cut where the type ends."""
+    """Return the fractional digits, cut to the type's, without trailing zeros but at least one digit."""
     text = f"{millis:03d}"
     return (text.rstrip("0") or "0") if digits >= _MILLIS_DIGITS else _cut(text, digits)
 
@@ -226,7 +227,7 @@ def _timestamps(array: Any, source: AtomicType) -> Array:
     text: Any = text_of_times(array)
     spare = len(str(PER_SECOND[array.type.unit])) - 1 - (source.precision or 0)
     if spare:
-        # Zeros behind the digits of the type go, other digits stay.
+        # Zeros after the digits of the type are removed; other digits stay.
         text = (
             pc.replace_substring_regex(text, rf"\.?0{{0,{spare}}}$", "")
             if source.precision == 0
@@ -244,7 +245,7 @@ _FIRST_DAY, _LAST_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days
 
 
 def has_far_times(array: Array) -> bool:
-    """Whether some date or timestamp of the array is one of a year before 1 or after 9999."""
+    """Return whether the array has a date or timestamp of a year before 1 or after 9999."""
     if not _may_be_far(array.type):
         return False
     bounds: Any = pc.min_max(_numbers(array))
@@ -255,7 +256,7 @@ def has_far_times(array: Array) -> bool:
 
 
 def text_of_times(array: Array) -> Array:
-    """Values of a plain type as Arrow casts them to text, and far dates and timestamps as Java and Spark write them."""
+    """Return the text of values of a plain type: Arrow's, and of far dates and timestamps that of Java and Spark."""
     if not has_far_times(array):
         plain: Array = array.cast(pa.string())
         return plain
@@ -276,7 +277,7 @@ def _far_texts(array: Array) -> Array:
 
 
 def _may_be_far(kind: Any) -> bool:
-    # 64 bits of nanoseconds end in the year 2262.
+    # 64 bits of nanoseconds end in the year 2262, so they are never far.
     return pa.types.is_date32(kind) or (pa.types.is_timestamp(kind) and str(kind.unit) in _TICKS_A_DAY)
 
 
@@ -285,6 +286,6 @@ def _numbers(array: Any) -> Any:
 
 
 def _reach(kind: Any) -> tuple[int, int]:
-    """The first and the last number of a year of four digits."""
+    """Return the first and the last number of the years 1 to 9999."""
     ticks = 1 if pa.types.is_date32(kind) else _TICKS_A_DAY[str(kind.unit)]
     return _FIRST_DAY * ticks, (_LAST_DAY + 1) * ticks - 1

@@ -35,36 +35,36 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 
 
 def to_filled_numpy(array: Array) -> npt.NDArray[Any]:
-    """The values of a column of numbers; those of nulls are 0."""
+    """Return the values of a column of numbers, 0 for nulls."""
     filled: Any = array.fill_null(0) if array.null_count else array
     values: npt.NDArray[Any] = arrow_values.to_numpy(filled)
     return values
 
 
 def to_counts(array: Array) -> Int64s:
-    """The integers that a column of times is kept as; those of nulls are 0."""
+    """Return the stored integers of a column of dates or times, 0 for nulls."""
     width = pa.int32() if array.type.bit_width == 32 else pa.int64()
     return to_filled_numpy(array.view(width)).astype(np.int64)
 
 
 def with_nulls_of(values: npt.NDArray[Any], like: Array) -> Array:
-    """The values as a column of their own type, null where the other column is."""
+    """Return the values as a column of their own type, null where the column `like` is."""
     mask = arrow_values.to_numpy(like.is_null()) if like.null_count else None
     made: Array = pa.array(values, mask=mask)
     return made
 
 
 def cast_few(array: Array, arrow: pa.DataType, convert: Callable[[Any], Any]) -> Array:
-    """Each distinct value cast by a function; for forms that are rare, because the values become Python's."""
+    """Return a column with each distinct value cast by a function; for rare forms, because it makes Python values."""
     encoded: Any = array.dictionary_encode()
-    # One by one: a loop over the distinct values alone, which meets the forms that Arrow has no function for.
+    # A loop over the distinct values: Arrow has no function for their forms.
     distinct = array_of([convert(value) for value in encoded.dictionary.to_pylist()], arrow)
     result: Array = distinct.take(encoded.indices)
     return result
 
 
 def cast_where(common: Array, array: Array, many: Callable[[Array], Array], few: Callable[[Array], Array]) -> Array:
-    """The values for which `common` (BOOLEAN, no nulls) is true by the one function, the others by the other."""
+    """Return the column with `many` applied where `common` (BOOLEAN, no nulls) is true, and `few` elsewhere."""
     if pc.all(common).as_py() in (True, None):
         return many(array)
     rest = few(array.filter(pc.invert(common)))
@@ -76,17 +76,17 @@ def cast_where(common: Array, array: Array, many: Callable[[Array], Array], few:
 # -- numbers and booleans ----------------------------------------------------------------------------------------------
 
 _COMPACT_DIGITS = 18
-"""Up to so many digits Java keeps a DECIMAL as one integer, and divides that to have a DOUBLE."""
+"""Up to this number of digits Java stores a DECIMAL as one integer, and divides it for a DOUBLE."""
 _WIDE_DIGITS = 76
 _PLAIN_SCALE = 25
-"""More digits than shortest texts of numbers from 0.001 on have behind the point."""
+"""More fractional digits than the shortest text of a number from 0.001 on has."""
 PLAIN_LEAST, PLAIN_LIMIT = 1e-3, 1e7
-"""Numbers from the one to the other have a text without an exponent in Java."""
+"""The range of numbers whose text in Java has no exponent."""
 _EXACT = Context(prec=500)
 
 
 def cast_number(array: Array, source: AtomicType, target: AtomicType) -> Array:
-    """Values of a numeric type or BOOLEAN as another such type; raises ValueError for a DECIMAL of NaN or infinity."""
+    """Return numbers or booleans as another such type. Raises ValueError for a DECIMAL of NaN or infinity."""
     arrow = type_to_arrow(target)
     if target.root is TypeRoot.BOOLEAN:
         return cast("Array", pc.not_equal(array, pa.scalar(0, array.type)))
@@ -105,11 +105,11 @@ def cast_number(array: Array, source: AtomicType, target: AtomicType) -> Array:
 
 
 def to_decimal(array: Array, target: Any) -> Array:
-    """Numbers as an Arrow type of decimals: rounded half up, null where they have more digits than it."""
+    """Return numbers as an Arrow type of decimals: rounded half up, null where they have too many digits."""
     if pa.types.is_floating(array.type):
         return _double_to_decimal(array.cast(pa.float64()), target)
     if pa.types.is_integer(array.type):
-        # Arrow wants room for every value of the integer's type.
+        # Arrow requires enough digits for every value of the integer type.
         array = array.cast(pa.decimal128(19, 0))
     digits, scale = array.type.precision, array.type.scale
     if scale <= target.scale and digits - scale <= target.precision - target.scale:
@@ -124,16 +124,16 @@ def to_decimal(array: Array, target: Any) -> Array:
 
 
 def fitted(number: Decimal, target: Any) -> Decimal | None:
-    """One number as a value of an Arrow type of decimals; None where it has more digits than that."""
+    """Return one number as a value of an Arrow type of decimals; None where it has too many digits."""
     if number.adjusted() > target.precision:
         return None if number else Decimal(0)
-    # Digits far behind the point round to nothing.
+    # Digits far after the point are rounded away.
     rounded = number.quantize(Decimal(1).scaleb(-target.scale), ROUND_HALF_UP, context=_EXACT)
     return rounded if abs(rounded) < Decimal(10) ** (target.precision - target.scale) else None
 
 
 def _double_to_decimal(array: Array, target: Any) -> Array:
-    """Doubles by their shortest text, as Java has them: 2.675 is rounded to 2.68."""
+    """Return doubles as decimals by their shortest text, as in Java: 2.675 is rounded to 2.68."""
     infinite = array.filter(pc.invert(pc.is_finite(array)))
     if len(infinite):
         raise ValueError(f"{infinite[0]} is no DECIMAL")
@@ -149,7 +149,7 @@ def _double_to_decimal(array: Array, target: Any) -> Array:
 
 
 def has_plain_text(array: Array) -> Array:
-    """Which numbers have a text without an exponent in Java; nulls have."""
+    """Return for each number whether its text in Java has no exponent; true for nulls."""
     size = np.abs(to_filled_numpy(array))
     plain: Array = pa.array(((size >= PLAIN_LEAST) & (size < PLAIN_LIMIT)) | (size == 0))
     return plain
@@ -163,7 +163,7 @@ def _decimal_to_double(array: Any, source: AtomicType) -> Array:
 
 
 def _unscaled(array: Any) -> Array:
-    """The integers that decimals of up to 18 digits are kept as: the low half of each 128 bits."""
+    """Return the unscaled integers of decimals of up to 18 digits: the low half of each 128 bits."""
     if not len(array):
         return pa.array([], pa.int64())
     halves = np.frombuffer(array.buffers()[1], np.int64)[2 * array.offset : 2 * (array.offset + len(array)) : 2]
@@ -172,7 +172,7 @@ def _unscaled(array: Any) -> Array:
 
 def _to_integer(array: Array, target: AtomicType) -> Array:
     values = np.trunc(np.nan_to_num(to_filled_numpy(array).astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
-    # Narrow types go by way of INT.
+    # Narrow types are cast by way of INT.
     bounds = np.iinfo(np.int64 if target.root is TypeRoot.BIGINT else np.int32)
     above, below = values >= -float(bounds.min), values <= float(bounds.min)
     inside = np.where(above | below, 0.0, values).astype(np.int64)
@@ -187,9 +187,9 @@ _DAY_SECONDS = 86_400
 
 
 def local_zone() -> str:
-    """The name of the machine's time zone, as `Europe/Berlin`: that of the variable TZ or of /etc/localtime.
+    """Return the name of the machine's time zone, as `Europe/Berlin`, by the variable TZ or /etc/localtime.
 
-    Raises InvalidInputError when it has none.
+    Raises InvalidInputError when neither names a zone.
     """
     named = os.environ.get("TZ", "").removeprefix(":") or str(Path("/etc/localtime").resolve())
     _, _, below = named.rpartition(_DATABASE)
@@ -205,14 +205,14 @@ def local_zone() -> str:
 
 
 def to_local(seconds: Int64s, zone: str) -> Int64s:
-    """What a clock of the zone shows at instants, both in seconds since 1970."""
+    """Return the local times of instants in the zone, both in seconds since 1970."""
     return seconds + _offsets(seconds, zone)
 
 
 def from_local(seconds: Int64s, zone: str) -> Int64s:
-    """The instants at which a clock of the zone shows times, both in seconds since 1970.
+    """Return the instants of local times in the zone, both in seconds since 1970.
 
-    Of two instants the earlier; a time that the clock leaps over is as much later, as Java has it.
+    Of two instants the earlier; a local time in a gap of the clock moves forward by the gap, as in Java.
     """
     before = _offsets(seconds - _DAY_SECONDS, zone)
     after = _offsets(seconds + _DAY_SECONDS, zone)
@@ -244,7 +244,7 @@ _SECOND_MILLIS = 1000
 
 
 def cast_time(array: Array, source: AtomicType, target: AtomicType) -> Array:
-    """Values of a DATE, TIME or timestamp as another such type, or as INT or BIGINT.
+    """Return values of a DATE, TIME or timestamp as another such type, or as INT or BIGINT.
 
     Raises ValueError for a timestamp that does not fit 64 bits.
     """
@@ -259,7 +259,7 @@ def cast_time(array: Array, source: AtomicType, target: AtomicType) -> Array:
         seconds = _toward_zero(_millis(to_counts(array), array), _SECOND_MILLIS)
         return with_nulls_of(seconds, array).cast(type_to_arrow(target), safe=False)
     if source.root is TypeRoot.TIME:
-        # Both kinds of timestamps are the milliseconds after the start of 1970.
+        # For both types of timestamps the TIME is on 1970-01-01.
         return array if target.root is TypeRoot.TIME else _of_millis(to_counts(array), array, target)
     millis = to_counts(array) * _DAY_MILLIS
     if target.root is TypeRoot.TIMESTAMP_LTZ:
@@ -268,9 +268,9 @@ def cast_time(array: Array, source: AtomicType, target: AtomicType) -> Array:
 
 
 def seconds_to_timestamps(array: Array, target: AtomicType) -> Array:
-    """INT or BIGINT seconds since 1970 as timestamps.
+    """Return INT or BIGINT seconds since 1970 as timestamps.
 
-    With local time zone, they are what Java Paimon makes of them: what the machine's clock shows, taken for UTC.
+    With local time zone they are, as in Java Paimon, the local times of the machine's zone taken for UTC.
     """
     seconds = to_filled_numpy(array).astype(np.int64)
     if target.root is TypeRoot.TIMESTAMP_LTZ:
@@ -279,13 +279,13 @@ def seconds_to_timestamps(array: Array, target: AtomicType) -> Array:
 
 
 def local_counts(array: Array) -> Array:
-    """The instants of a column of timestamps as the machine's clock shows them, in the same unit, without a zone."""
+    """Return instants as local times of the machine's zone, in the same unit, without a zone."""
     unit = array.type.unit
     return with_nulls_of(_clock(to_counts(array), PER_SECOND[unit]), array).view(pa.timestamp(unit))
 
 
 def with_unit(counts: Int64s, unit: str, like: Array, target: AtomicType) -> Array:
-    """Counts of a unit as the column's timestamps; raises ValueError where they don't fit."""
+    """Return counts of a unit as timestamps of the target type. Raises ValueError where they don't fit."""
     arrow: Any = type_to_arrow(target)
     had, wanted = PER_SECOND[unit], PER_SECOND[arrow.unit]
     if wanted < had:
@@ -299,7 +299,7 @@ def with_unit(counts: Int64s, unit: str, like: Array, target: AtomicType) -> Arr
 
 
 def instants_of(array: Array) -> Array:
-    """Local times of a column of timestamps as the instants at which the machine's clock shows them, in its unit."""
+    """Return local times of the machine's zone as instants, in the same unit."""
     unit = array.type.unit
     return with_nulls_of(_instants(to_counts(array), PER_SECOND[unit]), array).view(pa.timestamp(unit, "UTC"))
 

@@ -1,6 +1,6 @@
-"""Which types values can be cast to, and which of these casts a table allows without being asked. Pure.
+"""Rules of casts: between which types values can be cast, and which casts are implicit. Pure.
 
-An implicit cast is one that Paimon always allows when a column's type changes, although some of them lose something
+Paimon always allows an implicit cast when a column's type changes, although some implicit casts lose information
 (`DECIMAL(10, 2)` to `DECIMAL(5, 0)`, `VARCHAR(10)` to `VARCHAR(5)`); all others are explicit. Source: paimon-api
 `types.DataTypeCasts`, paimon-common `casting.CastExecutors` and its rules, of Paimon 1.4.2.
 """
@@ -22,7 +22,7 @@ from interbed.storage.base.types.data_type import (
 FRACTIONS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
 NUMBERS = INTEGERS | FRACTIONS | {TypeRoot.DECIMAL}
 _SECONDS = frozenset({TypeRoot.INT, TypeRoot.BIGINT})
-"""The integers that count seconds when they are cast from and to timestamps."""
+"""The integers that are cast from and to timestamps, as seconds."""
 
 _EXPLICIT: dict[TypeRoot, frozenset[TypeRoot]] = {
     **dict.fromkeys(INTEGERS, NUMBERS | {TypeRoot.BOOLEAN}),
@@ -37,7 +37,7 @@ _EXPLICIT: dict[TypeRoot, frozenset[TypeRoot]] = {
     TypeRoot.TIME: TIMESTAMPS,
     **dict.fromkeys(TIMESTAMPS, TIMESTAMPS | _SECONDS | {TypeRoot.DATE, TypeRoot.TIME}),
 }
-"""What values of a type can be cast to; besides, numbers and booleans to text, and times and nested types to STRING."""
+"""The targets of casts by source. Numbers and booleans also cast to text, times and nested types to STRING."""
 
 _WIDER_INTEGERS = {
     TypeRoot.TINYINT: frozenset({TypeRoot.SMALLINT, TypeRoot.INT, TypeRoot.BIGINT}),
@@ -60,10 +60,9 @@ _IMPLICIT: dict[TypeRoot, frozenset[TypeRoot]] = {
 
 
 def has_cast(old: DataType, new: DataType) -> bool:
-    """Whether values of the one type can be cast to the other, implicitly or explicitly.
+    """Return whether values of the type `old` can be cast to `new`, implicitly or explicitly.
 
-    Casts of the elements of ARRAYs, of the values of MAPs and of the fields of ROWs are not meant: those have types,
-    and casts, of their own.
+    Elements of ARRAYs, values of MAPs and fields of ROWs have types, and casts, of their own.
     """
     if not isinstance(new, AtomicType):
         return False
@@ -75,12 +74,12 @@ def has_cast(old: DataType, new: DataType) -> bool:
         return False
     if old.root in NUMBERS or old.root is TypeRoot.BOOLEAN:
         return True
-    # Paimon's rule for DATE, TIME and timestamps is to the type STRING as it is written: no other text, no NOT NULL.
+    # Paimon casts DATE, TIME and timestamps to exactly the type STRING: no other text, no NOT NULL.
     return new.root is TypeRoot.VARCHAR and new.length == MAX_LENGTH and new.nullable
 
 
 def is_implicit(old: DataType, new: DataType) -> bool:
-    """Whether Paimon allows the cast whatever the option `disable-explicit-type-casting` says."""
+    """Return whether Paimon allows the cast for every value of the option `disable-explicit-type-casting`."""
     return (
         isinstance(old, AtomicType)
         and isinstance(new, AtomicType)
@@ -90,7 +89,7 @@ def is_implicit(old: DataType, new: DataType) -> bool:
 
 
 def _has_text(data_type: DataType) -> bool:
-    """Whether values have a text inside an ARRAY, MAP or ROW."""
+    """Return whether values of the type have a text inside an ARRAY, MAP or ROW."""
     match data_type:
         case AtomicType():
             return True

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import array_of, from_numpy, nulls_of
-from interbed.storage.base.checksums import check_footer, check_index, footer_of, is_ours, metadata_of
+from interbed.storage.base.checksums import check_footer, check_index, footer_of, has_checksum, metadata_of
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, references_of
-from interbed.storage.base.predicate.operands import Inner, Reference, column_of
+from interbed.storage.base.predicate.operands import InnerReference, Reference, column_of
 from interbed.storage.base.predicate.stats_filter import select
 from interbed.storage.base.row.values import exact_decimal
 from interbed.storage.files.format.pages.compact import I32, CompactReader, CompactWriter
@@ -111,7 +111,7 @@ class Footer:
     @cached_property
     def far_timestamps(self) -> frozenset[str]:
         """Columns with timestamps of another writer's that may be out of the range of nanoseconds."""
-        return frozenset() if is_ours(self._content) else int96_columns(self.metadata, self.schema)
+        return frozenset() if has_checksum(self._content) else int96_columns(self.metadata, self.schema)
 
     @cached_property
     def with_bytes(self) -> "pq.FileMetaData":
@@ -253,7 +253,7 @@ class Leaf:
 
 def leaf_of(reference: Reference, column: pa.DataType) -> Leaf | None:
     """The leaf of a bound reference in a column of that type; None for what is not one leaf."""
-    steps: Sequence[object] = reference.steps if isinstance(reference, Inner) else ()
+    steps: Sequence[object] = reference.steps if isinstance(reference, InnerReference) else ()
     place, current = 0, column
     keys: list[KeyLeaf] = []
     for step in steps:

@@ -96,7 +96,7 @@ ASKED: dict[str, Callable[[interbed.Catalog, list[str]], Any]] = {
 
 @pytest.mark.parametrize("way", ASKED)
 def test_a_column_is_asked_for_once(lake: interbed.Catalog, way: str) -> None:
-    with pytest.raises(InvalidInputError, match="The column 'id' is asked for twice"):
+    with pytest.raises(InvalidInputError, match="The column 'id' is requested twice"):
         ASKED[way](lake, ["id", "v", "id"])
     ASKED[way](lake, ["v", "id"])
 
@@ -110,7 +110,7 @@ def test_commands_refuse_a_column_that_is_named_twice(lake: interbed.Catalog) ->
     ):
         result = run(lake, "table", *arguments)
         assert result.exit_code == 1, arguments
-        assert "is asked for twice; name it once." in result.output
+        assert "is requested twice; name it once." in result.output
 
 
 def test_a_row_has_each_field_once(lake: interbed.Catalog) -> None:

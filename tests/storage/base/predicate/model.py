@@ -28,7 +28,7 @@ from interbed.storage.base.predicate.expr import (
     TextMatch,
     map_leaves,
 )
-from interbed.storage.base.predicate.operands import Inner
+from interbed.storage.base.predicate.operands import InnerReference
 from interbed.storage.base.row.values import coerce
 from interbed.storage.base.types.data_type import (
     MAX_LENGTH,
@@ -178,12 +178,12 @@ def nested_tables(draw: st.DrawFn) -> tuple[list[DataField], list[dict[str, Any]
     """As tables, with the values inside of ROWs and MAPs; and what the predicate says of each row."""
     fields, rows, predicate = draw(tables())
     said = [truth(predicate, row) for row in rows]
-    references: dict[str, Inner] = {}
+    references: dict[str, InnerReference] = {}
     nested: list[DataField] = []
     changed: list[dict[str, Any]] = [{} for _ in rows]
     for field in fields:
         steps = draw(st.lists(st.sampled_from(["f", "k"]), min_size=1, max_size=3))
-        references[field.name] = Inner(field.name, tuple(steps))
+        references[field.name] = InnerReference(field.name, tuple(steps))
         values = [row[field.name] for row in rows]
         others = st.sampled_from(values) if values else st.none()
         data_type: DataType = field.type

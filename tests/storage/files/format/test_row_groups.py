@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.predicate.expr import Comparison, In, Not, NotIn, Op, Predicate, bind
 from interbed.storage.base.predicate.grammar import parse_filter
-from interbed.storage.base.predicate.operands import Inner
+from interbed.storage.base.predicate.operands import InnerReference
 from interbed.storage.base.types.data_type import DataField, parse_atomic
 from interbed.storage.base.types.parse import data_type
 from interbed.storage.files.format.pages.footer import RowGroups
@@ -141,4 +141,4 @@ def test_a_column_with_the_path_of_a_field_is_another_one() -> None:
     groups = RowGroups(written(both, 1).metadata, both.schema)
     assert groups.matching(In("a.b", (7,))) == [1]
     assert groups.matching(In("a.b", (4,))) == []
-    assert groups.matching(In(Inner("a", ("b",)), (3,))) == [0]
+    assert groups.matching(In(InnerReference("a", ("b",)), (3,))) == [0]
