@@ -11,6 +11,7 @@ DONE: tuple[str, ...] = (
     "catalog/server",
     "storage/base",
     "storage/commit",
+    "storage/files",
     "storage/log",
     "storage/meta",
     "storage/scan",

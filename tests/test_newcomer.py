@@ -219,7 +219,7 @@ def test_sql_without_its_packages_names_the_extra(shop: Path, monkeypatch: pytes
             1,
             "has no column 'amout'; it has id, name, amount, dt. Did you mean",
         ),
-        ("table scan shop.orders --filter 'amount >'", 1, "The filter is no condition"),
+        ("table scan shop.orders --filter 'amount >'", 1, "The filter is not a condition"),
         ("table scan shop.orders --filter 'amout > 1'", 1, "Did you mean 'amount'?"),
         ("table scan shop.orders --format xml", 2, "'xml' is not one of"),
         ("table scan shop.orders --format csv --json", 2, "Give --json or --format csv, not both."),

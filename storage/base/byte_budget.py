@@ -47,7 +47,7 @@ class ByteBudget:
         self._count = count
         self._weight = weight
         self._pieces = 0
-        self._weighs = 0
+        self._reserved = 0
         self._is_closed = False
         self._changed = threading.Condition()
 
@@ -62,13 +62,13 @@ class ByteBudget:
             if self._is_closed:
                 raise BudgetClosedError("The work before it has failed.")
             self._pieces += 1
-            self._weighs += weight
+            self._reserved += weight
         try:
             yield
         finally:
             with self._changed:
                 self._pieces -= 1
-                self._weighs -= weight
+                self._reserved -= weight
                 self._changed.notify_all()
 
     def close(self) -> None:
@@ -78,4 +78,4 @@ class ByteBudget:
             self._changed.notify_all()
 
     def _admits(self, weight: int) -> bool:
-        return self._pieces < self._count or self._weighs + weight <= self._weight
+        return self._pieces < self._count or self._reserved + weight <= self._weight

@@ -1,12 +1,12 @@
 """Deletion vectors: the positions of deleted rows of one data file, counted from its first row.
 
-On disk (specification page `spec/tableindex`, deletion vectors), all numbers big-endian where nothing else is said:
+On disk (specification page `spec/tableindex`, deletion vectors), numbers are big-endian unless stated otherwise:
 
-- the size of what follows up to the checksum, 4 bytes;
+- the size of the bytes up to the checksum, 4 bytes;
 - for 32 bits the magic number 1581511376 and a Roaring bitmap in its portable form; for 64 bits the magic number
   1681511377, little-endian, the number of bitmaps as 8 bytes, then for each its number (the upper half of the
   positions) as 4 bytes and the bitmap, all little-endian;
-- the CRC-32 of that, 4 bytes.
+- the CRC-32 of the bytes between size and checksum, 4 bytes.
 
 An index file is the version, one byte, then the vectors of several data files one after the other; the index manifest
 has the place of each data file's vector. `BucketDeletions` are the vectors of one bucket while it is compacted.
@@ -36,19 +36,19 @@ _CHECKSUM = struct.Struct(">I")
 _COUNT_64 = struct.Struct("<q")
 _KEY_64 = struct.Struct("<I")
 FRAME_BYTES = _SIZE.size + _CHECKSUM.size
-"""What encloses the bitmap with its magic number: size before, checksum behind."""
+"""Bytes around the bitmap and its magic number: the size before, the checksum after."""
 _POSITION_32_MAX = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeletionVector:
-    """The positions of a file's deleted rows, ascending and each once."""
+    """Positions of a file's deleted rows, ascending and unique."""
 
     positions: Positions
 
     @staticmethod
     def of(positions: npt.ArrayLike) -> "DeletionVector":
-        """The vector of positions in any order, which may repeat; InvalidInputError for negative ones."""
+        """Return the vector of positions in any order, also repeated. Raises InvalidInputError for negative ones."""
         unique = distinct(np.asarray(positions, np.int64))
         if len(unique) and unique[0] < 0:
             raise InvalidInputError(f"A row's position is never negative; got {unique[0]}.")
@@ -64,11 +64,11 @@ class DeletionVector:
         return hash(self.positions.tobytes())
 
     def union(self, positions: npt.ArrayLike) -> "DeletionVector":
-        """The vector with more positions."""
+        """Return the vector with more positions."""
         return DeletionVector.of(np.concatenate([self.positions, np.asarray(positions, np.int64)]))
 
     def kept(self, first: int, rows: int) -> Mask | None:
-        """Which of `rows` rows from position `first` on are not deleted; None when none of them is."""
+        """Return for `rows` rows from position `first` on whether each is kept; None when no row is deleted."""
         low, high = np.searchsorted(self.positions, (first, first + rows))
         if low == high:
             return None
@@ -77,7 +77,7 @@ class DeletionVector:
         return mask
 
     def contains(self, positions: npt.ArrayLike) -> Mask:
-        """Which of the positions are deleted."""
+        """Return for each position whether it is deleted."""
         asked = np.asarray(positions, np.int64)
         if not len(self.positions):
             return np.zeros(asked.shape, np.bool_)
@@ -86,7 +86,7 @@ class DeletionVector:
         return found
 
     def encode(self, *, bitmap64: bool) -> bytes:
-        """The vector with its size and checksum; InvalidInputError for positions that 32 bits can't hold."""
+        """Return the vector with its size and checksum. Raises InvalidInputError for positions beyond 32 bits."""
         body = self._body_64() if bitmap64 else self._body_32()
         return _SIZE.pack(len(body)) + body + _CHECKSUM.pack(zlib.crc32(body))
 
@@ -100,7 +100,7 @@ class DeletionVector:
 
     def _body_64(self) -> bytes:
         high = self.positions >> 32
-        # The bitmaps stand in an array that reaches to the greatest number, empty ones included.
+        # The bitmaps are an array up to the greatest number, empty bitmaps included.
         count = int(high[-1]) + 1 if len(high) else 0
         parts = [MAGIC_64, _COUNT_64.pack(count)]
         for key in range(count):
@@ -113,9 +113,9 @@ EMPTY = DeletionVector(np.empty(0, np.int64))
 
 
 def decode(content: bytes, *, source: str) -> DeletionVector:
-    """The vector of its bytes with size and checksum, 32 or 64 bits.
+    """Return the vector of its bytes with size and checksum, 32 or 64 bits.
 
-    Raises CorruptFileError naming `source` for anything else.
+    Raises CorruptFileError naming `source` for damaged bytes.
     """
     if len(content) < FRAME_BYTES + len(MAGIC_32):
         raise CorruptFileError(f"{source} ends within a deletion vector.")
@@ -144,7 +144,7 @@ def _decode_64(body: bytes) -> DeletionVector:
         key = _KEY_64.unpack_from(body, offset)[0]
         offset += _KEY_64.size
         bitmap = BitMap.deserialize(body[offset:])
-        # A bitmap is read back in the form in which it was written, so its size is what was read.
+        # A bitmap keeps the form in which it was written, so its serialised size is the number of bytes read.
         offset += len(bitmap.serialize())
         parts.append(_positions(bitmap) + (np.int64(key) << 32))
     return DeletionVector(np.concatenate(parts) if parts else np.empty(0, np.int64))
@@ -164,15 +164,15 @@ def _positions(bitmap: BitMap) -> Positions:
 VERSION = 1
 _VERSION_BYTES = 1
 _WAY_OUT = (
-    "Put a copy of the file back, roll the table back to a snapshot before it (table.versions.rollback_to), or "
-    "overwrite the partition."
+    "Put a copy of the file back, roll the table back to a snapshot before it (table.versions.rollback_to), or rewrite "
+    "the partition by an overwrite."
 )
 
 
 def write_vectors(
     file_io: FileIO, path: str, vectors: Mapping[str, DeletionVector], *, bitmap64: bool
 ) -> IndexFileMeta:
-    """Write the vectors by name of their data files to a new index file; its metadata.
+    """Write the vectors, given by the names of their data files, to a new index file, and return its metadata.
 
     On an error the file is deleted.
     """
@@ -180,7 +180,7 @@ def write_vectors(
     ranges: list[DeletionVectorRange] = []
     for name, vector in vectors.items():
         encoded = vector.encode(bitmap64=bitmap64)
-        # The length that Paimon notes counts size and checksum for 64 bits alone.
+        # The length in Paimon's metadata includes size and checksum for 64 bits only.
         length = len(encoded) if bitmap64 else len(encoded) - FRAME_BYTES
         ranges.append(
             DeletionVectorRange(data_file_name=name, offset=len(content), length=length, cardinality=len(vector))
@@ -199,7 +199,7 @@ def write_vectors(
 def read_vectors(
     file_io: FileIO, path: str, ranges: Sequence[DeletionVectorRange]
 ) -> Iterator[tuple[str, DeletionVector]]:
-    """Some of the vectors of an index file, each with its data file's name; without any the file is not read.
+    """Return some of the vectors of an index file by data file name; the file is not read if none is wanted.
 
     Raises CorruptFileError naming the file, UnsupportedVersionError for a version that is not known.
     """
@@ -208,7 +208,7 @@ def read_vectors(
 
 
 def read_index_file(file_io: FileIO, path: str) -> bytes:
-    """The bytes of an index file, for vectors_in; raises CorruptFileError naming it, UnsupportedVersionError."""
+    """Return the bytes of an index file for vectors_in. Raises CorruptFileError naming it, UnsupportedVersionError."""
     try:
         content = file_io.read_bytes(path)
     except FileNotFoundError:
@@ -228,7 +228,7 @@ def read_index_file(file_io: FileIO, path: str) -> bytes:
 def vectors_in(
     content: bytes, path: str, ranges: Sequence[DeletionVectorRange]
 ) -> Iterator[tuple[str, DeletionVector]]:
-    """Some of the vectors of an index file's bytes; raises CorruptFileError naming the file."""
+    """Return some of the vectors of an index file's bytes. Raises CorruptFileError naming the file."""
     for found in ranges:
         source = f"{path}, for {found.data_file_name},"
         try:
@@ -252,10 +252,10 @@ def _framed(content: bytes, found: DeletionVectorRange, source: str) -> bytes:
 
 
 class BucketDeletions:
-    """Starts from what the table's snapshot has; changes become one new index file, which takes the old one's place.
+    """Deletion vectors of a bucket in a snapshot, and changes to them, which become one new index file.
 
-    Each index file is read once, when the first vector is asked for: who only decides what is due reads none. Not for
-    use by several threads at once.
+    Each index file is read once, when the first vector is requested, so that planning reads none. Not for use by
+    several threads at once.
     """
 
     def __init__(self, store: FileStore, bucket_id: BucketId, files: Sequence[IndexFileMeta] = ()) -> None:
@@ -267,15 +267,15 @@ class BucketDeletions:
 
     @staticmethod
     def restore(store: FileStore, bucket_id: BucketId, index_files: Sequence[IndexFileMeta]) -> "BucketDeletions":
-        """The bucket's vectors from its index files; what asks for them raises what read_vectors raises."""
+        """Return the bucket's vectors from its index files. Later requests raise the errors of read_vectors."""
         return BucketDeletions(store, bucket_id, [f for f in index_files if f.index_type == DELETION_VECTORS])
 
     def of(self, file_name: str) -> DeletionVector | None:
-        """The vector of a data file, None when none of its rows is deleted."""
+        """Return the vector of a data file, None when no row of it is deleted."""
         return self._vectors.get(file_name)
 
     def delete(self, file_name: str, positions: npt.ArrayLike) -> None:
-        """Mark rows of a data file as deleted; rows that are so already stay so."""
+        """Mark rows of a data file as deleted, also rows that are deleted already."""
         old = self._vectors.get(file_name)
         new = DeletionVector.of(positions) if old is None else old.union(positions)
         if len(new) and new != old:
@@ -283,7 +283,7 @@ class BucketDeletions:
             self._changed = True
 
     def remove(self, file_name: str) -> None:
-        """Forget the vector of a data file that is no longer the table's."""
+        """Remove the vector of a data file that the table no longer has."""
         if self._vectors.pop(file_name, None) is not None:
             self._changed = True
 
@@ -298,7 +298,7 @@ class BucketDeletions:
         return self._read
 
     def finish(self) -> tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]:
-        """Write what has changed since the last call: the new index files, and those that they replace."""
+        """Write the changes since the last call. Return the new index files, and the files that they replace."""
         if not self._changed:
             return (), ()
         replaced, new = self._files, []

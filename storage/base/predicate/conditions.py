@@ -102,7 +102,7 @@ class Column:
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> NoReturn:
-        raise TypeError(f"{self!r} alone is no condition; compare it with a value: {self!r} == True.")
+        raise TypeError(f"{self!r} alone is not a condition; compare it with a value: {self!r} == True.")
 
     def is_null(self) -> Predicate:
         """Return the predicate `column IS NULL`."""

@@ -118,7 +118,7 @@ _NULLS = frozenset({"none", "nil", "na", "nan"})
 def parse_filter(text: str, fields: Sequence[DataField]) -> Predicate:
     """Return the predicate of a condition, bound to the columns.
 
-    Raises FilterError: with the position and the expected tokens for a text that is no condition; naming the column
+    Raises FilterError: with the position and the expected tokens for a text that is not a condition; naming the column
     for an unknown column, and for a literal of another type.
     """
     if len(text) > _MAX_LENGTH:
@@ -177,7 +177,7 @@ def _syntax_message(text: str, error: UnexpectedInput) -> str:
     expected = f"; expected {' or '.join(names)}" if names else ""
     hint = _hint(text, position)
     where = f"{found} at position {position + 1}{expected}"
-    return f"The filter is no condition: {where}.{hint}\n  {text}\n  {' ' * position}^"
+    return f"The filter is not a condition: {where}.{hint}\n  {text}\n  {' ' * position}^"
 
 
 def _hint(text: str, position: int) -> str:

@@ -232,7 +232,7 @@ def _decode_field(row: bytes, slot: bytes, data_type: DataType) -> object:
 
 def _stretch(row: bytes, offset: int, length: int) -> bytes:
     if offset + length > len(row):
-        raise CorruptFileError("A row refers to bytes behind its end.")
+        raise CorruptFileError("A row refers to bytes after its end.")
     return row[offset : offset + length]
 
 
@@ -296,7 +296,7 @@ class RowBuffer:
         """Return the position of a range of each row in the buffer; 0 for rows that are not `used`."""
         begin = self.start + offset
         if np.any(used & ((length < 0) | (begin + length > self.end))):
-            raise CorruptFileError("A row refers to bytes behind its end.")
+            raise CorruptFileError("A row refers to bytes after its end.")
         return np.where(used, begin, 0)
 
 

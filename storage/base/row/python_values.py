@@ -115,4 +115,4 @@ def _far(scalar: Any) -> Any:
         return [(python_value(entry[0]), python_value(entry[1])) for entry in scalar.values]
     if pa.types.is_nested(kind):
         return [python_value(item) for item in scalar.values]
-    raise OverflowError(f"{scalar} is no value of Python's")
+    raise OverflowError(f"{scalar} has no Python value")

@@ -145,7 +145,7 @@ def _plain(array: Array, target: pa.DataType) -> Array:
     if isinstance(array.type, pa.BaseExtensionType):
         extension = array.type.extension_name
         if extension in _NOT_AS_STORED or (extension == _UUID and not _is_bytes(target)):
-            raise pa.ArrowInvalid(f"{array.type} is not taken for {target}; cast the column first")
+            raise pa.ArrowInvalid(f"{array.type} has no exact cast to {target}; cast the column first")
         array = array.storage
     if isinstance(array.type, pa.DictionaryType):
         return array.dictionary_decode()
@@ -242,12 +242,12 @@ def _atomic(array: Array, target: pa.DataType) -> Array:
     kind = array.type
     t = pa.types
     if t.is_boolean(kind) or t.is_boolean(target):
-        raise pa.ArrowInvalid("booleans are not made of other values, nor the other way round")
+        raise pa.ArrowInvalid("booleans are not cast to or from other types")
     if _is_text(kind) or _is_text(target):
         return _text(array, target)
     if _is_bytes(kind) or _is_bytes(target):
         if not (_is_bytes(kind) and _is_bytes(target)):
-            raise pa.ArrowInvalid("bytes are not parsed, and nothing is made into bytes; cast the column first")
+            raise pa.ArrowInvalid("bytes are not parsed, and other values do not become bytes; cast the column first")
         return array.cast(target, safe=True)
     if t.is_temporal(kind) or t.is_temporal(target):
         return _temporal(array, target)
@@ -275,7 +275,7 @@ def _text(array: Array, target: pa.DataType) -> Array:
     if not _is_text(target):
         raise pa.ArrowInvalid("strings are not parsed; cast the column first")
     if not (_is_text(array.type) or _is_bytes(array.type)):
-        raise pa.ArrowInvalid("values are not made into strings; cast the column first")
+        raise pa.ArrowInvalid("other values do not become strings; cast the column first")
     if pa.types.is_fixed_size_binary(array.type):
         array = array.cast(pa.binary())
     return array.cast(target, safe=True)
@@ -302,7 +302,7 @@ def _temporal(array: Array, target: pa.DataType) -> Array:
     is_day_as_time = t.is_timestamp(target) and t.is_date(kind)
     if is_day_as_time or (t.is_date(target) and t.is_date(kind)) or (t.is_time(target) and t.is_time(kind)):
         return array.cast(target, safe=True)
-    raise pa.ArrowInvalid(f"{kind} is not taken for {target}; cast the column first")
+    raise pa.ArrowInvalid(f"{kind} has no exact cast to {target}; cast the column first")
 
 
 def _number(array: Array, target: pa.DataType) -> Array:

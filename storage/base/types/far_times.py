@@ -142,4 +142,4 @@ def python_scalar(value: Any) -> object:
         return FarDate(item)
     if value.dtype.kind == "M" and unit in TICKS_PER_SECOND:
         return FarTimestamp(item, unit)
-    raise InvalidInputError(f"{value!r} is no value of a column")
+    raise InvalidInputError(f"{value!r} is not a value of a column")

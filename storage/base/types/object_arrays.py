@@ -134,7 +134,7 @@ class _Column:
             if isinstance(value, tuple) and len(value) == len(known):
                 value = dict(zip(known, value, strict=True))
             if value is not None and not isinstance(value, Mapping):
-                raise self.misfit(at, value, "it is no row; give a dict")
+                raise self.misfit(at, value, "it is not a row; give a dict")
             unknown = [] if value is None else [key for key in value if key not in known]
             if unknown:
                 why = f"there is no field {unknown[0]!r}; the fields are {', '.join(known)}"
@@ -148,7 +148,7 @@ class _Column:
         return pa.StructArray.from_arrays(parts, fields=list(wanted), mask=mask)
 
     def _lists_of(self, values: Values, wanted: "pa.ListType[Any]") -> Array:
-        found = [self._items(at, _valid(value), "it is no list") for at, value in enumerate(values)]
+        found = [self._items(at, _valid(value), "it is not a list") for at, value in enumerate(values)]
         inside, offsets, mask = self._flat(found, wanted.value_field.name)
         flat = [_missing_is_none(item) for items in found for item in items or ()]
         return LIST_OF(offsets, inside.array(flat, wanted.value_type), type=wanted, mask=mask)
@@ -158,9 +158,9 @@ class _Column:
         for at, value in enumerate(values):
             value = _valid(value)
             pairs = value.items() if isinstance(value, Mapping) else value
-            items = self._items(at, pairs, "it is no map; give a dict, or pairs of keys and values")
+            items = self._items(at, pairs, "it is not a map; give a dict, or pairs of keys and values")
             if items is not None and any(not isinstance(item, tuple | list) or len(item) != 2 for item in items):
-                raise self.misfit(at, value, "it is no map; give a dict, or pairs of keys and values")
+                raise self.misfit(at, value, "it is not a map; give a dict, or pairs of keys and values")
             found.append(items)
         inside, offsets, mask = self._flat(found, "key")
         pairs = [pair for items in found for pair in items or ()]
@@ -235,7 +235,7 @@ def _natural(values: Values, kind: Kind, wanted: pa.DataType | None = None) -> A
     if kind is float and wanted is not None and pa.types.is_integer(wanted):
         fraction = next((value for value in values if value is not None and not value.is_integer()), None)
         if fraction is not None:
-            raise ValueError(f"{fraction!r} is no whole number")
+            raise ValueError(f"{fraction!r} is not a whole number")
     if kind is FarDate:
         return array_of(values, pa.date32())
     if kind is time and any(value is not None and value.tzinfo is not None for value in values):

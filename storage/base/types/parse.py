@@ -39,7 +39,7 @@ def data_type(given: "DataType | pa.DataType | str") -> DataType:
     if isinstance(given, pa.DataType):
         return type_from_arrow(given, next_id=FieldIds())
     raise InvalidInputError(
-        f"{given!r} is no data type; write text such as 'BIGINT' or 'DECIMAL(10, 2)', or give a pyarrow type."
+        f"{given!r} is not a data type; write text such as 'BIGINT' or 'DECIMAL(10, 2)', or give a pyarrow type."
     )
 
 
@@ -50,7 +50,7 @@ def _parsed(text: str, whole: str, ids: FieldIds) -> DataType:
             return parse_atomic(text)
         except CorruptFileError:
             raise InvalidInputError(
-                f"{whole!r} is no data type: {text.strip()!r} is not known. Types are written as BIGINT, "
+                f"{whole!r} is not a data type: {text.strip()!r} is not known. Types are written as BIGINT, "
                 "DECIMAL(10, 2) NOT NULL, ARRAY<INT>, MAP<STRING, INT>, ROW<a INT, b STRING>."
             ) from None
     nullable = not nested["end"]
@@ -66,13 +66,15 @@ def _parsed(text: str, whole: str, ids: FieldIds) -> DataType:
             return RowType(tuple(_field(part, whole, ids) for part in parts), nullable=nullable)
         case name, _:
             wanted = "two types, of keys and values" if name == "MAP" else "one type"
-            raise InvalidInputError(f"{whole!r} is no data type: {name} takes {wanted}, not {len(parts)}.")
+            raise InvalidInputError(f"{whole!r} is not a data type: {name} takes {wanted}, not {len(parts)}.")
 
 
 def _field(text: str, whole: str, ids: FieldIds) -> DataField:
     match = _FIELD.fullmatch(text)
     if match is None:
-        raise InvalidInputError(f"{whole!r} is no data type: a field of a ROW is written as `name TYPE`, not {text!r}.")
+        raise InvalidInputError(
+            f"{whole!r} is not a data type: a field of a ROW is written as `name TYPE`, not {text!r}."
+        )
     name = match["plain"] or match["quoted"].replace("``", "`")
     return DataField(id=ids.take(), name=name, type=_parsed(match["type"], whole, ids))
 

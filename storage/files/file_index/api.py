@@ -1,6 +1,6 @@
-"""What an index of a column says of a filter, and the protocols of its writer and its reader.
+"""The result of an index for a filter, and the protocols of the writers and readers of indexes.
 
-An index lies beside its data file (`<data file>.index`) or, when it is small, in the manifest; one container holds the
+An index is beside its data file (`<data file>.index`) or, when it is small, in the manifest; one container has the
 indexes of all columns (interbed.storage.files.file_index.container). Specification page: `concepts/spec/fileindex`.
 """
 
@@ -16,12 +16,12 @@ from interbed.storage.base.predicate.expr import Leaf
 from interbed.storage.base.row.words import Array
 
 INDEX_SUFFIX = ".index"
-"""What the name of an index file ends with, behind the name of its data file."""
+"""The suffix that the name of an index file adds to the name of its data file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Rows of one file, by position, outside of which no row matches; `rows` is None when nothing is ruled out."""
+    """Rows of a file, by position, that may match; no other row does. `rows` is None when no row is excluded."""
 
     rows: BitMap | None
 
@@ -39,7 +39,7 @@ class Selection:
         return EVERYTHING if self.rows is None or other.rows is None else Selection(self.rows | other.rows)
 
     def positions(self) -> Positions | None:
-        """The positions in ascending order."""
+        """Return the positions in ascending order; None for all rows."""
         return None if self.rows is None else np.frombuffer(self.rows.to_array(), np.uint32).astype(np.int64)
 
 
@@ -49,42 +49,42 @@ NOTHING = Selection(BitMap())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIndexes:
-    """The indexes of one data file: in the manifest, or as the content of a file beside it; never both."""
+    """Indexes of one data file: in the manifest, or as the content of a file beside it, but not both."""
 
     embedded: bytes | None = None
     file: bytes | None = None
 
 
 class FileIndexWriter(Protocol):
-    """Collects the rows of one data file."""
+    """Writer of the indexes of one data file."""
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take in the file's next rows."""
+        """Add the next rows of the file."""
         ...
 
     def finish(self) -> FileIndexes | None:
-        """The indexes; None when the file has none."""
+        """Return the indexes; None when the file has none."""
         ...
 
 
 class IndexWriter(Protocol):
-    """Collects the values of one column of one data file."""
+    """Writer of one index of one column of one data file."""
 
     def add(self, values: Array) -> None:
-        """Take in the next values, in the Arrow form of the column's type."""
+        """Add the next values, in the Arrow form of the column's type."""
         ...
 
     def finish(self) -> bytes | None:
-        """The index; None when this kind can't hold the values that came, and the file goes without."""
+        """Return the index; None when this kind can't represent the values, and the file has no such index."""
         ...
 
 
 class IndexReader(Protocol):
-    """One index of one column of one data file."""
+    """Reader of one index of one column of one data file."""
 
     def rows(self, leaf: Leaf) -> Selection:
-        """Where the leaf, which is about this index's column, can be true.
+        """Return the rows for which the leaf, a condition on this index's column, can be true.
 
-        Damaged bytes raise ValueError, IndexError or struct.error; the caller knows the file and names it.
+        Damaged bytes raise ValueError, IndexError or struct.error; the caller adds the name of the file.
         """
         ...

@@ -1,18 +1,18 @@
-"""The index `bitmap`: for each value the rows that have it. It takes BOOLEAN, integers, floats, times and texts.
+"""The index `bitmap`: the rows of each value. Its types are BOOLEAN, integers, floats, times and texts.
 
 On disk, all numbers big-endian: the version (1 byte), number of rows (4), of values that are not null (4), whether
-there are nulls (1) and if so where their bitmap is (4); then
-- version 1: each value with its bitmap's place (4);
+there are nulls (1) and if so the offset of their bitmap (4); then
+- version 1: each value with its bitmap's offset (4);
 - version 2: the length of the nulls' bitmap (4, if there are nulls), number of blocks (4), each block's first value
-  and place (4), the blocks' length in all (4), and the blocks: number of values (4), each with its bitmap's place and
-  length (4 each), in order;
-and last the bitmaps (Roaring, portable form), from whose begin places count. A place below zero stands for the only row
-p of a value as -1 - p. Options: `version` (2) and `index-block-size` (16kb). Specification page:
+  and offset (4), the total length of the blocks (4), and the blocks: number of values (4), each with its bitmap's
+  offset and length (4 each), in order;
+and last the bitmaps (Roaring, portable form), from whose beginning offsets count. A negative offset encodes the only
+row p of a value as -1 - p. Options: `version` (2) and `index-block-size` (16kb). Specification page:
 `concepts/spec/fileindex`.
 
-Bit slices are numbers of rows as bitmaps, one for each binary digit: which rows compare with a number is found bit by
-bit. The algorithm is O'Neil and Quass' of "Improved query performance with variant indexes". The indexes `bsi` and
-`range-bitmap` use it and write it in different ways.
+Bit slices are the numbers of rows as bitmaps, one for each binary digit. A comparison with a number is evaluated digit
+by digit, by the algorithm of O'Neil and Quass, "Improved query performance with variant indexes". The indexes `bsi` and
+`range-bitmap` use them in different encodings.
 """
 
 import struct
@@ -53,7 +53,7 @@ _NO_LENGTH = -1
 
 
 class BitmapWriter:
-    """IndexWriter of one column; memory is a number for each row and the distinct values."""
+    """IndexWriter of one column; it keeps a number for each row and the distinct values in memory."""
 
     def __init__(self, form: ValueForm, options: OptionReader) -> None:
         self._version = options.integer("version", 2)
@@ -64,11 +64,11 @@ class BitmapWriter:
         self._codes = CodeCollector(form)
 
     def add(self, values: Array) -> None:
-        """See IndexWriter."""
+        """Add values as for IndexWriter.add."""
         self._codes.add(values)
 
     def finish(self) -> bytes:
-        """See IndexWriter."""
+        """Return the index as for IndexWriter.finish."""
         coded = self._codes.finish()
         order, ends = coded.by_value()
         counts = np.diff(ends, prepend=0)
@@ -76,7 +76,7 @@ class BitmapWriter:
         lengths = np.full(len(ends), _NO_LENGTH)
         bitmaps: list[bytes] = []
         end = 0
-        # A value at a time, because every value of several rows has a bitmap of its own.
+        # A loop over the values: every value of several rows has a bitmap of its own.
         for value in np.flatnonzero(counts != 1).tolist():
             rows = order[ends[value] - counts[value] : ends[value]]
             content = roaring_bytes(rows.astype(np.uint32)) if len(rows) else b""
@@ -103,7 +103,7 @@ class BitmapWriter:
         size = 0
         for key, place in zip(keys, placed, strict=True):
             entry = key + _PLACE.pack(*place)
-            # A value that is too long for a block has a block of its own, for readers do not mind.
+            # A value that is too long for a block gets a block of its own, which readers accept.
             if not blocks or size + len(entry) > self._block_bytes:
                 blocks.append([])
                 firsts.append(key)
@@ -117,13 +117,13 @@ class BitmapWriter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _BitmapPlace:
     start: int
     length: int
 
 
 class BitmapReader:
-    """IndexReader: knows the rows of =, <>, IN, NOT IN, IS NULL and IS NOT NULL."""
+    """IndexReader that selects rows for =, <>, IN, NOT IN, IS NULL and IS NOT NULL."""
 
     def __init__(self, form: ValueForm, content: bytes) -> None:
         self._form = form
@@ -136,7 +136,7 @@ class BitmapReader:
             )
         self.row_count, count, has_nulls = _COUNTS.unpack_from(content, 1)
         offset = 1 + _COUNTS.size
-        self._nulls: _Place | None = None
+        self._nulls: _BitmapPlace | None = None
         if has_nulls:
             place = _INT.unpack_from(content, offset)[0]
             offset += _INT.size
@@ -144,8 +144,8 @@ class BitmapReader:
             if version > 1:
                 length = _INT.unpack_from(content, offset)[0]
                 offset += _INT.size
-            self._nulls = _Place(place, length)
-        self._places: dict[Key, _Place] | None = None
+            self._nulls = _BitmapPlace(place, length)
+        self._places: dict[Key, _BitmapPlace] | None = None
         self._blocks: list[tuple[Key, int]] = []
         if version == 1:
             self._read_values(offset, count)
@@ -153,7 +153,7 @@ class BitmapReader:
             self._read_blocks(offset)
 
     def rows(self, leaf: Leaf) -> Selection:
-        """See IndexReader."""
+        """Return the rows as for IndexReader.rows."""
         match leaf:
             case Comparison(Op.EQ, _, value) if value is not None:
                 return Selection(self._any_of([value]))
@@ -181,7 +181,7 @@ class BitmapReader:
         return found
 
     def _none_of(self, values: Sequence[object]) -> Selection:
-        # Where values lose digits, a row of an equal key may be unequal.
+        # Values that lose digits in the key may differ although their keys are equal.
         if not self._form.is_exact:
             return EVERYTHING
         return Selection(self._present() - self._any_of(values))
@@ -191,7 +191,7 @@ class BitmapReader:
             self._bitmaps[key] = self._bitmap(self._nulls if key is None else self._find(key))
         return self._bitmaps[key]
 
-    def _bitmap(self, place: _Place | None) -> BitMap:
+    def _bitmap(self, place: _BitmapPlace | None) -> BitMap:
         if place is None:
             return BitMap()
         if place.start < 0:
@@ -200,7 +200,7 @@ class BitmapReader:
         end = len(self._content) if place.length == _NO_LENGTH else start + place.length
         return BitMap.deserialize(self._content[start:end])
 
-    def _find(self, key: Key) -> _Place | None:
+    def _find(self, key: Key) -> _BitmapPlace | None:
         if self._places is not None:
             return self._places.get(key)
         block = bisect_right(self._blocks, key_rank(key, self._form), key=lambda b: key_rank(b[0], self._form)) - 1
@@ -214,21 +214,21 @@ class BitmapReader:
         for _ in range(count):
             found, offset = read_key(self._content, offset, 0)
             if found == key:
-                return _Place(*_PLACE.unpack_from(self._content, offset))
+                return _BitmapPlace(*_PLACE.unpack_from(self._content, offset))
             offset += _PLACE.size
         return None
 
-    def _find_number(self, key: Key, offset: int, count: int) -> _Place | None:
+    def _find_number(self, key: Key, offset: int, count: int) -> _BitmapPlace | None:
         kind = np.dtype([("key", f">i{self._form.width}"), ("start", ">i4"), ("length", ">i4")])
         entries: npt.NDArray[np.void] = np.frombuffer(self._content, kind, count, offset)
         hits = np.flatnonzero(entries["key"] == key)
-        return _Place(int(entries["start"][hits[0]]), int(entries["length"][hits[0]])) if len(hits) else None
+        return _BitmapPlace(int(entries["start"][hits[0]]), int(entries["length"][hits[0]])) if len(hits) else None
 
     def _read_values(self, offset: int, count: int) -> None:
         self._places = {}
         for _ in range(count):
             key, offset = read_key(self._content, offset, self._form.width)
-            self._places[key] = _Place(_INT.unpack_from(self._content, offset)[0], _NO_LENGTH)
+            self._places[key] = _BitmapPlace(_INT.unpack_from(self._content, offset)[0], _NO_LENGTH)
             offset += _INT.size
         self._body = offset
 
@@ -245,7 +245,7 @@ class BitmapReader:
 
 
 def roaring_bytes(positions: npt.NDArray[np.uint32]) -> bytes:
-    """The bitmap of some positions in Roaring's portable form, with runs where they are smaller."""
+    """Return the bitmap of positions in Roaring's portable form, with runs where they are smaller."""
     bitmap = BitMap(positions)
     bitmap.run_optimize()
     content: bytes = bitmap.serialize()
@@ -257,19 +257,19 @@ Positions = npt.NDArray[np.uint32]
 
 
 def slice_bytes(rows: Positions, numbers: Numbers, slices: int) -> list[bytes]:
-    """The bitmap of each of the lowest `slices` binary digits: the rows whose number has it."""
+    """Return the bitmaps of the lowest `slices` binary digits: the rows whose number has the digit 1."""
     return [roaring_bytes(rows[(numbers >> np.uint64(bit)) & np.uint64(1) == 1]) for bit in range(slices)]
 
 
 class BitSlices:
-    """The rows that have a number, and those of each binary digit, the lowest first."""
+    """Bitmaps of the rows that have a number, and of the rows of each binary digit, the lowest first."""
 
     def __init__(self, present: BitMap, slices: Sequence[BitMap]) -> None:
         self.present = present
         self._slices = slices
 
     def compare(self, op: Op, number: int) -> BitMap:
-        """The rows whose number compares so with the one given, which is not negative."""
+        """Return the rows for whose number the comparison with `number`, which is not negative, is true."""
         if number >> len(self._slices):
             return self.present.copy() if op in (Op.NE, Op.LT, Op.LE) else BitMap()
         equal, less, greater = self.present.copy(), BitMap(), BitMap()

@@ -1,10 +1,10 @@
-"""The index `bloom-filter`: whether a value is surely not in a file. It takes all atomic types but BOOLEAN and DECIMAL.
+"""The index `bloom-filter`: shows that a value is not in a file. Its types are all atomic ones but BOOLEAN and DECIMAL.
 
 On disk: the number of hash functions (4 bytes, big-endian), then the bits, the lowest of a byte first. Options: `items`
-(distinct values that a file is expected to have, 1000000) and `fpp` (the part of lookups that fail to rule a file out,
-0.1). Specification page: `concepts/spec/fileindex`.
+(the expected number of distinct values of a file, 1000000) and `fpp` (the probability of false positives, 0.1).
+Specification page: `concepts/spec/fileindex`.
 
-The hashes have 64 bits: Thomas Wang's of integers, xxHash64 (seed 0) of bytes; many values at once. Source:
+The hashes have 64 bits: Thomas Wang's of integers, xxHash64 (seed 0) of bytes. They are vectorised. Source:
 paimon-common, `fileindex.bloomfilter.FastHash`; xxHash's own specification.
 """
 
@@ -42,11 +42,11 @@ _P1, _P2, _P3, _P4, _P5 = (
 _STRIPE = 32
 _SPARE = 8
 _BLOCK = 65_536
-"""Values that are hashed together, so that what is in work stays in the processor's cache."""
+"""Values per block of hashing, so that intermediate results stay in the processor's cache."""
 
 
 def hash_values(values: Array, form: ValueForm) -> Hashes:
-    """The hash of each value that is not null, as the form converts them."""
+    """Return the hash of each value that is not null, as converted by the form."""
     converted: Any = form.convert(values).drop_null()
     if form.width:
         return hash_integers(to_numpy(converted).astype(np.int64))
@@ -54,7 +54,7 @@ def hash_values(values: Array, form: ValueForm) -> Hashes:
 
 
 def hash_integers(values: Ints) -> Hashes:
-    """Thomas Wang's hash; its shifts to the right keep the sign."""
+    """Return Thomas Wang's hash of each integer; its shifts to the right keep the sign."""
     with np.errstate(over="ignore"):
         key = ~values + (values << 21)
         key ^= key >> 24
@@ -68,7 +68,7 @@ def hash_integers(values: Ints) -> Hashes:
 
 
 def hash_binary(values: Array) -> Hashes:
-    """xxHash64 of each of the binaries, none of which is null."""
+    """Return xxHash64 of each of the binaries, none of which is null."""
     result = np.empty(len(values), np.uint64)
     for start in range(0, len(values), _BLOCK):
         block: Any = values.slice(start, _BLOCK)
@@ -117,7 +117,7 @@ def _xx_hash(data: npt.NDArray[np.uint8], begins: Ints, lengths: Ints) -> Hashes
 
 
 def _stripes(words: Hashes, at: Ints, stripes: Ints) -> Hashes:
-    """What values of at least a stripe begin with: four lanes, each of every fourth word."""
+    """Return the hash state after the stripes of values of at least a stripe: four lanes, each of every fourth word."""
     zero = np.uint64(0)
     lanes = [np.full(len(at), seed, np.uint64) for seed in (_P1 + _P2, _P2, zero, zero - _P1)]
     for stripe in range(int(stripes.max())):
@@ -150,7 +150,7 @@ _MOST_BITS = 2**31 - 16
 
 
 class BloomFilterWriter:
-    """IndexWriter of one column; memory is the filter's."""
+    """IndexWriter of one column; it keeps only the filter in memory."""
 
     def __init__(self, form: ValueForm, options: OptionReader) -> None:
         items, fpp = options.integer("items", DEFAULT_ITEMS), options.number("fpp", DEFAULT_FPP)
@@ -167,17 +167,17 @@ class BloomFilterWriter:
         self._bits = np.zeros(bits // 8, np.uint8)
 
     def add(self, values: Array) -> None:
-        """See IndexWriter; nulls leave no trace."""
+        """Add values as for IndexWriter.add; nulls are ignored."""
         places = _places(hash_values(values, self._form), self._functions, 8 * len(self._bits)).reshape(-1)
         np.bitwise_or.at(self._bits, places >> 3, (1 << (places & 7)).astype(np.uint8))
 
     def finish(self) -> bytes:
-        """See IndexWriter."""
+        """Return the index as for IndexWriter.finish."""
         return _COUNT.pack(self._functions) + self._bits.tobytes()
 
 
 class BloomFilterReader:
-    """IndexReader: rules files out by `=` and IN, never single rows."""
+    """IndexReader that excludes files for `=` and IN, and no single rows."""
 
     def __init__(self, form: ValueForm, content: bytes) -> None:
         self._form = form
@@ -188,11 +188,11 @@ class BloomFilterReader:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the filter."""
+        """The size of the filter in bytes."""
         return int(self._bits.nbytes)
 
     def rows(self, leaf: Leaf) -> Selection:
-        """See IndexReader."""
+        """Return the rows as for IndexReader.rows."""
         match leaf:
             case Comparison(Op.EQ, _, value) if value is not None:
                 return EVERYTHING if self._may_hold([value]) else NOTHING
@@ -202,7 +202,7 @@ class BloomFilterReader:
                 return EVERYTHING
 
     def may_hold(self, values: Array) -> Mask:
-        """For each of some values, none of them null, whether it may be in the file."""
+        """Return for each value, none of which is null, whether it may be in the file."""
         places = _places(hash_values(values, self._form), self._functions, 8 * len(self._bits))
         bits = (self._bits[places >> 3] >> (places & 7)) & 1
         found: Mask = np.logical_and.reduce(bits, axis=0)
@@ -211,7 +211,7 @@ class BloomFilterReader:
     def _may_hold(self, values: list[object]) -> bool:
         arrow = type_to_arrow(self._form.type)
         wanted = list(values)
-        # Zeros of both signs are equal and hashed apart. Of NaN there is one form.
+        # Zeros of both signs are equal and have different hashes. NaN has one form.
         if self._form.is_float and any(v == 0 for v in wanted):
             wanted += [0.0, -0.0]
         if not wanted:
@@ -220,7 +220,7 @@ class BloomFilterReader:
 
 
 def _places(hashes: Hashes, functions: int, bits: int) -> npt.NDArray[np.int64]:
-    """The bits of each value, a row for each hash function: sums of the hash's halves, which wrap around at 32 bits."""
+    """Return the bits of each value, a row for each hash function: sums of the hash's halves modulo 2 ** 32."""
     low = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     high = (hashes >> np.uint64(32)).astype(np.uint32)
     turns = np.arange(1, functions + 1, dtype=np.uint32)[:, None]

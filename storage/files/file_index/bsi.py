@@ -1,9 +1,10 @@
-"""The index `bsi`: numbers as bitmaps of their binary digits, for ranges. It takes integers, DECIMAL, times.
+"""The index `bsi`: numbers as bitmaps of their binary digits, for ranges. Its types are integers, DECIMAL and times.
 
 On disk, all numbers big-endian: version 1 (1 byte), number of rows (4), then for the rows of numbers from zero up and
-for those of negative ones whether there are any (1) and if so: version 1 (1 byte), the least (which writers leave 0)
-and the greatest number without its sign (8 each), the bitmap of the rows, the number of digits (4), and the bitmap of
-each digit of number less least. Specification page: `concepts/spec/fileindex`; deprecated there for `range-bitmap`.
+for the rows of negative numbers whether there are any (1) and if so: version 1 (1 byte), the least (0 in written files)
+and the greatest absolute number (8 each), the bitmap of the rows, the number of digits (4), and the bitmap of each
+digit of the absolute number minus the least. Specification page: `concepts/spec/fileindex`; deprecated there for
+`range-bitmap`.
 """
 
 import struct
@@ -37,23 +38,23 @@ _MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
 
 
 class BsiWriter:
-    """IndexWriter of one column; memory is 8 bytes a row."""
+    """IndexWriter of one column; it keeps 8 bytes for each row in memory."""
 
     def __init__(self, form: ValueForm, options: OptionReader) -> None:
         self._form = form
         self._parts: list[Any] = []
 
     def add(self, values: Array) -> None:
-        """See IndexWriter."""
+        """Add values as for IndexWriter.add."""
         self._parts.append(self._form.convert(values).cast(pa.int64()))
 
     def finish(self) -> bytes | None:
-        """See IndexWriter."""
+        """Return the index as for IndexWriter.finish."""
         column: Any = pa.chunked_array(self._parts, pa.int64())
         present = to_numpy(column.is_valid())
         numbers = to_numpy(column.fill_null(0))
         if (numbers == _LEAST).any():
-            # The least 64-bit number has no counterpart without its sign.
+            # The least 64-bit number has no absolute value in 64 bits.
             return None
         head = _HEAD.pack(VERSION, len(numbers))
         return head + _half(present & (numbers >= 0), numbers) + _half(present & (numbers < 0), -numbers)
@@ -71,7 +72,7 @@ def _half(chosen: Mask, sizes: npt.NDArray[np.int64]) -> bytes:
 
 
 class BsiReader:
-    """IndexReader: knows the rows of all comparisons, IN, NOT IN, IS NULL and IS NOT NULL."""
+    """IndexReader that selects rows for all comparisons, IN, NOT IN, IS NULL and IS NOT NULL."""
 
     def __init__(self, form: ValueForm, content: bytes) -> None:
         self._form = form
@@ -82,11 +83,11 @@ class BsiReader:
         self._negative, _ = _read_half(content, offset)
 
     def rows(self, leaf: Leaf) -> Selection:
-        """See IndexReader."""
+        """Return the rows as for IndexReader.rows."""
         match leaf:
             case Comparison(op, _, value) if value is not None:
                 if not self._form.is_exact:
-                    # What is cut off may decide between equal numbers.
+                    # The digits that are cut off may differ between equal numbers.
                     op = {Op.LT: Op.LE, Op.GT: Op.GE}.get(op, op)
                     if op is Op.NE:
                         return EVERYTHING
@@ -124,8 +125,8 @@ class BsiReader:
         return found | self._positive.present if op in (Op.NE, Op.GT, Op.GE) else found
 
 
-class _Half:
-    """The rows of one sign, by their numbers without it."""
+class _SignedRows:
+    """Rows of one sign, with the absolute values of their numbers."""
 
     def __init__(self, least: int, slices: BitSlices) -> None:
         self.present = slices.present
@@ -133,17 +134,17 @@ class _Half:
         self._slices = slices
 
     def compare(self, op: Op, number: int) -> BitMap:
-        """The rows whose number compares so with the one given."""
+        """Return the rows for whose absolute value the comparison with `number` is true."""
         if number < self._least:
             return self.present.copy() if op in (Op.NE, Op.GT, Op.GE) else BitMap()
         return self._slices.compare(op, number - self._least)
 
 
-def _read_half(content: bytes, offset: int) -> tuple[_Half, int]:
+def _read_half(content: bytes, offset: int) -> tuple[_SignedRows, int]:
     there = content[offset]
     offset += 1
     if not there:
-        return _Half(0, BitSlices(BitMap(), ())), offset
+        return _SignedRows(0, BitSlices(BitMap(), ())), offset
     version, least, _ = _BOUNDS.unpack_from(content, offset)
     if version != VERSION:
         raise UnsupportedVersionError(f"A bsi index has version {version}; this version of interbed reads 1.")
@@ -154,10 +155,10 @@ def _read_half(content: bytes, offset: int) -> tuple[_Half, int]:
     for _ in range(count):
         digit, offset = _read_bitmap(content, offset)
         slices.append(digit)
-    return _Half(least, BitSlices(present, slices)), offset
+    return _SignedRows(least, BitSlices(present, slices)), offset
 
 
 def _read_bitmap(content: bytes, offset: int) -> tuple[BitMap, int]:
     bitmap = BitMap.deserialize(content[offset:])
-    # A bitmap is read back in the form in which it was written, so its size is what was read.
+    # A bitmap keeps the form in which it was written, so its serialised size is the number of bytes read.
     return bitmap, offset + len(bitmap.serialize())

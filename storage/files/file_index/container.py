@@ -1,11 +1,11 @@
-"""The container of all indexes of one data file: a header that says where each column's indexes lie, then they.
+"""The container of all indexes of one data file: a header with the position of each index, then the indexes.
 
-On disk, all numbers big-endian: magic number 1493475289347502 (8 bytes), version 1 (4), length of the header with
-these (4), number of columns (4); for each column its name, the number of its indexes (4) and for each of those its kind
-and its start and length (4 each, the start counted from the container's first byte, -1 for an index without content);
-last the length of what later versions add (4), and that. Names are in Java's modified UTF-8 behind their length (2).
-Files of ours have checksums in the place of what later versions add, which readers pass over: that of the header
-(`interbed.storage.base.checksums`), then the CRC-32 of each index with content, in eight hexadecimal digits.
+On disk, all numbers big-endian: magic number 1493475289347502 (8 bytes), version 1 (4), length of the header including
+these fields (4), number of columns (4); for each column its name, the number of its indexes (4) and for each index its
+kind and its start and length (4 each, the start counted from the container's first byte, -1 for an index without
+content); last the length of the additions of later versions (4), and the additions. Names are in Java's modified UTF-8
+after their length (2). Files of interbed have checksums in the place of these additions, which readers skip: that of
+the header (`interbed.storage.base.checksums`), then the CRC-32 of each index with content, in eight hexadecimal digits.
 Specification page: `concepts/spec/fileindex`.
 """
 
@@ -28,16 +28,16 @@ _NO_CONTENT = -1
 _CHECKSUM_PREFIX = CHECKSUM_KEY.encode() + b"="
 
 ColumnIndexes = Mapping[str, bytes | None]
-"""The indexes of one column by kind; None for one without content."""
+"""The indexes of one column by kind; None for an index without content."""
 
 
 def name_of_key(column: str, key: str) -> str:
-    """What the values of one key of a MAP are called where columns have their names."""
+    """Return the name of the values of one key of a MAP, which the container uses like that of a column."""
     return f"{column}[{key}]"
 
 
 def encode_container(columns: Mapping[str, ColumnIndexes], *, checksums: bool = False) -> bytes:
-    """The container of the indexes by column; with `checksums` for a file that is not protected otherwise."""
+    """Return the container of the indexes by column; `checksums` for a file that is not protected otherwise."""
     sums = [zlib.crc32(content) for indexes in columns.values() for content in indexes.values() if content is not None]
     extra = (
         b"".join([_CHECKSUM_PREFIX, EMPTY_CHECKSUM.encode(), *(f"{s:08x}".encode() for s in sums)])
@@ -67,7 +67,7 @@ def encode_container(columns: Mapping[str, ColumnIndexes], *, checksums: bool = 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexPlace:
-    """That a column has an index of a kind, and how many bytes it takes; `is_empty`: it is known to have no content."""
+    """Index of a column in a container: its kind and its size in bytes; `is_empty` for an index without content."""
 
     column: str
     kind: str
@@ -76,10 +76,10 @@ class IndexPlace:
 
 
 class IndexContainer:
-    """A container whose header was read; indexes are read when they are asked for.
+    """Container whose header was read; indexes are read when they are requested.
 
-    `source` is a file of Arrow, open as long as indexes are read; `name` is what errors call it. Raises
-    CorruptFileError, and UnsupportedVersionError for a version that is not known.
+    `source` is a file of Arrow, open as long as indexes are read; `name` is its name in errors. Raises
+    CorruptFileError, and UnsupportedVersionError for an unknown version.
     """
 
     def __init__(self, source: Any, name: str) -> None:
@@ -89,7 +89,7 @@ class IndexContainer:
         start = self._read(0, _START.size)
         magic, version, length = _START.unpack(start)
         if magic != MAGIC:
-            raise CorruptFileError(f"{name} is no file index: its magic number is {magic}.")
+            raise CorruptFileError(f"{name} is not a file index: its magic number is {magic}.")
         if version != VERSION:
             raise UnsupportedVersionError(
                 f"{name} is a file index of version {version}; this version of interbed reads version {VERSION}."
@@ -121,7 +121,7 @@ class IndexContainer:
         ]
 
     def content(self, column: str, kind: str) -> bytes | None:
-        """An index; None for one without content. KeyError when there is no such index."""
+        """Return an index; None for one without content. Raises KeyError when there is no such index."""
         start, length = self._places[column][kind]
         if start == _NO_CONTENT:
             return None
@@ -131,7 +131,7 @@ class IndexContainer:
         return content
 
     def all(self) -> dict[str, dict[str, bytes | None]]:
-        """Every index by column and kind."""
+        """Return every index by column and kind."""
         return {c: {k: self.content(c, k) for k in kinds} for c, kinds in self.columns.items()}
 
     def _read(self, start: int, length: int) -> bytes:
@@ -143,7 +143,7 @@ class IndexContainer:
 
 
 def _header(content: bytes) -> tuple[dict[str, dict[str, tuple[int, int]]], int]:
-    """Where the indexes lie by column and kind, and where what describes them ends."""
+    """Return the positions of the indexes by column and kind, and the end of their description."""
     columns: dict[str, dict[str, tuple[int, int]]] = {}
     offset = _INT.size
     for _ in range(_INT.unpack_from(content)[0]):
@@ -160,7 +160,7 @@ def _header(content: bytes) -> tuple[dict[str, dict[str, tuple[int, int]]], int]
 
 
 def _sums(rest: bytes, places: Mapping[str, Mapping[str, tuple[int, int]]]) -> dict[tuple[str, str], int]:
-    """The checksums of the indexes by column and kind; none where the container has none."""
+    """Return the checksums of the indexes by column and kind; an empty dict for a container without checksums."""
     at = rest.rfind(_CHECKSUM_PREFIX)
     if at < 0:
         return {}
@@ -171,7 +171,7 @@ def _sums(rest: bytes, places: Mapping[str, Mapping[str, tuple[int, int]]]) -> d
 
 
 def _name_to_bytes(name: str) -> bytes:
-    """A name in Java's modified UTF-8: characters beyond 16 bits as two surrogates, NUL as two bytes."""
+    """Return a name in Java's modified UTF-8: characters beyond 16 bits as two surrogates, NUL as two bytes."""
     pairs = name.encode("utf-16-be", "surrogatepass")
     units = "".join(chr(int.from_bytes(pairs[i : i + 2], "big")) for i in range(0, len(pairs), 2))
     content = units.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")

@@ -1,4 +1,4 @@
-"""What the indexes of a data file say of a filter: which of its rows may match."""
+"""Evaluation of a filter by the indexes of a data file: the selection of the rows that may match."""
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class ColumnReaders:
-    """The indexes of a container, decoded when they are first asked for; `fields` are those of the file by name."""
+    """Readers of a container's indexes, decoded at their first use; `fields` are the file's columns by name."""
 
     def __init__(self, container: IndexContainer, fields: Mapping[str, DataField], name: str) -> None:
         self._container = container
@@ -29,13 +29,13 @@ class ColumnReaders:
         self._known: dict[Reference, list[IndexReader]] = {}
 
     def select(self, predicate: Predicate) -> Selection:
-        """The rows outside of which the predicate, which is over columns of the file, is not true."""
+        """Return the rows that may match the predicate, which is over columns of the file; no other row matches."""
         return self._select(push_not(predicate))
 
     def of(self, column: Reference) -> list[IndexReader]:
-        """The readers of the indexes of a column, or of one key of a MAP.
+        """Return the readers of the indexes of a column, or of one key of a MAP.
 
-        Kinds and types that this version does not know are passed over.
+        Kinds and types that this version does not know are skipped.
         """
         if column not in self._known:
             field = self._field(column)
@@ -44,12 +44,12 @@ class ColumnReaders:
         return self._known[column]
 
     def _field(self, column: Reference) -> DataField | None:
-        """What is indexed, under its name in the container; None for what never is."""
+        """Return the indexed column or key as a field with its name in the container; None for other inner values."""
         field = self._fields.get(column_of(column))
         if field is None or not isinstance(column, InnerReference):
             return field
         match field.type, column.steps:
-            # A column of that name would have its own indexes under it.
+            # A column of that name would have its indexes under the same name.
             case MapType(value=value), (str() as key,) if (name := name_of_key(field.name, key)) not in self._fields:
                 return DataField(field.id, name, value)
             case _:
@@ -88,14 +88,14 @@ class ColumnReaders:
                     found |= self._select(child)
                 return found
             case Not() | Or():
-                # Only texts keep a Not, and its opposite is no better known to an index.
+                # Only conditions on texts keep a Not, and an index does not support their negation.
                 return EVERYTHING
             case _:
                 return self._leaf(predicate)
 
     def _leaf(self, predicate: Predicate) -> Selection:
         found = EVERYTHING
-        # A constant has no leaf, and nothing is known of it.
+        # A constant has no leaf, and excludes no row.
         for leaf in leaves_of(predicate):
             for reader in self.of(leaf.column):
                 found &= self._rows(reader, leaf)
@@ -112,12 +112,12 @@ class ColumnReaders:
     def _corrupt(self, column: str, error: Exception) -> CorruptFileError:
         return CorruptFileError(
             f"{self._name} has an index of the column {column!r} that can't be decoded ({error}). Set "
-            "'file-index.read.enabled' to 'false' to read without it, and compact the table fully to write it anew."
+            "'file-index.read.enabled' to 'false' to read without it, and compact the table fully to rewrite it."
         )
 
 
 def index_file_of(file: DataFileMeta) -> str | None:
-    """The name of the file beside the data file with its indexes; CorruptFileError when there are several."""
+    """Return the name of the index file beside the data file. Raises CorruptFileError when there are several."""
     found = [name for name in file.extra_files if name.endswith(INDEX_SUFFIX)]
     if len(found) > 1:
         raise CorruptFileError(f"The data file {file.file_name} has more than one file index: {', '.join(found)}.")
@@ -125,7 +125,7 @@ def index_file_of(file: DataFileMeta) -> str | None:
 
 
 def has_index(file: DataFileMeta) -> bool:
-    """Whether the data file has indexes, in the manifest or beside it."""
+    """Return whether the data file has indexes, in the manifest or beside it."""
     return file.embedded_file_index is not None or index_file_of(file) is not None
 
 
@@ -136,9 +136,9 @@ def with_indexes(
     file_io: FileIO | None,
     use: Callable[[ColumnReaders], _T],
 ) -> _T | None:
-    """What `use` makes of the indexes of a data file at `path`; None when there are none.
+    """Return the result of `use` for the indexes of a data file at `path`; None when it has no indexes.
 
-    Without `file_io` only those in the manifest are looked at. Raises CorruptFileError and UnsupportedVersionError
+    Without `file_io` only indexes in the manifest are used. Raises CorruptFileError and UnsupportedVersionError
     naming the file.
     """
     with open_container(file, path, file_io) as container:
@@ -146,14 +146,14 @@ def with_indexes(
 
 
 def index_path(file: DataFileMeta, path: str) -> str | None:
-    """The path of the file with the indexes of the data file at `path`; None when there is no such file."""
+    """Return the path of the index file of the data file at `path`; None when there is no such file."""
     beside = index_file_of(file)
     return None if beside is None else f"{path.rpartition('/')[0]}/{beside}"
 
 
 @contextmanager
 def open_container(file: DataFileMeta, path: str, file_io: FileIO | None) -> Iterator[IndexContainer | None]:
-    """The container of a data file's indexes, as long as they are read; None and errors as for with_indexes."""
+    """Open the container of a data file's indexes for the `with` block; None and errors as for with_indexes."""
     if file.embedded_file_index is not None:
         yield IndexContainer(pa.BufferReader(file.embedded_file_index), f"The manifest's entry of {file.file_name}")
         return
@@ -174,6 +174,6 @@ def open_container(file: DataFileMeta, path: str, file_io: FileIO | None) -> Ite
 def select_rows(
     file: DataFileMeta, path: str, fields: Mapping[str, DataField], predicate: Predicate, file_io: FileIO | None
 ) -> Selection:
-    """What the indexes of a data file say of a predicate over its columns; see `with_indexes`."""
+    """Return the rows of a data file that may match a predicate by its indexes; see `with_indexes`."""
     found = with_indexes(file, path, fields, file_io, lambda readers: readers.select(predicate))
     return EVERYTHING if found is None else found

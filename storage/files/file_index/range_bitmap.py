@@ -1,16 +1,17 @@
 """The index `range-bitmap`: the numbers of values in a sorted dictionary as bitmaps of their binary digits.
 
-It takes BOOLEAN, integers, floats, DECIMAL up to 18 digits, times (timestamps up to 6 digits) and texts, and answers
-comparisons of all kinds. On disk, all numbers big-endian; each part begins with the length of its header (4 bytes) and
+Its types are BOOLEAN, integers, floats, DECIMAL up to 18 digits, times (timestamps up to 6 digits) and texts. It
+supports all comparisons. On disk, all numbers big-endian; each part begins with the length of its header (4 bytes) and
 version 1 (1):
 
 - index: number of rows (4) and of values that are not null (4), the least and the greatest of them, length of the
   dictionary (4); the dictionary, the bit slices;
-- dictionary: number of chunks (4), length of their places and of their headers (4 each); the places (4 each), the
-  headers, the keys. A chunk has no header length, but its version, its first value, that one's number (4), where its
-  keys begin (4), how many follow the first (4), then of texts the length of their places (4), the length of the
-  keys (4), and of others the length of a key (4);
-- bit slices: number of digits (1), length of the bitmap of rows that are not null (4) and of the places (4), place and
+- dictionary: number of chunks (4), length of their offsets and of their headers (4 each); the offsets (4 each), the
+  headers, the keys. A chunk has no header length, but its version, its first value, the number of that value (4), the
+  offset of its keys (4), the number of keys after the first (4), then for texts the length of their offsets (4) and the
+  length of the keys (4), for other types the length of a key (4);
+- bit slices: number of digits (1), length of the bitmap of rows that are not null (4) and of the offsets (4), offset
+and
   length of each digit's bitmap (4 each); the bitmaps.
 
 Option: `chunk-size`, the bytes of keys in a chunk (16kb; none for BOOLEAN, TINYINT and SMALLINT). Specification page:
@@ -58,7 +59,7 @@ _PLACE = struct.Struct(">ii")
 
 
 class RangeBitmapWriter:
-    """IndexWriter of one column; memory is a number for each row and the distinct values."""
+    """IndexWriter of one column; it keeps a number for each row and the distinct values in memory."""
 
     def __init__(self, form: ValueForm, options: OptionReader) -> None:
         self._form = form
@@ -67,18 +68,18 @@ class RangeBitmapWriter:
         self._chunk_bytes = options.memory("chunk-size", default)
 
     def add(self, values: Array) -> None:
-        """See IndexWriter."""
+        """Add values as for IndexWriter.add."""
         self._codes.add(values)
 
     def finish(self) -> bytes:
-        """See IndexWriter."""
+        """Return the index as for IndexWriter.finish."""
         coded = self._codes.finish()
         keys = join_keys(keys_of(coded.values), self._form.width)
         dictionary = self._dictionary(keys)
         rows = np.flatnonzero(coded.codes >= 0).astype(np.uint32)
         ends = [keys[0], keys[-1]] if keys else []
         head = [_COUNTS.pack(VERSION, len(coded.codes), len(keys)), *ends, _INT.pack(len(dictionary))]
-        # One digit at least; for a column of nulls Java has 64, those of -1.
+        # At least one digit; for a column of nulls Java has 64, the digits of -1.
         digits = max((len(keys) - 1).bit_length(), 1) if keys else 64
         slices = slice_bytes(rows, coded.codes[rows].astype(np.uint64), digits)
         return _with_length(b"".join(head)) + dictionary + _encoded_slices(roaring_bytes(rows), slices)
@@ -91,7 +92,7 @@ class RangeBitmapWriter:
         first = 0
         while first < len(keys):
             end, size = first + 1, 0
-            # Texts also have a place of 4 bytes each, of which no more than fit the chunk's size.
+            # The offsets of texts, 4 bytes each, must not exceed the chunk's size either.
             most = len(keys) if self._form.width else first + 1 + self._chunk_bytes // _INT.size
             while end < min(len(keys), most) and size + len(keys[end]) <= self._chunk_bytes:
                 size += len(keys[end])
@@ -130,7 +131,7 @@ def _with_length(head: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Some values of the dictionary: the first one and its number, where the `count` others begin."""
+    """Chunk of the dictionary: its first value, the number of that value, and the offset of the `count` others."""
 
     rank: Key
     number: int
@@ -139,7 +140,7 @@ class _Chunk:
 
 
 class RangeBitmapReader:
-    """IndexReader: knows the rows of all comparisons, IN, NOT IN, IS NULL and IS NOT NULL."""
+    """IndexReader that selects rows for all comparisons, IN, NOT IN, IS NULL and IS NOT NULL."""
 
     def __init__(self, form: ValueForm, content: bytes) -> None:
         self._form = form
@@ -152,7 +153,7 @@ class RangeBitmapReader:
         self._chunks: list[_Chunk] | None = None
 
     def rows(self, leaf: Leaf) -> Selection:
-        """See IndexReader."""
+        """Return the rows as for IndexReader.rows."""
         present = self._slices.present
         match leaf:
             case IsNull():
@@ -183,17 +184,17 @@ class RangeBitmapReader:
         if op in (Op.EQ, Op.NE):
             found = self._any_of([value])
             return Selection(found if op is Op.EQ else self._slices.present - found)
-        # Of zero's two signs that is meant beyond which nothing equal lies.
+        # Zero has two keys: `>` and `<=` compare with the greater one, `<` and `>=` with the smaller one.
         upward = op in (Op.GT, Op.LE)
         ranked = sorted(self._form.keys(value), key=lambda k: key_rank(k, self._form))
         number, exact = self._number(ranked[-1] if upward else ranked[0])
         if exact and op in (Op.GT, Op.LE):
             number += 1
-        # Numbers from `number` on are of greater values (or not smaller ones, as the operator has it).
+        # Numbers from `number` on belong to greater values (or greater or equal ones, by the operator).
         return Selection(self._slices.compare(Op.GE if op in (Op.GT, Op.GE) else Op.LT, number))
 
     def _number(self, key: Key) -> tuple[int, bool]:
-        """The number of the first value that is not less than the key, and whether it is the key."""
+        """Return the number of the first value that is not less than the key, and whether it equals the key."""
         if self._chunks is None:
             self._chunks = list(self._read_chunks())
         rank = key_rank(key, self._form)
@@ -218,12 +219,12 @@ class RangeBitmapReader:
             _check(content[offset])
             first, offset = read_key(content, offset + 1, self._form.width)
             number, start, count, starts, _ = _CHUNK.unpack_from(content, offset)
-            # Texts come behind their places, which are not needed to read them one after the other.
+            # Texts come after their offsets, which a sequential read does not need.
             start += keys_start + (0 if self._form.width else starts)
             yield _Chunk(key_rank(first, self._form), number, start, count)
 
     def _keys_of(self, chunk: _Chunk) -> Iterator[Key]:
-        """The values of a chunk after its first."""
+        """Yield the values of a chunk after its first."""
         offset = chunk.start
         for _ in range(chunk.count):
             key, offset = read_key(self._content, offset, self._form.width)

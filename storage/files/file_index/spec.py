@@ -25,7 +25,7 @@ from interbed.storage.meta.options.reader import OptionReader
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexKind:
-    """One kind; `roots` are the types that it takes."""
+    """Kind of file index; `roots` are the types that it supports."""
 
     roots: frozenset[TypeRoot]
     writer: Callable[[ValueForm, OptionReader], IndexWriter]
@@ -45,7 +45,7 @@ KINDS = {
 
 
 def index_kind(name: str) -> IndexKind:
-    """The kind of that name; raises InvalidOptionError."""
+    """Return the kind of that name. Raises InvalidOptionError."""
     try:
         return KINDS[name]
     except KeyError:
@@ -56,18 +56,18 @@ def index_kind(name: str) -> IndexKind:
 
 
 def value_form(kind: IndexKind, data_type: DataType) -> ValueForm | None:
-    """How the kind holds values of the type; None when it does not take it."""
+    """Return the form of the type's values in this kind of index; None for a type that it does not support."""
     if not isinstance(data_type, AtomicType) or data_type.root not in kind.roots:
         return None
     if data_type.root is TypeRoot.DECIMAL and (data_type.precision or 0) > MAX_LONG_DECIMAL:
         return None
     form = ValueForm.of(data_type)
-    # A range bitmap could not distinguish what timestamps have beyond microseconds.
+    # A range bitmap can't distinguish timestamps by digits beyond microseconds.
     return None if form is not None and not form.is_exact and kind is KINDS[range_bitmap.KIND] else form
 
 
 def check_type(kind: str, column: str, data_type: DataType) -> ValueForm:
-    """How the kind holds the column's values; raises InvalidOptionError naming both when it does not take them."""
+    """Return the form of the column's values. Raises InvalidOptionError naming kind and column for another type."""
     form = value_form(index_kind(kind), data_type)
     if form is None:
         raise InvalidOptionError(
@@ -86,7 +86,7 @@ _OPTION_PARTS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedColumn:
-    """One index: `key` is given for a value of a MAP column, `options` are those of the kind, without prefix."""
+    """Index of a column, or of the values of `key` in a MAP column; `options` are those of the kind, without prefix."""
 
     kind: str
     column: str
@@ -96,7 +96,7 @@ class IndexedColumn:
 
     @property
     def name(self) -> str:
-        """What the column is called in the container."""
+        """The name of the column in the container."""
         return self.column if self.key is None else name_of_key(self.column, self.key)
 
     def check_options(self) -> None:
@@ -109,7 +109,7 @@ class IndexedColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileIndexSpec:
-    """The indexes of a table's data files; `in_manifest_threshold` in bytes."""
+    """Indexes of a table's data files; `in_manifest_threshold` is in bytes."""
 
     columns: tuple[IndexedColumn, ...] = ()
     in_manifest_threshold: int = 500
@@ -121,10 +121,10 @@ class FileIndexSpec:
 
     @staticmethod
     def of(fields: Sequence[DataField], options: Mapping[str, str], *, in_manifest_threshold: int) -> "FileIndexSpec":
-        """The indexes that a table's options ask for.
+        """Return the indexes that a table's options request.
 
-        Raises InvalidOptionError for an unknown kind or column, a type that the kind does not take, and an option of a
-        column that has no such index.
+        Raises InvalidOptionError for an unknown kind or column, a type that the kind does not support, and an option of
+        a column that has no such index.
         """
         by_name = {f.name: f.type for f in fields}
         asked = list(_asked(options))
@@ -155,7 +155,7 @@ NO_INDEXES = FileIndexSpec()
 
 
 def _asked(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Kinds and names of columns, in the order of the options."""
+    """Yield the requested kinds and column names, in the order of the options."""
     for option, value in options.items():
         if option.startswith(PREFIX) and option.endswith(_COLUMNS) and len(option) > len(PREFIX) + len(_COLUMNS):
             for name in value.split(","):
@@ -165,7 +165,7 @@ def _asked(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 def _own_options(options: Mapping[str, str], asked: set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
-    """The options of single columns by kind and column."""
+    """Return the options of single columns by kind and column."""
     known = asked | {(kind, name.partition("[")[0]) for kind, name in asked}
     found: dict[tuple[str, str], dict[str, str]] = {}
     for option, value in options.items():
@@ -197,19 +197,19 @@ def _value_type(kind: str, column: str, data_type: DataType) -> DataType:
 
 
 class TableFileIndexWriter:
-    """FileIndexWriter of the indexes that a table's options ask for. Batches hold the columns by name."""
+    """FileIndexWriter of the indexes that a table's options request. Batches have the columns by name."""
 
     def __init__(self, spec: FileIndexSpec) -> None:
         self._threshold = spec.in_manifest_threshold
         self._writers = [(c, KINDS[c.kind].writer(c.form, c.options)) for c in spec.columns]
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """See FileIndexWriter."""
+        """Add rows as for FileIndexWriter.add."""
         for column, writer in self._writers:
             writer.add(_values(batch, column))
 
     def finish(self) -> FileIndexes | None:
-        """See FileIndexWriter."""
+        """Return the indexes as for FileIndexWriter.finish."""
         columns: dict[str, dict[str, bytes | None]] = {}
         for column, writer in self._writers:
             content = writer.finish()
@@ -219,7 +219,7 @@ class TableFileIndexWriter:
             return None
         container = encode_container(columns)
         if len(container) > self._threshold:
-            # What is in a manifest is protected by the manifest's checksums.
+            # Indexes in a manifest are protected by the manifest's checksums.
             return FileIndexes(file=encode_container(columns, checksums=True))
         return FileIndexes(embedded=container)
 

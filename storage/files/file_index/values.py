@@ -1,4 +1,4 @@
-"""Values as indexes hold them: integers of their type's width, or bytes.
+"""Values in the form of indexes: integers of their type's width, or bytes.
 
 Booleans are 0 and 1, dates days, times milliseconds, timestamps milliseconds up to three fractional digits and
 microseconds beyond, floats their IEEE bits with a single NaN (as Java's `floatToIntBits`), texts UTF-8.
@@ -49,19 +49,19 @@ MAX_LONG_DECIMAL = 18
 """Digits of a DECIMAL whose unscaled value always fits 64 bits."""
 
 ATOMS = INTEGERS | STRINGS | _FLOATS | TIMESTAMPS | {TypeRoot.DATE, TypeRoot.TIME}
-"""The types that every kind of index but `bsi` takes; each adds some."""
+"""The types that every kind of index but `bsi` supports; each kind adds some."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValueForm:
-    """How values of an atomic type stand in indexes. `width` is their bytes, 0 for texts and binaries."""
+    """Form of an atomic type's values in indexes. `width` is their size in bytes, 0 for texts and binaries."""
 
     type: AtomicType
     width: int
 
     @staticmethod
     def of(data_type: DataType) -> "ValueForm | None":
-        """The form of a type; None for one that no index takes."""
+        """Return the form of a type; None for a type that no index supports."""
         if not isinstance(data_type, AtomicType):
             return None
         if data_type.root in STRINGS or data_type.root in BINARIES:
@@ -75,16 +75,16 @@ class ValueForm:
 
     @property
     def is_exact(self) -> bool:
-        """Whether different values stay different: what timestamps have beyond microseconds is lost."""
+        """Whether different values stay different: timestamps lose digits beyond microseconds."""
         return self.type.root not in TIMESTAMPS or (self.type.precision or 0) <= _MICROSECOND_DIGITS
 
     @property
     def arrow(self) -> pa.DataType:
-        """The Arrow type of the values as indexes hold them."""
+        """The Arrow type of the values in indexes."""
         return _INTEGERS[self.width] if self.width else pa.binary()
 
     def convert(self, values: Array) -> Array:
-        """A column in (or castable to) its type's Arrow form as indexes hold it; nulls stay."""
+        """Return a column, in its type's Arrow form or castable to it, in the form of indexes; nulls stay."""
         array: Any = in_arrow_form(values, self.type)
         if not self.width:
             return array.cast(pa.binary())  # type: ignore[no-any-return]
@@ -104,9 +104,9 @@ class ValueForm:
         return array.view(self.arrow)  # type: ignore[no-any-return]
 
     def keys(self, value: object) -> list[Key]:
-        """What a row holds that equals the literal, which is bound and not null.
+        """Return the keys of the values that equal the literal, which is bound and not null.
 
-        Zero stands for both of its signs, because filters take them for equal.
+        Zero has the keys of both signs, because filters treat them as equal.
         """
         scalars = [value]
         if self.is_float and value == 0:
@@ -116,20 +116,20 @@ class ValueForm:
 
 
 def float_order(bits: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Bits of floats (int32 or int64) as integers in the order of Java's `compare`; the same again turns them back."""
+    """Return bits of floats (int32 or int64) as integers in the order of Java's `compare`. Its own inverse."""
     shift = bits.dtype.itemsize * 8 - 1
     ordered: npt.NDArray[Any] = bits ^ ((bits >> shift) & np.iinfo(bits.dtype).max)
     return ordered
 
 
 def float_order_key(key: int, width: int) -> int:
-    """One float's bits as an integer in that order."""
+    """Return the bits of one float as an integer in that order."""
     return int(float_order(np.array([key], np.dtype(f"i{width}")))[0])
 
 
 @dataclass(frozen=True, slots=True)
 class SortedCodes:
-    """A column as the numbers of its distinct values: `values` ascend (signed integers, floats, unsigned bytes).
+    """Dictionary-encoded column: `values` are distinct and ascend (signed integers, floats, unsigned bytes).
 
     `codes` has a number for each row, -1 for null.
     """
@@ -138,13 +138,13 @@ class SortedCodes:
     codes: npt.NDArray[np.int64]
 
     def by_value(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The positions of the nulls, then of each value's rows, ascending, and where those of each end."""
+        """Return the positions of the nulls, then of each value's rows, ascending, and the end of each group."""
         order = np.argsort(self.codes, kind="stable")
         return order, np.cumsum(np.bincount(self.codes + 1, minlength=len(self.values) + 1))
 
 
 class CodeCollector:
-    """Collects a column's values batch by batch, each distinct one once a batch."""
+    """Collector of a column's values batch by batch; each batch adds its distinct values once."""
 
     def __init__(self, form: ValueForm) -> None:
         self._form = form
@@ -152,12 +152,12 @@ class CodeCollector:
         self.row_count = 0
 
     def add(self, values: Array) -> None:
-        """Take in the next values."""
+        """Add the next values of the column."""
         self._parts.append(self._form.convert(values).dictionary_encode())
         self.row_count += len(values)
 
     def finish(self) -> SortedCodes:
-        """All rows collected."""
+        """Return all rows that were collected."""
         arrow: Any = self._form.arrow
         kind: Any = pa.dictionary(pa.int32(), arrow)
         unified: Any = pa.chunked_array(self._parts, kind).unify_dictionaries()
@@ -171,7 +171,7 @@ class CodeCollector:
             import pyarrow.compute as pc
 
             order = to_numpy(pc.sort_indices(dictionary))
-        # The last place is that of the nulls, whose index is -1.
+        # The last position is that of the nulls, whose index is -1.
         ranks = np.full(len(order) + 1, -1, np.int64)
         ranks[order] = np.arange(len(order))
         places: Any = from_numpy(order)
@@ -179,20 +179,20 @@ class CodeCollector:
 
 
 def keys_of(values: Array) -> list[Key]:
-    """Values as indexes hold them, none of them null, as Python's."""
+    """Return values in the form of indexes, none of them null, as Python values."""
     keys: list[Any] = values.to_pylist()
     return keys
 
 
 def write_key(key: Key, width: int) -> bytes:
-    """A value as index headers have it: a big-endian integer, or the length as 4 bytes and the bytes."""
+    """Return a value in the form of index headers: a big-endian integer, or the length as 4 bytes and the bytes."""
     if isinstance(key, bytes):
         return len(key).to_bytes(4, "big") + key
     return key.to_bytes(width, "big", signed=True)
 
 
 def read_key(content: bytes | memoryview, offset: int, width: int) -> tuple[Key, int]:
-    """The value at the offset, and the offset behind it; ValueError when the content ends before."""
+    """Return the value at the offset, and the offset after it. Raises ValueError when the content ends before."""
     if width:
         return int.from_bytes(_exactly(content, offset, width), "big", signed=True), offset + width
     length = int.from_bytes(_exactly(content, offset, 4), "big")
@@ -200,12 +200,12 @@ def read_key(content: bytes | memoryview, offset: int, width: int) -> tuple[Key,
 
 
 def key_rank(key: Key, form: ValueForm) -> Key:
-    """What orders values of one form as `SortedCodes.values` are."""
+    """Return the sort key of a value in the order of `SortedCodes.values`."""
     return float_order_key(key, form.width) if form.is_float and isinstance(key, int) else key
 
 
 def join_keys(keys: Sequence[Key], width: int) -> list[bytes]:
-    """Many values as index headers have them."""
+    """Return many values in the form of index headers."""
     if not width:
         return [write_key(k, 0) for k in keys]
     packed = np.array(keys, np.dtype(f">i{width}")).tobytes()
@@ -221,7 +221,7 @@ def _exactly(content: bytes | memoryview, offset: int, length: int) -> bytes | m
 
 def _microseconds(array: Any) -> Array:
     nulls = to_numpy(array.is_null())
-    # Floored, as Java Paimon does: it keeps milliseconds and the nanoseconds in them, which are never negative.
+    # Rounded down, as in Java Paimon: it keeps milliseconds and the nanoseconds in them, which are never negative.
     micros = to_numpy(array.view(pa.int64()).fill_null(0)) // 1000
     made: Array = pa.array(micros, pa.int64(), mask=nulls)
     return made

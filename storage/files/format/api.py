@@ -1,4 +1,4 @@
-"""Reading and writing data files: the protocols of the formats, and how errors of reading are reported.
+"""Protocols of the file formats for reads and writes of data files, and the errors of reads.
 
 Readers count what they decode in a `DecodeTally`. Encoders that would close their file write to an `OpenSink`, which
 the caller closes.
@@ -30,9 +30,9 @@ from interbed.storage.io.api import FileIO
 
 
 class DecodeTally:
-    """How many values files gave, by why they were decoded. Threads add to it.
+    """Counts of decoded values by the reason of decoding. Safe for use by several threads.
 
-    What stands for a reason is the number of values of all columns, the number of columns, and the bytes in memory.
+    The entry of a reason is the number of values of all columns, the number of columns, and the bytes in memory.
     """
 
     FILTER, REST, PAGES, WHOLE = (
@@ -47,23 +47,23 @@ class DecodeTally:
         self._found: dict[str, tuple[int, int, int]] = {}
 
     def add(self, reason: str, values: int, columns: int, nbytes: int) -> None:
-        """Note so many values of so many columns together, and their bytes."""
+        """Record a number of values in all of some columns, and their bytes."""
         with self._lock:
             before, most, total = self._found.get(reason, (0, 0, 0))
             self._found[reason] = before + values, max(most, columns), total + nbytes
 
     def add_whole(self, batch: pa.RecordBatch) -> None:
-        """Note rows of whole row groups."""
+        """Record rows of whole row groups."""
         self.add(self.WHOLE, batch.num_rows * batch.num_columns, batch.num_columns, batch.nbytes)
 
     def by_reason(self) -> dict[str, tuple[int, int, int]]:
-        """Values, columns and bytes by reason."""
+        """Return values, columns and bytes by reason."""
         with self._lock:
             return dict(self._found)
 
 
 class OpenSink:
-    """Passes bytes on to a file object and leaves it open."""
+    """Sink that writes to a file object and leaves it open."""
 
     closed = False
 
@@ -71,23 +71,23 @@ class OpenSink:
         self._sink = sink
 
     def write(self, data: Any) -> int:
-        """Write bytes; how many there were."""
+        """Write bytes, and return their number."""
         self._sink.write(data)
         return len(data)
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         return int(self._sink.tell())
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: the sink has no buffer."""
 
     def close(self) -> None:
-        """The sink is closed by the one who opened it."""
+        """Do nothing: the caller that opened the file object closes it."""
 
 
 class QuietSink(OpenSink):
-    """A sink that never raises: it keeps its first error, and drops what comes after it.
+    """Sink that never raises: it keeps its first error, and drops later bytes.
 
     For encoders that write once more when they are destroyed, and end the process if that fails.
     """
@@ -98,22 +98,22 @@ class QuietSink(OpenSink):
         self._error: BaseException | None = None
 
     def write(self, data: Any) -> int:
-        """Write bytes, or drop them; how many there were."""
+        """Write bytes, or drop them after an error, and return their number."""
         if self._error is None:
             try:
                 super().write(data)
             except BaseException as error:  # noqa: BLE001 - what went through the encoder would end the process
-                # check() raises it.
+                # check() raises the error.
                 self._error = error
         self._written += len(data)
         return len(data)
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         return self._written
 
     def check(self) -> None:
-        """Raise the error that was kept."""
+        """Raise the first error, if there was one."""
         if self._error is not None:
             raise self._error
 
@@ -123,7 +123,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports.zstd import ZstdError
 
-# What decoders meet in damaged bytes they report as whatever Python makes of them.
+# The errors of decoders for damaged bytes.
 _DAMAGE: tuple[type[Exception], ...] = (
     pa.ArrowException,
     ValueError,
@@ -144,27 +144,27 @@ _DAMAGE: tuple[type[Exception], ...] = (
 
 
 class FileWriter(Protocol):
-    """Writes batches of one schema to a file object that the caller opened and closes."""
+    """Writer of batches of one schema to a file object that the caller opened and closes."""
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Append the batches; a columnar format keeps them together in one group of rows."""
+        """Append the batches; a columnar format writes them as one row group."""
         ...
 
     def position(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         ...
 
     def finish(self) -> int:
-        """Write what belongs at the end; the size of the file."""
+        """Write the end of the file, and return the size of the file."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadChecks:
-    """What of a file is compared while it is read: its `rows` where they are known, and the checksums of its parts.
+    """Checks of a file while it is read: its number of `rows` where it is known, and the checksums of its parts.
 
-    Without `checksums` those are not verified that cost time; damage may then come back as other values. The `size` of
-    the file in bytes, where it is known, is not compared: a store sends less when it is told.
+    Without `checksums` the costly ones are not verified; damage may then be read as other values. The `size` of the
+    file in bytes, where it is known, is not checked: it saves a request to an object store.
     """
 
     rows: int | None = None
@@ -172,17 +172,17 @@ class ReadChecks:
     size: int | None = None
 
     def expect_rows(self, found: int) -> None:
-        """Raise ValueError when the file has another number of rows."""
+        """Raise ValueError when the file has another number of rows than expected."""
         if self.rows not in (None, found):
             raise ValueError(f"it has {found} rows where the manifest says {self.rows}")
 
 
 CHECKSUMS = ReadChecks()
-"""The checksums alone: for files of which no manifest tells anything."""
+"""Checks of the checksums only, for files without an entry in a manifest."""
 
 
 class FormatReader(Protocol):
-    """Reads files of one format."""
+    """Reader of the files of one format."""
 
     def positioned(
         self,
@@ -197,16 +197,16 @@ class FormatReader(Protocol):
         checks: ReadChecks = CHECKSUMS,
         tally: DecodeTally | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The rows of a file in order, in batches of at most `batch_rows`, in memory bounded by some pages or a stripe.
+        """Return the rows of a file in order, in batches of at most `batch_rows`; memory is some pages or a stripe.
 
         Each batch comes with the position of its first row in the file; the rows of a batch are consecutive. `fields`
-        are columns as the file's schema names and types them. A column that the file does not have is left out; Arrow
-        types are those that the format gives, which may differ from those of the fields in units and in the names and
-        nullability of nested fields. Parts of the file that can't hold a row that satisfies `predicate` (over columns
-        of the file), or any of the positions `wanted`, which ascend, may be skipped; rows are not filtered.
-        `use_threads` decodes columns in parallel. What does not pass the `checks` is damaged, which may show after
-        some batches. What is decoded is noted in the `tally`. A reader of files that say where things are opens the
-        file when it is called, and asks a store for what is needed of it; others do when the first batch is asked for.
+        are columns with the names and types of the file's schema. A column that the file lacks is left out. Arrow types
+        are those of the format, which may differ from the fields in units and in the names and nullability of nested
+        fields. Parts of the file without a row that satisfies `predicate` (over columns of the file), or without any of
+        the ascending positions `wanted`, may be skipped; rows are not filtered. `use_threads` decodes columns in
+        parallel. A file that fails the `checks` is damaged, which may be detected after some batches. Decoded values
+        are recorded in the `tally`. The reader of a format with a footer opens the file and requests the needed ranges
+        before it returns; other readers do so for the first batch.
 
         Raises CorruptFileError, NotSupportedError and StorageAccessError, all naming the file.
         """
@@ -215,20 +215,20 @@ class FormatReader(Protocol):
 
 @contextmanager
 def data_file_errors(path: str) -> Iterator[None]:
-    """Turn what a decoder or the store raises while the file is read into errors that name it."""
+    """Convert errors of decoders and of the file system while a file is read to errors that name the file."""
     try:
         yield
     except InterbedError:
         raise
     except FileNotFoundError as error:
         raise FileGoneError(
-            f"The data file {path} is gone: the snapshot that names it has expired, or the table was dropped or "
+            f"The data file {path} is missing: the snapshot that names it has expired, or the table was dropped or "
             "renamed. Plan the read again."
         ) from error
     except pa.ArrowNotImplementedError as error:
         raise NotSupportedError(f"The data file {path} can't be read by this version: {error}") from error
     except OSError as error:
-        # Decoders report bad bytes as an OSError without the system's error number.
+        # Decoders report damaged bytes as an OSError without an error number.
         if error.errno is None:
             raise CorruptFileError(f"The data file {path} can't be decoded: {error}") from error
         raise StorageAccessError(f"Can't read {path}: {error.strerror or error}.") from error

@@ -1,8 +1,8 @@
-"""Reading and writing Avro data files.
+"""Reader and writer of Avro data files.
 
-Avro is a row format. Flat rows of files with some blocks are decoded by the column (`base/avro/decode.py`); others by
-fastavro, one by one to Python values, which are gathered into batches. fastavro is given files as if they were not
-compressed and had no logical types, so that numbers stay numbers. A map whose keys are no strings is an array of
+Avro is a row format. Flat rows of files with some blocks are decoded by the column (`base/avro/decode.py`); fastavro
+decodes others one by one to Python values, which are collected in batches. fastavro receives files without compression
+and logical types, so that numbers stay numbers. A map whose keys are no strings is an array of
 records `key`, `value`. A written file is a header with schema and codec, then blocks of whole rows, each compressed by
 itself. Source: Avro specification 1.11; Paimon's AvroSchemaConverter.
 """
@@ -46,11 +46,11 @@ from interbed.storage.io.prefetch.needs import prefetch, whole_file
 from interbed.storage.meta.options.core import CoreOptions
 
 MAX_BATCH_ROWS = 16_384
-"""Rows are Python objects before they are a batch, so batches are kept small."""
+"""The greatest batch. Rows are Python objects before they are a batch, so batches are small."""
 _WINDOW_BYTES = 4 << 20
-"""Plain bytes of blocks that are decoded together."""
+"""Decompressed bytes of the blocks that are decoded together."""
 _LEAST_BLOCKS = 12
-"""Fewer blocks than these are decoded faster row by row."""
+"""Fewer blocks are decoded faster row by row."""
 _DECIMAL_BYTES = 16
 _EXACT = Context(prec=76)
 _MILLIS, _MICROS = "-millis", "-micros"
@@ -61,9 +61,9 @@ Column = tuple[DataField, Any]
 
 
 class AvroReader:
-    """FormatReader of Avro files; holds no state. Nothing is skipped, because Avro has no statistics.
+    """FormatReader of Avro files, without state. It skips no rows, because Avro has no statistics.
 
-    Checksums are always verified: those of the codec are the codec's own, and that of the header costs nothing.
+    Checksums are always verified: the codec verifies its own, and that of the header costs nothing.
     """
 
     def positioned(
@@ -79,7 +79,7 @@ class AvroReader:
         checks: ReadChecks = CHECKSUMS,
         tally: DecodeTally | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See FormatReader."""
+        """Return the rows as for FormatReader.positioned."""
         with data_file_errors(path), file_io.open_input(path) as source:
             prefetch(source, lambda: whole_file(source.size()))
             plain = PlainBlocks(source)
@@ -111,8 +111,8 @@ def _flat_batches(
 
 
 def _row_batches(content: bytes, columns: Sequence[Column], batch_rows: int) -> Iterator[pa.RecordBatch]:
-    # fastavro hands out rows, because Avro's nested types are not decoded by the column; it decodes all columns faster
-    # than it leaves some of them out.
+    # Rows by fastavro, because Avro's nested types are not decoded by the column. It decodes all columns faster
+    # than a selection of them.
     records: Iterator[Any] = iter(fastavro.reader(BytesIO(content)))
     while rows := list(islice(records, min(batch_rows, MAX_BATCH_ROWS))):
         arrays = [_column([row[f.name] for row in rows], f.type, schema) for f, schema in columns]
@@ -126,7 +126,7 @@ def _batch(arrays: "Sequence[pa.Array[Any]]", names: Sequence[str], rows: int) -
 
 
 def _flat_column(values: Values, data_type: DataType, schema: Any) -> "pa.Array[Any]":
-    """The column of a simple type; `schema` is the file's without null."""
+    """Return the column of a simple type; `schema` is the file's without null."""
     arrow = type_to_arrow(data_type)
     kind = schema["type"] if isinstance(schema, Mapping) else schema
     if is_atomic(data_type, TypeRoot.DECIMAL):
@@ -146,7 +146,7 @@ def _flat_column(values: Values, data_type: DataType, schema: Any) -> "pa.Array[
 
 
 def _column(values: list[Any], data_type: DataType, schema: Any) -> "pa.Array[Any]":
-    """The column of values as fastavro decodes them without logical types; `schema` is the file's, with those."""
+    """Return the column of values that fastavro decoded without logical types; `schema` is the file's with them."""
     arrow = type_to_arrow(data_type)
     if is_atomic(data_type, TypeRoot.DECIMAL):
         return _decimals(array_of(values, pa.binary()), arrow)
@@ -155,7 +155,7 @@ def _column(values: list[Any], data_type: DataType, schema: Any) -> "pa.Array[An
 
 
 def _converter(data_type: DataType, schema: Any) -> _Convert:
-    """From what fastavro gives for the type to what Arrow takes; all pass nulls on."""
+    """Return the conversion of fastavro's values of the type to values for Arrow; it passes nulls through."""
     match data_type:
         case ArrayType(element=element):
             inner = _converter(element, _present(schema["items"]))
@@ -194,7 +194,7 @@ def _timestamp_converter(unit: str, schema: Any) -> _Convert:
 
 
 def _rescaled(number: Any, unit: str, schema: Any) -> Any:
-    """A number, or many, of the file's unit of time in the unit given."""
+    """Return a number, or an array, in the file's unit of time converted to the unit given."""
     kind = schema.get("logicalType", "") if isinstance(schema, Mapping) else ""
     if kind.endswith(_MILLIS) and unit == "us":
         return number * 1000
@@ -213,12 +213,12 @@ def _map_converter(key: DataType, item: DataType, schema: Any) -> _Convert:
 
 
 def _present(schema: Any) -> Any:
-    """The branch of a union that is no null."""
+    """Return the branch of a union that is not null."""
     return next(s for s in schema if s != "null") if isinstance(schema, list) else schema
 
 
 def _decimals(values: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
-    """Big-endian integers of any length up to 16 bytes as decimals."""
+    """Return big-endian integers of any length up to 16 bytes as decimals."""
     validity, offset_buffer, content = values.buffers()
     rows = len(values)
     if offset_buffer is None or content is None:
@@ -230,7 +230,7 @@ def _decimals(values: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
         raise ValueError("a decimal has more than 38 digits")
     wide = np.zeros((rows, _DECIMAL_BYTES), np.uint8)
     filled = lengths > 0
-    # Bytes stand from the least on, so the greatest of a value is the one at its own length.
+    # Bytes are ordered from the lowest on, so the highest byte of a value is the one at its length.
     wide[filled] = np.where(data[offsets[:-1][filled]] >= 0x80, 0xFF, 0).astype(np.uint8)[:, None]
     row = np.repeat(np.arange(rows), lengths)
     place = np.repeat(offsets[1:], lengths) - 1 - np.arange(len(data))
@@ -239,14 +239,14 @@ def _decimals(values: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
 
 
 BLOCK_BYTES = 16_000
-"""Plain bytes at which a block is closed, a quarter of Java's: our reader decodes many blocks at once."""
+"""Plain bytes at which a block is closed, a quarter of Java's: the reader here decodes many blocks at once."""
 _ENCODED_ROWS = 16_384
-"""Rows that are encoded at once; they take some ten times their size in memory."""
+"""Rows that are encoded at once; encoding takes about ten times their size in memory."""
 _ENCODED_BYTES = 4 << 20
 
 
 class AvroFileWriter:
-    """One Avro file of rows with the columns `fields`; `schema` is their Arrow schema."""
+    """Writer of one Avro file of rows with the columns `fields`; `schema` is their Arrow schema."""
 
     def __init__(
         self, sink: Any, fields: Sequence[DataField], schema: pa.Schema, options: CoreOptions, *, codec: str | None
@@ -259,7 +259,7 @@ class AvroFileWriter:
         sink.write(header_bytes(json.dumps(record_schema(fields)), codec or "null", self._sync))
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Append the batches."""
+        """Append batches as for FileWriter.write."""
         for batch in batches:
             width = max(1, batch.nbytes // max(1, batch.num_rows))
             step = max(1, min(_ENCODED_ROWS, _ENCODED_BYTES // width))
@@ -267,17 +267,17 @@ class AvroFileWriter:
                 self._write_rows(batch.slice(start, step))
 
     def position(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         return int(self._sink.tell())
 
     def finish(self) -> int:
-        """The size of the file; there is nothing at its end."""
+        """Return the size of the file; Avro has no footer."""
         return self.position()
 
     def _write_rows(self, rows: pa.RecordBatch) -> None:
         for column, field in zip(rows.columns, self._schema, strict=True):
             if not field.nullable and column.null_count:
-                # Merging may leave none of a column's values; Avro has no way to say so.
+                # A merge may leave no value of a column; Avro can't represent a null there.
                 raise InvalidInputError(
                     f"The column {field.name!r} admits no nulls, but merging left one (did an aggregate retract "
                     "the last value?); make the column nullable."
@@ -287,7 +287,7 @@ class AvroFileWriter:
         ends = np.cumsum(encoded.lengths)
         row = begin = 0
         while row < rows.num_rows:
-            # The last row goes beyond the limit, as it does in Java.
+            # The last row exceeds the limit, as in Java.
             last = min(int(np.searchsorted(ends, begin + BLOCK_BYTES)) + 1, rows.num_rows)
             end = int(ends[last - 1])
             block = self._compress(encoded.data[begin:end].tobytes())

@@ -1,4 +1,4 @@
-"""The columns of data files, with the field ids that Paimon gives them.
+"""The columns of data files, with Paimon's field ids.
 
 A file of a primary-key table holds `_KEY_<k>` for each column of the trimmed primary key (left out in thin mode), then
 `_SEQUENCE_NUMBER`, `_VALUE_KIND` and all columns of the table; a file of an append table holds the table's columns
@@ -27,7 +27,7 @@ from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBE
 
 _INT_MAX = 2**31 - 1
 KEY_FIELD_ID_START = _INT_MAX // 2
-"""A key column's id is its id in the table plus this."""
+"""The difference of a key column's field id to its id in the table."""
 SEQUENCE_NUMBER_FIELD = DataField(
     id=_INT_MAX - 1, name=SEQUENCE_NUMBER, type=AtomicType(TypeRoot.BIGINT, nullable=False)
 )
@@ -35,7 +35,7 @@ VALUE_KIND_FIELD = DataField(id=_INT_MAX - 2, name=VALUE_KIND, type=AtomicType(T
 
 
 def key_fields_of_file(schema: TableSchema) -> tuple[DataField, ...]:
-    """The `_KEY_*` columns of a primary-key table's files."""
+    """Return the `_KEY_*` columns of a primary-key table's files."""
     return tuple(
         DataField(id=f.id + KEY_FIELD_ID_START, name=KEY_PREFIX + f.name, type=f.type.with_nullable(False))
         for f in schema.key_fields
@@ -43,13 +43,13 @@ def key_fields_of_file(schema: TableSchema) -> tuple[DataField, ...]:
 
 
 def key_value_fields(schema: TableSchema, *, thin: bool = False) -> tuple[DataField, ...]:
-    """All columns of a primary-key table's files, in order."""
+    """Return all columns of a primary-key table's files, in order."""
     keys = () if thin else key_fields_of_file(schema)
     return (*keys, SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD, *schema.fields)
 
 
 def file_schema(fields: Sequence[DataField]) -> pa.Schema:
-    """The Arrow schema of a file with those columns; every field carries its id in its metadata."""
+    """Return the Arrow schema of a file with those columns; every field has its id in its metadata."""
     return pa.schema([_arrow_field(f) for f in fields])
 
 
@@ -58,7 +58,7 @@ def _arrow_field(field: DataField) -> "pa.Field[Any]":
 
 
 def _arrow_type(data_type: DataType, column_id: int, depth: int) -> pa.DataType:
-    """The Arrow type whose nested fields carry ids; `depth` counts the lists and maps around it within its field."""
+    """Return the Arrow type with ids in nested fields; `depth` counts the lists and maps around it in its field."""
     inner = depth + 1
     match data_type:
         case ArrayType(element=element):

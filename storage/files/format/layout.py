@@ -54,18 +54,18 @@ _CODECS: Mapping[str, Mapping[str, str]] = {
     **CODECS,
     "avro": {"zstd": "zstandard", **{c: c for c in ("zstandard", "snappy", "deflate", "bzip2", "xz")}},
 }
-"""For each format what the options call a codec, and what the format's writer calls it."""
+"""The name of a codec in the format's writer by its name in the options, by format."""
 _PAGE_ROWS, _PAGE_ROWS_OF_LEVEL_0 = 20_000, 8_192
-"""Rows of a page of a Parquet file. A range of keys has a stretch in each of the many files of level 0."""
+"""Rows of a page of a Parquet file. A range of keys has rows in each of the many files of level 0."""
 _SUFFIXES = {"none": "", "gzip": "gz.", "bzip2": "bz2.", "zstd": "zst."}
-"""What stands for a codec in names of files, where it is not the codec's name."""
+"""The extension of a codec in file names, where it is not the codec's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFileKind:
-    """How files are written: the codec by the name that the format's writer takes, None for no compression.
+    """Format, codec and statistics of files: the codec by its name in the format's writer, None for no compression.
 
-    `extension` is what names of files end with, without the dot, `page_rows` the rows of a page, where there are any.
+    `extension` is the extension of file names, without the dot, `page_rows` the rows of a page in formats with pages.
     `value_modes` and `key_modes` say which statistics are kept of the table's columns and of the key columns.
     """
 
@@ -79,14 +79,14 @@ class DataFileKind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileKinds:
-    """The kinds of a table's data files (`data`) and changelog files by level; level None stands for all others."""
+    """Kinds of a table's data files (`data`) and changelog files by level; level None is for all others."""
 
     data: Mapping[int | None, DataFileKind]
     changelog: Mapping[int | None, DataFileKind]
 
     @staticmethod
     def of(options: CoreOptions, fields: Sequence[DataField], keys: Sequence[DataField]) -> "FileKinds":
-        """The kinds for a table with these columns; `keys` are those of its trimmed primary key, none without one.
+        """Return the kinds for a table with these columns; `keys` are those of its trimmed primary key, if it has one.
 
         Raises InvalidOptionError for an unknown format, codec or mode, naming the option, and NotSupportedError for a
         column that one of the formats can't hold.
@@ -104,11 +104,11 @@ class FileKinds:
 
     @property
     def formats(self) -> frozenset[str]:
-        """All formats that new files may have."""
+        """The formats of new files."""
         return frozenset(k.file_format for k in (*self.data.values(), *self.changelog.values()))
 
     def at(self, level: int, *, changelog: bool = False) -> DataFileKind:
-        """The kind of the files of a level."""
+        """Return the kind of the files of a level."""
         kinds = self.changelog if changelog else self.data
         return kinds.get(level) or kinds[None]
 
@@ -132,7 +132,7 @@ def _kind(
     )
     own_key = {"parquet": "parquet.compression", "orc": "orc.compress", "avro": "avro.codec"}[file_format]
     if own_key in options.raw:
-        # The format's own option goes before Paimon's, as in Paimon.
+        # The format's own option has precedence over Paimon's, as in Paimon.
         codec_key, compression = own_key, options.text(own_key, "").lower()
     mode_key, mode = _choose(
         level,
@@ -156,14 +156,14 @@ def _kind(
 def _extension(file_format: str, options: CoreOptions) -> str:
     if not options.suffix_includes_compression:
         return file_format
-    # Paimon names the table's codec, whatever that of the level is.
+    # Paimon uses the table's codec here, also for a level with another codec.
     return _SUFFIXES.get(options.file_compression, f"{options.file_compression}.") + file_format
 
 
 def _choose(
     level: int | None, key: str, common: str, by_level: Mapping[int, str], changelog: bool, own: str | None
 ) -> tuple[str, str]:
-    """The option that decides, and its value."""
+    """Return the option that decides, and its value."""
     if changelog and own is not None:
         name = "changelog-file." + key.removeprefix("file.").removeprefix("metadata.")
         return name, own
@@ -187,15 +187,15 @@ def _codec(key: str, file_format: str, compression: str) -> str | None:
 # -- the layout of all files -------------------------------------------------------------------------------------------
 
 ROW_GROUP_ROWS = 128 * 1024
-"""Rows of a row group: enough for pages and dictionaries to pay, few enough for point look-ups and small readers."""
+"""Rows of a row group: enough for effective pages and dictionaries, few enough for point lookups."""
 ROW_GROUP_BYTES = 64 << 20
 """Bytes in memory at which a row group of wide rows is closed earlier."""
 MIN_ROW_GROUP_ROWS = 1000
-"""Files are rolled between row groups; Paimon looks at a file's size every 1000 rows."""
+"""Files are rolled between row groups; Paimon checks a file's size every 1000 rows."""
 
 
 class DataFileNames:
-    """Names for the data files of one writer: one UUID and a running number, as Paimon's; safe to share by threads."""
+    """Names for the data files of one writer: a UUID and a running number, as in Paimon. Safe to share by threads."""
 
     def __init__(self, prefix: str) -> None:
         self._stem = f"{prefix}{uuid.uuid4()}"
@@ -203,7 +203,7 @@ class DataFileNames:
         self._lock = threading.Lock()
 
     def take(self, extension: str) -> str:
-        """A new name; `extension` is without the dot."""
+        """Return a new name; `extension` is without the dot."""
         with self._lock:
             number = self._next
             self._next += 1
@@ -212,12 +212,12 @@ class DataFileNames:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFileLayout:
-    """What all data files of a table's writers have in common.
+    """Common properties of all data files of a table's writers.
 
     `fields` are the file's columns, `key_fields` the table's columns that order its rows (none in an append table),
-    `sequence_fields` those that say which row of a key is newest before the order of arrival does, `value_fields` all
-    of the table's columns; `ascending` names those by which files are sorted. `kinds` gives format, codec and
-    statistics of each level, `file_indexes` which columns are indexed.
+    `sequence_fields` the columns that decide which row of a key is newest, before the order of arrival, `value_fields`
+    all of the table's columns; `ascending` names the columns by which files are sorted. `kinds` has format, codec and
+    statistics of each level, `file_indexes` the indexed columns.
     """
 
     schema_id: int
@@ -235,17 +235,17 @@ class DataFileLayout:
 
     @staticmethod
     def of(schema: TableSchema, options: CoreOptions) -> "DataFileLayout":
-        """The layout of a table's new files.
+        """Return the layout of a table's new files.
 
-        Raises InvalidOptionError for an unknown format, codec or mode and for file indexes that can't be,
-        NotSupportedError for a column that a format of the table's can't hold.
+        Raises InvalidOptionError for an unknown format, codec or mode and for invalid file indexes, NotSupportedError
+        for a column that one of the table's formats can't hold.
         """
         keyed = schema.has_primary_key
         key_fields = schema.key_fields if keyed else ()
         fields = key_value_fields(schema, thin=options.thin_mode) if keyed else schema.fields
         ascending = {SEQUENCE_NUMBER, VALUE_KIND} if keyed else set()
         if keyed:
-            # Only the first key column ascends throughout; the others start anew with each of its values.
+            # Only the first key column ascends in the whole file; the others start again with each of its values.
             ascending |= {key_fields_of_file(schema)[0].name, schema.key_fields[0].name}
         indexes = FileIndexSpec.of(
             schema.fields, options.raw, in_manifest_threshold=options.file_index_in_manifest_threshold
@@ -258,7 +258,7 @@ class DataFileLayout:
             value_fields=schema.fields,
             kinds=FileKinds.of(options, schema.fields, key_fields),
             dense_stats=options.boolean("metadata.stats-dense-store", True),
-            # Java Paimon 1.4.2 takes wrong values from pages of deltas when an index picks single rows of them.
+            # Java Paimon 1.4.2 reads wrong values from pages of deltas when an index selects single rows.
             ascending=frozenset() if indexes.picks_rows else frozenset(ascending),
             target_size=options.target_file_size_for(primary_key=keyed),
             options=options,
@@ -267,7 +267,7 @@ class DataFileLayout:
         )
 
     def group_rows(self, batch: pa.RecordBatch) -> int:
-        """Rows of a row group, for rows as wide as the batch's; `file.block-size` bounds it by bytes in memory."""
+        """Return the rows of a row group for rows of the batch's width; `file.block-size` bounds bytes in memory."""
         width = max(1, batch.nbytes // max(1, batch.num_rows))
         asked = self.options.parquet_block_size
         most = min(asked or ROW_GROUP_BYTES, self.target_size) // width

@@ -1,14 +1,14 @@
-"""Reading and writing ORC data files.
+"""Reader and writer of ORC data files.
 
-Rows are decoded batch by batch, so that the plain rows of a stripe, which may be many times its 64 MB in the file, are
-never in memory all at once. Columns are found by name, as Paimon does.
+Rows are decoded batch by batch, so that the decoded rows of a stripe, which may be many times its 64 MB in the file,
+are never all in memory. Columns are found by name, as Paimon does.
 
-Written files are in the form of Paimon's. Columns bear their ids in the type attribute `paimon.id`; TIME is INT
+Written files have Paimon's form. Columns have their ids in the type attribute `paimon.id`; TIME is INT
 milliseconds, CHAR and VARCHAR are STRING, both kinds of timestamps have nanoseconds, MULTISET is a map. Source:
 Paimon's OrcTypeUtil and OrcFileFormat.
 
 Timestamps with local time zone are instants. Paimon's `orc.timestamp-ltz.legacy.type`, which is on by default, stores
-what the clock of the JVM's time zone shows instead: the same in a JVM whose time zone is UTC.
+local times of the JVM's time zone instead: the same in a JVM whose time zone is UTC.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,10 +36,10 @@ _OUT_OF_RANGE = "out of range for nanosecond"
 
 
 class OrcReader:
-    """FormatReader of ORC files; holds no state. Nothing is skipped: pyarrow does not show statistics of stripes.
+    """FormatReader of ORC files, without state. It skips no rows: pyarrow does not expose statistics of stripes.
 
-    Files that interbed wrote have a checksum of the whole file, which is verified before anything is decoded, where the
-    file is on this machine. Elsewhere that would read it twice.
+    Files of interbed have a checksum of the whole file. It is verified before decoding where the file is on this
+    machine; a remote file would be read twice.
     """
 
     def positioned(
@@ -55,7 +55,7 @@ class OrcReader:
         checks: ReadChecks = CHECKSUMS,
         tally: DecodeTally | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """See FormatReader."""
+        """Return the rows as for FormatReader.positioned."""
         with data_file_errors(path), open_sized(file_io, path, checks.size) as source:
             if checks.checksums and isinstance(source, pa.MemoryMappedFile):
                 check_orc(source)
@@ -64,7 +64,7 @@ class OrcReader:
             present = set(file.schema.names)
             names = [f.name for f in fields if f.name in present]
             if not names:
-                # Without columns pyarrow reads all; rows are counted by the narrowest stand-in.
+                # Without columns pyarrow reads all of them, so the narrowest column counts the rows.
                 yield from _empty_columns(file.nrows, batch_rows)
                 return
             if any("." in name for name in present):
@@ -72,7 +72,7 @@ class OrcReader:
                     yield from _by_stripe(file, names, batch_rows, tally)
                 return
             readable: Any = source
-            # By use: it brings pandas along where that is installed.
+            # By use: it loads pandas where that is installed.
             import pyarrow.dataset as ds
 
             fragment: Any = ds.OrcFileFormat().make_fragment(readable)
@@ -124,16 +124,16 @@ def _empty_columns(rows: int, batch_rows: int) -> Iterator[tuple[int, pa.RecordB
 _MAGIC_BYTES = 3
 _MEMORY_BLOCK = 64 << 10
 _GUESSED_SHARE = 0.2
-"""What part of their size in memory rows are guessed to take in the file before there is a stripe; Paimon's guess."""
+"""Paimon's estimate of the ratio of rows' size in the file to their size in memory, before the first stripe."""
 _COMPACT_LEVEL = 2
-"""From this zstd level on liborc compresses for size; it knows speed and size only."""
+"""From this zstd level on liborc compresses for size; it has two levels, for speed and for size."""
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MOST_SECONDS = 2**63 // 10**9
-"""Seconds from the epoch to the last instant, in 2262, that Arrow has in the nanoseconds as which it reads ORC."""
+"""Seconds from the epoch to the last instant, in 2262, of Arrow's nanoseconds, the unit in which it reads ORC."""
 
 
 class OrcFileWriter:
-    """One ORC file, whose stripes liborc cuts. `schema` carries field ids as Parquet's does."""
+    """Writer of one ORC file; liborc cuts its stripes. `schema` has field ids as for Parquet."""
 
     def __init__(self, sink: Any, schema: pa.Schema, options: CoreOptions, *, codec: str | None) -> None:
         self._checksum_sink = ChecksumSink(sink)
@@ -141,14 +141,14 @@ class OrcFileWriter:
         self._schema = schema
         self._physical = pa.schema([_orc_field(f) for f in schema])
         self._timestamps = [i for i, f in enumerate(schema) if _has_timestamps(f.type)]
-        # The stubs of pyarrow lag behind what the writer takes.
+        # The stubs of pyarrow lack some of the writer's arguments.
         make: Any = orc.ORCWriter
         self._writer: orc.ORCWriter = make(
             self._sink,
             batch_size=1024,
             stripe_size=options.orc_stripe_size,
             compression=codec or "uncompressed",
-            # liborc takes multiples of its memory blocks only.
+            # liborc accepts multiples of its memory blocks only.
             compression_block_size=max(1, -(-options.orc_block_size // _MEMORY_BLOCK)) * _MEMORY_BLOCK,
             compression_strategy="compression" if options.orc_zstd_level >= _COMPACT_LEVEL else "speed",
             row_index_stride=options.orc_row_index_stride,
@@ -161,24 +161,24 @@ class OrcFileWriter:
         self._unflushed = 0
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Append the batches."""
+        """Append batches as for FileWriter.write."""
         physical = [self._to_physical(b) for b in batches]
         self._writer.write(pa.Table.from_batches(physical, self._physical))
         self._sink.check()
         self._unflushed += sum(b.nbytes for b in physical)
         if self._sink.tell() > self._flushed_at:
-            # A stripe went out; what is left of these rows in memory is less than a stripe.
+            # A stripe was written; less than a stripe of these rows is left in memory.
             self._flushed_at = self._sink.tell()
             self._flushed += self._unflushed
             self._unflushed = 0
 
     def position(self) -> int:
-        """Bytes written so far, with a guess of what is still in memory."""
+        """Return the number of bytes written so far, with an estimate of the bytes still in memory."""
         share = self._flushed_at / self._flushed if self._flushed else _GUESSED_SHARE
         return int(self._sink.tell() + self._unflushed * share)
 
     def finish(self) -> int:
-        """Write the last stripe and the footer; the size of the file."""
+        """Write the last stripe and the footer, and return the size of the file."""
         self._writer.close()
         self._sink.check()
         return self._sink.tell() + self._checksum_sink.write_checksum()
@@ -191,7 +191,7 @@ class OrcFileWriter:
 
 
 def _orc_field(field: "pa.Field[Any]", *, key: bool = False) -> Any:
-    """The field with its id where ORC has it; all columns of an ORC file admit nulls, but for the keys of maps."""
+    """Return the field with its id in ORC's attribute; all columns except keys of maps admit nulls."""
     number = (field.metadata or {}).get(FIELD_ID)
     metadata = {ORC_ID: number} if number is not None else None
     return pa.field(field.name, _orc_type(field.type), not key, metadata)
@@ -210,7 +210,7 @@ def _orc_type(arrow: pa.DataType) -> pa.DataType:
 
 def _as_stored(column: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
     if pa.types.is_nested(arrow):
-        # The encoder overlooks that the rows of a struct begin further back in its children; a copy begins at 0.
+        # The encoder ignores the offset of a struct in its children; a copy has the offset 0.
         rows: Any = from_numpy(np.arange(len(column), dtype=np.int32))
         column = column.take(rows)
     return column if column.type.equals(arrow, check_metadata=True) else column.view(arrow)
@@ -227,10 +227,10 @@ def _has_timestamps(arrow: pa.DataType) -> bool:
 
 
 def _check_timestamps(name: str, column: "pa.Array[Any]") -> None:
-    """Raise InvalidInputError for timestamps that would not come back out of the file.
+    """Raise InvalidInputError for timestamps that readers would not get back from the file.
 
-    Arrow reads ORC's timestamps as nanoseconds, which end in 2262; and it writes those before the epoch with a fraction
-    whose sign Java's readers can't make anything of, unless it is one of whole milliseconds.
+    Arrow reads ORC's timestamps as nanoseconds, which end in 2262. It writes timestamps before the epoch with a
+    negative fraction, which Java's readers misread unless it is a number of whole milliseconds.
     """
     for _, values in leaves_of(name, column):
         if not isinstance(values.type, pa.TimestampType):

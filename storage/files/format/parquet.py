@@ -1,12 +1,12 @@
-"""Reading Parquet data files.
+"""Reader of Parquet data files.
 
-Columns are found by name, as Paimon does. Memory: a page of each column, plus the batch; local files are mapped, others
-read through a buffer per column, or a row group at a time where that is little. The input is told which column chunks
-or pages are needed, so that one in an object store fetches them by few requests and ahead of need.
+Columns are matched by name, as in Paimon. Memory: a page of each column, plus the batch. Local files are mapped; others
+are read through a buffer per column, or by small row groups. The input gets the list of column chunks or pages that are
+needed, so that a file in an object store prefetches them by few requests.
 
-The pages of a mapped file count as the process's memory from the first touch on, although the system could reclaim them
-at any time. They are released once they were read, so that a merge of many large files does not seem to need as much
-memory as they have bytes.
+The pages of a mapped file count as memory of the process from the first access on, although the system could reclaim
+them at any time. They are released after they were read, so that a merge of many large files does not appear to need as
+much memory as the files have bytes.
 
 Arrow converts INT96 to nanoseconds, which 64 bits hold from 1677 to 2262 only, and returns other days for values beyond
 them without an error. Only the stored values show whether there are any: 64 bits for the nanoseconds of the day, which
@@ -39,12 +39,12 @@ from interbed.storage.io.api import FileIO, open_sized
 from interbed.storage.io.prefetch.needs import PrefetchingInput, prefetch
 
 RELEASE_BYTES = 4 << 20
-"""After decoding about so many bytes pages are released: often enough to be few, rarely enough to cost nothing."""
+"""Decoded bytes between releases of pages: few enough to bound memory, enough to make the cost negligible."""
 _DONT_NEED = 4
 
 
 def _madvise() -> Callable[[int, int, int], int] | None:
-    # Elsewhere the advice has another number, or drops what was written.
+    # On other systems the advice has another number, or drops written data.
     if not sys.platform.startswith("linux"):
         return None
     function: Any = ctypes.CDLL(None).madvise
@@ -57,7 +57,7 @@ _ADVISE = _madvise()
 
 
 class MappedPages:
-    """The pages of one open file; does nothing for files that are not mapped."""
+    """Mapped pages of one open file; does nothing for files that are not mapped."""
 
     def __init__(self, source: pa.NativeFile) -> None:
         self._pending = 0
@@ -65,39 +65,39 @@ class MappedPages:
         self._buffer: pa.Buffer | None = None
 
     def read(self, size: int) -> None:
-        """Note that so many bytes were decoded; the pages behind them leave the process's memory now and then.
+        """Count decoded bytes, and release the pages of the file from the process's memory now and then.
 
-        Pages that are still needed are mapped again at the next touch, from the system's cache.
+        Pages that are still needed are mapped again at the next access, from the system's cache.
         """
         self._pending += size
         if self._source is None or self._pending < RELEASE_BYTES or _ADVISE is None:
             return
         self._pending = 0
         if self._buffer is None:
-            # Asked for late: the system is told then that the whole file is needed, which few reads are worth.
+            # Requested late: the request announces the whole file to the system, which is wasted for small reads.
             before = self._source.tell()
             self._source.seek(0)
             self._buffer = self._source.read_buffer(self._source.size())
             self._source.seek(before)
-        # A refusal does no harm: it is advice.
+        # A refusal is harmless: it is advice.
         _ADVISE(self._buffer.address, self._buffer.size, _DONT_NEED)
 
 
 COLUMN_BUFFER_BYTES = 1 << 20
-"""What is read of a column at once where files can't be mapped: few requests to an object store, little memory."""
+"""Read buffer of a column where files can't be mapped: few requests to an object store, little memory."""
 _UNBUFFERED_BYTES = 4 << 20
-"""Columns that take no more in a row group are decoded from where they were fetched to, without a buffer between."""
+"""Columns of at most this size in a row group are decoded from the prefetched bytes, without a buffer."""
 _GROUPS_AHEAD = 4
-"""Row groups of which pages are chosen, and fetched, before those of the group before them are decoded."""
+"""Row groups whose pages are selected and prefetched while an earlier group is decoded."""
 
 _Found = Iterator[tuple[int, pa.RecordBatch]]
 """Batches, each with the number of its first row."""
 
 
 class ParquetReader:
-    """FormatReader of Parquet files; holds no state.
+    """FormatReader of Parquet files, without state.
 
-    Row groups whose statistics exclude the predicate are skipped, and in the others pages that their index excludes.
+    It skips row groups that their statistics exclude by the predicate, and in the others pages that the index excludes.
     """
 
     def positioned(
@@ -113,7 +113,7 @@ class ParquetReader:
         checks: ReadChecks = CHECKSUMS,
         tally: DecodeTally | None = None,
     ) -> _Found:
-        """See FormatReader; the file is opened, and what is needed of it asked for, before this returns."""
+        """Open the file, request the needed ranges, and return the rows as for FormatReader.positioned."""
         read = self._read(path, fields, file_io, batch_rows, predicate, wanted, use_threads, checks, tally)
         next(read)
         return cast("_Found", read)
@@ -130,7 +130,7 @@ class ParquetReader:
         checks: ReadChecks,
         tally: DecodeTally | None,
     ) -> Iterator[tuple[int, pa.RecordBatch] | None]:
-        """None once the file is open and what is needed of it has been asked for, then the rows."""
+        """Yield None once the file is open and the needed ranges are requested, then the rows."""
         with data_file_errors(path), open_sized(file_io, path, checks.size) as source:
             pages = MappedPages(source)
             footer = read_footer(source, path, verify=checks.checksums)
@@ -159,7 +159,7 @@ class ParquetReader:
                             pages.read(batch.nbytes)
                             if tally is not None:
                                 tally.add_whole(batch)
-                            # A name with a dot brings along columns that begin with what stands before it.
+                            # A name with a dot also selects columns that begin with the part before the dot.
                             yield position, batch if batch.num_columns == len(names) else batch.select(names)
                             position += batch.num_rows
                         if position != end:
@@ -167,9 +167,9 @@ class ParquetReader:
 
             def near(batches: Iterable[pa.RecordBatch], groups: list[int] | None) -> Iterator[pa.RecordBatch]:
                 with opened(source, footer.with_bytes, verify=False) as file:
-                    raw = RowsInStep(file.iter_batches(batch_rows, columns=far, row_groups=groups))
+                    raw = AlignedRows(file.iter_batches(batch_rows, columns=far, row_groups=groups))
                     for batch in batches:
-                        check_near(batch, raw.take(batch.num_rows), path)
+                        check_nanosecond_range(batch, raw.take(batch.num_rows), path)
                         yield batch
 
             groups = _row_groups(footer.groups, predicate, wanted)
@@ -192,7 +192,7 @@ class ParquetReader:
 
 
 def _announced(source: pa.NativeFile, footer: Footer, names: Sequence[str], groups: list[int] | None) -> int:
-    """Have the columns fetched ahead of need, if they are fetched; the size of the buffer to read each of them by."""
+    """Start the prefetch of the columns of a remote file, and return the buffer size for the read of each column."""
     if isinstance(source, PrefetchingInput):
         steps = list(footer.chunks.of(names, groups))
         prefetch(source, lambda: steps)
@@ -203,14 +203,14 @@ def _announced(source: pa.NativeFile, footer: Footer, names: Sequence[str], grou
 
 
 def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with texts in the place of codes: looked up together they take Arrow less time than one by one."""
+    """Return the batch with texts instead of dictionary codes; looking them up together is faster in Arrow."""
     arrays: list[Any] = []
     fields: list[Any] = []
     for field, column in zip(batch.schema, batch.columns, strict=True):
         found: Any = column
         if pa.types.is_dictionary(column.type):
             codes = np.frombuffer(found.indices.buffers()[1], np.uint32, len(found), 4 * found.offset)
-            # A code beyond the dictionary would be read from beyond its memory; that of a null may be any.
+            # A code beyond the dictionary would read memory outside of it; the code of a null is arbitrary.
             if len(codes) and codes.max() >= len(found.dictionary):
                 found.validate(full=True)
             found = found.dictionary_decode()
@@ -227,21 +227,21 @@ def _by_pages(
     wanted: Positions | None,
     whole: Callable[[list[int]], _Found],
 ) -> Iterator[tuple[int, pa.RecordBatch] | None]:
-    """Of each group the pages that are needed, or where that is most of it, the whole group; before that None."""
+    """Yield None, then of each group the needed pages, or the whole group where most of it is needed."""
     reader = PageRead(source, footer.pages(source), request)
     starts = footer.groups.starts
     together: list[int] = []
 
-    def begun(number: int) -> tuple[int, _Found | None]:
+    def open_group(number: int) -> tuple[int, _Found | None]:
         start, end = starts[number : number + 2]
         inside = None if wanted is None else wanted[slice(*np.searchsorted(wanted, (start, end)))] - start
         return number, reader.group(number, inside)
 
     numbers = range(len(starts) - 1) if groups is None else groups
-    ahead = read_ahead(map(begun, numbers), _GROUPS_AHEAD if isinstance(source, PrefetchingInput) else 0)
-    first = list(islice(ahead, 1))
+    prefetched = read_ahead(map(open_group, numbers), _GROUPS_AHEAD if isinstance(source, PrefetchingInput) else 0)
+    first = list(islice(prefetched, 1))
     yield None
-    for number, found in chain(first, ahead):
+    for number, found in chain(first, prefetched):
         if found is None:
             together.append(number)
             continue
@@ -256,7 +256,7 @@ def _by_pages(
 
 
 def _stretches(starts: Sequence[int], groups: Sequence[int] | None) -> Iterator[tuple[int, int, list[int] | None]]:
-    """Row groups that follow each other, and where their rows begin and end; None stands for all groups of the file."""
+    """Yield runs of consecutive row groups with the first and end row of each; None means all groups of the file."""
     if groups is None:
         yield 0, starts[-1], None
         return
@@ -271,10 +271,10 @@ def _stretches(starts: Sequence[int], groups: Sequence[int] | None) -> Iterator[
 
 
 def _row_groups(groups: RowGroups, predicate: Predicate | None, wanted: Positions | None) -> list[int] | None:
-    """The row groups that may hold rows of the predicate at positions wanted; None for all."""
+    """Return the row groups that may have rows of the predicate at positions wanted; None for all."""
     starts = groups.starts
     chosen: list[int] | None = None
-    # A file of one group was chosen by its statistics in the manifest, and its pages will be.
+    # The statistics in the manifest selected a file of one group already, and its pages are selected later.
     if predicate is not None and not isinstance(predicate, AlwaysTrue) and len(starts) > 2:
         chosen = groups.matching(predicate)
     if wanted is None:
@@ -288,16 +288,16 @@ def _row_groups(groups: RowGroups, predicate: Predicate | None, wanted: Position
 _EPOCH = 2_440_588
 """The Julian day of 1970-01-01."""
 _MOST_DAYS = 106_752
-"""So many days before and after it nanoseconds begin and end."""
+"""Days before and after the epoch at which 64 bits of nanoseconds begin and end."""
 _MICROS_OF_A_DAY = 86_400_000_000
 
 
-def check_near(batch: pa.RecordBatch, raw: pa.RecordBatch, path: str) -> None:
-    """Raise NotSupportedError for timestamps that are not those of the file, whose columns `raw` has as bytes."""
+def check_nanosecond_range(batch: pa.RecordBatch, raw: pa.RecordBatch, path: str) -> None:
+    """Raise NotSupportedError for timestamps that differ from the stored ones, which `raw` has as bytes."""
     for name in raw.schema.names:
         found = zip(leaves_of("", raw.column(name)), leaves_of("", batch.column(name)), strict=True)
         for (_, values), (_, nanos) in found:
-            # Beside INT96 there may be timestamps of 64 bits, and bytes that are none.
+            # The column may also have timestamps of 64 bits, and bytes that are no timestamps.
             if values.type != pa.binary(INT96_BYTES) or not isinstance(nanos.type, pa.TimestampType):
                 continue
             if not _is_near(values.drop_null(), to_numpy(nanos.drop_null().view(pa.int64()))):
@@ -319,15 +319,15 @@ def _is_near(stored: Any, nanos: Any) -> bool:
     return bool((days * _MICROS_OF_A_DAY + values["nanos"] // 1000 == nanos // 1000).all())
 
 
-class RowsInStep:
-    """Rows of batches, as many at a time as are asked for."""
+class AlignedRows:
+    """Rows of batches, returned in the numbers that are requested."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch]) -> None:
         self._batches = iter(batches)
         self._left: pa.RecordBatch | None = None
 
     def take(self, count: int) -> pa.RecordBatch:
-        """The next rows; ValueError when there are fewer."""
+        """Return the next rows. Raises ValueError when there are fewer."""
         parts: list[pa.RecordBatch] = []
         while count:
             left = self._left if self._left is not None and self._left.num_rows else next(self._batches, None)

@@ -1,4 +1,4 @@
-"""Writing Parquet files in the form of Paimon's.
+"""Writer of Parquet files in Paimon's form.
 
 Physical types as in Paimon's ParquetSchemaConverter: decimals of up to 9 and 18 digits are INT32 and INT64, TIME is
 INT32 milliseconds adjusted to UTC, timestamps of more than 6 fractional digits are INT96 and the others annotated
@@ -43,13 +43,13 @@ _LOGICAL_TYPE = 10
 
 @dataclass(frozen=True, slots=True)
 class TimestampAnnotation:
-    """The annotation of an INT64 column: in milliseconds or microseconds, of UTC or of a local clock."""
+    """Annotation of an INT64 column: in milliseconds or microseconds, in UTC or in local time."""
 
     unit: str
     utc: bool
 
     def to_bytes(self, last_field: int) -> bytes:
-        """The field `logicalType` as it follows the field of that number in a schema element."""
+        """Return the field `logicalType`, encoded as the successor of the field `last_field` of a schema element."""
         unit = {"ms": 1, "us": 2}[self.unit]
         return bytes(
             [
@@ -64,7 +64,7 @@ class TimestampAnnotation:
 
 
 def annotate_timestamps(footer: bytes, annotations: Mapping[int, TimestampAnnotation]) -> bytes:
-    """The footer with annotations added to leaf columns, given by their position among the leaves.
+    """Return the footer with annotations of leaf columns, given by their position among the leaves.
 
     `footer` is the serialised FileMetaData as Arrow writes it: the version first, then the schema.
     """
@@ -80,7 +80,7 @@ def annotate_timestamps(footer: bytes, annotations: Mapping[int, TimestampAnnota
     for _ in range(count):
         start = cursor.position
         last, is_leaf = cursor.skip_struct()
-        # The element's last byte ends its struct; the annotation goes in front of it.
+        # The element's last byte ends its struct; the annotation is inserted before it.
         result += footer[start : cursor.position - 1]
         if is_leaf:
             if leaf in annotations:
@@ -91,7 +91,7 @@ def annotate_timestamps(footer: bytes, annotations: Mapping[int, TimestampAnnota
 
 
 class _Cursor:
-    """A position in a buffer of Thrift's compact protocol."""
+    """Position in a buffer of Thrift's compact protocol."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -118,13 +118,13 @@ class _Cursor:
         return self.varint() if head >> 4 == 0x0F else head >> 4
 
     def skip_struct(self) -> tuple[int, bool]:
-        """Move behind the struct; its last field's number, and whether it has field 1 (a leaf's physical type)."""
+        """Move to the end of the struct. Return its last field's number, and whether it has field 1, a leaf's type."""
         last = 0
         is_leaf = False
         while (head := self.byte()) != _STOP:
             delta, kind = head >> 4, head & 0x0F
             if delta == 0:
-                # The long form, for numbers that are not just a little greater than the one before.
+                # The long form, for numbers that are not slightly greater than the previous number.
                 encoded = self.varint()
                 last = (encoded >> 1) ^ -(encoded & 1)
             else:
@@ -150,10 +150,10 @@ class _Cursor:
 
 
 class ParquetFileWriter:
-    """One Parquet file; each `write` is a row group.
+    """Writer of one Parquet file; each `write` is a row group.
 
     `schema` is that of the file, with field ids in the metadata of fields. `ascending` names the columns by which the
-    file is sorted; a page is closed at `page_rows` rows. Encodings are chosen by the first batch.
+    file is sorted; a page is closed at `page_rows` rows. ColumnEncodings are chosen by the first batch.
     """
 
     def __init__(
@@ -179,30 +179,30 @@ class ParquetFileWriter:
             if self._int96 and isinstance(leaf, pa.TimestampType) and not _is_nanos(leaf)
         }
         self._physical = pa.schema([_bare_field(f) for f in schema]) if self._annotations else schema
-        self._sink = _Tail(sink)
+        self._sink = _FooterSink(sink)
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Append a row group."""
+        """Append batches as a row group."""
         physical = [self._to_physical(b) for b in batches]
         writer = self._writer or self._open(physical[0])
         rows = sum(b.num_rows for b in physical)
         writer.write_table(pa.Table.from_batches(physical, self._physical), row_group_size=max(rows, 1))
 
     def position(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         return int(self._sink.tell())
 
     def finish(self) -> int:
-        """Write the footer; the size of the file."""
+        """Write the footer, and return the size of the file."""
         writer = self._writer or self._open(pa.RecordBatch.from_pylist([], schema=self._physical))
         self._sink.hold()
         writer.close()
         return self._sink.release(self._annotations)
 
     def _to_physical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch with the file's schema: ids in the fields, timestamps seen as integers where that is needed."""
-        # Rows read from files mark the fields of null structs as null, which Parquet files refuse where NOT NULL.
+        """Return the batch with the file's schema: ids in the fields, timestamps viewed as integers where needed."""
+        # Rows from files mark the fields of null structs as null, which the writer refuses for NOT NULL fields.
         columns = [without_hidden_nulls(c, c.type, f.name) for c, f in zip(batch.columns, self._schema, strict=True)]
         if self._annotations:
             columns = [
@@ -215,7 +215,7 @@ class ParquetFileWriter:
         options = self._options
         encodings = choose_encodings(first, self._ascending, dictionary=options.parquet_dictionary, codec=self._codec)
         level = options.parquet_zstd_level
-        # The stubs of pyarrow lag behind what the writer takes.
+        # The stubs of pyarrow lack some of the writer's arguments.
         make: Any = pq.ParquetWriter
         writer: pq.ParquetWriter = make(
             self._sink,
@@ -238,34 +238,34 @@ class ParquetFileWriter:
         return writer
 
 
-class _Tail(OpenSink):
-    """A sink that can hold back what comes last, so that the footer is completed before it is written."""
+class _FooterSink(OpenSink):
+    """Sink that can hold back the last bytes, so that the footer is completed before it is written."""
 
     def __init__(self, sink: Any) -> None:
         super().__init__(sink)
         self._held: bytearray | None = None
 
     def write(self, data: Any) -> int:
-        """Write bytes, or hold them."""
+        """Write bytes, or hold them, and return their number."""
         if self._held is None:
             return super().write(data)
         self._held += data
         return len(data)
 
     def tell(self) -> int:
-        """Bytes written and held so far."""
+        """Return the number of bytes written and held so far."""
         return super().tell() + len(self._held or b"")
 
     def hold(self) -> None:
-        """Hold what is written from now on."""
+        """Hold all later bytes instead of writing them."""
         self._held = bytearray()
 
     def release(self, annotations: dict[int, TimestampAnnotation]) -> int:
-        """Write what was held, its footer annotated and sealed; the size of the file."""
+        """Write the held bytes, with annotations and a checksum in the footer, and return the size of the file."""
         held = bytes(self._held or b"")
         self._held = None
         if not held.endswith(MAGIC):
-            # An encoder that could not write once writes no footer; its caller was told of that and cleans up.
+            # An encoder writes no footer after a failed write; its caller got the error and cleans up.
             raise OSError("the encoder did not complete the file")
         length = int.from_bytes(held[-8:-4], "little")
         index, footer = held[: -8 - length], held[-8 - length : -8]
@@ -279,7 +279,7 @@ def _is_nanos(arrow: pa.DataType) -> bool:
 
 
 def _leaf_types(arrow: pa.DataType) -> list[pa.DataType]:
-    """The types of the leaf columns under a column, in Parquet's order."""
+    """Return the types of the leaf columns under a column, in Parquet's order."""
     if isinstance(arrow, pa.MapType):
         return _leaf_types(arrow.key_type) + _leaf_types(arrow.item_type)
     if isinstance(arrow, pa.ListType):
@@ -294,7 +294,7 @@ def _bare_field(field: "pa.Field[Any]") -> Any:
 
 
 def _bare_type(arrow: pa.DataType) -> pa.DataType:
-    """The type with all timestamps but those of nanoseconds as plain 64-bit integers."""
+    """Return the type with all timestamps but those of nanoseconds as plain 64-bit integers."""
     if isinstance(arrow, pa.MapType):
         bare: pa.DataType = pa.map_(_bare_field(arrow.key_field), _bare_field(arrow.item_field))
         return bare
@@ -317,11 +317,11 @@ COMPRESSED_SHARE = 0.9
 _DELTA = "DELTA_BINARY_PACKED"
 _NONE = "none"
 _PLAIN_BITS = (32, 64)
-"""Numbers of other widths look different in a Parquet file."""
+"""Numbers of other widths have another width in a Parquet file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encodings:
+class ColumnEncodings:
     """Paths of the leaf columns (`a`, `a.list.element`) with a dictionary, and encodings of others by path.
 
     `codecs` has a codec for each leaf column, by path.
@@ -334,14 +334,14 @@ class Encodings:
 
 def choose_encodings(
     sample: pa.RecordBatch, ascending: frozenset[str], *, dictionary: bool = True, codec: str | None = None
-) -> Encodings:
-    """The encodings for a file that begins with the rows of `sample` (only some of them are looked at).
+) -> ColumnEncodings:
+    """Return the encodings for a file that begins with the rows of `sample`, of which only some are used.
 
     `ascending` names columns by which the file is sorted or that ascend nearly always, `codec` compresses the file.
     """
     rows = sample.num_rows
     if rows > SAMPLE_ROWS:
-        # Rows from both ends: the file may be sorted, so that neighbours resemble each other.
+        # Rows from both ends: the file may be sorted, so neighbours resemble each other.
         half = SAMPLE_ROWS // 2
         parts = [sample.slice(0, half), sample.slice(rows - half, half)]
     else:
@@ -361,7 +361,7 @@ def choose_encodings(
                 with_dictionary.append(path)
             compresses = codec is not None and (recurs or _compresses(values, codec))
             codecs[path] = codec if compresses and codec is not None else _NONE
-    return Encodings(dictionary=with_dictionary, explicit=explicit, codecs=codecs)
+    return ColumnEncodings(dictionary=with_dictionary, explicit=explicit, codecs=codecs)
 
 
 def _is_delta_type(arrow: pa.DataType) -> bool:
@@ -391,7 +391,7 @@ def _compresses(values: "pa.Array[Any]", codec: str) -> bool:
         return True
     integers: Any = values.drop_null().view(pa.int32() if kind.bit_width == 32 else pa.int64())
     numbers: npt.NDArray[Any] = to_numpy(integers)
-    # The stubs take literals only.
+    # The stubs of pyarrow take literals only.
     make: Any = pa.Codec
     compressed: bytes = make(codec).compress(numbers.tobytes(), asbytes=True)
     return len(compressed) <= COMPRESSED_SHARE * numbers.nbytes

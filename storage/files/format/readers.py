@@ -1,4 +1,4 @@
-"""The reader of each file format."""
+"""Readers by file format, loaded by use or in advance by a thread."""
 
 import gc
 import threading
@@ -13,7 +13,7 @@ from interbed.storage.io.prefetch.needs import ReadAhead, read_ahead_of
 
 
 def _parquet() -> FormatReader:
-    # Reading a footer needs it, and loading it takes a while: see begin_loading.
+    # Footers need it, and loading it takes a while: see begin_loading.
     import pyarrow.parquet  # noqa: F401
 
     from interbed.storage.files.format.parquet import ParquetReader
@@ -37,11 +37,11 @@ def _avro() -> FormatReader:
 _READERS: dict[str, Callable[[], FormatReader]] = {"parquet": cache(_parquet), "orc": cache(_orc), "avro": cache(_avro)}
 _FUNCTIONS = "functions"
 _BEGUN: set[object] = set()
-"""Formats whose readers were loaded, or are being loaded by a thread, and what else was."""
+"""Formats and other modules that were loaded, or are being loaded by a thread."""
 
 
 def reader_for(file_format: str, path: str) -> FormatReader:
-    """The reader of a format; raises NotSupportedError naming the file for an unknown one."""
+    """Return the reader of a format. Raises NotSupportedError naming the file for an unknown format."""
     reader = _READERS.get(file_format.lower())
     if reader is None:
         raise NotSupportedError(
@@ -51,10 +51,10 @@ def reader_for(file_format: str, path: str) -> FormatReader:
 
 
 def begin_loading(file_io: FileIO, file_format: str, *, many: bool = False, merging: bool = False) -> None:
-    """Have a thread load the code of a format's reader, while a store is asked which files there are to be read.
+    """Load the code of a format's reader in a thread, while the caller plans a read of an object store.
 
-    Where there may be `many`, it gets ready for that as well, and where they are merged it loads Arrow's functions.
-    Does nothing for files that are at hand.
+    For `many` files the thread also starts the threads of the read-ahead, for `merging` it loads Arrow's functions.
+    Does nothing for local files.
     """
     name = file_format.lower()
     if name not in _READERS or not file_io.capabilities.slow_requests:
@@ -76,8 +76,8 @@ def _load_functions() -> None:
 
 
 def _start_read_ahead(limits: ReadAhead) -> None:
-    # By use: the files at hand need none of it.
-    import interbed.storage.io.prefetch.inputs  # noqa: F401
+    # By use: local files need no read-ahead.
+    import interbed.storage.io.ahead.file  # noqa: F401
     from interbed.storage.io.prefetch.pool import pool_of
 
     pool = pool_of(limits)
@@ -86,9 +86,9 @@ def _start_read_ahead(limits: ReadAhead) -> None:
 
 
 def _load(steps: Sequence[Callable[[], object]]) -> None:
-    # Whoever reads a file is told what is missing.
+    # The later read of a file reports a missing module.
     with suppress(Exception):
         for step in steps:
             step()
-    # The interpreter looks through all of it when there is a quarter more: better now than among the answers to come.
+    # Loading creates many objects. A collection now avoids one while responses arrive.
     gc.collect()

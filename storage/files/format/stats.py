@@ -1,14 +1,14 @@
-"""Statistics of a data file's columns, collected batch by batch while it is written.
+"""Statistics of a data file's columns, collected batch by batch while the file is written.
 
-The modes are those of `metadata.stats-mode`: none, counts (null counts only), full, and truncate(n), which cuts
-strings to n characters: the least value is a prefix, the greatest is rounded up. Floats compare as in Java: -0.0 is
-less than 0.0, and NaN is greatest. Null stands for an unknown bound: of binaries and nested types always. What else is
-unknown is so because Paimon does not find it in files of the format:
+The modes are those of `metadata.stats-mode`: none, counts (null counts only), full, and truncate(n), which cuts strings
+to n characters: the least value is a prefix, the greatest is rounded up. Floats compare as in Java: -0.0 is less than
+0.0, and NaN is greatest. An unknown bound is null: bounds of binaries and nested types are always unknown. Further
+statistics are unknown because Paimon does not find them in files of the format:
 
-- Parquet: anything of nested types, bounds of timestamps of more than 6 fractional digits, which it keeps as INT96;
-- ORC: nothing else;
-- Avro: nothing else, because Paimon collects statistics from the rows there, as in the footers of ORC and Parquet.
-  But of Avro files key and system columns count like any others for modes.
+- Parquet: all statistics of nested types, bounds of timestamps of more than 6 fractional digits, which are INT96;
+- ORC: none;
+- Avro: none, because Paimon collects statistics of Avro files from their rows. But in Avro files key and system columns
+  count like other columns for modes.
 
 Source: specification page `spec/manifest`; Paimon's StatsCollectorFactories and the extractors of the formats.
 """
@@ -39,14 +39,14 @@ from interbed.storage.meta.manifest.entry import EMPTY_STATS, SimpleStats
 from interbed.storage.meta.options.core import CoreOptions
 
 KEY_TRUNCATE = 128
-"""Paimon cuts the statistics of key columns at this length, whatever the mode."""
+"""Paimon truncates the statistics of key columns at this length, in every mode."""
 _TRUNCATE = re.compile(r"^truncate\((\d+)\)$")
 _MICROS_DIGITS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class StatsMode:
-    """What is collected of a column; `length` cuts strings, None leaves them whole."""
+    """Statistics that are collected of a column; `length` truncates strings, None keeps them whole."""
 
     counts: bool
     bounds: bool
@@ -54,7 +54,7 @@ class StatsMode:
 
     @staticmethod
     def parse(key: str, value: str) -> "StatsMode":
-        """The mode that an option names; raises InvalidOptionError naming the option's key."""
+        """Return the mode that an option names. Raises InvalidOptionError naming the option's key."""
         text = value.strip().lower()
         if text == "none":
             return StatsMode(False, False)
@@ -79,10 +79,10 @@ def stats_modes(
     file_format: str = "parquet",
     keys: Sequence[DataField] = (),
 ) -> tuple[StatsMode, ...]:
-    """The mode of each column of a table: its own option `fields.<column>.stats-mode`, else `default`.
+    """Return the mode of each column of a table: its own option `fields.<column>.stats-mode`, or `default`.
 
     With `metadata.stats-keep-first-n-columns` only that many columns get the default. `keys` are the columns of the
-    primary key; in thin mode they are cut like the key columns for which they stand.
+    primary key; in thin mode they are truncated like the key columns that they replace.
     """
     kept = options.integer("metadata.stats-keep-first-n-columns", -1)
     key_names = {f.name for f in keys}
@@ -104,11 +104,11 @@ def stats_modes(
 def key_modes(
     keys: Sequence[DataField], options: CoreOptions, default: StatsMode, *, file_format: str = "parquet"
 ) -> tuple[StatsMode, ...]:
-    """The mode of each key column: cut at KEY_TRUNCATE whatever the table's mode, but for Avro."""
+    """Return the mode of each key column: truncated at KEY_TRUNCATE in every mode of the table, except for Avro."""
     if file_format != "avro":
         return (KEY_MODE,) * len(keys)
     if options.thin_mode:
-        # The statistics of the key are those of the table's columns; counting is not worth more than that.
+        # In thin mode these are the statistics of the table's columns, and the limit of columns does not apply.
         return tuple(_own_mode(f.name, options) or default for f in keys)
     kept = options.integer("metadata.stats-keep-first-n-columns", -1)
     none = StatsMode(False, False)
@@ -116,7 +116,7 @@ def key_modes(
 
 
 def _system_columns(options: CoreOptions, keys: Sequence[DataField]) -> int:
-    """How many columns stand before the table's own in its files."""
+    """Return the number of columns before the table's own columns in its files."""
     return 0 if not keys else (0 if options.thin_mode else len(keys)) + 2
 
 
@@ -127,24 +127,24 @@ def _own_mode(column: str, options: CoreOptions) -> StatsMode | None:
 
 
 class StatsCollector:
-    """Collects the statistics of the columns `fields` of one file of the format."""
+    """Collector of the statistics of the columns `fields` of one file of the format."""
 
     def __init__(self, fields: Sequence[DataField], modes: Sequence[StatsMode], file_format: str = "parquet") -> None:
         self._columns = [_Column(f, mode, file_format) for f, mode in zip(fields, modes, strict=True)]
 
     def update(self, columns: Mapping[str, "pa.Array[Any]"]) -> None:
-        """Take the rows of a batch into account; the mapping holds at least the columns collected."""
+        """Add the rows of a batch; the mapping has at least the collected columns."""
         for column in self._columns:
             column.update(columns[column.field.name])
 
     def dense(self) -> tuple[tuple[str, ...] | None, SimpleStats]:
-        """The columns that have statistics, None when all have, and their statistics."""
+        """Return the columns that have statistics, None when all have, and their statistics."""
         known = [c for c in self._columns if c.is_known]
         names = None if len(known) == len(self._columns) else tuple(c.field.name for c in known)
         return names, _to_stats(known)
 
     def all(self) -> SimpleStats:
-        """The statistics of all columns, null where there are none."""
+        """Return the statistics of all columns, null where there are none."""
         return _to_stats(self._columns)
 
 
@@ -180,7 +180,7 @@ class _Column:
             self._highs.append(bounds[1])
 
     def bounds(self) -> "pa.Array[Any]":
-        """The least and the greatest value, cut as the mode says; both null when they are unknown."""
+        """Return the least and the greatest value, truncated by the mode; both null when they are unknown."""
         if not self._lows:
             return self._unknown()
         lows, highs = array_of(self._lows, self.arrow), array_of(self._highs, self.arrow)
@@ -194,7 +194,7 @@ class _Column:
             return array_of([low, high], self.arrow)
         upper = truncate_up(high.as_py(), self._length)
         if upper is None:
-            # No value of that length is great enough, so that neither bound is kept, as in Paimon.
+            # No value of that length is great enough, so neither bound is kept, as in Paimon.
             return self._unknown()
         return array_of([low.as_py()[: self._length], upper], self.arrow)
 
@@ -203,7 +203,7 @@ class _Column:
 
 
 def truncate_up(value: str, length: int) -> str | None:
-    """The value if it is no longer than `length`, else a short one that is greater; None when there is none."""
+    """Return the value, or if it is longer than `length` a greater value of that length; None if there is none."""
     if len(value) <= length:
         return value
     head = value[:length].rstrip("\U0010ffff")
@@ -215,12 +215,12 @@ def truncate_up(value: str, length: int) -> str | None:
 
 
 def float_bounds(values: "pa.Array[Any]") -> tuple[float, float] | None:
-    """The least and the greatest value in Java's order; None when all are null."""
+    """Return the least and the greatest value in Java's order; None when all are null."""
     numbers = to_numpy(values.drop_null())
     if not len(numbers):
         return None
     low, high = float(np.fmin.reduce(numbers)), float(np.fmax.reduce(numbers))
-    # Only zeros need a second look, because numpy takes them for equal.
+    # Only zeros need another check, because numpy treats 0.0 and -0.0 as equal.
     if low == 0 and np.signbit(numbers[numbers == 0]).any():
         low = -0.0
     if high == 0:

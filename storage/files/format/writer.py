@@ -1,4 +1,4 @@
-"""Writing a sequence of data files of one format that rolls at a target size.
+"""Writers of data files: of one file, and of a sequence of files that rolls at a target size.
 
 A writer takes batches with the files' columns in order and returns a DataFileMeta for each file, with the metadata that
 manifests keep. On any error the files of a writer are deleted and the error is raised; an error of the file system
@@ -29,7 +29,7 @@ from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIN
 
 
 def open_writer(kind: DataFileKind, layout: DataFileLayout, sink: Any) -> FileWriter:
-    """The writer of a file of that kind into a file object that the caller opened and closes."""
+    """Return the writer of a file of that kind to a file object that the caller opened and closes."""
     match kind.file_format:
         case "orc":
             return OrcFileWriter(sink, layout.arrow, layout.options, codec=kind.codec)
@@ -47,11 +47,11 @@ def open_writer(kind: DataFileKind, layout: DataFileLayout, sink: Any) -> FileWr
 
 
 class DataFileWriter:
-    """Writes one data file; end with `close` or `abort`.
+    """Writer of one data file; callers end it with `close` or `abort`.
 
     `kind` is the file's format, codec and statistics. `first_sequence` is given for files without sequence numbers of
-    their own (append tables): rows count up from it. `indexes` take the same rows; what they make of them goes into the
-    metadata, or into a file beside the data file.
+    their own (append tables): rows count up from it. `indexes` get the same rows; their content goes into the metadata,
+    or into a file beside the data file.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class DataFileWriter:
                 raise
 
     def write(self, batches: list[pa.RecordBatch]) -> None:
-        """Append rows, in key order where the table has keys; they become one row group where there are such."""
+        """Append rows, in key order where the table has keys; formats with row groups write them as one."""
         batches = [b for b in batches if b.num_rows]
         if not batches:
             return
@@ -106,11 +106,11 @@ class DataFileWriter:
         self._last = batches[-1].slice(batches[-1].num_rows - 1, 1)
 
     def position(self) -> int:
-        """Bytes written so far."""
+        """Return the number of bytes written so far."""
         return self._file.position()
 
     def close(self) -> DataFileMeta:
-        """Finish the file."""
+        """Finish the file, and return its metadata."""
         with write_errors(self._path):
             size = self._file.finish()
             self._output.close()
@@ -152,9 +152,9 @@ class DataFileWriter:
         )
 
     def abort(self) -> None:
-        """Delete the file and its indexes, whatever state they are in; never raises."""
+        """Delete the file and its indexes in any state. Never raises."""
         if self._started:
-            # An encoder that is let go of unfinished would finish itself then, to an output that is closed.
+            # The destructor of an unfinished encoder would finish the file, on a closed output.
             with suppress(OSError, pa.ArrowException):
                 self._file.finish()
         with suppress(OSError):
@@ -191,11 +191,11 @@ class DataFileWriter:
 
 
 class RollingFileWriter:
-    """Writes rows to as many files of a level as their size asks for; end with `close` or `abort`.
+    """Writer of rows to files of a level that roll at the target size; callers end it with `close` or `abort`.
 
     The level, and whether the files are a `changelog`, decide on format, codec and statistics. Batches have the columns
-    of `layout.arrow`. Rows are kept back until they fill a row group, so the writer holds up to a row group
-    (ROW_GROUP_BYTES) beside what the encoder needs. Use as a context manager to abort on an error.
+    of `layout.arrow`. Rows are buffered until they fill a row group, so the writer holds up to a row group
+    (ROW_GROUP_BYTES) in addition to the encoder's memory. Use as a context manager to abort on an error.
     """
 
     def __init__(
@@ -216,10 +216,10 @@ class RollingFileWriter:
         self._names = names
         self._layout = layout
         self._kind = layout.kinds.at(level, changelog=changelog)
-        # Compaction heeds sizes only, and so do changelog files, as in Paimon.
+        # Compactions and changelog files roll by size only, as in Paimon.
         compacts = changelog or source is FileSource.COMPACT
         self._target_rows = None if compacts else layout.options.target_file_rows
-        # A changelog is read from its begin to its end.
+        # A changelog is read from beginning to end.
         self._indexed = bool(layout.file_indexes.columns) and not changelog
         self._level = level
         self._source = source
@@ -239,7 +239,7 @@ class RollingFileWriter:
             self.abort()
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows; on an error all files of this writer are deleted before it is raised."""
+        """Append rows. Before an error is raised, all files of this writer are deleted."""
         if batch.num_rows == 0:
             return
         try:
@@ -258,7 +258,7 @@ class RollingFileWriter:
             raise
 
     def end_group(self) -> None:
-        """Write the rows that are kept back, so that none are left in memory; errors as of `write`."""
+        """Write the buffered rows, so that none are left in memory. Raises the errors of `write`."""
         try:
             self._write_group()
         except BaseException:
@@ -266,7 +266,7 @@ class RollingFileWriter:
             raise
 
     def close(self) -> list[DataFileMeta]:
-        """Finish the last file; the files in the order of their rows, none when there were no rows."""
+        """Finish the last file, and return the files in the order of their rows, none when there were no rows."""
         try:
             self._write_group()
             self._finish_file()
@@ -277,7 +277,7 @@ class RollingFileWriter:
         return done
 
     def abort(self) -> None:
-        """Delete all files of this writer; never raises."""
+        """Delete all files of this writer. Never raises."""
         self._pending.clear()
         self._pending_rows = 0
         if self._current is not None:

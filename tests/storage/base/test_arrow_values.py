@@ -65,7 +65,7 @@ def outcome(make: Any) -> Any:
 
 def without_pandas(values: list[object], arrow: pa.DataType | None) -> "pa.Array[Any]":
     """The array as in a process that has not loaded pandas."""
-    with patch("interbed.storage.base.arrow_values._asking_costs_nothing", return_value=False):
+    with patch("interbed.storage.base.arrow_values._is_pandas_check_free", return_value=False):
         return array_of(values, arrow)
 
 

@@ -1,4 +1,4 @@
-"""Room for work: a few pieces of any weight, more while all are light, none once it is closed."""
+"""A byte budget admits a few pieces of work of any weight, more while all are light, none once it is closed."""
 
 import threading
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ SECONDS_MAX = 60
 
 
 class Work:
-    """Pieces of work in threads of their own, which go on when they are told to."""
+    """Pieces of work in threads of their own, which go on at a signal."""
 
-    def __init__(self, room: ByteBudget) -> None:
-        self._room = room
+    def __init__(self, budget: ByteBudget) -> None:
+        self._budget = budget
         self._begun = threading.Condition()
         self._end = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -38,7 +38,7 @@ class Work:
 
     def _do(self, weight: int) -> None:
         try:
-            with self._room.reserve(weight):
+            with self._budget.reserve(weight):
                 with self._begun:
                     self.running.append(weight)
                     self._begun.notify_all()
@@ -57,12 +57,12 @@ def test_a_few_pieces_may_weigh_anything_and_more_are_done_while_all_are_light(w
 
 
 @pytest.mark.parametrize(("weights", "more"), [([100, 1], 1), ([4, 4], 3)])
-def test_what_has_no_room_waits_and_begins_once_there_is_some(weights: list[int], more: int) -> None:
-    room = ByteBudget(2, 10)
-    work = Work(room)
+def test_work_beyond_the_budget_waits_until_it_is_admitted(weights: list[int], more: int) -> None:
+    budget = ByteBudget(2, 10)
+    work = Work(budget)
     work.add(weights)
     work.wait_for(2)
-    late = Work(room)
+    late = Work(budget)
     late.add([more])
     assert late.running == []
     work.end()
@@ -71,15 +71,15 @@ def test_what_has_no_room_waits_and_begins_once_there_is_some(weights: list[int]
 
 
 def test_nothing_begins_once_it_is_closed() -> None:
-    room = ByteBudget(1, 0)
-    work = Work(room)
+    budget = ByteBudget(1, 0)
+    work = Work(budget)
     work.add([5])
     work.wait_for(1)
-    late = Work(room)
+    late = Work(budget)
     late.add([6, 7])
-    room.close()
+    budget.close()
     late.end()
     assert sorted(late.refused) == [6, 7]
     work.end()
-    with pytest.raises(BudgetClosedError), room.reserve(0):
+    with pytest.raises(BudgetClosedError), budget.reserve(0):
         pass

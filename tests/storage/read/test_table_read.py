@@ -191,7 +191,7 @@ def test_a_missing_file_is_named_with_a_likely_cause(tmp_path: Path) -> None:
     table = _table(tmp_path)
     meta = table.add_file(_records(range(3), 0, "a"))
     (tmp_path / "bucket-0" / meta.file_name).unlink()
-    with pytest.raises(StorageAccessError, match=r"data-0\.parquet is gone: the snapshot .* expired"):
+    with pytest.raises(StorageAccessError, match=r"data-0\.parquet is missing: the snapshot .* expired"):
         _rows(table)
 
 

@@ -102,7 +102,7 @@ def test_they_choose_what_is_rescaled(table: interbed.Table, partitions: Any, ch
         ("id = 1", InvalidInputError, "'id' is not a partition column"),
         (["dt=a"], InvalidInputError, "'dt=a' names no partition"),
         (7, InvalidInputError, "7 names no partition"),
-        ("dt ==", FilterError, "is no condition"),
+        ("dt ==", FilterError, "is not a condition"),
         ({"hh": "noon"}, InvalidInputError, "'hh'"),
     ],
 )

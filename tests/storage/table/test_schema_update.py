@@ -117,7 +117,7 @@ def test_a_block_carries_its_changes_out_as_one_schema_which_the_table_has_after
 
 
 def test_a_block_that_fails_changes_nothing(table: interbed.Table) -> None:
-    with pytest.raises(InvalidInputError, match="'WORD' is no data type"), table.update_schema() as update:
+    with pytest.raises(InvalidInputError, match="'WORD' is not a data type"), table.update_schema() as update:
         update.drop_column("n").add_column("x", "WORD")
     update = table.update_schema().drop_column("n").drop_column("no_such")
     with pytest.raises(InvalidInputError, match="no_such"):
@@ -132,7 +132,7 @@ def test_what_is_no_change_is_refused_by_name(catalog: interbed.Catalog, table: 
         catalog.alter_table("shop.t", ["add x"])  # type: ignore[list-item]
     with pytest.raises(InvalidInputError, match="names no column"):
         SchemaChange.drop_column([])
-    with pytest.raises(InvalidInputError, match="'TEXT' is no data type"):
+    with pytest.raises(InvalidInputError, match="'TEXT' is not a data type"):
         SchemaChange.add_column("x", "TEXT")
     with pytest.raises(InvalidInputError, match="position of another one, 'y'"):
         SchemaChange.add_column("x", "INT", move=Move.first("y"))

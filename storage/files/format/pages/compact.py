@@ -1,4 +1,4 @@
-"""Thrift's compact protocol, as far as the metadata of Parquet files needs it: structs by the numbers of their fields.
+"""Thrift's compact protocol, the subset for the metadata of Parquet files: structs by the numbers of their fields.
 
 Source: Apache Thrift, doc/specs/thrift-compact-protocol.md.
 """
@@ -12,7 +12,7 @@ STOP = 0
 _INTEGERS = (I16, I32, I64)
 _LONG_LIST = 0x0F
 _LONG_FIELD = 0x0F
-"""The head of a field is greater, unless its number follows: it is not just a little greater than the one before."""
+"""A greater header of a field has the difference to the previous field's number; otherwise the number follows."""
 _MAX_DEPTH = 32
 _TOO_DEEP = "structs and lists in each other without end"
 
@@ -21,69 +21,69 @@ Struct = dict[int, Any]
 
 
 class CompactReader:
-    """Reads values one after the other; raises ValueError or IndexError for bytes that are none."""
+    """Sequential reader of values. Raises ValueError or IndexError for damaged bytes."""
 
     def __init__(self, data: bytes, position: int = 0) -> None:
         self.data = data
         self.position = position
 
     def byte(self) -> int:
-        """The next byte."""
+        """Read and return the next byte."""
         value = self.data[self.position]
         self.position += 1
         return value
 
     def varint(self) -> int:
-        """An unsigned number."""
+        """Read and return an unsigned number."""
         value, self.position = _unsigned(self.data, self.position)
         return value
 
     def integer(self) -> int:
-        """A signed number."""
+        """Read and return a signed number."""
         encoded = self.varint()
         return (encoded >> 1) ^ -(encoded & 1)
 
     def fields(self) -> Iterator[tuple[int, int]]:
-        """The fields of a struct by number and type; each value must be read or skipped before the next one."""
+        """Yield the fields of a struct by number and type; each value must be read or skipped before the next field."""
         number = 0
         while (head := self.byte()) != STOP:
             number = number + (head >> 4) if head > _LONG_FIELD else self.integer()
             yield number, head & 0x0F
 
     def list_head(self) -> tuple[int, int]:
-        """How many values a list has, and their type."""
+        """Read and return the number of values of a list, and their type."""
         size, kind, self.position = _list_head(self.data, self.position)
         return size, kind
 
     def value(self, kind: int) -> Any:
-        """The value of a field of that type."""
+        """Read and return the value of a field of that type."""
         found, self.position = _value(self.data, self.position, kind, 0)
         return found
 
     def struct(self) -> Struct:
-        """A struct with all that is in it."""
+        """Read and return a struct with all nested values."""
         found: Struct = self.value(STRUCT)
         return found
 
     def skip(self, kind: int) -> None:
-        """Move behind a value."""
+        """Move to the end of a value."""
         self.position = _behind(self.data, self.position, kind, 0)
 
 
 class CompactWriter:
-    """Writes structs field by field, in the order of their numbers."""
+    """Writer of structs field by field, in the order of their numbers."""
 
     def __init__(self, after: int = 0) -> None:
-        """With `after` the struct goes on behind that field."""
+        """Continue a struct whose last field is `after`, or begin a struct."""
         self._parts = bytearray()
         self._last = [after]
 
     def to_bytes(self) -> bytes:
-        """What was written."""
+        """Return the bytes that were written."""
         return bytes(self._parts)
 
     def field(self, number: int, kind: int) -> None:
-        """Begin a field; its value follows."""
+        """Begin a field, whose value is written next."""
         delta = number - self._last[-1]
         if 0 < delta < 16:
             self._parts.append(delta << 4 | kind)
@@ -93,21 +93,21 @@ class CompactWriter:
         self._last[-1] = number
 
     def integer(self, number: int, value: int, kind: int = I64) -> None:
-        """A field of a number."""
+        """Write a field of an integer type."""
         self.field(number, kind)
         self._varint(_zigzag(value))
 
     def raw(self, number: int, kind: int, value: bytes) -> None:
-        """A field whose value is encoded already."""
+        """Write a field whose value is encoded already."""
         self.field(number, kind)
         self._parts += value
 
     def encoded(self, value: bytes) -> None:
-        """A value that is encoded already, of a list."""
+        """Write a list's value that is encoded already."""
         self._parts += value
 
     def list_head(self, size: int, kind: int) -> None:
-        """How many values of which type a list has; they follow."""
+        """Write the number and the type of a list's values, which are written next."""
         if size < _LONG_LIST:
             self._parts.append(size << 4 | kind)
         else:
@@ -119,7 +119,7 @@ class CompactWriter:
         self._last.append(0)
 
     def end(self) -> None:
-        """End the struct that was begun last, or the outermost."""
+        """End the innermost open struct, or the outermost."""
         self._parts.append(STOP)
         self._last.pop()
 
@@ -131,7 +131,7 @@ class CompactWriter:
 
 
 def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
-    """The value that begins `at`, and where it ends."""
+    """Return the value at the position, and its end."""
     if kind in _INTEGERS:
         encoded, at = _unsigned(data, at)
         return (encoded >> 1) ^ -(encoded & 1), at
@@ -179,7 +179,7 @@ def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     if size > len(data) - at:
         raise ValueError(f"a list of {size} values where {len(data) - at} bytes are left")
     if kind in (BOOL_TRUE, BOOL_FALSE):
-        # In lists a byte stands for each.
+        # In lists each boolean is a byte.
         return [value == BOOL_TRUE for value in data[at : at + size]], at + size
     found: list[Any] = []
     for _ in range(size):
@@ -189,16 +189,16 @@ def _list(data: bytes, at: int, depth: int) -> tuple[list[Any], int]:
 
 
 def _list_head(data: bytes, at: int) -> tuple[int, int, int]:
-    """How many values a list has, their type, and where they begin."""
+    """Return the number of values of a list, their type, and their position."""
     head = data[at]
     size, at = (head >> 4, at + 1) if head >> 4 != _LONG_LIST else _unsigned(data, at + 1)
     return size, head & 0x0F, at
 
 
 def _behind(data: bytes, at: int, kind: int, depth: int) -> int:
-    """Where the value that begins `at` ends.
+    """Return the end of the value at the position.
 
-    Most of a footer is passed over, so that nothing is called for the fields that there are most of.
+    Most of a footer is skipped, so the most frequent fields are handled inline, without calls.
     """
     if depth > _MAX_DEPTH:
         raise ValueError(_TOO_DEEP)
@@ -237,7 +237,7 @@ def _behind(data: bytes, at: int, kind: int, depth: int) -> int:
 
 
 def _unsigned(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned number, and where it ends."""
+    """Return an unsigned number, and its end."""
     part = data[at]
     at += 1
     value, shift = part & 0x7F, 7

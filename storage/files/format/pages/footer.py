@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 
 Range = tuple[int, int]
-"""From one byte to before another."""
+"""A range of bytes: the first byte and the end."""
 
 
-class Chunks:
-    """The column chunks of a file."""
+class ColumnChunks:
+    """Positions of the column chunks of a file."""
 
     def __init__(self, metadata: "pq.FileMetaData") -> None:
         self._metadata = metadata
 
     def of(self, names: Sequence[str], groups: Sequence[int] | None) -> Iterator[list[Range]]:
-        """For each row group (of all when None) in order the bytes of the columns with these names, leaf by leaf."""
+        """Yield for each of the row groups (all when None) the byte ranges of the named columns, leaf by leaf."""
         wanted = frozenset(names)
         schema = self._metadata.schema
-        # A name with a dot stands for itself, and others are paths to leaves.
+        # A name with a dot may be a whole path; other names are the first part of the paths to leaves.
         leaves = [
             place
             for place in range(self._metadata.num_columns)
@@ -63,18 +63,18 @@ class Chunks:
 
 
 _CACHE_BYTES = 32 << 20
-"""Of footers so many bytes are kept in memory, for all tables of the process."""
+"""Size of the cache of footers in bytes, for all tables of the process."""
 _DECODED = 16
-"""How much more memory a decoded footer takes, with the indexes of pages: a rough guess on the safe side."""
+"""Estimated ratio of a decoded footer's memory, with the indexes of pages, to its encoded size; on the safe side."""
 _CACHE = MemoryCache()
 
 _DICTIONARY, _PLAIN = "PLAIN_DICTIONARY", "PLAIN"
-"""Encodings by the names of pages of version 1, which a dictionary and its indices share; those of version 2 do not
-tell whether values stand beside their dictionary."""
+"""Encodings by the names of pages of version 1, which a dictionary and its indices share; the names
+of version 2 do not show whether a chunk also has values without the dictionary."""
 
 
 class Footer:
-    """What a footer says. Safe to share between threads, which may do some of it twice."""
+    """Decoded footer of a file. Safe to share between threads, which may decode a part twice."""
 
     def __init__(self, content: bytes, *, verify: bool) -> None:
         if verify:
@@ -85,21 +85,21 @@ class Footer:
         self.metadata = metadata_of(content)
         self.schema: pa.Schema = self.metadata.schema.to_arrow_schema()
         self.groups = RowGroups(self.metadata, self.schema)
-        self.chunks = Chunks(self.metadata)
+        self.chunks = ColumnChunks(self.metadata)
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory, about."""
+        """The estimated size in memory, in bytes."""
         return _DECODED * len(self._content)
 
     @cached_property
     def has_dotted_names(self) -> bool:
-        """Whether a column's name has a dot. To Arrow it is also the path of a field in another column."""
+        """Whether a column's name has a dot, which for Arrow is also the path of a field in another column."""
         return any("." in name for name in self.schema.names)
 
     @cached_property
     def dictionaries(self) -> frozenset[str]:
-        """Columns of texts or bytes, at the outermost level, of which all pages are known to be of dictionaries."""
+        """Top-level columns of texts or bytes whose pages are all known to use dictionaries."""
         kinds = {f.name for f in self.schema if pa.types.is_string(f.type) or pa.types.is_binary(f.type)}
         if not kinds or self.has_dotted_names:
             return frozenset()
@@ -110,16 +110,16 @@ class Footer:
 
     @cached_property
     def far_timestamps(self) -> frozenset[str]:
-        """Columns with timestamps of another writer's that may be out of the range of nanoseconds."""
+        """Columns with timestamps of another writer that may be out of the range of nanoseconds."""
         return frozenset() if has_checksum(self._content) else int96_columns(self.metadata, self.schema)
 
     @cached_property
     def with_bytes(self) -> "pq.FileMetaData":
-        """The same with bytes for those timestamps."""
+        """The metadata with the columns of `far_timestamps` as bytes."""
         return metadata_of(footer_with_bytes(self._content))
 
     def pages(self, source: Any) -> PageIndex:
-        """Where the pages of the file are, which is open; ValueError for a damaged index."""
+        """Return the page index of the open file. Raises ValueError for a damaged index."""
         if self._index is None:
             if self._verify:
                 check_index(source, self._content)
@@ -132,12 +132,12 @@ def _is_dictionary(chunk: Any) -> bool:
 
 
 def read_footer(source: pa.NativeFile, path: str, *, verify: bool) -> Footer:
-    """The footer of an open file, verified if that is wanted.
+    """Return the footer of an open file, verified with `verify`.
 
-    Raises ValueError and what Arrow raises for bytes that are no such file.
+    Raises ValueError and Arrow's errors for bytes that are no such file.
     """
     content = footer_of(source)
-    # With its bytes, because another file may have taken the place of the one that was read.
+    # The bytes are a part of the key, because the file may have been replaced since it was read.
     return _CACHE.get((path, content, verify), lambda: Footer(content, verify=verify), limit=_CACHE_BYTES)
 
 
@@ -146,21 +146,21 @@ def read_footer(source: pa.NativeFile, path: str, *, verify: bool) -> Footer:
 INT96_BYTES = 12
 
 _INT96, _FIXED_BYTES = 3, 7
-"""Physical types."""
+"""Numbers of physical types."""
 _SCHEMA, _ROW_GROUPS = 2, 4
 _COLUMNS, _CHUNK_METADATA, _TYPE, _TYPE_LENGTH = 1, 3, 1, 2
 """Fields of FileMetaData, RowGroup, ColumnChunk, and of ColumnMetaData and SchemaElement."""
 
 
 def int96_columns(metadata: Any, schema: pa.Schema) -> frozenset[str]:
-    """The columns, at the outermost level, with values of that type."""
+    """Return the top-level columns with values of INT96."""
     leaves_of_file = [metadata.schema.column(place) for place in range(metadata.num_columns)]
     paths = [leaf.path for leaf in leaves_of_file if leaf.physical_type == "INT96"]
     return frozenset(f.name for f in schema if any(p == f.name or p.startswith(f"{f.name}.") for p in paths))
 
 
 def footer_with_bytes(footer: bytes) -> bytes:
-    """The FileMetaData in which each INT96 is 12 bytes; raises ValueError and IndexError for bytes that are none."""
+    """Return the FileMetaData with 12 bytes for each INT96. Raises ValueError and IndexError for damaged bytes."""
     reader = CompactReader(footer)
     parts: list[bytes] = []
     done = 0
@@ -183,12 +183,12 @@ def _edits(reader: CompactReader) -> Iterator[tuple[int, int, bytes]]:
 
 
 def _of_element(reader: CompactReader) -> Iterator[tuple[int, int, bytes]]:
-    """Of a SchemaElement the type, with the length of its values behind it."""
+    """Yield the edit of a SchemaElement: its type, followed by the length of its values."""
     is_int96 = False
     start = reader.position
     for number, kind in reader.fields():
         if is_int96:
-            # The field that follows counts from the length's on.
+            # The number of the next field is relative to that of the length.
             writer = CompactWriter()
             writer.integer(_TYPE, _FIXED_BYTES, I32)
             writer.integer(_TYPE_LENGTH, INT96_BYTES, I32)
@@ -231,7 +231,7 @@ def _of_chunk(reader: CompactReader) -> Iterator[tuple[int, int, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class KeyLeaf:
-    """The leaf with the keys of a MAP, by its place among the column's leaves, and the key that is asked for."""
+    """Leaf with the keys of a MAP, by its position among the column's leaves, and the requested key."""
 
     place: int
     type: pa.DataType
@@ -240,10 +240,10 @@ class KeyLeaf:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """The leaf with the values, by its place among the column's leaves.
+    """Leaf with values, by its position among the column's leaves.
 
-    Of values inside of MAPs `keys` tells the way; then the leaf has the values of other keys, too, and other numbers of
-    values and nulls than there are rows.
+    For values inside of MAPs `keys` has the path. Such a leaf also has the values of other keys, so its numbers of
+    values and nulls are not those of rows.
     """
 
     place: int
@@ -252,7 +252,7 @@ class Leaf:
 
 
 def leaf_of(reference: Reference, column: pa.DataType) -> Leaf | None:
-    """The leaf of a bound reference in a column of that type; None for what is not one leaf."""
+    """Return the leaf of a bound reference in a column of that type; None for a reference without a single leaf."""
     steps: Sequence[object] = reference.steps if isinstance(reference, InnerReference) else ()
     place, current = 0, column
     keys: list[KeyLeaf] = []
@@ -272,7 +272,7 @@ def leaf_of(reference: Reference, column: pa.DataType) -> Leaf | None:
 
 
 def leaf_count(arrow: pa.DataType) -> int:
-    """How many leaves a column of the type has."""
+    """Return the number of leaves of a column of the type."""
     nested: Any = arrow
     if pa.types.is_map(arrow):
         return leaf_count(nested.key_type) + leaf_count(nested.item_type)
@@ -288,40 +288,40 @@ _INTEGERS, _FLOATS = ("INT32", "INT64"), ("FLOAT", "DOUBLE")
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """The statistics of one column, with an entry for each group; the bounds None for a type that is not known."""
+class _GroupStatistics:
+    """Statistics of one column, with an entry for each group; the bounds are None for an unsupported type."""
 
     least: "pa.Array[Any] | None"
     greatest: "pa.Array[Any] | None"
     nulls: "pa.Array[Any]"
     is_empty: Mask
-    """Where there is no value that is not null."""
+    """True for groups in which all values are null."""
 
 
 class RowGroups:
-    """The row groups of a file; `schema` is the file's. Statistics are decoded when a predicate asks for them."""
+    """Row groups of a file; `schema` is the file's. Statistics are decoded when a predicate needs them."""
 
     def __init__(self, metadata: "pq.FileMetaData", schema: pa.Schema) -> None:
         self._metadata = metadata
         self._schema = schema
-        self._known: dict[Reference, _Known | None] = {}
+        self._known: dict[Reference, _GroupStatistics | None] = {}
 
     @cached_property
     def starts(self) -> list[int]:
-        """The first row of each group, and the number of rows of the file."""
+        """The first row of each group, then the number of rows of the file."""
         groups = range(self._metadata.num_row_groups)
         return list(accumulate((self._metadata.row_group(g).num_rows for g in groups), initial=0))
 
     def matching(self, predicate: Predicate) -> list[int]:
-        """The numbers of the groups that may hold a row for which the predicate is true.
+        """Return the numbers of the groups that may have a row for which the predicate is true.
 
-        What has no statistics rules no group out.
+        Columns without statistics exclude no group.
         """
         known = {asked: found for asked in references_of(predicate) if (found := self._column(asked)) is not None}
         return [int(g) for g in np.flatnonzero(self._select(predicate, known))]
 
     def bounds(self, name: str) -> "tuple[pa.Array[Any], pa.Array[Any]] | None":
-        """The least and greatest value of a column in each group, null where they are not known; None for nothing."""
+        """Return the least and greatest value of a column in each group, null where unknown; None if all are."""
         known = self._column(name)
         if known is None or known.least is None or known.greatest is None:
             return None
@@ -333,10 +333,10 @@ class RowGroups:
 
     @cached_property
     def _first_leaves(self) -> list[int]:
-        """The number of each column's first leaf in the file, and of the leaves."""
+        """The number of each column's first leaf in the file, then the number of leaves."""
         return list(accumulate((leaf_count(field.type) for field in self._schema), initial=0))
 
-    def _select(self, predicate: Predicate, known: Mapping[Reference, _Known]) -> Mask:
+    def _select(self, predicate: Predicate, known: Mapping[Reference, _GroupStatistics]) -> Mask:
         return select(
             predicate,
             {asked: column.least for asked, column in known.items() if column.least is not None},
@@ -345,12 +345,12 @@ class RowGroups:
             self._rows,
         )
 
-    def _column(self, asked: Reference) -> _Known | None:
+    def _column(self, asked: Reference) -> _GroupStatistics | None:
         if asked not in self._known:
             self._known[asked] = self._decoded(asked)
         return self._known[asked]
 
-    def _decoded(self, asked: Reference) -> _Known | None:
+    def _decoded(self, asked: Reference) -> _GroupStatistics | None:
         index = self._schema.get_field_index(column_of(asked))
         leaf = None if index < 0 else leaf_of(asked, self._schema.field(index).type)
         if leaf is None or self._first_leaves[-1] != self._metadata.num_columns:
@@ -373,12 +373,12 @@ class RowGroups:
     def _unknown(self) -> "pa.Array[Any]":
         return nulls_of(len(self._rows), pa.int64())
 
-    def _leaf(self, number: int, arrow: pa.DataType) -> _Known:
+    def _leaf(self, number: int, arrow: pa.DataType) -> _GroupStatistics:
         chunks = [self._metadata.row_group(g).column(number) for g in range(self._metadata.num_row_groups)]
         found = [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
         physical = self._metadata.schema.column(number).physical_type
         nulls = [None if s is None else s.null_count for s in found]
-        return _Known(
+        return _GroupStatistics(
             _bounds([_end(s, "min_raw") for s in found], physical, arrow),
             _bounds([_end(s, "max_raw") for s in found], physical, arrow),
             array_of(nulls, pa.int64()),
@@ -391,7 +391,7 @@ def _end(statistics: Any, name: str) -> Any:
 
 
 def _bounds(raw: Sequence[Any], physical: str, arrow: pa.DataType) -> "pa.Array[Any] | None":
-    """The bounds as values of the column's type, null where there are none; None for types that are not known."""
+    """Return bounds as values of the column's type, null where there are none; None for unsupported types."""
     if physical in _INTEGERS:
         absent = np.array([v is None for v in raw], np.bool_)
         width = np.int32 if physical == "INT32" else np.int64

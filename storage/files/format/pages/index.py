@@ -1,7 +1,7 @@
-"""Where the pages of a Parquet file are, which rows each holds, and between which bounds its values lie.
+"""Page index of a Parquet file: the position, the rows and the bounds of each page.
 
-Writers put both into the file behind the data: an offset index for each column chunk, with place, size and first row of
-its pages, and a column index, with their least and greatest values and their nulls. Source: parquet-format,
+Writers store it after the data: an offset index for each column chunk, with position, size and first row of its pages,
+and a column index, with their least and greatest values and their nulls. Source: parquet-format,
 PageIndex.md and parquet.thrift.
 """
 
@@ -24,7 +24,7 @@ _SCHEMA, _GROUPS = 2, 4
 _REPETITION, _CHILDREN = 3, 5
 """Fields of SchemaElement."""
 _REQUIRED, _OPTIONAL = 0, 1
-"""How often a value is there, of those that a flat column may have."""
+"""Repetition types of flat columns."""
 _COLUMNS, _GROUP_ROWS = 1, 3
 """Fields of RowGroup."""
 _FILE_OFFSET, _META, _OFFSET_INDEX, _OFFSET_LENGTH, _COLUMN_INDEX, _COLUMN_LENGTH, _CRYPTO = 2, 3, 4, 5, 6, 7, 8
@@ -37,16 +37,16 @@ _NULL_COUNT = 3
 _STOP = b"\0"
 """The end of a struct."""
 _FIRST_BYTE = 4
-"""Where data may begin, behind the magic number."""
+"""The first position of data, after the magic number."""
 _KEPT = (_TYPE, _ENCODINGS, _PATH, _CODEC)
 _DECODED = (_TYPE, _PATH, _CODEC, _TOTAL_SIZE, _DATA_PAGE, _DICTIONARY_PAGE, _STATISTICS)
 _INT32, _INT64, _BYTE_ARRAY = 1, 2, 6
-"""Physical types whose bounds are understood."""
+"""Physical types whose bounds are supported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageBounds:
-    """The least and greatest value of each page, null where they are not known; `nulls` is -1 where it is not."""
+    """Least and greatest value of each page, null where unknown; `nulls` is -1 where unknown."""
 
     least: "pa.Array[Any]"
     greatest: "pa.Array[Any]"
@@ -56,12 +56,12 @@ class PageBounds:
 
 @dataclass(frozen=True, kw_only=True)
 class ColumnPages:
-    """The data pages of one leaf column in one row group, which has `group_rows` rows.
+    """Data pages of one leaf column in one row group, which has `group_rows` rows.
 
-    `path` are the names from the table's column down to the leaf. What stands before the pages, a dictionary, begins at
-    `begin`. `kept` are fields of the chunk's metadata as they are encoded, by number and type; so are the indexes,
-    which are decoded when they are asked for. `may_be_null` is None for a leaf of a nested column, and `nulls` where
-    their number is not known.
+    `path` has the names from the table's column down to the leaf. The dictionary before the pages, if there is one,
+    begins at `begin`. `kept` are encoded fields of the chunk's metadata, by number and type. The indexes are encoded,
+    too, and are decoded at their first use. `may_be_null` is None for a leaf of a nested column, and `nulls` where the
+    number is unknown.
     """
 
     path: tuple[str, ...]
@@ -81,12 +81,12 @@ class ColumnPages:
 
     @property
     def is_simple(self) -> bool:
-        """Whether its pages may have just a value for each row, without a dictionary, none of them null."""
+        """Whether each page may have exactly one value for each row, without a dictionary and nulls."""
         without_nulls = self.may_be_null is False or (self.may_be_null is True and self.nulls == 0)
         return without_nulls and self.begin == self.starts[0] and not self._left_to_arrow
 
     def leave_to_arrow(self) -> None:
-        """Note that its pages are not as simple as they might have been, so that nobody tries again."""
+        """Record that the pages are not simple, so that later reads leave them to Arrow at once."""
         self._left_to_arrow.append(True)
 
     @cached_property
@@ -100,37 +100,37 @@ class ColumnPages:
 
     @property
     def starts(self) -> Ints:
-        """Where each page begins in the file."""
+        """The position of each page in the file."""
         return self._places[:, 0]
 
     @property
     def sizes(self) -> Ints:
-        """The bytes of each page, with its header."""
+        """The size of each page in bytes, with its header."""
         return self._places[:, 1]
 
     @cached_property
     def rows(self) -> Ints:
-        """The first row of each page within the group, and the group's number of rows."""
+        """The first row of each page in the group, then the group's number of rows."""
         return np.append(self._places[:, 2], self.group_rows)
 
     def holding(self, start: int, end: int) -> tuple[int, int]:
-        """The pages, from one to before another, in which the rows from `start` to before `end` are."""
+        """Return the first and the end page of the rows from `start` to before `end`."""
         low = int(np.searchsorted(self.rows, start, side="right")) - 1
         return low, int(np.searchsorted(self.rows, end, side="left"))
 
     def bounds(self, arrow: pa.DataType) -> PageBounds | None:
-        """What is known of the values, as values of the leaf's Arrow type; None for nothing."""
+        """Return the bounds of the values in the leaf's Arrow type; None if all are unknown."""
         if arrow not in self._bounds:
             self._bounds[arrow] = self._decode_bounds(arrow)
         return self._bounds[arrow]
 
     def chunk(self, position: int, *, dictionary: int = 0, pages: int, values: int) -> bytes:
-        """The struct ColumnChunk of a file in which these bytes of the dictionary and of pages stand at a position."""
+        """Return the struct ColumnChunk of a file with these bytes of dictionary and pages at a position."""
         writer = CompactWriter(after=self.kept[-1][0])
         writer.integer(_NUM_VALUES, values)
         writer.integer(_TOTAL_SIZE, self.uncompressed)
         writer.integer(_COMPRESSED_SIZE, dictionary + pages)
-        # Where a dictionary is not named, as by old writers, the data is said to begin with it.
+        # Where the metadata has no dictionary, as from old writers, the data begin with it.
         named = self.has_dictionary and dictionary > 0
         writer.integer(_DATA_PAGE, position + (dictionary if named else 0))
         if named:
@@ -140,7 +140,7 @@ class ColumnPages:
 
     @cached_property
     def _head(self) -> bytes:
-        """How the struct begins, up to what is kept of the file's own."""
+        """The first fields of the struct, before the ones kept from the file."""
         writer = CompactWriter()
         writer.integer(_FILE_OFFSET, 0)
         writer.field(_META, STRUCT)
@@ -151,7 +151,7 @@ class ColumnPages:
 
     @cached_property
     def unread(self) -> bytes:
-        """The struct ColumnChunk of a file that has no values of this column."""
+        """The struct ColumnChunk of a file without values of this column."""
         writer = CompactWriter(after=self.kept[-1][0])
         for number, value in ((_NUM_VALUES, 0), (_TOTAL_SIZE, self.uncompressed), (_COMPRESSED_SIZE, 0)):
             writer.integer(number, value)
@@ -178,21 +178,21 @@ class ColumnPages:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupPages:
-    """The pages of one row group, by leaf column in the file's order."""
+    """Pages of one row group, by leaf column in the file's order."""
 
     rows: int
     leaves: tuple[ColumnPages, ...]
 
     @cached_property
     def by_name(self) -> Mapping[str, tuple[ColumnPages, ...]]:
-        """The leaves of each column of the table."""
+        """The leaf columns of each column of the table."""
         found: dict[str, list[ColumnPages]] = {}
         for leaf in self.leaves:
             found.setdefault(leaf.path[0], []).append(leaf)
         return {name: tuple(leaves) for name, leaves in found.items()}
 
     def is_even(self, names: Sequence[str]) -> bool:
-        """Whether the pages of all leaves of each of the columns begin at the same rows."""
+        """Return whether the pages of all leaves of each of the columns begin at the same rows."""
         return all(
             np.array_equal(leaf.rows, leaves[0].rows)
             for leaves in (self.by_name[n] for n in names)
@@ -201,9 +201,9 @@ class GroupPages:
 
 
 class PageIndex:
-    """The pages of a file, whose encoded FileMetaData is `footer`. Safe to share between threads.
+    """Page index of a file, whose encoded FileMetaData is `footer`. Safe to share between threads.
 
-    `schema` is what Arrow makes of it. Raises ValueError and LookupError for bytes that are no such footer or index.
+    `schema` is Arrow's schema of the file. Raises ValueError and LookupError for a damaged footer or index.
     """
 
     def __init__(self, footer: bytes, schema: pa.Schema) -> None:
@@ -212,7 +212,7 @@ class PageIndex:
         self._groups: list[int] = []
         self._known: dict[int, GroupPages | None] = {}
         self.members: dict[int, tuple[int, bytes]] = {}
-        """The other fields of the footer, as they are encoded: type and value by number."""
+        """The other fields of the footer, encoded: type and value by number."""
         reader = CompactReader(footer)
         for number, kind in reader.fields():
             start = reader.position
@@ -223,12 +223,12 @@ class PageIndex:
                 self.members[number] = (kind, footer[start : reader.position])
 
     def group(self, number: int, source: Any) -> GroupPages | None:
-        """The pages of a row group; None when the file does not say where they are.
+        """Return the pages of a row group; None when the file has no page index.
 
         `source` is the open file: it has `read_at(length, offset)`.
         """
         if number not in self._known:
-            # Threads may do it twice, which does no harm.
+            # Two threads may decode it, which is harmless.
             self._known[number] = self._decode(number, source)
         return self._known[number]
 
@@ -273,11 +273,11 @@ class PageIndex:
 
     @cached_property
     def _may_be_null(self) -> list[bool | None]:
-        """For each leaf whether its values may be null; None for leaves of nested columns."""
+        """Whether the values of each leaf may be null; None for leaves of nested columns."""
         found: list[bool | None] = []
         kind, content = self.members[_SCHEMA]
         elements: list[Struct] = CompactReader(content).value(kind)
-        # Each element is followed by those inside of it; so many of these are still to come.
+        # Each element is followed by its children; this is the number of children still to come.
         inside = 0
         for element in elements[1:]:
             children = element.get(_CHILDREN, 0)
@@ -311,7 +311,7 @@ class PageIndex:
 
 
 def _indexes(source: Any, places: Sequence[tuple[int, int]]) -> list[bytes]:
-    """The bytes at places that lie one behind the other, mostly."""
+    """Return the bytes at positions that are mostly consecutive."""
     there = [(start, length) for start, length in places if length]
     if not there:
         return [b""] * len(places)
@@ -330,9 +330,9 @@ def _starts(reader: CompactReader) -> Iterator[int]:
 def _values(
     encoded: Sequence[bytes], missing: Sequence[bool], physical: int, arrow: pa.DataType
 ) -> "pa.Array[Any] | None":
-    """Bounds as they are encoded as an array of the type, null where `missing`; None for types that are not known.
+    """Return encoded bounds as an array of the type, null where `missing`; None for unsupported types.
 
-    Floating-point numbers are left out: writers differ in what they make of NaN and of zeros.
+    Floating-point numbers are not supported: writers differ in their treatment of NaN and zeros.
     """
     absent = np.array(missing, np.bool_)
     if physical in (_INT32, _INT64):
@@ -353,7 +353,7 @@ def _values(
 def of_integers(
     numbers: "np.ndarray[Any, Any]", absent: "np.ndarray[Any, np.dtype[np.bool_]]", arrow: pa.DataType
 ) -> "pa.Array[Any] | None":
-    """Integers as a file stores them as values of the column's type; None for types that are not known."""
+    """Return stored integers as values of the column's type; None for unsupported types."""
     plain: Any = from_numpy(numbers, absent)
     if pa.types.is_signed_integer(arrow):
         found: pa.Array[Any] = plain if plain.type == arrow else plain.cast(arrow)

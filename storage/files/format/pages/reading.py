@@ -1,13 +1,11 @@
-"""Reading some rows of a row group: of each column only the pages that hold them.
+"""Read of some rows of a row group: of each column only the pages that have them.
 
-Arrow reads row groups as a whole. So it is given another footer, made from the file's own, in which the pages are all
-that there is: a row group whose columns begin and end with them. Pages that need a dictionary do not follow it then,
-and are put together with it as a small Parquet file, their bytes as they are. Columns whose pages begin at the same
-rows are read at once.
+Arrow reads whole row groups. So it gets another footer, made from the file's own, whose only row group consists of the
+needed pages. Pages that need a dictionary may not follow it in the file; they are copied, together with it, to a small
+Parquet file in memory. Columns whose pages begin at the same rows are read together.
 
-A row or a short stretch of rows in one page, or on the border of two, is made without Arrow where the pages are of the
-commonest kinds (`values.py`). What is not exactly understood is left to Arrow, and so is what is damaged, which it
-refuses.
+A row or a short range of rows in one page, or across two pages, is decoded without Arrow where the pages are of the
+most common kinds (`values.py`). Arrow decodes all other pages, and reports damaged ones.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +21,7 @@ from interbed.storage.files.format.pages.values import encoded_values, is_known,
 
 MOST_PAGES = 2
 MOST_OF_PAGES = 0.5
-"""More pages of a column, or more of their rows, Arrow decodes in less time: its beginning is spread over them."""
+"""Above this share of a column's pages, or of their rows, Arrow is faster: its set-up cost is amortized."""
 
 _NUM_ROWS, _ROW_GROUPS = 3, 4
 _DATA_PAGE_HEADER, _DATA_PAGE_HEADER_V2 = 5, 8
@@ -42,11 +40,11 @@ def read_rows(
     use_threads: bool = False,
     noted: Callable[[int, int, int], None] | None = None,
 ) -> pa.RecordBatch:
-    """The rows from `start` to before `end` of a row group with the columns named, of which there is at least one.
+    """Return the rows from `start` to before `end` of a row group with the columns named, at least one.
 
-    The pages of the leaves of a column must begin at the same rows (GroupPages.is_even). `verify` compares the pages'
-    checksums; `noted` is told how many values were decoded, of how many columns, and their bytes in memory. Raises
-    ValueError, LookupError and what Arrow raises for damaged bytes.
+    The pages of the leaves of a column must begin at the same rows (GroupPages.is_even). `verify` checks the pages'
+    checksums; `noted` gets the number of decoded values, the number of their columns, and their bytes in memory.
+    Raises ValueError, LookupError and Arrow's errors for damaged bytes.
     """
     together: dict[tuple[int, int, bool], list[str]] = {}
     found: dict[str, pa.Array[Any]] = {}
@@ -89,14 +87,14 @@ def read_rows(
 
 
 def _is_short(leaf: ColumnPages, low: int, high: int, count: int) -> bool:
-    """Whether so many rows are little of the pages from `low` to before `high`."""
+    """Return whether `count` rows are a small part of the pages from `low` to before `high`."""
     return high - low <= MOST_PAGES and count <= MOST_OF_PAGES * int(leaf.rows[high] - leaf.rows[low])
 
 
 def _without_arrow(
     source: Any, leaf: ColumnPages, pages: range, rows: tuple[int, int], arrow: pa.DataType, *, verify: bool
 ) -> "tuple[pa.Array[Any], int, int] | None":
-    """The values of the rows, how many were made on the way to them, and how many bytes of pages were decompressed."""
+    """Return the values of the rows, the number of values decoded for them, and the decompressed bytes."""
     if not is_known(leaf.physical, arrow):
         return None
     parts: list[pa.Array[Any]] = []
@@ -114,7 +112,7 @@ def _without_arrow(
             first, last = max(rows[0], begin) - begin, min(rows[1], end) - begin
             some = values_of(encoded, leaf.physical, arrow, rows=end - begin, start=first, end=last)
         except (ValueError, LookupError, TypeError, OverflowError, MemoryError, OSError, pa.ArrowException):
-            # Arrow is to say what is wrong with them.
+            # Arrow reports the damage.
             return None
         if some is None:
             return None
@@ -167,7 +165,7 @@ def _bytes_of(source: Any, start: int, end: int) -> bytes:
 
 
 def _view_of(source: Any, start: int, end: int) -> memoryview:
-    """As _bytes_of, without a copy where the file is mapped."""
+    """Return the bytes as _bytes_of, without a copy where the file is mapped."""
     if not isinstance(source, pa.MemoryMappedFile):
         return memoryview(_bytes_of(source, start, end))
     source.seek(start)
@@ -178,7 +176,7 @@ def _view_of(source: Any, start: int, end: int) -> memoryview:
 
 
 def _count_values(leaf: ColumnPages, pages: bytes, low: int, high: int) -> int:
-    """The values of the pages: as many as rows, but for nested columns, where the pages' headers say it."""
+    """Return the number of values of the pages: that of rows, and for nested columns that in the pages' headers."""
     if len(leaf.path) == 1:
         return int(leaf.rows[high] - leaf.rows[low])
     total = 0
@@ -206,7 +204,7 @@ def _footer(members: Mapping[int, tuple[int, bytes]], chunks: Sequence[bytes], r
 
 
 _EXTENSION = 32767
-"""What stands in the extension is about the file's own footer."""
+"""The extension field, which has the checksum of the file's own footer."""
 
 
 def _row_group(writer: CompactWriter, chunks: Sequence[bytes], rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Which rows of a row group a read needs, as far as its pages tell, and reading those."""
+"""Selection of the rows of a row group that a read needs, by its page index, and their read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,20 +23,20 @@ from interbed.storage.files.format.pages.reading import read_rows
 from interbed.storage.io.prefetch.needs import prefetch
 
 WORTHWHILE_SHARE = 0.5
-"""When more than that is needed, all is read: it costs no more, and less is put together."""
+"""Above this share of needed rows the whole group is read: it costs no more, and fewer pieces are joined."""
 
 _KEY = "key"
 _NOT_KNOWN = -1
 
 Rows = tuple[int, int]
-"""From one row of a group to before another."""
+"""A range of rows of a group: the first row and the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageRequest:
-    """What is read: the columns of the file by name, and the predicate over them by which rows may be left out.
+    """Columns to read from the file by name, and the predicate over them by which rows may be left out.
 
-    `types` are the columns' Arrow types in the file, `fields` what the predicate takes them for.
+    `types` are the columns' Arrow types in the file, `fields` their types in the predicate.
     """
 
     names: tuple[str, ...]
@@ -50,7 +50,7 @@ class PageRequest:
 
     @cached_property
     def compared(self) -> tuple[str, ...]:
-        """Columns of the predicate that are values of the types it takes them for."""
+        """Columns of the predicate whose types in the file match those in the predicate."""
         named = frozenset[str]() if self.predicate is None else columns_of(self.predicate)
         return tuple(
             n
@@ -60,7 +60,7 @@ class PageRequest:
 
     @cached_property
     def asked(self) -> tuple[Reference, ...]:
-        """What the predicate looks at in these columns."""
+        """The predicate's references to these columns."""
         found = () if self.predicate is None else references_of(self.predicate)
         return tuple(asked for asked in found if column_of(asked) in self.compared)
 
@@ -73,12 +73,12 @@ class PageRequest:
 
     @cached_property
     def rest(self) -> tuple[str, ...]:
-        """The columns that are read where the predicate is true."""
+        """The columns that are read only where the predicate is true."""
         return tuple(n for n in self.names if n not in self.compared) if self.is_exact else ()
 
 
 class PageRead:
-    """Reads row groups of one open file by pages; `source` has `read_at(length, offset)`."""
+    """Reader of row groups of one open file by pages; `source` has `read_at(length, offset)`."""
 
     def __init__(self, source: Any, index: PageIndex, request: PageRequest) -> None:
         self._source = source
@@ -87,11 +87,11 @@ class PageRead:
         self._is_dense = False
 
     def group(self, number: int, wanted: Positions | None) -> Iterator[tuple[int, pa.RecordBatch]] | None:
-        """Batches of the rows of a row group that are needed, each with its first row's number in the group.
+        """Return batches of the needed rows of a row group, each with its first row's number in the group.
 
-        `wanted` are positions within the group. None when the whole group is to be read: where the file has no index of
-        its pages, or most of them are needed. A file in a store begins to fetch pages when this is called. Raises
-        ValueError, LookupError and what Arrow raises for damaged bytes.
+        `wanted` are positions in the group. The result is None when the caller should read the whole group: where the
+        file has no page index, or most pages are needed. A remote file begins to fetch pages when this is called.
+        Raises ValueError, LookupError and Arrow's errors for damaged bytes.
         """
         group = self._index.group(number, self._source)
         if group is None or not self._request.names or not group.is_even(self._request.names):
@@ -104,10 +104,10 @@ class PageRead:
         return self._read(group, pieces, wanted)
 
     def _pieces(self, group: GroupPages, wanted: Positions | None) -> list[Rows] | None:
-        """The rows of pages that may hold what is asked for, each piece of `batch_rows` rows or of one page."""
+        """Return the rows of pages that may match, in pieces of `batch_rows` rows or of one page; None for all."""
         request = self._request
         known = {asked: found for asked in request.asked if (found := _known(group, asked, request)) is not None}
-        # The columns of the predicate alone say where the others are needed, unless it is known that nearly everywhere.
+        # The predicate's columns decide where the others are needed, unless the index shows that nearly all rows match.
         looks_first = bool(request.rest) and not self._is_dense
         if not known and wanted is None and not looks_first:
             return None
@@ -120,7 +120,7 @@ class PageRead:
         if not looks_first and is_much and not _is_short(wanted, group.rows):
             return None
         pieces = _pieces(edges.tolist(), chosen.tolist(), request.batch_rows)
-        # The pages of other columns may begin elsewhere.
+        # The pages of other columns may begin at other rows.
         return pieces if wanted is None else [_clipped(piece, wanted) for piece in pieces]
 
     def _read(
@@ -164,13 +164,13 @@ class PageRead:
 
 
 def _steps(group: GroupPages, names: Sequence[str], steps: Sequence[Sequence[Rows]]) -> Iterator[list[tuple[int, int]]]:
-    """What is read of the file in each step, which is about some stretches of rows."""
+    """Yield the byte ranges that each step, a sequence of row ranges, reads from the file."""
     for stretches in steps:
         yield list(_bytes_of(group, names, stretches))
 
 
 def _bytes_of(group: GroupPages, names: Sequence[str], stretches: Sequence[Rows]) -> Iterator[tuple[int, int]]:
-    """From where to where the pages lie that hold the rows, and their dictionaries."""
+    """Yield the byte ranges of the pages of the rows, and of their dictionaries."""
     for name in names:
         for leaf in group.by_name[name]:
             if leaf.begin < leaf.starts[0]:
@@ -181,7 +181,7 @@ def _bytes_of(group: GroupPages, names: Sequence[str], stretches: Sequence[Rows]
 
 
 def _known(group: GroupPages, asked: Reference, request: PageRequest) -> tuple[Ints, PageBounds] | None:
-    """The first rows of the pages of what is asked for, and what is known of its values; None for nothing."""
+    """Return the first rows of a reference's pages, and the bounds of its values; None if they are unknown."""
     name = column_of(asked)
     place = leaf_of(asked, request.types[name])
     leaves = group.by_name[name]
@@ -193,7 +193,7 @@ def _known(group: GroupPages, asked: Reference, request: PageRequest) -> tuple[I
         return None if bounds is None else (leaf.rows, bounds)
     all_null = bounds.all_null.copy()
     for key in place.keys:
-        # The pages of all leaves of a column that is read begin at the same rows.
+        # The pages of all leaves of a column begin at the same rows here.
         keys = leaves[key.place].bounds(key.type)
         if keys is not None:
             counts = from_numpy(np.diff(leaf.rows))
@@ -203,12 +203,12 @@ def _known(group: GroupPages, asked: Reference, request: PageRequest) -> tuple[I
 
 
 def _is_short(wanted: Positions | None, rows: int) -> bool:
-    """Whether what is wanted is one stretch of few rows, which are made without the others of their page."""
+    """Return whether the wanted rows are one range of few rows, which can be decoded without the rest of the page."""
     return wanted is not None and bool(len(wanted)) and wanted[-1] - wanted[0] < WORTHWHILE_SHARE * rows
 
 
 def _flags(wanted: Positions, start: int, end: int) -> Mask:
-    """Which of the rows from `start` to before `end` are wanted."""
+    """Return for each row from `start` to before `end` whether it is wanted."""
     low, high = np.searchsorted(wanted, (start, end))
     asked = np.zeros(end - start, np.bool_)
     asked[wanted[low:high] - start] = True
@@ -224,14 +224,14 @@ def _matching(edges: Ints, known: Mapping[Reference, tuple[Ints, PageBounds]], r
     nulls: dict[Reference, pa.Array[Any]] = {}
     for name, (rows, bounds) in known.items():
         if len(known) == 1:
-            # The edges are those of its pages.
+            # The borders are those of its pages.
             pages = np.arange(len(counts))
             least[name], greatest[name] = bounds.least, bounds.greatest
         else:
             pages = np.searchsorted(rows, edges[:-1], side="right") - 1
             of_segment: Any = from_numpy(pages)
             least[name], greatest[name] = bounds.least.take(of_segment), bounds.greatest.take(of_segment)
-        # Of a part of a page it is known only whether it has no nulls, or nothing else.
+        # For a part of a page only two cases are known: no nulls, or only nulls.
         number = np.where(bounds.all_null[pages], counts, 0)
         unknown = ~bounds.all_null[pages] & (bounds.nulls[pages] != 0)
         nulls[name] = from_numpy(number, unknown)
@@ -253,15 +253,15 @@ def _pieces(edges: Sequence[int], chosen: Sequence[bool], most: int) -> list[Row
 
 
 def _clipped(piece: Rows, wanted: Positions) -> Rows:
-    """From the first to behind the last row of the piece that is wanted; there is one."""
+    """Return the range from the first to the last wanted row of the piece, which has at least one."""
     low, high = np.searchsorted(wanted, piece)
     return int(wanted[low]), int(wanted[high - 1]) + 1
 
 
 def _stretches(matches: Positions, grid: Ints) -> list[Rows]:
-    """From where to where rows are read that hold the matches: those of neighbouring pages together.
+    """Return the row ranges to read for the matches; neighbouring pages are joined to one range.
 
-    `grid` has the first rows of the pages. Where most of the pages have some, all are read at once.
+    `grid` has the first rows of the pages. Where most pages have matches, all are read as one range.
     """
     if not len(matches):
         return []

@@ -1,12 +1,12 @@
-"""Decoding the values of some rows of a page, without Arrow's reader.
+"""Decoder of the values of some rows of a page, without Arrow's reader.
 
 A page is a header in Thrift's compact protocol and a body. In the first version the body is compressed as a whole, in
-the second the levels before the values are not compressed. The levels of a flat nullable column are runs that say which
-values are null. Source: parquet-format, parquet.thrift and Encodings.md.
+the second the levels before the values are not compressed. The levels of a flat nullable column are runs that show
+which values are null. Source: parquet-format, parquet.thrift and Encodings.md.
 
 Arrow decodes pages from their first row to their last, and its set-up for one page takes longer than decoding it. Plain
-numbers can be decoded from any row; numbers as differences need those before them; texts can be decoded from any row
-once their offsets are known. Only the most common kinds of pages are decoded here, all others by Arrow.
+numbers can be decoded from any row; deltas need all values before them; texts can be decoded from any row once their
+offsets are known. Only the most common kinds of pages are decoded here, all others by Arrow.
 """
 
 import zlib
@@ -25,12 +25,12 @@ PLAIN, DELTA_BINARY_PACKED = 0, 5
 _RLE = 3
 _UNCOMPRESSED = 0
 _CODECS = {1: "snappy", 6: "zstd", 7: "lz4_raw"}
-"""Codecs by number that refuse what does not give as many bytes as were announced."""
+"""Codecs by number whose decoders check the announced number of decompressed bytes."""
 _KIND, _RAW_SIZE, _SIZE, _CHECKSUM, _V1, _V2 = 1, 2, 3, 4, 5, 8
 """Fields of PageHeader."""
 _DATA_PAGE, _DATA_PAGE_V2 = 0, 3
 _MOST_OF_HEADER = 1 << 10
-"""Longer headers are not understood: they have long texts as statistics."""
+"""Longer headers are not supported: they have long texts as statistics."""
 _LENGTH_BYTES = 4
 
 Bytes = npt.NDArray[np.uint8]
@@ -38,7 +38,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class EncodedValues:
-    """As many values as the page has rows, none of them null; `raw_size` are the bytes that were decompressed."""
+    """Encoded values of a page, one for each row and none null; `raw_size` is the number of decompressed bytes."""
 
     encoding: int
     data: Bytes
@@ -46,10 +46,10 @@ class EncodedValues:
 
 
 def encoded_values(page: memoryview, *, rows: int, may_be_null: bool, codec: int, verify: bool) -> EncodedValues | None:
-    """What is encoded in a page of a flat column; None for pages that Arrow is to decode, or to refuse.
+    """Return the encoded values of a page of a flat column; None for pages that are left to Arrow.
 
-    `page` begins with the header and has `rows` rows; `verify` compares the checksum. Raises ValueError, LookupError
-    and what Arrow raises for damaged bytes.
+    `page` begins with the header and has `rows` rows; `verify` checks the checksum. Raises ValueError, LookupError and
+    Arrow's errors for damaged bytes.
     """
     reader = CompactReader(bytes(page[:_MOST_OF_HEADER]))
     header = reader.struct()
@@ -89,7 +89,7 @@ def _of_second_version(
         return None
     if not (_are_all_there(bytes(body[:length]), length, rows) if may_be_null else length == 0):
         return None
-    # It is compressed where nothing else is said.
+    # The default of the field is true: the values are compressed.
     used = codec if of_data.get(7, True) else _UNCOMPRESSED
     data = _decompressed(body[length:], header[_RAW_SIZE] - length, used)
     return None if data is None else EncodedValues(encoding, data, length + len(data))
@@ -101,13 +101,13 @@ def _decompressed(body: memoryview, size: int, codec: int) -> Bytes | None:
     if codec not in _CODECS or size < 0:
         return None
     name: Any = _CODECS[codec]
-    # The stubs of pyarrow lag behind what a codec takes.
+    # The stubs of pyarrow lack some of a codec's arguments.
     decoder: Any = pa.Codec(name)
     return np.frombuffer(decoder.decompress(body, size), np.uint8)
 
 
 def _are_all_there(levels: bytes, length: int, rows: int) -> bool:
-    """Whether the levels say in one run that no value is null: its length, doubled, and the level."""
+    """Return whether the levels are one run of values that are not null: the doubled length, and the level."""
     if len(levels) != length:
         return False
     reader = CompactReader(levels)
@@ -129,28 +129,28 @@ _ARROW: dict[int, frozenset[Any]] = {
     DOUBLE: frozenset({pa.float64()}),
     BYTE_ARRAY: frozenset({pa.string(), pa.binary()}),
 }
-"""Types whose values are in memory as they are in the file, by physical type; beside moments, which have zones."""
+"""Arrow types with the same form in memory as in the file, by physical type; timestamps are handled separately."""
 _NARROW: dict[Any, np.dtype[Any]] = {pa.int8(): np.dtype("i1"), pa.int16(): np.dtype("i2")}
-"""Types that a file has as INT32."""
+"""Narrow types that files store as INT32."""
 _LENGTH = np.dtype("<i4")
 _MOST_BITS = 57
-"""Of a number that begins within a byte so many bits are certain to be in eight bytes."""
+"""The most bits of a number that begins inside a byte and is certain to fit eight bytes."""
 _MOST_OF_BLOCK = 1 << 12
-"""Of a block so many numbers at most; writers have 128."""
+"""The most numbers of a block that are accepted; writers use 128."""
 
 _Numbers = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class MadeValues:
-    """The values of some rows, and how many values of the page were made on the way to them."""
+    """Values of some rows, and the number of values of the page that were decoded for them."""
 
     array: "pa.Array[Any]"
     made: int
 
 
 def is_known(physical: int, arrow: pa.DataType) -> bool:
-    """Whether values of the physical type can be made values of the Arrow type here."""
+    """Return whether values of the physical type can be converted to the Arrow type here."""
     if isinstance(arrow, pa.TimestampType):
         return physical == INT64 and str(arrow.unit) in ("ms", "us")
     return arrow in _ARROW.get(physical, ()) or (physical == INT32 and arrow in _NARROW)
@@ -159,9 +159,9 @@ def is_known(physical: int, arrow: pa.DataType) -> bool:
 def values_of(
     page: EncodedValues, physical: int, arrow: pa.DataType, *, rows: int, start: int, end: int
 ) -> MadeValues | None:
-    """The values of the rows from `start` to before `end` of a page of `rows` rows; None where Arrow is to decode it.
+    """Return the values of the rows from `start` to before `end` of a page of `rows` rows; None to leave it to Arrow.
 
-    The types are known (is_known). Raises ValueError, LookupError and OverflowError for damaged bytes.
+    The types must be supported (is_known). Raises ValueError, LookupError and OverflowError for damaged bytes.
     """
     if physical == BYTE_ARRAY:
         texts = _texts(page.data, rows, start, end, arrow) if page.encoding == PLAIN else None
@@ -170,7 +170,7 @@ def values_of(
     if page.encoding == PLAIN:
         if len(page.data) != rows * fixed.itemsize:
             return None
-        # A copy, so that a few values do not keep the page in memory.
+        # A copy, so that a few values do not hold the page in memory.
         numbers = page.data.view(np.uint8)[start * fixed.itemsize : end * fixed.itemsize].copy().view(fixed)
     elif page.encoding == DELTA_BINARY_PACKED and physical in (INT32, INT64):
         differences, made = _summed(page.data.tobytes(), rows, end), end
@@ -185,14 +185,14 @@ def values_of(
     return MadeValues(array if array.type == arrow else array.view(arrow), made)
 
 
-# -- numbers as differences -------------------------------------------------------------------------------------------
+# -- numbers as deltas ------------------------------------------------------------------------------------------------
 
 
 def _summed(data: bytes, rows: int, end: int) -> _Numbers | None:
-    """The first `end` of the numbers, of 64 bits.
+    """Return the first `end` of the numbers, as 64 bits.
 
-    The first number is followed by blocks of differences, each block by the least of them, the width in bits of each of
-    its parts, and the parts: what the differences are above the least.
+    The first number is followed by blocks of deltas. A block has the least delta, the width in bits of each of its
+    parts, and the parts: the deltas minus the least delta.
     """
     reader = CompactReader(data)
     of_block, parts, count = reader.varint(), reader.varint(), reader.varint()
@@ -205,7 +205,7 @@ def _summed(data: bytes, rows: int, end: int) -> _Numbers | None:
     if end == 1:
         return numbers.view(np.int64)
     least, places, widths = [], [], []
-    # A loop over blocks, each of 128 rows mostly: where one begins is known when the one before it has been passed.
+    # A loop over blocks, mostly of 128 rows: the position of a block is known after the block before it.
     for _ in range(-(-(end - 1) // of_block)):
         least.append(reader.varint())
         behind = reader.position + parts
@@ -227,7 +227,7 @@ def _summed(data: bytes, rows: int, end: int) -> _Numbers | None:
     signed = np.array(least, np.uint64)
     signed = (signed >> np.uint64(1)) ^ -(signed & np.uint64(1))
     found += np.repeat(signed, of_block)[: end - 1]
-    # Sums are taken modulo 2 ** 64, as writers take differences.
+    # Sums are modulo 2 ** 64, as are the deltas of writers.
     numbers[1:] = found
     return np.cumsum(numbers, dtype=np.uint64).view(np.int64)
 
@@ -236,7 +236,7 @@ def _summed(data: bytes, rows: int, end: int) -> _Numbers | None:
 
 
 def _texts(data: Bytes, rows: int, start: int, end: int, arrow: pa.DataType) -> "pa.Array[Any] | None":
-    """Texts that stand one behind the other, each behind its length, which has four bytes."""
+    """Return consecutive texts, each preceded by its length of four bytes; None to leave the page to Arrow."""
     if end == start or len(data) < _LENGTH.itemsize:
         return None
     step = int(data[: _LENGTH.itemsize].view(_LENGTH)[0]) + _LENGTH.itemsize
@@ -253,26 +253,26 @@ def _texts(data: Bytes, rows: int, start: int, end: int, arrow: pa.DataType) -> 
             is_text[begins[start:end] - low + place] = False
         texts = data[low:high][is_text]
         offsets = begins[start : end + 1] - low - _LENGTH.itemsize * np.arange(end - start + 1)
-    # The stubs of pyarrow do not take what numpy's stubs say for a buffer.
+    # The stubs of pyarrow do not accept numpy's type of a buffer.
     parts: tuple[Any, Any] = (offsets.astype(np.int32), np.ascontiguousarray(texts))
     buffers = [None, *map(pa.py_buffer, parts)]
     return pa.Array.from_buffers(arrow, end - start, buffers)
 
 
 def _have_one_length(data: Bytes, step: int, end: int) -> bool:
-    """Whether the first `end` texts are as long as the first, behind which the second begins after `step` bytes."""
+    """Return whether the first `end` texts are as long as the first; `step` is the distance of two texts in bytes."""
     if step < _LENGTH.itemsize:
         return False
-    # If each is that long from the first on, the next begins where it is looked for.
+    # If all texts so far have that length, the next begins at the expected position.
     lengths = np.ndarray((end,), _LENGTH, data, strides=(step,))
     return bool((lengths == step - _LENGTH.itemsize).all())
 
 
 def _behind_zeros(data: Bytes, rows: int) -> _Numbers | None:
-    """Where texts of less than 256 bytes begin, and where the last ends.
+    """Return the positions of texts of less than 256 bytes, and the end of the last; None for other texts.
 
-    Of such a length three bytes are zero, which texts seldom have. Wherever three are, a text is taken to begin; if
-    each then ends where the next begins, from the first byte to the last, that is what they are.
+    Three bytes of such a length are zero, which is rare in texts. Each group of three zeros is assumed to be the start
+    of a text. If each text then ends where the next begins, from the first byte to the last, the assumption is right.
     """
     is_zero = data == 0
     begins = np.flatnonzero(is_zero[1:-2] & is_zero[2:-1] & is_zero[3:])

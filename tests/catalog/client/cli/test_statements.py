@@ -138,7 +138,7 @@ REFUSED = [
     ("UPDATE s.t SET d = 5", "The column 'd'"),
     ("UPDATE s.t SET dt = NULL", "admits no nulls"),
     ("UPDATE s.t SET amount = 1 WHERE d >= 5", "'d'"),
-    ("UPDATE s.t SET amount = 1 WHERE upper(name) = 'A'", "The filter is no condition"),
+    ("UPDATE s.t SET amount = 1 WHERE upper(name) = 'A'", "The filter is not a condition"),
     ("UPDATE s.t SET amount = 1 RETURNING *", "does not carry out an UPDATE with RETURNING"),
     ("UPDATE s.t SET amount = o.x FROM s.o WHERE true", "does not carry out an UPDATE with FROM"),
     ("DELETE FROM s.t USING s.o WHERE t.id = o.id", "does not carry out a DELETE with USING"),

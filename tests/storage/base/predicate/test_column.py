@@ -83,7 +83,7 @@ def test_python_s_and_or_and_chained_comparisons_are_refused_instead_of_misread(
     ):
         with pytest.raises(TypeError, match=r"by &, \| and ~"):
             wrong()
-    with pytest.raises(TypeError, match="alone is no condition"):
+    with pytest.raises(TypeError, match="alone is not a condition"):
         bool(col("flag"))
     with pytest.raises(TypeError):
         (col("id") > 1) & 5  # type: ignore[operator]

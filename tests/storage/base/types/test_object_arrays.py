@@ -100,17 +100,17 @@ def test_a_value_within_another_one_is_taken_as_one_by_itself(kind: pa.DataType)
 @pytest.mark.parametrize(
     ("value", "kind", "message"),
     [
-        ("abc", pa.list_(pa.string()), "'abc' .*it is no list"),
-        ({"x": 1}, pa.list_(pa.string()), "it is no list"),
-        (5, pa.struct([("x", pa.int64())]), "it is no row"),
+        ("abc", pa.list_(pa.string()), "'abc' .*it is not a list"),
+        ({"x": 1}, pa.list_(pa.string()), "it is not a list"),
+        (5, pa.struct([("x", pa.int64())]), "it is not a row"),
         ({"x": 1, "y": 2}, pa.struct([("x", pa.int64())]), "no field 'y'; the fields are x"),
-        ([1], pa.map_(pa.string(), pa.int64()), "it is no map"),
+        ([1], pa.map_(pa.string(), pa.int64()), "it is not a map"),
         ([(None, 1)], pa.map_(pa.string(), pa.int64()), "no null for a key"),
         ([("a", 1), ("a", 2)], pa.map_(pa.string(), pa.int64()), "a key twice"),
         (
             [[1], [2.5]],
             pa.list_(pa.list_(pa.int64())),
-            r"has 2.5 .*v\.item\.item: 2.5 is no whole number",
+            r"has 2.5 .*v\.item\.item: 2.5 is not a whole number",
         ),
         (dt.time(5, tzinfo=PLUS_5), pa.time32("ms"), "a TIME has no time zone"),
         (UUID(int=5), pa.string(), r"str\(value\), or as bytes, value\.bytes"),

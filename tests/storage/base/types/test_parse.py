@@ -56,7 +56,7 @@ def test_a_type_is_meant_by_its_text_by_an_arrow_type_or_by_itself(
 @pytest.mark.parametrize(
     ("given", "error", "message"),
     [
-        ("BIG", InvalidInputError, "'BIG' is no data type.*DECIMAL"),
+        ("BIG", InvalidInputError, "'BIG' is not a data type.*DECIMAL"),
         ("MAP<STRING>", InvalidInputError, "MAP takes two types"),
         ("ARRAY<INT, INT>", InvalidInputError, "ARRAY takes one type, not 2"),
         ("ARRAY<INT", InvalidInputError, "'ARRAY<INT'"),
@@ -64,7 +64,7 @@ def test_a_type_is_meant_by_its_text_by_an_arrow_type_or_by_itself(
         ("ROW<a INT, b WORD>", InvalidInputError, "'WORD' is not known"),
         ("DECIMAL(99)", InvalidInputError, "precision from 1 to 38"),
         ("VARIANT", NotSupportedError, "VARIANT"),
-        (7, InvalidInputError, "7 is no data type"),
+        (7, InvalidInputError, "7 is not a data type"),
         (pa.null(), SchemaMismatchError, "null"),
     ],
 )

@@ -49,7 +49,7 @@ def test_a_container_has_the_bytes_of_the_specification() -> None:
 
 def test_a_damaged_container_is_told_by_name() -> None:
     content = encode_container({"c": {"bitmap": b"xyz"}})
-    with pytest.raises(CorruptFileError, match=r"x\.index is no file index"):
+    with pytest.raises(CorruptFileError, match=r"x\.index is not a file index"):
         container(b"\1" + content[1:])
     with pytest.raises(UnsupportedVersionError, match="version 2"):
         container(content[:11] + b"\2" + content[12:])
