@@ -12,6 +12,7 @@ DONE: tuple[str, ...] = (
     "storage/base",
     "storage/commit",
     "storage/files",
+    "storage/io",
     "storage/log",
     "storage/meta",
     "storage/scan",

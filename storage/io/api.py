@@ -1,9 +1,9 @@
-"""The FileIO protocol: the only way in which storage touches files.
+"""The FileIO protocol, by which storage accesses all files, and the capabilities of file systems.
 
 Paths are absolute strings without a scheme for the local file system (`/tmp/lake/db.db/t`) and URIs for the others
-(`s3://bucket/lake`); `FileIO` implementations are picked by `interbed.storage.io.resolve.file_io_for`.
-All methods raise `StorageAccessError` naming the path when the store refuses, and FileNotFoundError where noted. A file
-that is not written completely is deleted.
+(`s3://bucket/lake`); `interbed.storage.io.resolve.file_io_for` chooses the implementation. All methods raise
+StorageAccessError naming the path when the file system refuses, and FileNotFoundError where noted. A file that is not
+written completely is deleted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatus:
-    """One entry of a directory; `size` in bytes, `modified_millis` since the epoch (None where the store has none).
+    """Entry of a directory; `size` in bytes, `modified_millis` since the epoch, None where it is not recorded.
 
-    Of a symbolic link, which only the local file system has, the rest is about what it leads to.
+    For a symbolic link, which only the local file system has, the other fields are those of its target.
     """
 
     path: str
@@ -37,14 +37,14 @@ class Latency(Enum):
     """Time that a request takes before the first byte."""
 
     LOCAL = auto()
-    """That of a disk or of the page cache: microseconds."""
+    """Microseconds, as of a disk or of the page cache."""
     REMOTE = auto()
-    """That of a request to another machine: milliseconds, however small the answer."""
+    """Milliseconds, as of a request to another machine, however small the response."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSystemCapabilities:
-    """What the file system behind a FileIO can do, without a request to it.
+    """Properties of the file system behind a FileIO, which are known without a request to it.
 
     Code that depends on the file system asks for one of these, and never for its scheme. Whether exclusive creation
     needs a lock is not among them, because some object stores have to be probed: see FileIO.exclusive_create.
@@ -59,8 +59,8 @@ class FileSystemCapabilities:
     exact_results: bool
     """The result or the error of a call says for certain what the call did, and nothing happens after an error.
 
-    Over a network the answer may be lost: the client repeats the request, and then our own
-    file looks like another process's.
+    Over a network the response may be lost. The client repeats the request, and then our own file looks like that of
+    another process.
     """
 
     directories: bool
@@ -76,7 +76,7 @@ class FileSystemCapabilities:
     """The operating system can lock files and directories (see file_lock). A mount may still refuse it."""
 
     durable_on_return: bool
-    """What a call wrote or deleted is durable when it returns, and `sync` does nothing."""
+    """Changes are durable when the call returns, and `sync` does nothing."""
 
     @property
     def slow_requests(self) -> bool:
@@ -109,7 +109,7 @@ HDFS_CAPABILITIES = FileSystemCapabilities(
     file_locks=False,
     durable_on_return=True,
 )
-"""HDFS, and what Hadoop's ViewFs mounts."""
+"""HDFS, and the file systems that Hadoop's ViewFs mounts."""
 
 OBJECT_STORE_CAPABILITIES = FileSystemCapabilities(
     latency=Latency.REMOTE,
@@ -120,7 +120,7 @@ OBJECT_STORE_CAPABILITIES = FileSystemCapabilities(
     file_locks=False,
     durable_on_return=True,
 )
-"""Object stores, and every file system of which no more is known."""
+"""Object stores, and other file systems whose properties are not known."""
 
 
 @runtime_checkable
@@ -132,64 +132,64 @@ class FileIO(Protocol):
 
     @property
     def capabilities(self) -> FileSystemCapabilities:
-        """What the file system can do. A FileIO around another one has those of the inner one."""
+        """Properties of the file system. A FileIO around another one has those of the inner one."""
         ...
 
     @property
     def exclusive_create(self) -> bool:
-        """Whether create_exclusive is atomic without a lock; where it is not, commits must hold a catalog lock.
+        """Whether create_exclusive is atomic without a lock. Where it is not, commits must hold a catalog lock.
 
-        Where that is not known of a store, it is tried, once in a process; raises StorageAccessError when it can't be.
+        Where it is not known, the object store is probed once in a process; raises StorageAccessError when that fails.
         """
         ...
 
     def read_bytes(self, path: str) -> bytes:
-        """The whole file; raises FileNotFoundError."""
+        """Return the whole content; raises FileNotFoundError."""
         ...
 
     def open_input(self, path: str) -> "pa.NativeFile":
-        """A seekable Arrow input (memory-mapped or buffered); raises FileNotFoundError."""
+        """Return a seekable Arrow input (memory-mapped or buffered); raises FileNotFoundError."""
         ...
 
     def open_output(self, path: str) -> Any:
-        """A writable binary file object; parents are created; the file appears whole on close where the store can.
+        """Return a writable binary file object; parents are created.
 
-        It is durable after `sync`.
+        Where the file system can, the file appears as a whole when it is closed. It is durable after `sync`.
         """
         ...
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
-        """Create the file with the content, atomically and durably; False when it exists already. Never overwrites.
+        """Create the file with the content, atomically and durably; return False when it exists. Never overwrites.
 
-        After a SyncFailedError the file may be there, and be gone after a power cut.
+        After a SyncFailedError the file may exist, and may be lost in a power cut.
         """
         ...
 
     def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        """Replace the file's content, atomically where the store can.
+        """Replace the content of the file, atomically where the file system can.
 
-        Without `durable`, which is for hints, it may be stale, empty or gone after a power cut.
+        Without `durable`, which is for hints, the file may be stale, empty or missing after a power cut.
         """
         ...
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Make files, their names and the directories above them durable; of a directory, the names in it.
+        """Make files, their names and the directories above them durable; for a directory, the names in it.
 
-        Of a path that is not there it is made durable that it is gone. Does nothing where the capabilities say
-        `durable_on_return`. Raises SyncFailedError; it is not known then what outlives a power cut.
+        For a path that does not exist its deletion is made durable. Does nothing where the capabilities say
+        `durable_on_return`. Raises SyncFailedError; then it is not known what survives a power cut.
         """
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether the file or directory exists."""
         ...
 
     def size(self, path: str) -> int:
-        """The file's size in bytes; raises FileNotFoundError."""
+        """Return the size of the file in bytes; raises FileNotFoundError."""
         ...
 
     def list(self, path: str) -> list[FileStatus]:
-        """The directory's direct entries in no order; an empty list when there is no such directory."""
+        """Return the direct entries of the directory, in no order; none where it does not exist."""
         ...
 
     def make_directories(self, path: str) -> None:
@@ -197,49 +197,49 @@ class FileIO(Protocol):
         ...
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a file, or a directory, durably; False when there was none.
+        """Delete a file, or a directory, durably; return False when there was none.
 
-        Without `recursive` a directory goes only if it is empty, and nothing goes that others put into it meanwhile,
-        but in stores that pyarrow opens; raises StorageAccessError when there is something in it.
+        Without `recursive` a directory is deleted only if it is empty; otherwise StorageAccessError is raised. A file
+        that another process creates in it meanwhile is kept, except in file systems that pyarrow opens.
         """
         ...
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
-        """Delete files that may or may not exist; failures are logged, never raised (cleaning up after an error).
+        """Delete files that may or may not exist; failures are logged, never raised, as after an earlier error.
 
-        They may be back after a power cut.
+        The deletion is not durable: the files may exist again after a power cut.
         """
         ...
 
     def rename(self, source: str, target: str) -> bool:
-        """Move a file or directory, durably; False when the target exists or the source does not. Never overwrites.
+        """Move a file or directory durably; return False when the target exists or the source does not.
 
-        The capabilities say whether that is one step.
+        Never overwrites. The capabilities say whether it is atomic.
         """
         ...
 
 
 @runtime_checkable
 class SizedOpening(Protocol):
-    """A FileIO that sends less where it is known how large a file is."""
+    """FileIO that sends fewer requests if the size of a file is known."""
 
     def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
-        """As open_input; where the size, which need not be right, is not known, it is None."""
+        """Open the file like open_input. `size` is in bytes, may be wrong, and is None where it is not known."""
         ...
 
 
 @runtime_checkable
 class AbortableOutput(Protocol):
-    """An output that can be closed without leaving a file."""
+    """Output that can be closed without creating a file."""
 
     def abort(self) -> None:
-        """Close it, and let no file appear; never raises OSError."""
+        """Close it without creating a file; never raises OSError."""
         ...
 
 
 @contextmanager
 def write_errors(path: str) -> Iterator[None]:
-    """Turn the system's errors while a file is written into StorageAccessError naming it."""
+    """Raise errors of the system while a file is written as StorageAccessError, which names it."""
     try:
         yield
     except StorageAccessError:
@@ -249,7 +249,7 @@ def write_errors(path: str) -> Iterator[None]:
 
 
 def abort_output(output: Any) -> None:
-    """Close a file that nobody wants any more; where the store can, it never appears."""
+    """Close an output whose file is not needed; where the output can be aborted, the file is not created."""
     if isinstance(output, AbortableOutput):
         output.abort()
     else:
@@ -262,7 +262,7 @@ def open_sized(file_io: FileIO, path: str, size: int | None) -> "pa.NativeFile":
 
 
 def write_file(file_io: FileIO, path: str, content: bytes) -> None:
-    """Write a whole new file; raises StorageAccessError naming it, and deletes it then."""
+    """Write a new file; after an error delete it and raise StorageAccessError, which names it."""
     try:
         with write_errors(path), file_io.open_output(path) as output:
             output.write(content)
@@ -272,13 +272,13 @@ def write_file(file_io: FileIO, path: str, content: bytes) -> None:
 
 
 class WrappedFileIO:
-    """Does everything as the `inner` one; see FileIO."""
+    """FileIO that passes every call on to an `inner` one, as a base of those that change some calls."""
 
     def __init__(self, inner: FileIO) -> None:
         self.inner = inner
         self.scheme = inner.scheme
         self.capabilities = inner.capabilities
-        # For `read_ahead_of`, which knows what it means.
+        # Limits of prefetching; see `read_ahead_of`.
         self.read_ahead: Any = getattr(inner, "read_ahead", None)
 
     @property

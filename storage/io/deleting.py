@@ -1,4 +1,4 @@
-"""Deleting files that are not needed any more, with a report of those that are gone.
+"""Deletion of many files, and the links that no deletion follows.
 
 Only the local file system has symbolic links. No deletion follows one below a warehouse.
 """
@@ -16,12 +16,12 @@ from interbed.storage.io.parallel import in_parallel
 
 
 def is_link(file_io: FileIO, path: str) -> bool:
-    """Whether the path itself is a symbolic link."""
+    """Return whether the path itself is a symbolic link."""
     return file_io.capabilities.links and os.path.islink(path.rstrip("/"))
 
 
 def link_above(file_io: FileIO, path: str, root: str) -> str | None:
-    """The first link among the directories between `root` and the path, both left out; None without one."""
+    """Return the first link among the directories between `root` and the path, both excluded; None without one."""
     if not file_io.capabilities.links or not path.startswith(f"{root.rstrip('/')}/"):
         return None
     at = root.rstrip("/")
@@ -33,25 +33,25 @@ def link_above(file_io: FileIO, path: str, root: str) -> str | None:
 
 
 BATCH = 1000
-"""Files that one request of S3 deletes; other stores divide them further."""
+"""Most files that one request of S3 deletes; other object stores divide them further."""
 
 
 @runtime_checkable
 class BatchDeletion(Protocol):
-    """A FileIO that deletes many files by one request."""
+    """FileIO that deletes many files by one request."""
 
     def delete_batch(self, paths: Sequence[str]) -> None:
-        """Delete at most BATCH files, each of which may or may not exist; after an error it is not known which."""
+        """Delete at most BATCH files, which may or may not exist; after an error it is not known which are deleted."""
         ...
 
 
 _log = logging.getLogger(__name__)
 _ROOT = re.compile(r"/*|[A-Za-z][A-Za-z0-9+.\-]*:/*[^/]*/*")
-"""The root of a local file system, and of a store: its bucket, container or host."""
+"""Root of the local file system, or of a remote one: its bucket, container or host."""
 
 
 def check_deletable(path: str) -> None:
-    """Raise StorageAccessError for what no deletion is about: a root, a bucket, a relative path, one with `..`."""
+    """Raise StorageAccessError for a path that is never deleted: a root, a bucket, a relative path, one with `..`."""
     if _ROOT.fullmatch(path) or not (path.startswith("/") or "://" in path):
         raise StorageAccessError(f"{path!r} is not deleted: it is a root, or no whole path. Name what is below it.")
     if ".." in path and ".." in path.split("/"):
@@ -59,7 +59,7 @@ def check_deletable(path: str) -> None:
 
 
 def delete_files(file_io: FileIO, paths: Iterable[str]) -> dict[str, OSError]:
-    """Delete files that may or may not exist; those that the store does not let go, and why, which is logged."""
+    """Delete files that may or may not exist; return the errors, which are logged, by the file that was not deleted."""
 
     def tried(path: str) -> OSError | None:
         try:
@@ -77,7 +77,7 @@ def delete_files(file_io: FileIO, paths: Iterable[str]) -> dict[str, OSError]:
 
 
 def _one_by_one(file_io: FileIO, paths: list[str]) -> list[str]:
-    """Those of the files that are yet to be deleted each by itself, after the others went together."""
+    """Delete files in batches where the FileIO can; return the files that have to be deleted one by one."""
     if not isinstance(file_io, BatchDeletion):
         return paths
     left: list[str] = []
@@ -86,13 +86,18 @@ def _one_by_one(file_io: FileIO, paths: list[str]) -> list[str]:
         try:
             file_io.delete_batch(some)
         except OSError as error:
-            _log.info("%s and %d more are deleted one by one, for together: %s", some[0], len(some) - 1, error)
+            _log.info(
+                "%s and %d more are deleted one by one, because deleting them together failed: %s",
+                some[0],
+                len(some) - 1,
+                error,
+            )
             left += some
     return left
 
 
 def delete_one_by_one(delete: Callable[[str], object], paths: Iterable[str]) -> None:
-    """Delete files that may or may not exist, one after the other; what stays is logged, and nothing is raised."""
+    """Delete files that may or may not exist, one after the other; failures are logged, never raised."""
     for path in paths:
         try:
             delete(path)
@@ -103,7 +108,7 @@ def delete_one_by_one(delete: Callable[[str], object], paths: Iterable[str]) -> 
 def delete_all_files(file_io: FileIO, paths: Iterable[str]) -> None:
     """Delete files that may or may not exist.
 
-    Raises StorageAccessError naming the first that stays, after the others were tried, and how many there are.
+    Raises StorageAccessError, which names the first file that was not deleted and the number of others, at the end.
     """
     left = delete_files(file_io, paths)
     for path, error in left.items():

@@ -1,4 +1,4 @@
-"""A FileIO that fails on purpose: for tests of crashes, lost races and stores that answer late or never.
+"""FileIO that fails on purpose: for tests of crashes, lost races, and file systems that respond late or never.
 
 A fault is written `operation:pattern:action[:skip]`; `create_exclusive:*/snapshot/snapshot-*:kill-before:2` kills the
 process before the third exclusive creation of a snapshot. Faults fire once, in the order given.
@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class FaultAction(StrEnum):
-    """An error, or the end of the process, before or after the store has carried the operation out."""
+    """Error, or end of the process, before or after the operation."""
 
     FAIL_BEFORE = "fail-before"
     FAIL_AFTER = "fail-after"
@@ -32,7 +32,7 @@ class FaultAction(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """One failure: at the operation (a method's name or `*`) on a path like the pattern, after `skip` such calls."""
+    """Failure at an operation (name of a method, or `*`) on a path like the pattern, after `skip` such calls."""
 
     operation: str
     pattern: str
@@ -41,7 +41,7 @@ class Fault:
 
     @staticmethod
     def parse(text: str) -> "Fault":
-        """The fault of `operation:pattern:action[:skip]`; raises InvalidInputError."""
+        """Return the fault that `operation:pattern:action[:skip]` describes; raises InvalidInputError."""
         parts = text.split(":")
         if len(parts) not in (3, 4) or parts[2] not in list(FaultAction):
             raise InvalidInputError(f"A fault is written operation:pattern:action[:skip], not {text!r}.")
@@ -50,9 +50,9 @@ class Fault:
 
 
 class FaultyFileIO:
-    """Another FileIO with faults; `calls` records every operation as (name, path).
+    """FileIO around another one, with faults; `calls` records every operation as (name, path).
 
-    Safe for several threads: each operation counts once, in the order in which they reach it.
+    Safe for several threads: each operation counts once, in the order of the calls.
     """
 
     def __init__(self, inner: FileIO, faults: Sequence[Fault] = ()) -> None:
@@ -65,13 +65,13 @@ class FaultyFileIO:
         self._armed: list[list[Any]] = [[fault, fault.skip] for fault in faults]
 
     def arm(self, fault: Fault) -> None:
-        """Add a fault that is yet to fire."""
+        """Add a fault, which fires once."""
         with self._guard:
             self._armed.append([fault, fault.skip])
 
     @property
     def armed(self) -> list[Fault]:
-        """The faults that did not fire yet."""
+        """Faults that did not fire yet."""
         return [fault for fault, _ in self._armed]
 
     def read_bytes(self, path: str) -> bytes:
@@ -90,7 +90,7 @@ class FaultyFileIO:
         self._do("overwrite", path, lambda: self._inner.overwrite(path, content, durable=durable))
 
     def sync(self, paths: Iterable[str]) -> None:
-        """See FileIO; each call counts once, by its first path."""
+        """Sync the paths; each call counts once, by its first path."""
         paths = list(paths)
         if paths:
             self._do("sync", paths[0], lambda: self._inner.sync(paths))
@@ -111,7 +111,7 @@ class FaultyFileIO:
         return self._do("delete", path, lambda: self._inner.delete(path, recursive=recursive))
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
-        """See FileIO; every path counts as one `delete_quietly`."""
+        """Delete the files; every path counts as one `delete_quietly`."""
         for path in paths:
             self._do("delete_quietly", path, lambda path=path: self._inner.delete_quietly([path]))  # type: ignore[misc]
 
@@ -130,7 +130,7 @@ class FaultyFileIO:
         try:
             call()
         finally:
-            # Also after an operation that failed by itself, as reads of files that need not be there.
+            # Also after an operation that failed by itself, as the read of a file that need not exist.
             if fault.action is FaultAction.KILL_AFTER:
                 _kill()
         raise StorageAccessError(f"Can't {operation} {path}: failed on purpose, after it was done.")

@@ -1,4 +1,4 @@
-"""An advisory lock of the operating system on a local file; it ends with the process that holds it, however it ends."""
+"""Advisory lock of the operating system on a local file. It is released when its process ends, even by a kill."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ _BACKOFF = ExponentialBackoff(first_seconds=0.001, longest_seconds=0.02, pause_w
 
 
 class FileLock:
-    """The lock on a file, which is released by `release` or at the end of a `with`; not for use by several threads."""
+    """Lock on a file, which is released by `release` or at the end of a `with` block; not for several threads."""
 
     def __init__(self, path: str, *, create: bool = False) -> None:
         self._path = path
@@ -38,7 +38,7 @@ class FileLock:
         return _fcntl is not None
 
     def take(self, timeout_seconds: float) -> bool:
-        """Wait for the lock, but not longer than the timeout; False without it.
+        """Wait for the lock, at most for the timeout; return whether it was taken.
 
         Raises OSError when the file can't be opened, or its file system has no locks.
         """
@@ -63,10 +63,10 @@ class FileLock:
                 os.close(descriptor)
 
     def release(self) -> None:
-        """Give the lock back, if it is held."""
+        """Release the lock, if it is held."""
         if self._descriptor is not None:
             try:
-                # A process that was forked meanwhile has the descriptor, too.
+                # A process that was forked meanwhile shares the descriptor, so closing it is not enough.
                 _fcntl.flock(self._descriptor, _fcntl.LOCK_UN)
             finally:
                 os.close(self._descriptor)
@@ -82,9 +82,9 @@ class FileLock:
 
 
 class DirectoryLock(FileLock):
-    """The lock on a directory, which a rename of the directory takes along.
+    """Lock on a directory, which stays with the directory when that is renamed.
 
-    Where two machines share a file system, only some have it for both: NFS refuses it (OSError).
+    Not every shared file system has a lock that two machines see: NFS refuses it (OSError).
     """
 
     def __init__(self, path: str) -> None:
@@ -92,7 +92,7 @@ class DirectoryLock(FileLock):
         self._flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_DIRECTORY", 0)
 
     def take(self, timeout_seconds: float) -> bool:
-        """See FileLock; False as well when the path has come to name another directory meanwhile, or none."""
+        """Take the lock like FileLock; return False also when the path names another directory by now, or none."""
         if not super().take(timeout_seconds):
             return False
         if not self._is_at_path():

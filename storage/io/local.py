@@ -1,15 +1,15 @@
 """The local file system, and any POSIX mount of it.
 
-A file that must never be overwritten (a snapshot, a schema) is written whole and synced under a hidden name first and
-then linked to its own name: `link` fails when the name exists, so exactly one of several racing writers wins, and a
-process that is killed leaves at most a hidden `.tmp` file, which readers ignore. Then the name is synced, too: what
-these methods have done when they return outlives a power cut, except for files of `open_output`, which `sync` syncs in
-groups, for directories, and for what `delete_quietly` has deleted.
+A file that must never be overwritten (a snapshot, a schema) is first written and synced under a hidden name and then
+linked to its own name. `link` fails when the name exists, so exactly one of several racing writers wins. A process that
+is killed leaves at most a hidden `.tmp` file, which readers ignore. Then the name is synced, too. So the changes of
+these methods survive a power cut when they return, except for files of `open_output`, which `sync` syncs in groups, for
+directories, and for the deletions of `delete_quietly`.
 
-`LocalDisk` has the single steps. A power cut loses what was not synced: the bytes of a file (`fdatasync`), and apart
-from them its name, which is an entry of its directory (`fsync` of the directory). A new directory is an entry of the
-directory above it. A sync that fails is an error that another sync does not repair: Linux reports it once and then
-marks the pages as clean.
+`LocalDisk` has the single steps. A power cut loses everything that was not synced: the bytes of a file (`fdatasync`),
+and independently of them its name, which is an entry of its directory (`fsync` of the directory). A new directory is an
+entry of its parent. A second sync does not repair a failed one: Linux reports the error once and then marks the pages
+as clean.
 """
 
 import contextlib
@@ -27,13 +27,13 @@ from interbed.storage.io.api import LOCAL_CAPABILITIES, FileStatus, FileSystemCa
 from interbed.storage.io.deleting import check_deletable, delete_one_by_one
 
 SYNC_THREADS = 4
-"""Files synced at the same time: their transactions in the journal of the file system become one."""
+"""Files that are synced at the same time: the journal of the file system joins their transactions."""
 
 _NOT_FOR_DIRECTORIES = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EOPNOTSUPP})
-"""What file systems answer that can't sync directories: they write names at once, or have no way to ask for it."""
+"""Errors of file systems that can't sync directories: they write names immediately, or have no call for it."""
 
 _QUIET_NANOS = 100_000_000
-"""Two changes of a directory within a tick of the clock may have the same time; no tick is as long as this."""
+"""Longer than a tick of the clock: two changes of a directory within a tick may have the same time."""
 
 _Result = TypeVar("_Result")
 
@@ -41,12 +41,13 @@ _fdatasync = getattr(os, "fdatasync", os.fsync)
 
 
 class LocalDisk:
-    """The disk itself; threads and forked processes may share it. Every method raises the system's OSError, and those
-    that sync SyncFailedError.
+    """Single steps on the disk; threads and forked processes may share it.
+
+    Every method raises the system's OSError; those that sync raise SyncFailedError.
     """
 
     def __init__(self) -> None:
-        # Directories whose names are on the disk, by what would have changed if they were not the same any more.
+        # Directories whose names are durable, with inodes and time, which differ after any change.
         self._known: dict[str, tuple[int, int, int]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -55,14 +56,14 @@ class LocalDisk:
     # -- changes ---------------------------------------------------------------------------------------------------
 
     def open_output(self, path: str) -> Any:
-        """A native output file, created or truncated."""
-        # The catalog server syncs directories, and does not need half of its memory for Arrow.
+        """Open a native output file, created or truncated."""
+        # The catalog server only syncs directories; Arrow would double its memory.
         import pyarrow as pa
 
         return pa.OSFile(path, "wb")
 
     def write_new(self, path: str, content: bytes, *, sync: bool) -> None:
-        """Create a file with that content; after an error there is none."""
+        """Create a file with the content; after an error the file does not exist."""
         with open(path, "xb") as file:
             try:
                 file.write(content)
@@ -74,15 +75,15 @@ class LocalDisk:
                 raise
 
     def link(self, source: str, target: str) -> None:
-        """Give a file one more name, which must be free."""
+        """Give a file a second name, which must be free."""
         os.link(source, target)
 
     def unlink(self, path: str) -> None:
-        """Take a name away."""
+        """Remove the name of a file."""
         os.unlink(path)
 
     def replace(self, source: str, target: str) -> None:
-        """Give a file another name, which may be taken."""
+        """Rename a file; the new name may be taken."""
         os.replace(source, target)
 
     def rename_directory(self, source: str, target: str) -> None:
@@ -90,7 +91,7 @@ class LocalDisk:
         os.rename(source, target)
 
     def make_directories(self, path: str) -> None:
-        """Make the directory and those above it, as far as there are none."""
+        """Create the directory and its parents, as far as they are missing."""
         os.makedirs(path, exist_ok=True)
 
     def remove_directory(self, path: str) -> None:
@@ -98,24 +99,24 @@ class LocalDisk:
         os.rmdir(path)
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory and all that is in it."""
+        """Remove a directory and everything in it."""
         import shutil
 
         shutil.rmtree(path)
 
-    # -- making them last ------------------------------------------------------------------------------------------
+    # -- durability ------------------------------------------------------------------------------------------------
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Make files and directories last, with their names, and the names of the directories above them.
+        """Make files and directories durable, with their names, and the names of the directories above them.
 
-        Of a path that is not there this is made to last: that it is gone.
+        For a path that does not exist its deletion is made durable.
         """
         given = list(dict.fromkeys(paths))
         is_directory = self._each(self.sync_file, given)
         self.sync_names(p if known else os.path.dirname(p) for p, known in zip(given, is_directory, strict=True))
 
     def sync_names(self, directories: Iterable[str]) -> None:
-        """Make the entries of the directories last, and the directories themselves."""
+        """Make the entries of the directories durable, and the directories themselves."""
         existing = dict.fromkeys(map(_nearest, directories))
         self._each(self.sync_directory, list(existing))
         synced = set(existing)
@@ -123,7 +124,7 @@ class LocalDisk:
             self._sync_above(directory, synced)
 
     def sync_file(self, path: str) -> bool:
-        """Make the content of a file last; whether the path is that of a directory, for which nothing is done."""
+        """Make the content of a file durable. Return True, and do nothing, for a directory."""
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -137,7 +138,7 @@ class LocalDisk:
             os.close(descriptor)
 
     def sync_directory(self, path: str) -> None:
-        """Make the entries of a directory last."""
+        """Make the entries of a directory durable."""
         with _sync_errors(path):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_DIRECTORY", 0))
             try:
@@ -161,9 +162,9 @@ class LocalDisk:
             return list(pool.map(work, paths))
 
     def _sync_above(self, directory: str, synced: set[str]) -> None:
-        """Sync the directories above one, up to where another file system begins, but for those known to last.
+        """Sync the directories above one, up to the mount point, except those that are known to be durable.
 
-        An entry of a directory that has not changed since it was synced is on the disk.
+        An entry of a directory that has not changed since its sync is durable.
         """
         while True:
             above = os.path.dirname(directory)
@@ -182,7 +183,7 @@ class LocalDisk:
         try:
             self.sync_directory(path)
         except SyncFailedError as error:
-            # Whoever may not read a directory has not made anything in it.
+            # A process that may not read a directory has created nothing in it.
             if isinstance(error.__cause__, PermissionError):
                 return False
             raise
@@ -190,14 +191,14 @@ class LocalDisk:
 
 
 def _nearest(directory: str) -> str:
-    """The directory, or where there is none, the first above it that there is."""
+    """Return the directory, or the nearest existing one above it."""
     while not os.path.isdir(directory) and os.path.dirname(directory) != directory:
         directory = os.path.dirname(directory)
     return directory
 
 
 LOCAL_DISK = LocalDisk()
-"""The disk of this process."""
+"""Disk of this process, shared by all its FileIOs."""
 
 
 @contextlib.contextmanager
@@ -206,8 +207,8 @@ def _sync_errors(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise SyncFailedError(
-            f"Can't write {path} to the disk for good: {error.strerror or error}. What was written last may be lost "
-            "when the machine stops; look into the disk and the system's log."
+            f"Can't sync {path} to the disk: {error.strerror or error}. The last writes may be lost when the machine "
+            "stops; check the disk and the system's log."
         ) from error
 
 
@@ -231,7 +232,7 @@ class LocalFileIO:
             self._disk = disk
 
     def with_sync(self, syncs: bool) -> "LocalFileIO":
-        """The same files, with or without any sync: without, what is written lasts once the system gets round to it."""
+        """Return a FileIO with or without syncs. Without them the system writes changes at its own time."""
         if syncs == self._syncs:
             return self
         other = copy.copy(self)
@@ -239,12 +240,12 @@ class LocalFileIO:
         return other
 
     def read_bytes(self, path: str) -> bytes:
-        """The whole file; raises FileNotFoundError."""
+        """Return the whole content; raises FileNotFoundError."""
         with _translated("read", path), open(path, "rb") as file:
             return file.read()
 
     def open_input(self, path: str) -> "pa.NativeFile":
-        """The file as a memory map, or an empty buffer for an empty file (which can't be mapped)."""
+        """Return the file as a memory map, or an empty buffer for an empty file (which can't be mapped)."""
         import pyarrow as pa
 
         with _translated("open", path):
@@ -253,7 +254,7 @@ class LocalFileIO:
             return pa.memory_map(path, "r")
 
     def open_output(self, path: str) -> Any:
-        """A native output file, created or truncated; its name must be new, for readers see it while it grows."""
+        """Return a native output file. Its name must be new, because readers see the file while it grows."""
         with _translated("create", path):
             try:
                 return self._disk.open_output(path)
@@ -262,9 +263,9 @@ class LocalFileIO:
                 return self._disk.open_output(path)
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
-        """Create the synced file in one step; False when the name is taken. Raises StorageAccessError.
+        """Create the synced file atomically; return False when the name is taken. Raises StorageAccessError.
 
-        After a SyncFailedError the file may be there, and be gone after a power cut.
+        After a SyncFailedError the file may exist, and may be lost in a power cut.
         """
         if os.path.lexists(path):
             return False
@@ -288,7 +289,7 @@ class LocalFileIO:
             return True
 
     def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        """Replace the file in one step; a reader sees the old content or the new."""
+        """Replace the file atomically; a reader sees the old content or the new one."""
         with _translated("write", path):
             staged = self._stage(path, content, sync=durable)
             try:
@@ -301,14 +302,14 @@ class LocalFileIO:
                 self._sync_names(os.path.dirname(path))
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Make files and directories outlive a power cut, with the names above them; raises SyncFailedError."""
+        """Make files and directories durable, with the names above them; raises SyncFailedError."""
         paths = list(paths)
         if paths and self._syncs:
             with _translated("sync", paths[0]):
                 self._disk.sync(paths)
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there; a broken link is not."""
+        """Return whether the file or directory exists; a broken link does not."""
         with _translated("look up", path):
             try:
                 os.stat(path)
@@ -317,12 +318,12 @@ class LocalFileIO:
             return True
 
     def size(self, path: str) -> int:
-        """The file's size in bytes; raises FileNotFoundError."""
+        """Return the size of the file in bytes; raises FileNotFoundError."""
         with _translated("look up", path):
             return os.path.getsize(path)
 
     def list(self, path: str) -> list[FileStatus]:
-        """The directory's direct entries in no order; empty when there is no such directory."""
+        """Return the direct entries of the directory, in no order; none where it does not exist."""
         entries: list[FileStatus] = []
         with _translated("list", path):
             try:
@@ -331,7 +332,7 @@ class LocalFileIO:
                 return entries
             with scan:
                 for entry in scan:
-                    # An entry may be deleted between being listed and being looked at; it is gone then.
+                    # An entry may be deleted after it was listed; it is left out.
                     with contextlib.suppress(FileNotFoundError):
                         status = entry.stat()
                         entries.append(
@@ -352,7 +353,7 @@ class LocalFileIO:
             self._disk.make_directories(path)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a file, or a directory with `recursive`; False when there was none."""
+        """Delete a file, or a directory with `recursive`; return False when there was none."""
         with _translated("delete", path):
             if not self._delete(path, recursive=recursive):
                 return False
@@ -361,7 +362,7 @@ class LocalFileIO:
 
     def _delete(self, path: str, *, recursive: bool = False) -> bool:
         check_deletable(path)
-        # With a slash at its end a link is what it leads to.
+        # With a slash at its end the path of a link is that of its target.
         path = path.rstrip("/")
         with _translated("delete", path):
             try:
@@ -381,7 +382,7 @@ class LocalFileIO:
         delete_one_by_one(self._delete, paths)
 
     def rename(self, source: str, target: str) -> bool:
-        """Move a file or directory; False when the target exists or the source does not. Never overwrites a file."""
+        """Move a file or directory; return False when the target exists or the source does not. Overwrites no file."""
         with _translated("rename", source):
             if os.path.lexists(target) or not os.path.lexists(source):
                 return False
@@ -389,13 +390,13 @@ class LocalFileIO:
             self._disk.make_directories(after)
             try:
                 if os.path.isdir(source):
-                    # A move must not outlive the directory that it goes to.
+                    # The target's directory has to be durable before the move.
                     self._sync_names(after)
                     # Renaming a directory onto a non-empty one fails by itself.
                     self._disk.rename_directory(source, target)
                 else:
                     self._disk.link(source, target)
-                    # The new name is there for good before the old one goes.
+                    # The new name has to be durable before the old one is removed.
                     self._sync_names(after)
                     self._disk.unlink(source)
             except (FileExistsError, FileNotFoundError):
@@ -426,7 +427,7 @@ class LocalFileIO:
 
 @contextlib.contextmanager
 def _translated(action: str, path: str) -> Iterator[None]:
-    """Turn the system's errors into StorageAccessError naming the path; FileNotFoundError stays what it is."""
+    """Raise errors of the system as StorageAccessError, which names the path; FileNotFoundError stays as it is."""
     try:
         yield
     except (FileNotFoundError, StorageAccessError):

@@ -42,7 +42,7 @@ _DONE: Mapping[str, frozenset[str]] = {
         ("endpoint", "account", "key", "sas", "auth", "client", "secret", "authority", "tenant", "provider")
     ),
 }
-"""What pyarrow's clients can do of what options say."""
+"""Options that pyarrow's clients support, by the name of obstore's class."""
 
 _LOGIN = "https://login.microsoftonline.com"
 _KEY_VARIABLES = ("AZURE_STORAGE_ACCOUNT_KEY", "AZURE_STORAGE_ACCESS_KEY")
@@ -50,7 +50,7 @@ _SIGNATURE_VARIABLES = ("AZURE_STORAGE_SAS_TOKEN", "AZURE_STORAGE_SAS_KEY")
 
 
 def pyarrow_store(settings: StoreSettings) -> "pafs.FileSystem":
-    """The file system of a store, whose paths begin with the bucket or container.
+    """Return the file system of an object store, whose paths begin with the bucket or container.
 
     Raises MissingExtraError naming the option that only obstore can do; pyarrow's own errors come through.
     """
@@ -63,7 +63,7 @@ def pyarrow_store(settings: StoreSettings) -> "pafs.FileSystem":
 
 
 def pyarrow_s3(settings: StoreSettings, keys: Mapping[str, Any]) -> "pafs.FileSystem":
-    """The same store by pyarrow beside obstore, with the keys that obstore has, and pyarrow's own limits."""
+    """Return pyarrow's client of a bucket that obstore opens, with obstore's keys and pyarrow's own limits."""
     from pyarrow import fs as pafs
 
     return pafs.S3FileSystem(**_s3_arguments(settings, keys))
@@ -74,7 +74,7 @@ def _beyond(settings: StoreSettings, name: str) -> MissingExtraError:
 
 
 def _s3_arguments(settings: StoreSettings, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """What is given of where the store is and whose requests they are; without keys pyarrow looks for some."""
+    """Return the arguments for endpoint and credentials; without keys pyarrow looks for some."""
     found: dict[str, Any] = {
         "access_key": keys.get("access_key_id"),
         "secret_key": keys.get("secret_access_key"),
@@ -144,7 +144,7 @@ def _azure_store(settings: StoreSettings) -> "pafs.FileSystem":
 
 
 def _azure_addresses(settings: StoreSettings) -> dict[str, str]:
-    """Those of blobs and of files, before whose host or in whose path pyarrow writes the account."""
+    """Return the addresses of blobs and of files; pyarrow adds the account to their host or path."""
     if settings.endpoint is None:
         return {}
     account, parts = settings.config["account_name"], urlsplit(settings.endpoint)
@@ -172,10 +172,9 @@ _T = TypeVar("_T")
 
 
 class ObjectStoreFileIO:
-    """FileIO over a pyarrow file system, which sees URIs without the scheme and without the `authority` that is given,
-    and with the `bucket` in the place of that.
+    """FileIO over a pyarrow file system. Its paths are URIs with the `bucket` instead of the scheme and `authority`.
 
-    `fsspec` is the fsspec file system behind `filesystem` when there is one; it is asked for atomic creation.
+    `fsspec` is the fsspec file system behind `filesystem`, if there is one; it creates files exclusively.
     """
 
     def __init__(
@@ -199,7 +198,7 @@ class ObjectStoreFileIO:
         self._bucket = bucket
 
     def read_bytes(self, path: str) -> bytes:
-        """The whole file; raises FileNotFoundError."""
+        """Return the whole content; raises FileNotFoundError."""
 
         def read() -> bytes:
             with self._filesystem.open_input_stream(self._inner(path), compression=None) as stream:
@@ -208,22 +207,22 @@ class ObjectStoreFileIO:
         return self._call("read", path, read)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """A seekable input; raises FileNotFoundError."""
+        """Return a seekable input; raises FileNotFoundError."""
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
-        """See SizedOpening; the store says what the size is."""
+        """Open the file like SizedOpening, with the size that the file system reports."""
         source: Any = self._call("open", path, lambda: self._filesystem.open_input_file(self._inner(path)))
 
         def fetch(start: int, end: int) -> bytes:
-            # Arrow's files are read at a place by several threads at once.
+            # Several threads may read an Arrow file at once.
             return self._call("read", path, lambda: bytes(source.read_at(end - start, start)))
 
         length = self._call("open", path, source.size)
         return opened_by_ranges(fetch, length, self.read_ahead)
 
     def open_output(self, path: str) -> pa.NativeFile:
-        """A writable output; parents are created (where the store has directories at all)."""
+        """Return a writable output; parents are created where the file system has directories."""
 
         def open_stream() -> pa.NativeFile:
             inner = self._inner(path)
@@ -233,7 +232,7 @@ class ObjectStoreFileIO:
         return self._call("create", path, open_stream)
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
-        """Create the file; False when it exists. Atomic only where `exclusive_create` says so."""
+        """Create the file; return False when it exists. Atomic only with `exclusive_create`."""
         inner = self._inner(path)
 
         def create() -> bool:
@@ -252,18 +251,18 @@ class ObjectStoreFileIO:
         return self._call("create", path, create)
 
     def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        """Replace the file's content; `durable` makes no difference."""
+        """Replace the content of the file; `durable` makes no difference."""
         self._call("write", path, lambda: self._write(self._inner(path), content))
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Do nothing: what these stores have taken is durable."""
+        """Do nothing: every change is durable on return."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether the file or directory exists."""
         return self._call("look up", path, lambda: self._kind(self._inner(path)) is not pafs.FileType.NotFound)
 
     def size(self, path: str) -> int:
-        """The file's size in bytes; raises FileNotFoundError."""
+        """Return the size of the file in bytes; raises FileNotFoundError."""
 
         def size() -> int:
             info = self._filesystem.get_file_info(self._inner(path))
@@ -274,7 +273,7 @@ class ObjectStoreFileIO:
         return self._call("look up", path, size)
 
     def list(self, path: str) -> list[FileStatus]:
-        """The directory's direct entries in no order; empty when there is no such directory."""
+        """Return the direct entries of the directory, in no order; none where it does not exist."""
 
         def entries() -> list[FileStatus]:
             selector = pafs.FileSelector(self._inner(path), allow_not_found=True, recursive=False)
@@ -296,7 +295,7 @@ class ObjectStoreFileIO:
         self._call("create the directory", path, lambda: self._filesystem.create_dir(self._inner(path), recursive=True))
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a file, or a directory with `recursive`; False when there was none."""
+        """Delete a file, or a directory with `recursive`; return False when there was none."""
         check_deletable(path)
 
         def delete() -> bool:
@@ -318,12 +317,12 @@ class ObjectStoreFileIO:
 
     def _delete_empty(self, inner: str) -> None:
         if self._fsspec is not None:
-            # It refuses what is not empty, where fsspec knows how; elsewhere it may do nothing.
+            # Some fsspec file systems refuse a directory that is not empty; others may do nothing.
             with suppress(FileNotFoundError):
                 self._fsspec.rmdir(inner)
             if self._kind(inner) is pafs.FileType.NotFound:
                 return
-        # Of Arrow's there is none that refuses: whatever comes meanwhile goes as well.
+        # Arrow's file systems never refuse: files that are created meanwhile are deleted, too.
         self._filesystem.delete_dir(inner)
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
@@ -331,7 +330,7 @@ class ObjectStoreFileIO:
         delete_one_by_one(self.delete, paths)
 
     def rename(self, source: str, target: str) -> bool:
-        """Move a file or directory; False when the target exists or the source does not. Not atomic on most stores."""
+        """Move a file or directory; return False when the target exists or the source does not. Rarely atomic."""
 
         def rename() -> bool:
             inner_source, inner_target = self._inner(source), self._inner(target)
@@ -354,7 +353,7 @@ class ObjectStoreFileIO:
         return self._filesystem.get_file_info(inner).type
 
     def _make_parent(self, inner: str) -> None:
-        # Object stores proper have no directories; the others (HDFS, SFTP, memory) refuse files without a parent.
+        # Object stores have no directories; the others (HDFS, SFTP, memory) refuse files without a parent.
         if self.scheme not in _FLAT_SCHEMES and "/" in inner.strip("/"):
             self._filesystem.create_dir(inner.rsplit("/", 1)[0], recursive=True)
 

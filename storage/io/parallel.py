@@ -1,7 +1,7 @@
-"""Requests to a store that are on the way at the same time, and writes that nobody has to wait for yet.
+"""Parallel requests to a remote file system, and writes that finish while their writer continues.
 
-A request to a store is waiting above all, so that many at once take as long as one. A local file system answers
-without delay: there they are made one after the other, by the thread that asks.
+A request to a remote file system is mostly waiting, so that many in parallel take as long as one. On a local file
+system the calling thread does the same work step by step.
 """
 
 import os
@@ -21,16 +21,16 @@ _T = TypeVar("_T")
 _S = TypeVar("_S")
 
 PARALLEL_REQUESTS = 32
-"""Of one process, for small files; a store's client has connections for them."""
+"""Most parallel requests of one process for small files."""
 
 _pool: "tuple[int, ThreadPoolExecutor] | None" = None
 _guard = threading.Lock()
 
 
 def in_parallel(file_io: FileIO, steps: Sequence[Callable[[], _T]]) -> list[_T]:
-    """What the steps return, in their order; the first error of them, in that order, after all have come to an end.
+    """Return the results of the steps, in their order, after all have ended; raises the first error in that order.
 
-    Each step is a few requests to the store, and asks for nothing at once itself.
+    Each step sends a few requests, and no parallel ones itself.
     """
     if len(steps) < 2 or not file_io.capabilities.slow_requests:
         return [step() for step in steps]
@@ -42,7 +42,7 @@ def in_parallel(file_io: FileIO, steps: Sequence[Callable[[], _T]]) -> list[_T]:
 
 
 def both(file_io: FileIO, first: Callable[[], _T], second: Callable[[], _S]) -> tuple[_T, _S]:
-    """What the two return; errors as of `in_parallel`. The thread that asks does the first, which may ask more."""
+    """Return the results of two steps; errors as of `in_parallel`. The first one may send parallel requests itself."""
     if not file_io.capabilities.slow_requests:
         return first(), second()
     from concurrent.futures import wait
@@ -56,26 +56,26 @@ def both(file_io: FileIO, first: Callable[[], _T], second: Callable[[], _S]) -> 
 
 
 def in_background(step: Callable[[], _T]) -> "Future[_T]":
-    """Have a thread take a step, which is a few requests to a store and asks for nothing at once itself."""
+    """Run a step in a thread. It sends a few requests, and no parallel ones itself."""
     return _requests().submit(step)
 
 
 class PendingWrites:
-    """New files, written whole; those in a store while their writer goes on. Not for use by several threads."""
+    """New small files, which on a remote file system are written while their writer continues; for one thread."""
 
     def __init__(self, file_io: FileIO) -> None:
         self._file_io = file_io
         self._futures: list[Future[Any]] = []
 
     def write(self, path: str, content: bytes) -> None:
-        """Write the file, or begin to; raises StorageAccessError where it is written at once."""
+        """Write the file, or begin to; raises StorageAccessError where it is written immediately."""
         if self._file_io.capabilities.slow_requests:
             self._futures.append(_requests().submit(write_file, self._file_io, path, content))
         else:
             write_file(self._file_io, path, content)
 
     def finish(self) -> None:
-        """Wait until all are there; the error of the first one that could not be written."""
+        """Wait until all files are written; raises the error of the first one that could not be."""
         if not self._futures:
             return
         from concurrent.futures import wait
@@ -86,7 +86,7 @@ class PendingWrites:
             future.result()
 
     def settle(self) -> None:
-        """Wait until nothing is on its way any more, whatever became of it."""
+        """Wait until all writes have ended, and ignore their errors."""
         if self._futures:
             from concurrent.futures import wait
 
@@ -94,7 +94,7 @@ class PendingWrites:
 
 
 def _requests() -> "ThreadPoolExecutor":
-    """The threads of this process; those of one that it was forked from have stayed there."""
+    """Return the threads of this process. A forked process needs its own."""
     from concurrent.futures import ThreadPoolExecutor
 
     global _pool
@@ -105,10 +105,10 @@ def _requests() -> "ThreadPoolExecutor":
 
 
 class PendingFiles(WrappedFileIO):
-    """A FileIO whose outputs are closed by threads; threads may share it, and its user ends it by `finish` or `settle`.
+    """FileIO whose outputs are closed by threads; threads may share it. Its user ends it by `finish` or `settle`.
 
-    A file is there, whole, once `finish` has returned; whoever reads or deletes it earlier waits for it. At most
-    `at_once` of them are being closed: who closes one more waits until there is room.
+    A file is complete when `finish` has returned; a call that reads or deletes it earlier waits for it. At most
+    `at_once` outputs are being closed: closing one more waits for one of them.
     """
 
     def __init__(self, inner: FileIO, at_once: int) -> None:
@@ -121,28 +121,28 @@ class PendingFiles(WrappedFileIO):
         self._pending: dict[str, Future[None]] = {}
 
     def finish(self) -> None:
-        """Wait for all files; raises StorageAccessError for the first one that is not there, and names it."""
+        """Wait for all files; raises StorageAccessError, which names the first one that was not written."""
         self.settle()
         for future in self._pending.values():
             future.result()
 
     def settle(self) -> None:
-        """Wait until nothing is on its way any more, whatever became of it."""
+        """Wait until all writes have ended, and ignore their errors."""
         self._threads.shutdown()
 
     def open_output(self, path: str) -> "PendingOutput":
-        """See FileIO; the file appears some time after it is closed."""
+        """Return an output whose file appears some time after it is closed."""
         return PendingOutput(self, path, self.inner.open_output(path))
 
     def close_later(self, path: str, output: Any) -> None:
-        """Have a thread close the output."""
+        """Let a thread close the output."""
         self._room.acquire()
         with self._lock:
             self._pending[path] = self._threads.submit(self._close, path, output)
 
     def _close(self, path: str, output: Any) -> None:
         try:
-            # Nobody else knows by now which file it was.
+            # The writer has continued, so the error has to name the file.
             with write_errors(path):
                 output.close()
         finally:
@@ -156,7 +156,7 @@ class PendingFiles(WrappedFileIO):
 
             wait(pending)
 
-    # -- whoever asks for such a file waits for it --------------------------------------------------------------------
+    # -- calls that wait for a file -----------------------------------------------------------------------------------
 
     def read_bytes(self, path: str) -> bytes:
         self._wait([path])
@@ -188,7 +188,7 @@ class PendingFiles(WrappedFileIO):
 
 
 class PendingOutput:
-    """An output that a thread closes."""
+    """Output that a thread closes."""
 
     def __init__(self, files: PendingFiles, path: str, output: Any) -> None:
         self._files = files
@@ -200,17 +200,17 @@ class PendingOutput:
         return self._output.write(content)
 
     def tell(self) -> int:
-        """Bytes written so far."""
+        """Return the bytes written so far."""
         return int(self._output.tell())
 
     def close(self) -> None:
-        """Begin to close it."""
+        """Begin to close the output."""
         if not self.closed:
             self.closed = True
             self._files.close_later(self._path, self._output)
 
     def abort(self) -> None:
-        """Close it, and let no file appear; never raises OSError."""
+        """Close it without creating a file; never raises OSError."""
         if not self.closed:
             self.closed = True
             abort_output(self._output)

@@ -1,4 +1,4 @@
-"""Which FileIO reads a path: local paths and `file:` URIs directly, HDFS by hdfs-native, others by pyarrow, fsspec."""
+"""Normal form of locations, and the FileIO of a path: local, HDFS by hdfs-native, obstore, pyarrow, or fsspec."""
 
 import os
 import re
@@ -24,7 +24,7 @@ from interbed.storage.io.stores.settings import AZURE_SCHEMES, SCHEMES, store_se
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
 _SPELLINGS = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
-"""Schemes that are other names of one."""
+"""Schemes that are other names of one file system."""
 _HADOOPS = "s3a"
 _STORE_OPTIONS = ("s3.", "fs.", "google.", "hadoop.", AHEAD, CACHE)
 _ATOMIC_FSSPEC = frozenset({"memory"})
@@ -32,14 +32,14 @@ _ATOMIC_FSSPEC = frozenset({"memory"})
 
 
 def one_scheme(scheme: str) -> str:
-    """The scheme by which a store is known here: `s3` for `s3a`, the name of Hadoop's client, for example."""
+    """Return the canonical scheme: for example `s3` for `s3a`, the scheme of Hadoop's client."""
     return _SPELLINGS.get(scheme, scheme)
 
 
 def respelled(location: str, like: str) -> str:
-    """A location, as normalize_path gives it, with `s3a` for `s3` where `like` has it: all that Hadoop knows.
+    """Return a normal location with `s3a` for `s3` where the location `like` has it: Hadoop knows only that.
 
-    Of `s3n` and `gcs` few programs know anything.
+    Few programs know `s3n` and `gcs`, so these are not restored.
     """
     scheme, _, rest = location.partition("://")
     is_hadoops = like.partition("://")[0].lower() == _HADOOPS
@@ -47,7 +47,7 @@ def respelled(location: str, like: str) -> str:
 
 
 def normalize_path(path: str) -> str:
-    """The one spelling of a location: `/x/y` for `file:/x/y`, `file:///x/y/` and relative paths, `s3://…` for `s3a://…`.
+    """Return the normal form of a location: `/x/y` for `file:/x/y`, `file:///x/y/` and relative paths, s3 for s3a.
 
     Nothing is percent-decoded: Hive's locations aren't encoded, and partition directories hold literal `%` escapes.
     """
@@ -63,19 +63,19 @@ def normalize_path(path: str) -> str:
             rest = "/" + rest[2:].partition("/")[2]
         return os.path.abspath("/" + rest.lstrip("/"))
     if not rest.startswith("//") or not rest.strip("/"):
-        # What stands before an @ may be a key.
+        # The part before an @ may be a key.
         shown = f"{scheme}:{rest.rpartition('@')[2]}"
         raise InvalidInputError(f"{shown!r} is not a location; write it as {scheme}://bucket-or-host/path.")
     normal = f"{one_scheme(scheme)}:{rest.rstrip('/')}"
     _check_authority(normal)
     if ".." in normal and ".." in normal.split("/"):
-        # A store has no such directory, and HDFS and others follow it to one above.
+        # Object stores have no such directory, and HDFS and others follow it to the parent.
         raise InvalidInputError(f"The location {normal} leads to a directory above by '..': write it without.")
     return normal
 
 
 def _check_authority(location: str) -> None:
-    """Nothing, where a store's location names a bucket or container, and no keys. InvalidInputError."""
+    """Raise InvalidInputError for a location in an object store without a bucket or container, or with keys in it."""
     scheme, _, rest = location.partition("://")
     if scheme not in SCHEMES:
         return
@@ -104,9 +104,9 @@ def _check_authority(location: str) -> None:
 def check_exclusive(
     file_io: FileIO, path: str, way: str = "A catalog with metastore=hive and lock.enabled=true has one."
 ) -> None:
-    """Raise NotSupportedError where the store of the path creates no file exclusively; for who has no lock.
+    """Raise NotSupportedError where a caller without a lock can't create the file exclusively.
 
-    `way` says how to come by one.
+    `way` is a sentence on how to get a lock.
     """
     if file_io.exclusive_create:
         return
@@ -122,7 +122,7 @@ def scheme_of(location: str) -> str:
 
 
 def local_path(location: str) -> str | None:
-    """The path of a location in the local file system; None for another one, or for what is no location."""
+    """Return the path of a location in the local file system; None for other file systems and invalid locations."""
     try:
         path = normalize_path(location)
     except InvalidInputError:
@@ -131,7 +131,7 @@ def local_path(location: str) -> str | None:
 
 
 def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[FileIO, str]:
-    """The FileIO for a path or URI, and the path in the form that it takes.
+    """Return the FileIO for a path or URI, and the normal form of the path.
 
     `options` may hold those of ReadAhead, CacheOptions and, by Paimon's and Hadoop's names, store_settings; for HDFS
     `hadoop-conf-dir` and Hadoop's own settings (hdfs.settings). Raises InvalidInputError for an unknown scheme or a
@@ -139,7 +139,7 @@ def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Fi
     the store refuses.
     """
     normal = normalize_path(path)
-    # Refused wherever the path leads, if they are wrong.
+    # Wrong options are refused for every file system.
     ReadAhead.of(options or {})
     CacheOptions.of(options or {})
     scheme = scheme_of(normal)
@@ -204,7 +204,7 @@ def _hdfs(location: str, options: Mapping[str, str]) -> FileIO:
 
 @lru_cache(maxsize=64)
 def _hdfs_of(authority: str, options: tuple[tuple[str, str], ...], variables: tuple[str | None, ...]) -> FileIO:
-    """The client of one HDFS; `variables` are those of the environment that it was made with."""
+    """Return the client of one HDFS. `variables` are those of the environment that it depends on."""
     from interbed.storage.io.hdfs.settings import client_settings, configuration_directory, umask_of
 
     if not is_installed("hdfs_native"):
@@ -218,7 +218,7 @@ def _hdfs_of(authority: str, options: tuple[tuple[str, str], ...], variables: tu
 
 
 def _hdfs_through_java(authority: str, read_ahead: ReadAhead) -> FileIO:
-    """By Hadoop's client in a JVM, where its libhdfs is found; it can't create files exclusively."""
+    """Return the FileIO over Hadoop's client in a JVM, if libhdfs is found; it can't create files exclusively."""
     import pyarrow as pa
     from pyarrow import fs as pafs
 
@@ -235,7 +235,7 @@ def _hdfs_through_java(authority: str, read_ahead: ReadAhead) -> FileIO:
 
 @dataclass(frozen=True, slots=True)
 class _MarkerSweep:
-    """Deletes a directory by pyarrow, which can name objects whose keys end with `/`."""
+    """Deletion of a directory by pyarrow, which can name objects whose keys end with `/`."""
 
     options: tuple[tuple[str, str], ...] = field(repr=False)
 
@@ -248,7 +248,7 @@ class _MarkerSweep:
 
 
 def _through_fsspec(scheme: str, read_ahead: ReadAhead) -> FileIO:
-    # By use: it brings asyncio and ssl along, and most tables are read without it.
+    # By use: it loads asyncio and ssl, and most tables are read without it.
     import fsspec
     from pyarrow import fs as pafs
 
@@ -262,7 +262,7 @@ def _through_fsspec(scheme: str, read_ahead: ReadAhead) -> FileIO:
             "fsspec package for it."
         ) from None
     return ObjectStoreFileIO(
-        # The stubs take the handler for an abstract class; it is not.
+        # The stubs declare the handler as an abstract class, which it is not.
         pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)),  # type: ignore[abstract]
         scheme=scheme,
         fsspec=filesystem,

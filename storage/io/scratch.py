@@ -1,9 +1,9 @@
-"""Local disk for what a process does not want in memory: spilled write buffers and lookup files.
+"""Temporary directories on local disk, for spilled write buffers and lookup files.
 
-Each process has one directory of its own, `interbed-scratch-<random>`, where the system keeps temporary files (TMPDIR),
-and beside it `interbed-scratch-<random>.lock`, which it holds locked for as long as it lives. The directory goes when
-the process ends. What a killed process leaves is removed by the next one that needs local disk: a lock file that can be
-locked has no process any more.
+Each process has its own directory `interbed-scratch-<random>` where the system keeps temporary files (TMPDIR), and
+beside it `interbed-scratch-<random>.lock`, which it keeps locked while it runs. The directory is removed when the
+process ends. The directory of a killed process is removed by the next process that needs local disk: a lock file that
+can be locked has no process any more.
 """
 
 import atexit
@@ -20,7 +20,7 @@ from interbed.storage.base.errors import StorageAccessError
 
 try:
     import fcntl
-except ImportError:  # Not a POSIX system: nothing is locked, and what a killed process left stays.
+except ImportError:  # Not a POSIX system: nothing is locked, and the directory of a killed process is kept.
     fcntl = None  # type: ignore[assignment, unused-ignore]
 
 _log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _LOCK = ".lock"
 
 
 class ScratchDirectory:
-    """The directory of one process below `parent`; safe for several threads."""
+    """Directory of one process below `parent`; safe for several threads."""
 
     def __init__(self, parent: Path) -> None:
         _remove_orphans(parent)
@@ -39,13 +39,13 @@ class ScratchDirectory:
         self.path, self._descriptor = _claim(parent)
 
     def new_directory(self, purpose: str) -> Path:
-        """A new, empty directory; raises OSError."""
-        # The system may have tidied the parent up meanwhile.
+        """Create a new, empty directory; raises OSError."""
+        # The system may have cleaned up the parent meanwhile.
         self.path.mkdir(mode=0o700, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=f"{purpose}-", dir=self.path))
 
     def release(self) -> None:
-        """Let go of the lock without removing anything: for a child process, whose parent keeps it."""
+        """Close the lock file without removing anything: for a child process, whose parent keeps the lock."""
         with contextlib.suppress(OSError):
             os.close(self._descriptor)
 
@@ -63,7 +63,7 @@ _own: ScratchDirectory | None = None
 
 
 def new_scratch_directory(purpose: str) -> Path:
-    """A new directory on local disk, named after its purpose, that goes with the process at the latest.
+    """Create a directory on local disk, named after its purpose; it is removed at the end of the process at the latest.
 
     Raises StorageAccessError when local disk can't be used.
     """
@@ -83,7 +83,7 @@ def new_scratch_directory(purpose: str) -> Path:
 
 
 def remove_scratch_directory(path: Path) -> None:
-    """Remove a directory of this process before it ends; never raises. Leaves alone what a forked process inherited."""
+    """Remove a directory of this process before its end; never raises. Keeps directories of the parent process."""
     own = _own
     if own is not None and path.parent == own.path:
         shutil.rmtree(path, ignore_errors=True)
@@ -91,9 +91,9 @@ def remove_scratch_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def local_disk_errors(path: str | Path, hint: str) -> Iterator[None]:
-    """Turn the system's errors while a file on local disk is written into StorageAccessError with a way out.
+    """Raise errors of the system while a file on local disk is written as StorageAccessError with a way out.
 
-    `hint` is what else may be done, to follow after a comma.
+    `hint` is another way out; it follows a comma.
     """
     try:
         yield
@@ -107,7 +107,7 @@ def local_disk_errors(path: str | Path, hint: str) -> Iterator[None]:
 
 
 def _claim(parent: Path) -> tuple[Path, int]:
-    """A name that no process has, and the descriptor of its locked lock file."""
+    """Return a name that no process has, and the descriptor of its locked lock file."""
     while True:
         descriptor, name = tempfile.mkstemp(prefix=PREFIX, suffix=_LOCK, dir=parent)
         if _lock(descriptor) and _is_at(descriptor, name):
@@ -123,13 +123,13 @@ def _remove_orphans(parent: Path) -> None:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            # It is gone, or another user's.
+            # It was deleted, or belongs to another user.
             continue
         try:
             if _lock(descriptor) and _is_at(descriptor, str(lock)):
                 directory = Path(str(lock).removesuffix(_LOCK))
                 if directory.exists():
-                    _log.info("Removing %s, which a process that was killed has left.", directory)
+                    _log.info("Removing %s, the directory of a process that was killed.", directory)
                 shutil.rmtree(directory, ignore_errors=True)
                 with contextlib.suppress(OSError):
                     os.unlink(lock)
@@ -147,7 +147,7 @@ def _lock(descriptor: int) -> bool:
 
 
 def _is_at(descriptor: int, path: str) -> bool:
-    """Whether the open file is still the one of that name."""
+    """Return whether the path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
@@ -159,7 +159,7 @@ def _lock_of(directory: Path) -> str:
 
 
 def _forget_in_child() -> None:
-    """A forked process makes a directory of its own, and does not keep its parent's locked."""
+    """Let a forked process create its own directory, and not keep the one of its parent locked."""
     global _guard, _own
     _guard = threading.Lock()
     if _own is not None:

@@ -77,7 +77,7 @@ def _load_functions() -> None:
 
 def _start_read_ahead(limits: ReadAhead) -> None:
     # By use: local files need no read-ahead.
-    import interbed.storage.io.ahead.file  # noqa: F401
+    import interbed.storage.io.prefetch.inputs  # noqa: F401
     from interbed.storage.io.prefetch.pool import pool_of
 
     pool = pool_of(limits)

@@ -1,4 +1,8 @@
-"""How often a cache had what was asked for."""
+"""Blocks of cached files on local disk, with checksums and LRU eviction, and counts of hits and misses.
+
+A file `<2 characters>/<key>-<number>` holds a magic number, a CRC-32, the length of a note, the note, and the block.
+Its modification time is about that of its last use.
+"""
 
 import logging
 import os
@@ -13,8 +17,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheCounts:
-    """Blocks that were there (hits) or not (misses), the bytes of both, files that were thrown away because they were
-    damaged, and those that made room for others.
+    """Blocks that were cached (hits) or not (misses), the bytes of both, and the files that were deleted because they
+    were damaged, or evicted.
     """
 
     hits: int = 0
@@ -26,33 +30,33 @@ class CacheCounts:
 
     @property
     def hit_rate(self) -> float:
-        """The share of blocks that were there; 0 where none was asked for."""
+        """Share of hits; 0 before the first read."""
         asked = self.hits + self.misses
         return self.hits / asked if asked else 0.0
 
 
 class CacheCounter:
-    """Counts for all caches of the process; safe for several threads."""
+    """Counter of all caches of the process; safe for several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(CacheCounts.__dataclass_fields__, 0)
 
     def add(self, **more: int) -> None:
-        """Count by the names of CacheCounts."""
+        """Add to counts, by the names of CacheCounts."""
         with self._lock:
             for name, count in more.items():
                 self._counts[name] += count
 
     @property
     def counts(self) -> CacheCounts:
-        """What was counted by now."""
+        """Counts since the start of the process."""
         with self._lock:
             return CacheCounts(**self._counts)
 
 
 COUNTER = CacheCounter()
-"""That of the process."""
+"""Counter of this process."""
 
 
 _log = logging.getLogger(__name__)
@@ -60,24 +64,24 @@ _log = logging.getLogger(__name__)
 _MAGIC = b"IBC2"
 _HEAD = struct.Struct("<4sII")
 _TOUCH_SECONDS = 60.0
-"""A file that was used within that time need not be noted again."""
-_LEFT_SECONDS = 3600.0
-"""An unfinished file is that of a killed process after so long."""
-_LOOK_SHARE = 16
+"""Precision of the time of the last use."""
+_ABANDONED_SECONDS = 3600.0
+"""Age after which an unfinished file belongs to a killed process."""
+_SCAN_SHARE = 16
 _KEPT_SHARE = 0.9
 _UNFINISHED = ".tmp"
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The bytes of a block, and the note that was kept with it."""
+    """Content of a block, and the note beside it."""
 
     note: bytes
     content: memoryview
 
 
 class BlockFiles:
-    """The files of one directory with at most `most_bytes`; threads and processes may share it."""
+    """Files of one directory with at most `most_bytes`; threads and processes may share it."""
 
     def __init__(self, directory: str, most_bytes: int, *, clock: Callable[[], float] = time.time) -> None:
         self._directory = directory
@@ -85,11 +89,11 @@ class BlockFiles:
         self._clock = clock
         self._lock = threading.Lock()
         self._bytes: int | None = None
-        self._since_look = 0
+        self._since_scan = 0
         self._is_off = False
 
     def get(self, key: str, number: str) -> Block | None:
-        """The block, None where it is not there or damaged. Never raises OSError."""
+        """Return the block; None where it is missing or damaged. Never raises OSError."""
         path = self._path(key, number)
         try:
             with open(path, "rb") as file:
@@ -103,7 +107,7 @@ class BlockFiles:
         found = _decoded(whole, _name(key, number))
         if found is None:
             COUNTER.add(damaged=1)
-            _log.warning("%s is damaged, and thrown away.", path)
+            _log.warning("Deleting %s from the local cache: it is damaged.", path)
             self._remove(path)
             return None
         now = self._clock()
@@ -111,12 +115,12 @@ class BlockFiles:
             try:
                 os.utime(path, (now, now))
             except OSError as error:
-                # Somebody has just let it make room, or the disk is read-only.
-                _log.debug("That %s was used is not noted: %s", path, error)
+                # Another process has evicted it, or the disk is read-only.
+                _log.debug("Can't record the use of %s: %s", path, error)
         return found
 
     def put(self, key: str, number: str, note: bytes, content: bytes | memoryview) -> None:
-        """Keep a block, in the place of one of that name; older ones make room for it. Never raises OSError."""
+        """Store a block, or replace it; older blocks may be evicted. Never raises OSError."""
         size = _HEAD.size + len(note) + len(content)
         if self._is_off or size > self._most:
             return
@@ -141,7 +145,7 @@ class BlockFiles:
 
     @property
     def is_off(self) -> bool:
-        """Whether the disk has refused something, and nothing is kept any more."""
+        """Whether the cache is off after an error of the disk."""
         return self._is_off
 
     def _path(self, key: str, number: str) -> str:
@@ -149,19 +153,19 @@ class BlockFiles:
 
     def _make_room(self, size: int) -> None:
         with self._lock:
-            if self._bytes is None or self._since_look + size > self._most // _LOOK_SHARE:
-                self._look(size)
+            if self._bytes is None or self._since_scan + size > self._most // _SCAN_SHARE:
+                self._scan(size)
             if self._bytes is not None and self._bytes + size > self._most:
-                self._look(size)
+                self._scan(size)
             self._bytes = (self._bytes or 0) + size
-            self._since_look += size
+            self._since_scan += size
 
-    def _look(self, size: int) -> None:
-        """See what is there, and remove what was not used for longest if `size` more would be too much."""
+    def _scan(self, size: int) -> None:
+        """List the files, and evict the least recently used ones if `size` more bytes would be too many."""
         found: list[tuple[float, int, str]] = []
         now = self._clock()
         for path, status in self._files():
-            if path.endswith(_UNFINISHED) and now - status.st_mtime > _LEFT_SECONDS:
+            if path.endswith(_UNFINISHED) and now - status.st_mtime > _ABANDONED_SECONDS:
                 self._remove(path)
             else:
                 found.append((status.st_mtime, status.st_size, path))
@@ -177,7 +181,7 @@ class BlockFiles:
                 evicted += 1
             COUNTER.add(evicted=evicted)
         self._bytes = total
-        self._since_look = 0
+        self._since_scan = 0
 
     def _files(self) -> list[tuple[str, os.stat_result]]:
         found: list[tuple[str, os.stat_result]] = []
@@ -191,7 +195,7 @@ class BlockFiles:
                     try:
                         found.append((entry.path, entry.stat(follow_symlinks=False)))
                     except FileNotFoundError:
-                        # Another process has let it make room.
+                        # Another process has evicted it.
                         continue
             except FileNotFoundError:
                 continue
@@ -201,18 +205,16 @@ class BlockFiles:
         try:
             os.unlink(path)
         except OSError as error:
-            _log.debug("%s is not removed, or gone already: %s", path, error)
+            _log.debug("Can't delete %s, or it was deleted already: %s", path, error)
 
     def _switch_off(self, action: str, error: OSError) -> None:
         if not self._is_off:
             self._is_off = True
-            _log.warning(
-                "Can't %s the local cache in %s, which is not used any more: %s", action, self._directory, error
-            )
+            _log.warning("Can't %s the local cache in %s; it is off from now on: %s", action, self._directory, error)
 
 
 def _name(key: str, number: str) -> bytes:
-    """What tells a block from others that lie in its place by somebody's mistake."""
+    """Return the identity of a block, part of its checksum, so that a misplaced file is recognised."""
     return f"{key}-{number}".encode()
 
 

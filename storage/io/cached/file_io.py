@@ -1,8 +1,7 @@
-"""A FileIO in front of a store that keeps on local disk what was read of files that never change.
+"""FileIO in front of an object store that caches blocks of files that never change on local disk.
 
-Each file is asked for once in a process, on the condition that its version (the ETag) is not the one that is kept: what
-the store sends then is an answer without content. After that it is read from the disk, block by block, and from the
-store what the disk does not have.
+A process sends one conditional request for each file, with the version (the ETag) that is cached. If that is current,
+the response has no content. From then on blocks are read from the disk, and missing ones from the object store.
 """
 
 import hashlib
@@ -23,14 +22,14 @@ from interbed.storage.io.prefetch.inputs import opened_from
 
 _VERIFIED_MAX = 100_000
 _HEAD = "head"
-"""The number of the block that has nothing but the version of the file and its size."""
+"""Number of the block that has only a note: the version of the file and its size."""
 
 _Version = tuple[str, int]
-"""The version of a file, and its size."""
+"""Version of a file, and its size."""
 
 
 class CachedFileIO(WrappedFileIO):
-    """Reads through the cache; all else, and all other files, as the inner one does. Threads may share it."""
+    """FileIO that reads cached kinds of files through the cache, and passes on the rest. Threads may share it."""
 
     def __init__(self, inner: FileIO, options: CacheOptions) -> None:
         super().__init__(inner)
@@ -39,9 +38,9 @@ class CachedFileIO(WrappedFileIO):
         self._options = options
         self._blocks = BlockFiles(options.directory, options.most_bytes)
         self._lock = threading.Lock()
-        # The same names always stand for the same bytes, so that whoever asked once need not ask again.
+        # A cached kind of file never changes, so that one request per process is enough.
         self._verified: OrderedDict[str, _Version] = OrderedDict()
-        self._coming: dict[tuple[str, int], Future[memoryview]] = {}
+        self._fetching: dict[tuple[str, int], Future[memoryview]] = {}
 
     def read_bytes(self, path: str) -> bytes:
         if not self._is_kept(path):
@@ -66,20 +65,20 @@ class CachedFileIO(WrappedFileIO):
         return opened_from(fetch, size, start, held, self._store.read_ahead)
 
     def open_output(self, path: str) -> Any:
-        self._forget([path])
+        self._unverify([path])
         return self.inner.open_output(path)
 
     def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        self._forget([path])
+        self._unverify([path])
         self.inner.overwrite(path, content, durable=durable)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        self._forget([path])
+        self._unverify([path])
         return self.inner.delete(path, recursive=recursive)
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
         given = list(paths)
-        self._forget(given)
+        self._unverify(given)
         self.inner.delete_quietly(given)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -90,13 +89,13 @@ class CachedFileIO(WrappedFileIO):
     def _is_kept(self, path: str) -> bool:
         return not self._blocks.is_off and kind_of(path) in self._options.kinds
 
-    def _forget(self, paths: Iterable[str]) -> None:
+    def _unverify(self, paths: Iterable[str]) -> None:
         with self._lock:
             for path in paths:
                 self._verified.pop(path, None)
 
     def _opened(self, path: str) -> tuple[_Version, StoredEnd | None]:
-        """The version of a file, and its end if the store had to be asked for it."""
+        """Return the version of a file, and its end if a request fetched it."""
         with self._lock:
             version = self._verified.get(path)
             if version is not None:
@@ -117,12 +116,12 @@ class CachedFileIO(WrappedFileIO):
         return version, end
 
     def _known(self, path: str) -> _Version | None:
-        """The version that is kept of a file."""
+        """Return the version of a file that is cached; None without one."""
         found = self._blocks.get(_digest(path), _HEAD)
         if found is None:
             return None
         note = json.loads(found.note)
-        # A digest might be that of another path.
+        # Another path may have the same digest.
         return (note["version"], note["size"]) if note["path"] == path else None
 
     def _keep_end(self, path: str, end: StoredEnd) -> None:
@@ -137,7 +136,7 @@ class CachedFileIO(WrappedFileIO):
     # -- blocks ----------------------------------------------------------------------------------------------------
 
     def _fetched(self, path: str, version: _Version, start: int, end: int) -> memoryview:
-        """Some bytes of a file, from the disk as far as they are there."""
+        """Return bytes of a file, from the disk as far as they are cached."""
         block = self._options.block_bytes
         first, last = start // block, -(-end // block)
         found = {number: self._kept(path, version, number) for number in range(first, last)}
@@ -145,27 +144,27 @@ class CachedFileIO(WrappedFileIO):
         COUNTER.add(hits=len(hits), misses=len(found) - len(hits), hit_bytes=sum(map(len, hits)))
         if len(hits) < len(found):
             missing = [number for number, content in found.items() if content is None]
-            found |= self._from_store(path, version, missing)
+            found |= self._fetch_blocks(path, version, missing)
         parts = [content for _, content in sorted(found.items()) if content is not None]
         whole = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
         return whole[start - first * block : end - first * block]
 
-    def _from_store(self, path: str, version: _Version, numbers: Sequence[int]) -> dict[int, memoryview]:
-        """Blocks that the disk does not have; whole ones, those of them by one request that follow each other.
+    def _fetch_blocks(self, path: str, version: _Version, numbers: Sequence[int]) -> dict[int, memoryview]:
+        """Return blocks that are not cached. One request fetches consecutive blocks.
 
-        What another thread is fetching already is waited for.
+        Blocks that another thread is fetching are waited for.
         """
         mine: dict[int, Future[memoryview]] = {}
         others: dict[int, Future[memoryview]] = {}
         with self._lock:
             for number in numbers:
-                coming = self._coming.get((path, number))
-                if coming is None:
-                    mine[number] = self._coming[path, number] = Future()
+                running = self._fetching.get((path, number))
+                if running is None:
+                    mine[number] = self._fetching[path, number] = Future()
                 else:
-                    others[number] = coming
+                    others[number] = running
         try:
-            # One of them may have come between the look at the disk and this.
+            # Another thread may have cached one of them since the disk was read.
             for number, future in mine.items():
                 kept = self._kept(path, version, number)
                 if kept is not None:
@@ -182,8 +181,8 @@ class CachedFileIO(WrappedFileIO):
         finally:
             with self._lock:
                 for number in mine:
-                    del self._coming[path, number]
-        # Waited for when nobody waits for this thread any more.
+                    del self._fetching[path, number]
+        # Wait only now, when no other thread waits for this one any more.
         return {number: future.result() for number, future in (mine | others).items()}
 
     def _range(self, path: str, version: _Version, low: int, high: int) -> Iterator[tuple[int, memoryview]]:
@@ -213,7 +212,7 @@ def _digest(text: str) -> str:
 
 
 def _consecutive(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """From one to before another of numbers that follow each other."""
+    """Yield the first number of each run of consecutive numbers, and the number after its last one."""
     start = end = -1
     for number in numbers:
         if number != end:

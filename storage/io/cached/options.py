@@ -1,6 +1,7 @@
-"""The options of the cache on local disk, by Paimon's names, and the kinds of files that it caches.
+"""Options of the cache on local disk, by Paimon's names, the kinds of files that it caches, and what it needs of a
+FileIO: versions, by which it recognises that a file has not changed.
 
-A kind is known by the file's name. A file with a UUID in its name never changes, unless it holds a state. Snapshots,
+The name of a file gives its kind. A file with a UUID in its name never changes, unless it holds a state. Snapshots,
 hints, schemas, tags, consumers and interbed's own epochs and positions are not cached.
 """
 
@@ -17,7 +18,7 @@ from interbed.storage.io.prefetch.needs import ReadAhead
 
 
 class Kind(StrEnum):
-    """What a file is, by Paimon's words for what its cache keeps."""
+    """Kind of a file, by the words of Paimon's option."""
 
     META = "meta"
     DATA = "data"
@@ -37,7 +38,7 @@ _PATTERNS = (
 
 
 def kind_of(path: str) -> Kind | None:
-    """What kind of file that never changes a path names; None for every other."""
+    """Return the kind of the file, by its path; None for files that may change."""
     name = path.rpartition("/")[2]
     return next((kind for kind, pattern in _PATTERNS if pattern.fullmatch(name)), None)
 
@@ -53,7 +54,7 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheOptions:
-    """A directory that processes may share, how many bytes may be in it, and what is kept there."""
+    """Directory of a cache, which processes may share, with its greatest size, and the kinds of files to cache."""
 
     directory: str
     most_bytes: int = _MOST_BYTES
@@ -62,7 +63,7 @@ class CacheOptions:
 
     @staticmethod
     def of(options: Mapping[str, str]) -> "CacheOptions | None":
-        """Those that are named; None where the cache is off. Raises InvalidOptionError."""
+        """Return the options of the cache; None where it is off. Raises InvalidOptionError."""
         given = {key: value for key, value in options.items() if key.startswith(PREFIX)}
         known = (ENABLED, DIRECTORY, MOST, BLOCK, KINDS)
         for key in given:
@@ -102,7 +103,7 @@ def _kinds(text: str) -> frozenset[Kind]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEnd:
-    """The end of a file, or all of it: where that begins, the bytes, the size of the file, and its version."""
+    """End of a file, or all of it: the bytes from `start` on, the size of the file, and its version."""
 
     size: int
     start: int
@@ -112,17 +113,17 @@ class StoredEnd:
 
 @runtime_checkable
 class VersionedFiles(Protocol):
-    """A FileIO that can say of a file that it has not changed, without sending it."""
+    """FileIO that can report without sending a file that it has not changed."""
 
     read_ahead: ReadAhead
 
     def end_of(self, path: str, *, unless: str | None = None, size: int | None = None) -> StoredEnd | None:
-        """The end of a file by one request; None where it has that version still. Raises FileNotFoundError.
+        """Return the end of a file by one request; None if its version is `unless`. Raises FileNotFoundError.
 
-        The `size` is what it is said to have, which need not be right.
+        `size` is the assumed size in bytes, which may be wrong.
         """
         ...
 
     def range_of(self, path: str, start: int, end: int) -> Any:
-        """The bytes from one place to before another by one request."""
+        """Return the bytes from `start` to before `end` by one request."""
         ...

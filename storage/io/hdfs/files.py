@@ -1,4 +1,8 @@
-"""A file of HDFS that is written under its hidden name."""
+"""Files of HDFS that are being written, and errors in one line that names the path and says what to do.
+
+hdfs-native raises the errors of name nodes as a RuntimeError with the text `RPCError("<Java class>", "<message and
+stack>")`, and errors of the connection as an OSError.
+"""
 
 import io
 import re
@@ -12,27 +16,27 @@ if TYPE_CHECKING:
 
 
 WRITE_BYTES = 1 << 20
-"""How much is collected before it is sent: each write goes through Python, Rust and the network once."""
+"""Bytes that are collected before they are sent: each write goes through Python, Rust and the network once."""
 
 
 class HdfsSteps(Protocol):
-    """What an open file asks of the file system that it is of."""
+    """Steps of the file system that an open file needs."""
 
     def discard(self, staged: str) -> None:
-        """Delete a hidden file that is not to get its name."""
+        """Delete a hidden file that does not get its name."""
         ...
 
     def finish(self, staged: str, path: str) -> None:
-        """Give a file that was written under its hidden name its own, which may be taken."""
+        """Rename a hidden file to its own name, which may be taken."""
         ...
 
     def write_error(self, path: str, error: Exception) -> OSError:
-        """What went wrong while an open file was written."""
+        """Return the error to raise for one that occurred while a file was written."""
         ...
 
 
 class HdfsOutput(io.RawIOBase):
-    """A file that is being written under its hidden name."""
+    """File that is being written under its hidden name."""
 
     def __init__(self, home: HdfsSteps, path: str, staged: str, writer: "FileWriter") -> None:
         self._home = home
@@ -61,7 +65,7 @@ class HdfsOutput(io.RawIOBase):
         return len(given)
 
     def close(self) -> None:
-        """Send the rest and give the file its name; after an error there is none."""
+        """Send the rest and give the file its name; after an error the file is deleted."""
         if self.closed:
             return
         super().close()
@@ -74,7 +78,7 @@ class HdfsOutput(io.RawIOBase):
             raise
 
     def abort(self) -> None:
-        """Close it without a file."""
+        """Close it without creating a file."""
         if not self.closed:
             super().close()
             self._home.discard(self._staged)
@@ -86,7 +90,7 @@ class HdfsOutput(io.RawIOBase):
             self.abort()
 
     def __del__(self) -> None:
-        # Whoever lets go of it without closing it did not finish.
+        # An output that was not closed is not complete.
         self.abort()
 
     def _send(self) -> None:
@@ -108,11 +112,11 @@ _NAMED_ERROR = re.compile(r'^(\w+)\((?:"(.*)")?\)$', re.DOTALL)
 _DATA_NODES = frozenset({"DataTransferError", "ChecksumError", "BlocksNotFound", "OperationFailed"})
 
 NOT_A_FILE = "Path is not a file"
-"""How a name node begins when a directory is read; its error is that of a missing file."""
+"""Beginning of the message when a directory is read; the class of the error is that of a missing file."""
 
 
 def translated(error: Exception, action: str, path: str, authority: str) -> StorageAccessError:
-    """The error for whoever asked for it; `action` completes "Can't …"."""
+    """Return the error to raise; `action` completes "Can't …"."""
     return StorageAccessError(f"Can't {action} {path}: {_reason(error, authority)}")
 
 
@@ -157,8 +161,8 @@ def _refusal(kind: str, message: str, authority: str) -> str:
         return f"{message.partition(' (')[0]} is not a directory."
     if kind == "AccessControlException":
         return (
-            f"{message[:1].lower()}{message[1:]}. Work as a user who may (HADOOP_USER_NAME without Kerberos, kinit "
-            "with it), or have the right given by its owner."
+            f"{message[:1].lower()}{message[1:]}. Work as a user with that right (HADOOP_USER_NAME without "
+            "Kerberos, kinit with it), or let the owner grant it."
         )
     if kind == "PathIsNotEmptyDirectoryException":
         return "the directory is not empty."
@@ -170,6 +174,6 @@ def _shown(authority: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """The first line of a text in which line ends may be written out, without a full stop."""
+    """Return the first line of a text, whose line ends may be escaped, without a full stop."""
     line = text.partition("\n")[0].partition("\\n")[0]
     return line.replace('\\"', '"').strip().rstrip(".")

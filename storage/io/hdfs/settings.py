@@ -1,9 +1,9 @@
-"""Where HDFS is and how it is spoken to: options of a catalog, environment variables, Hadoop's configuration files.
+"""Settings of a client of HDFS: options of a catalog, environment variables, Hadoop's configuration files.
 
-As in Paimon an option `hadoop.<key>` gives Hadoop's `<key>`; `dfs.<key>`, `fs.<key>` and `hadoop.security.<key>` are
-taken as Hadoop names them. They stand above the files core-site.xml and hdfs-site.xml, of the first of these
-directories that has one: the options `hadoop-conf-dir` (where one must be) and `hive-conf-dir`, the environment's
-HADOOP_CONF_DIR, HADOOP_HOME/etc/hadoop, HADOOP_HOME/conf.
+As in Paimon an option `hadoop.<key>` gives Hadoop's `<key>`; `dfs.<key>`, `fs.<key>` and `hadoop.security.<key>` have
+Hadoop's names. Options override the files core-site.xml and hdfs-site.xml of the first of these directories with one of
+them: the options `hadoop-conf-dir` (which must exist) and `hive-conf-dir`, the environment's HADOOP_CONF_DIR,
+HADOOP_HOME/etc/hadoop, HADOOP_HOME/conf.
 """
 
 import os
@@ -15,27 +15,27 @@ from interbed.storage.base.errors import InvalidOptionError
 CONF_DIRECTORIES = ("hadoop-conf-dir", "hive-conf-dir")
 OPTIONS_BEGIN = ("hadoop.", "dfs.", "fs.")
 VARIABLES = ("HADOOP_CONF_DIR", "HADOOP_HOME", "HADOOP_USER_NAME")
-"""What else makes a difference to a client."""
+"""Environment variables that a client depends on."""
 
 FILES = ("core-site.xml", "hdfs-site.xml")
 UMASK = "fs.permissions.umask-mode"
 
-PATIENCE = {
+RETRY_SETTINGS = {
     "dfs.client.failover.max.attempts": "8",
     "dfs.client.failover.sleep.base.millis": "500",
     "dfs.client.failover.sleep.max.millis": "5000",
 }
-"""How long a client asks the name nodes, where nothing else is configured: about 20 seconds. Hadoop's own three minutes
-are long for somebody who has mistyped a port."""
+"""Retries of requests to name nodes where nothing else is configured: about 20 seconds. Hadoop's own three minutes are
+too long for a mistyped port."""
 
 
 def is_hdfs_option(key: str) -> bool:
-    """Whether an option of a catalog is one of these."""
+    """Return whether an option of a catalog is one for HDFS."""
     return key in CONF_DIRECTORIES or key.startswith(OPTIONS_BEGIN)
 
 
 def client_settings(options: Mapping[str, str], conf_dir: str | None) -> dict[str, str]:
-    """Hadoop's settings for a client, which stand above those of the files of `conf_dir`."""
+    """Return Hadoop's settings for a client, which override the files of `conf_dir`."""
     settings: dict[str, str] = {}
     for key, value in options.items():
         if key.startswith("hadoop."):
@@ -43,11 +43,11 @@ def client_settings(options: Mapping[str, str], conf_dir: str | None) -> dict[st
         if key.startswith(OPTIONS_BEGIN):
             settings[key] = value
     configured = _configured(conf_dir) | settings.keys()
-    return {**{key: value for key, value in PATIENCE.items() if key not in configured}, **settings}
+    return {**{key: value for key, value in RETRY_SETTINGS.items() if key not in configured}, **settings}
 
 
 def configuration_directory(options: Mapping[str, str]) -> str | None:
-    """The directory with Hadoop's configuration; None without one. InvalidOptionError where an option names none."""
+    """Return the directory of Hadoop's configuration; None without one. InvalidOptionError for one that is missing."""
     given = options.get("hadoop-conf-dir")
     if given is not None:
         if not os.path.isdir(given):
@@ -63,7 +63,7 @@ def configuration_directory(options: Mapping[str, str]) -> str | None:
 
 
 def umask_of(settings: Mapping[str, str], conf_dir: str | None) -> int:
-    """Which rights nobody is given to new files and directories; InvalidOptionError if that is no octal number."""
+    """Return the umask of new files and directories; InvalidOptionError if it is no octal number."""
     text = settings.get(UMASK) or _site(conf_dir).get(UMASK, "022")
     try:
         return int(text, 8)
@@ -76,7 +76,7 @@ def _configured(conf_dir: str | None) -> set[str]:
 
 
 def _site(conf_dir: str | None) -> dict[str, str]:
-    """The properties of the files; one that can't be read is left to the client, which says what is wrong with it."""
+    """Return the properties of the files; a file that can't be read is left out, and the client reports its fault."""
     # By use: local tables have no XML.
     from xml.etree import ElementTree
 

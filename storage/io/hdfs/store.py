@@ -1,14 +1,14 @@
-"""HDFS, through hdfs-native: a client in Rust that speaks to name nodes and data nodes without a JVM.
+"""HDFS, through hdfs-native: a client in Rust of name nodes and data nodes, without a JVM.
 
-Every file is written whole under a hidden name beside its own, `.<name>.<uuid>.tmp`, and then renamed. The name node
-renames in one step, and when it is told not to overwrite, refuses where the name is taken: of several writers who race
-exactly one wins, without a lock. A process that is killed leaves at most a hidden file, which no reader looks at and
-the removal of orphan files takes.
+Every file is written under a hidden name beside its own, `.<name>.<uuid>.tmp`, and then renamed. A rename of the name
+node is atomic, and without overwriting it refuses a name that is taken: exactly one of several racing writers wins,
+without a lock. A process that is killed leaves at most a hidden file, which readers ignore and the removal of orphan
+files deletes.
 
-The client repeats a request whose answer was lost, on another name node where there are two. A rename that is carried
-out the first time is refused the second time; it is settled then by what is there: the hidden name has no other owner.
-A closed file is with as many data nodes as HDFS asks for, and its name in the name node's journal: there is nothing to
-sync.
+The client repeats a request whose response was lost, on another name node where there are two. A rename that was
+carried out the first time is refused the second time. Then the files decide: no other process has the hidden name.
+A closed file is on as many data nodes as HDFS requires, and its name is in the name node's journal: there is nothing
+to sync.
 """
 
 import ctypes
@@ -49,15 +49,14 @@ _CHECKSUM_BYTES = 512
 
 _DIRECTORY_MODE = 0o777
 _FILE_MODE = 0o666
-"""As Hadoop's own client asks for; what the umask takes from it is taken here, for name nodes do not."""
+"""Modes that Hadoop's own client requests. The umask is applied here, because name nodes don't apply it."""
 
 
 class HdfsFileIO:
     """FileIO over one HDFS; threads and forked processes may share it.
 
     `authority` is a name node's `host:port` or the name of a nameservice, which `settings` or the files of `conf_dir`
-    (core-site.xml, hdfs-site.xml) describe. `read_ahead` says what may be read of files before it is needed. Opens no
-    connection before the first file.
+    (core-site.xml, hdfs-site.xml) describe. `read_ahead` are the limits of prefetching. The first call connects.
     """
 
     scheme = "hdfs"
@@ -88,7 +87,7 @@ class HdfsFileIO:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def read_bytes(self, path: str) -> bytes:
-        """The whole file; raises FileNotFoundError."""
+        """Return the whole content; raises FileNotFoundError."""
 
         def read() -> bytes:
             reader = self._reader(path)
@@ -97,11 +96,11 @@ class HdfsFileIO:
         return self._call("read", path, read)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """A seekable input that reads ranges; raises FileNotFoundError."""
+        """Return a seekable input that reads ranges; raises FileNotFoundError."""
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
-        """See SizedOpening; the name node says what the size is."""
+        """Open the file like SizedOpening, with the size that the name node reports."""
         reader = self._call("open", path, lambda: self._reader(path))
 
         def fetch(start: int, end: int) -> bytes:
@@ -113,18 +112,18 @@ class HdfsFileIO:
         return opened_by_ranges(fetch, len(reader), self.read_ahead)
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether the file or directory exists."""
         return self._status("look up", path) is not None
 
     def size(self, path: str) -> int:
-        """The file's size in bytes; raises FileNotFoundError."""
+        """Return the size of the file in bytes; raises FileNotFoundError."""
         status = self._status("look up", path)
         if status is None:
             raise _missing(path)
         return int(status.length)
 
     def list(self, path: str) -> list[FileStatus]:
-        """The directory's direct entries in no order; empty when there is no such directory."""
+        """Return the direct entries of the directory, in no order; none where it does not exist."""
         inner = self._inner(path)
         try:
             found = self._call("list", path, lambda: list(self._connected().list_status(inner)))
@@ -137,22 +136,21 @@ class HdfsFileIO:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def open_output(self, path: str) -> Any:
-        """A writable output; the file appears under its name, and whole, when it is closed.
+        """Return a writable output; the file appears as a whole when it is closed.
 
-        Left by an error in its `with`, it leaves no file.
+        An error within its `with` block leaves no file.
         """
         staged = _staged(path)
         writer = self._call("create", path, lambda: self._create(staged))
         return HdfsOutput(self, path, staged, writer)
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
-        """Create the file in one step; False when the name is taken.
+        """Create the file atomically; return False when the name is taken.
 
-        After a StorageAccessError that says that the store did not answer, the file may be there, unless it
-        `changed_nothing`.
+        After a StorageAccessError because of a lost response the file may exist, unless it `changed_nothing`.
         """
         try:
-            # Most often the loser of a race sees the winner here, and need not write anything.
+            # The loser of a race usually sees the winner's file here, and writes nothing.
             if self.exists(path):
                 return False
             staged = self._stage(path, content)
@@ -165,7 +163,7 @@ class HdfsFileIO:
             self.delete_quietly([staged])
 
     def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        """Replace the file in one step; `durable` makes no difference."""
+        """Replace the file atomically; `durable` makes no difference."""
         staged = self._stage(path, content)
         try:
             self._call("write", path, lambda: self._replace(staged, path))
@@ -181,7 +179,7 @@ class HdfsFileIO:
         self._call("create the directory", path, lambda: self._make_directories(self._inner(path)))
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a file, or a directory with `recursive`; False when there was none."""
+        """Delete a file, or a directory with `recursive`; return False when there was none."""
         check_deletable(path)
         return self._call("delete", path, lambda: self._connected().delete(self._inner(path), recursive))
 
@@ -190,7 +188,7 @@ class HdfsFileIO:
         delete_one_by_one(self.delete, paths)
 
     def rename(self, source: str, target: str) -> bool:
-        """Move a file or directory; False when the target exists or the source does not. Never overwrites."""
+        """Move a file or directory; return False when the target exists or the source does not. Never overwrites."""
         before, after = self._inner(source), self._inner(target)
 
         def rename() -> bool:
@@ -215,53 +213,53 @@ class HdfsFileIO:
     # -- steps -----------------------------------------------------------------------------------------------------
 
     def discard(self, staged: str) -> None:
-        """Delete a hidden file that is not to get its name."""
+        """Delete a hidden file that does not get its name."""
         self.delete_quietly([staged])
 
     def finish(self, staged: str, path: str) -> None:
-        """Give a file that was written under its hidden name its own, which may be taken."""
+        """Rename a hidden file to its own name, which may be taken."""
         self._call("create", path, lambda: self._replace(staged, path))
 
     def read_error(self, path: str, error: Exception) -> OSError:
-        """What went wrong while an open file was read: FileNotFoundError when it is not there any more."""
+        """Return the error to raise for one of a read: FileNotFoundError when the file was deleted."""
         try:
             if self._status("look up", path) is None:
                 return _missing(path)
         except OSError as second:
-            _log.debug("Whether %s is still there is not known: %s", path, second)
+            _log.debug("It is not known whether %s still exists: %s", path, second)
         return translated(error, "read", path, self._authority)
 
     def write_error(self, path: str, error: Exception) -> OSError:
-        """What went wrong while an open file was written."""
+        """Return the error to raise for one that occurred while a file was written."""
         return translated(error, "write", path, self._authority)
 
     def _reader(self, path: str) -> "FileReader":
-        """The open file, with all of its blocks.
+        """Return the open file, with all of its blocks.
 
-        Where `dfs.namenode.file.close.num-committed-allowed` is set, a file may be closed before data nodes have told
-        of its last block; for these few milliseconds the client sees it without that block.
+        Where `dfs.namenode.file.close.num-committed-allowed` is set, a file may be closed before data nodes have
+        reported its last block. For these few milliseconds the client sees it without that block.
         """
         client, inner = self._connected(), self._inner(path)
         retries = _BACKOFF.start()
         while True:
             reader = client.read(inner)
-            # Blocks are multiples of this, so that a last one that is not full is there, which most are.
+            # Blocks are multiples of this, so the last block is there if it is not full, as in most files.
             if len(reader) % _CHECKSUM_BYTES or len(reader) == client.get_file_info(inner).length:
                 return reader
             if not retries.pause():
-                raise StorageAccessError(f"Can't read {path}: no data node has told of its last block.")
+                raise StorageAccessError(f"Can't read {path}: no data node has reported its last block.")
 
     def _take_name(self, staged: str, path: str, content: bytes) -> bool:
-        """Rename without overwriting; an error is settled by what is there when it came from a lost answer."""
+        """Rename without overwriting; after an error because of a lost response the files decide."""
         try:
             self._connected().rename(self._inner(staged), self._inner(path), False)
         except FileExistsError:
-            # The name was taken by somebody else, or by this very request when it was sent for the first time.
+            # Another process has the name, or this request when it was sent for the first time.
             return self._status("look up", staged) is None and self._has(path, content)
         except (OSError, RuntimeError) as error:
             gone = self._status("look up", staged) is None
             if gone and self._has(path, content):
-                _log.info("%s was created, although the store said: %s", path, str(error).partition("\n")[0])
+                _log.info("%s was created, although the name node reported: %s", path, str(error).partition("\n")[0])
                 return True
             if gone and isinstance(error, FileNotFoundError):
                 raise _directory_deleted(path) from None
@@ -272,7 +270,7 @@ class HdfsFileIO:
         try:
             self._connected().rename(self._inner(staged), self._inner(path), True)
         except FileNotFoundError:
-            # The hidden name is nobody else's: it is gone because the first answer was lost, unless nothing came of it.
+            # No other process has the hidden name. It is missing because the first request was carried out.
             if self._status("look up", staged) is not None or self._status("look up", path) is None:
                 raise _directory_deleted(path) from None
 
@@ -283,7 +281,7 @@ class HdfsFileIO:
             return False
 
     def _stage(self, path: str, content: bytes) -> str:
-        """Write the content under a hidden name beside the path, creating parents, and return that name."""
+        """Write the content under a hidden name beside the path, create parents, and return that name."""
         staged = _staged(path)
 
         def write() -> None:
@@ -310,7 +308,7 @@ class HdfsFileIO:
         self._connected().mkdirs(inner, _DIRECTORY_MODE & ~self._umask, True)
 
     def _status(self, action: str, path: str) -> Any:
-        """The name node's answer about a path; None where nothing is."""
+        """Return the status of a path from the name node; None where nothing exists."""
         try:
             return self._call(action, path, lambda: self._connected().get_file_info(self._inner(path)))
         except FileNotFoundError:
@@ -325,12 +323,12 @@ class HdfsFileIO:
         client = self._client
         if client is None:
             native = load_extra("hdfs_native", needed_by=self._prefix)
-            # Two threads may come here at once; either client will do.
+            # Two threads may do this at the same time; either client will do.
             client = self._client = native.Client(self._prefix, self._settings, self._conf_dir)
         return client
 
     def forget_client(self) -> None:
-        """In a forked process: its threads are the parent's, without which it would wait for ever, even to be freed."""
+        """Drop the client in a forked process: its threads run in the parent, and freeing it would wait for them."""
         if self._client is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._client))
             self._client = None

@@ -1,6 +1,6 @@
-"""The bytes of one file of an object store: those that were fetched, those on their way, and those fetched on demand.
+"""Content of one remote file: ranges that were fetched, ranges that are being fetched, and reads on demand.
 
-Announced ranges become requests: neighbours are fetched together, large ranges in several pieces.
+Announced ranges become requests: neighbours are fetched together, large ranges by several requests.
 """
 
 import os
@@ -17,18 +17,18 @@ from interbed.storage.io.prefetch.needs import Range
 from interbed.storage.io.prefetch.pool import FetchPool
 
 GAP_BYTES = 512 << 10
-"""What lies between two ranges is fetched along with them when it is not more: a request costs about as much."""
+"""Longest gap between two ranges that one request fetches: another request costs about as much as these bytes."""
 
 PIECE_BYTES = 4 << 20
-"""A request for more takes longer than two that are sent at once."""
+"""Most bytes of one request. A request for more takes longer than two that are sent in parallel."""
 
 ALIGNED_BYTES = 1 << 20
-"""Pieces of one range are multiples of this, so that reads of buffers of that size do not cross their borders."""
+"""Parts of one range are multiples of this, so that reads of buffers of that size do not cross their borders."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchRange:
-    """What one request gets, `wanted` bytes of which were asked for."""
+    """Range that one request fetches; `wanted` bytes of it were announced, the others are gaps."""
 
     start: int
     end: int
@@ -36,10 +36,10 @@ class FetchRange:
 
 
 def fetch_ranges_of(ranges: Iterable[Range], *, gap: int = GAP_BYTES, most: int = PIECE_BYTES) -> list[FetchRange]:
-    """The requests for ranges that are read side by side, each from its beginning to its end, in the order of need.
+    """Return the requests for ranges that are read side by side from their beginnings, in the order of need.
 
-    They do not overlap, hold all of the ranges, and are of at most `most` bytes. Neighbours with at most `gap` bytes
-    between them are put together where that is not too much. Of several large ranges the beginnings come first.
+    They do not overlap, cover all ranges, and are of at most `most` bytes. Neighbours with at most `gap` bytes
+    between them are joined if the sum is not too much. The beginnings of several large ranges come first.
     """
     found: list[tuple[float, FetchRange]] = []
     together: list[Range] = []
@@ -59,7 +59,7 @@ def fetch_ranges_of(ranges: Iterable[Range], *, gap: int = GAP_BYTES, most: int 
             flush()
         together.append((low, high))
     flush()
-    return [stretch for _, stretch in sorted(found, key=lambda each: (each[0], each[1].start))]
+    return [each for _, each in sorted(found, key=lambda one: (one[0], one[1].start))]
 
 
 def _divided(low: int, high: int, most: int) -> Iterator[tuple[float, FetchRange]]:
@@ -72,7 +72,7 @@ def _divided(low: int, high: int, most: int) -> Iterator[tuple[float, FetchRange
 
 
 def united(ranges: Iterable[Range]) -> list[Range]:
-    """The ranges in order; those that overlap as one, empty ones left out. Those that touch stay apart."""
+    """Return the ranges in order: overlapping ones joined, empty ones left out. Ranges that touch stay apart."""
     found: list[Range] = []
     for low, high in sorted(ranges):
         if low >= high:
@@ -85,9 +85,9 @@ def united(ranges: Iterable[Range]) -> list[Range]:
 
 
 def without(ranges: Iterable[Range], held: Sequence[Range]) -> list[Range]:
-    """What of the ranges, in order, is not in those that are `held`, which ascend and do not overlap."""
+    """Return the parts of the ranges, in order, outside the `held` ranges, which ascend and do not overlap."""
     left: list[Range] = []
-    # The gaps between what is held; the last one goes on for ever.
+    # Edges of the gaps between the held ranges within each range.
     for low, high in united(ranges):
         edges = [(low, low), *((max(a, low), min(b, high)) for a, b in held if a < high and b > low), (high, high)]
         left.extend((a, b) for (_, a), (b, _) in pairwise(edges) if a < b)
@@ -95,27 +95,27 @@ def without(ranges: Iterable[Range], held: Sequence[Range]) -> list[Range]:
 
 
 WINDOW_BYTES = 1 << 20
-"""The least that is asked for at once where nothing was said before: a request costs what some hundred KiB cost."""
+"""Least bytes of a request without an announcement: a request costs as much as some hundred KiB."""
 
 FIRST_BYTES = 16 << 20
-"""What is fetched ahead of a file at first; it doubles with each piece that is read, so that a look at a few rows does
-not fetch a whole file."""
+"""Bytes that are prefetched of a file at first. The limit doubles with each range that is read, so that a reader of a
+few rows does not fetch a whole file."""
 
 _AHEAD_MAX = 1 << 40
-"""More than any pool has."""
+"""Upper bound of the limit above, which no pool reaches."""
 
 _WINDOWS_MAX = 16
-"""Readers go through the columns of a file at the same time, each in a window of its own."""
+"""Windows that are kept: readers read the columns of a file at the same time, each in a window of its own."""
 
 _ENOUGH_PIECES = 4
-"""Where less than that many pieces for each column fit into the share of a file, pieces are smaller."""
+"""Requests per column that should fit into the share of a file; otherwise requests are smaller."""
 
 
 @dataclass(slots=True, eq=False)
 class _Plan:
-    """What a reader said that it will read: step after step, the ranges of each side by side.
+    """Announcement of a reader: for each step the ranges that it reads side by side.
 
-    `pulled` and `read` are the numbers of the last steps that were asked for and read.
+    `pulled` and `read` are the numbers of the last steps that became requests and that were read.
     """
 
     steps: Iterator[Sequence[Range]]
@@ -125,7 +125,7 @@ class _Plan:
 
 @dataclass(slots=True, eq=False)
 class _PrefetchedRange:
-    """What one request is to get; it is on its way, or there, when it has a future. `unread` bytes are wanted yet."""
+    """Range of one request, which is sent or finished when it has a future. `unread` wanted bytes are not read yet."""
 
     start: int
     end: int
@@ -138,7 +138,7 @@ class _PrefetchedRange:
 
 @dataclass(slots=True)
 class _PrefetchedRanges:
-    """Pieces that do not overlap, by where they begin."""
+    """Prefetched ranges that do not overlap, by their starts."""
 
     starts: list[int] = field(default_factory=list[int])
     listed: list[_PrefetchedRange] = field(default_factory=list[_PrefetchedRange])
@@ -153,7 +153,7 @@ class _PrefetchedRanges:
         del self.starts[place], self.listed[place]
 
     def at(self, place: int) -> tuple[_PrefetchedRange | None, int | None]:
-        """The piece that holds a place of the file, or None and where the next one begins."""
+        """Return the range with a byte of the file, or None and the start of the next range."""
         after = bisect_right(self.starts, place)
         if after and place < self.listed[after - 1].end:
             return self.listed[after - 1], None
@@ -161,10 +161,10 @@ class _PrefetchedRanges:
 
 
 class RangedContent:
-    """A file of `size` bytes of which ranges are fetched, ahead of need where a reader says what it will need.
+    """Content of a file of `size` bytes, of which ranges are fetched: in advance where a reader announces them.
 
-    `fetch(start, end)` is the one request; `start` and `held` are what came when the file was opened, which stay. Safe
-    for several threads, which read one after the other.
+    `fetch(start, end)` is one request. `held` are the bytes from `start` on, which were read when the file was opened
+    and are kept. Safe for several threads, which read one after the other.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class RangedContent:
         self._pool = pool
         self._process = os.getpid()
         self._lock = threading.Lock()
-        # What was opened stays: it is the footer, which readers come back to.
+        # It has the footer, which readers read several times.
         self._opened = (start, memoryview(held))
         self._windows: list[tuple[int, memoryview]] = []
         self._pieces = _PrefetchedRanges()
@@ -187,9 +187,9 @@ class RangedContent:
         self._closed = False
 
     def prefetch(self, steps: Iterable[Sequence[Range]]) -> None:
-        """Begin to fetch what will be read: the ranges of one step side by side, and one step after the other.
+        """Begin to fetch announced ranges: the ranges of one step side by side, and one step after the other.
 
-        Of several such plans the last one goes first. `steps` are asked for by and by, while reads go on.
+        The last of several announcements goes first. `steps` is consumed step by step during the reads.
         """
         with self._lock:
             if self._pool is None or self._closed or os.getpid() != self._process:
@@ -201,7 +201,7 @@ class RangedContent:
             self._begin_next()
 
     def between(self, start: int, end: int) -> memoryview:
-        """The bytes from one place to before another, which are in the file. Raises what fetching them raises."""
+        """Return the bytes from `start` to before `end`, which are in the file. Raises the errors of `fetch`."""
         parts: list[memoryview] = []
         with self._lock:
             self._begin_next()
@@ -214,7 +214,7 @@ class RangedContent:
         return parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
 
     def close(self) -> None:
-        """Let go of everything, once the requests that are on their way have ended."""
+        """Free all memory, after the running requests have ended."""
         with self._lock:
             if self._closed:
                 return
@@ -223,11 +223,11 @@ class RangedContent:
             self._waiting.clear()
             pieces, self._pieces = self._pieces.listed, _PrefetchedRanges()
             self._windows.clear()
-            # Those that have not begun never do.
+            # Requests that have not begun are cancelled.
             running = [piece for piece in pieces if piece.future is not None and not piece.future.cancel()]
             if os.getpid() == self._process:
                 for piece in running:
-                    # What went wrong with bytes that nobody has read is nobody's concern.
+                    # An error of bytes that no reader has read needs no report.
                     assert piece.future is not None
                     piece.future.exception()
             for piece in pieces:
@@ -235,10 +235,10 @@ class RangedContent:
             if self._joined and self._pool is not None:
                 self._pool.leave(self.size)
 
-    # -- ahead of need ---------------------------------------------------------------------------------------------
+    # -- prefetch --------------------------------------------------------------------------------------------------
 
     def _begin_next(self) -> None:
-        """Begin the next requests, as far as there is room for what they bring."""
+        """Begin the next requests, as far as the budget allows."""
         if self._pool is None or os.getpid() != self._process:
             return
         while self._waiting or self._pull():
@@ -254,15 +254,15 @@ class RangedContent:
             self._begin(piece)
 
     def _begin(self, piece: _PrefetchedRange) -> None:
-        """Begin to fetch a piece that was taken from the pool's room."""
+        """Begin to fetch a range whose bytes were taken from the budget of the pool."""
         assert self._pool is not None
         piece.counted = piece.end - piece.start
         self._counted += piece.counted
         piece.future = self._pool.begin(lambda: self._fetched(piece.start, piece.end))
 
     def _begin_needed(self, needed: _PrefetchedRange) -> None:
-        """Begin a piece that is read now, and what is read beside it, though there is no room: all of it is decoded
-        together. What would be too much still waits."""
+        """Begin a range that is read now, and the ranges of its step, although the budget is spent: they are decoded
+        together. Ranges beyond `needed_bytes` of the pool still wait."""
         if self._pool is None or os.getpid() != self._process:
             return
         left = self._pool.needed_bytes
@@ -277,7 +277,7 @@ class RangedContent:
             self._begin(piece)
 
     def _pull(self) -> bool:
-        """Take a step of the newest plan that has one."""
+        """Take the next step of the newest announcement that has one; return False without any."""
         while self._plans:
             plan = self._plans[-1]
             step = next(plan.steps, None)
@@ -288,10 +288,10 @@ class RangedContent:
             first, held = self._opened
             known = [(piece.start, piece.end) for piece in self._pieces.listed]
             left = without(step, sorted([*known, (first, first + len(held))]))
-            for stretch in fetch_ranges_of(left, most=self._piece_bytes(left)):
-                # What lies between the ranges may be on its way already.
-                for low, high in without([(stretch.start, stretch.end)], known):
-                    unread = stretch.wanted if (low, high) == (stretch.start, stretch.end) else high - low
+            for request in fetch_ranges_of(left, most=self._piece_bytes(left)):
+                # Gaps between the ranges may be requested already.
+                for low, high in without([(request.start, request.end)], known):
+                    unread = request.wanted if (low, high) == (request.start, request.end) else high - low
                     piece = _PrefetchedRange(low, high, unread, plan, plan.pulled)
                     self._pieces.add(piece)
                     self._waiting.append(piece)
@@ -316,10 +316,10 @@ class RangedContent:
             self._counted -= piece.counted
             piece.counted = 0
 
-    # -- when it is read -------------------------------------------------------------------------------------------
+    # -- reads -----------------------------------------------------------------------------------------------------
 
     def _part(self, at: int, end: int) -> memoryview:
-        """Some of the bytes from `at` on, at least one."""
+        """Return some of the bytes from `at` on, at least one."""
         opened, held = self._opened
         if opened <= at < opened + len(held):
             return held[at - opened : end - opened]
@@ -328,10 +328,10 @@ class RangedContent:
             return self._of_piece(piece, at, min(end, piece.end))
         for place, (first, window) in enumerate(self._windows):
             if first <= at < first + len(window):
-                # Those that are read stay.
+                # Windows that are still read are kept.
                 self._windows.insert(0, self._windows.pop(place))
                 return window[at - first : end - first]
-        # What begins there is known, or on its way.
+        # The bytes after the limit are held, or requested already.
         limit = min(place for place in (self.size, opened, following) if place is not None and place > at)
         return self._window(at, min(max(end, at + WINDOW_BYTES), limit))[: end - at]
 
@@ -348,7 +348,7 @@ class RangedContent:
         if piece.future is None:
             return self._begin_with(piece, at, end)
         if piece.future.cancel() or os.getpid() != self._process:
-            # It stood behind others, or stayed in the process that this one was forked from.
+            # It had not begun, or its thread belongs to the process that this one was forked from.
             content = self._fetched(piece.start, piece.end)
             piece.future = Future()
             piece.future.set_result(content)
@@ -359,12 +359,12 @@ class RangedContent:
             self._ahead_bytes = min(2 * self._ahead_bytes, _AHEAD_MAX)
             self._drop(piece)
             if piece.end - piece.start <= WINDOW_BYTES:
-                # Pages are looked at twice now and then.
+                # Some readers read a page twice.
                 self._windows = [(piece.start, content), *self._windows[: _WINDOWS_MAX - 1]]
         return content[at - piece.start : end - piece.start]
 
     def _begin_with(self, piece: _PrefetchedRange, at: int, end: int) -> memoryview:
-        """Fetch a window of a piece that there was no room for; the rest of it still waits for room."""
+        """Fetch a window of a range for which there is no budget; the rest of the range still waits for it."""
         until = min(max(end, at + WINDOW_BYTES), piece.end)
         window = self._window(at, until)
         self._pieces.remove(piece)
@@ -378,7 +378,7 @@ class RangedContent:
         return window[: end - at]
 
     def _drop_before(self, piece: _PrefetchedRange) -> None:
-        """Let go of what earlier steps have left unread, but for the last one, which may be read yet."""
+        """Free the unread ranges of earlier steps, except of the step before, which may still be read."""
         if piece.step <= piece.plan.read:
             return
         piece.plan.read = piece.step
@@ -397,13 +397,13 @@ class RangedContent:
 
 
 WHOLE_BYTES = 1 << 20
-"""A file that is not larger is read whole by the request that opens it; of a larger one the end, with its footer."""
+"""A file up to this size is read completely by the request that opens it; of a larger file the end with its footer."""
 
 _LEAST_END_BYTES = 128 << 10
 _END_SHARE = 256
-"""The end of a file whose size is known is a part of it like that."""
+"""The end of a file whose size is known is its size divided by this."""
 
 
 def end_bytes(size: int) -> int:
-    """How much of the end of a file is read when it is opened: about what its footer and its index of pages take."""
+    """Return the length of the end that is read when a file is opened: about that of its footer and page index."""
     return max(_LEAST_END_BYTES, min(size // _END_SHARE, WHOLE_BYTES))

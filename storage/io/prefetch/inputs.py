@@ -1,4 +1,8 @@
-"""A file of a store as readers see it: a position in its content, and Arrow's input over that."""
+"""Inputs of remote files: a position in a content, Arrow's input over it, and inputs that are opened in advance.
+
+PrefetchedInputs are opened by threads that only send requests. SharedInputs are opened once for several readers, such
+as the steps of a lookup.
+"""
 
 import io
 import threading
@@ -18,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class RangedFile(io.RawIOBase):
-    """A file that is read by ranges; not safe for several threads, Arrow's input locks it.
+    """File that is read by ranges; not safe for several threads, but Arrow's input locks it.
 
-    Closing it closes the content, unless it is `borrowed`.
+    Closing it closes the content, unless that is `borrowed`.
     """
 
     def __init__(self, content: RangedContent, *, borrowed: bool = False) -> None:
@@ -35,7 +39,7 @@ class RangedFile(io.RawIOBase):
         return True
 
     def size(self) -> int:
-        """In bytes; Arrow asks for it."""
+        """Return the size in bytes; Arrow calls this."""
         return self._content.size
 
     def tell(self) -> int:
@@ -44,16 +48,16 @@ class RangedFile(io.RawIOBase):
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size()}[whence]
         if base + offset < 0:
-            raise ValueError(f"A file has no place {base + offset}.")
+            raise ValueError(f"A file has no position {base + offset}.")
         self._position = base + offset
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
-        """Up to that many bytes."""
+        """Return at most `size` bytes, all bytes that are left without it."""
         return bytes(self.read_buffer(size))
 
     def read_buffer(self, size: int | None = -1) -> memoryview:
-        """The same without a copy; Arrow asks for it where it can."""
+        """Return the same without a copy; Arrow calls this where it can."""
         end = self.size() if size is None or size < 0 else min(self.size(), self._position + size)
         if end <= self._position:
             return memoryview(b"")
@@ -71,14 +75,14 @@ class RangedFile(io.RawIOBase):
         return len(content)
 
     def close(self) -> None:
-        """Let go of what was fetched, and of what is on its way."""
+        """Free the content, unless it is borrowed."""
         if not self.closed and not self._borrowed:
             self._content.close()
         super().close()
 
 
 class RangedInput(pa.PythonFile):
-    """Arrow's input over a file that is read by ranges, which readers may tell what they will need."""
+    """Arrow's input over a file that is read by ranges; readers may announce ranges."""
 
     content: RangedContent
 
@@ -87,16 +91,16 @@ class RangedInput(pa.PythonFile):
 
     @staticmethod
     def over(content: RangedContent, *, borrowed: bool = False) -> "RangedInput":
-        """An input over that content, which stays open after it where it is borrowed."""
+        """Return an input over the content, which stays open after the input is closed if it is borrowed."""
         found = RangedInput(RangedFile(content, borrowed=borrowed), mode="r")
         found.content = content
         return found
 
 
 def opened_by_ranges(fetch: Callable[[int, int], Any], size: int, limits: ReadAhead) -> pa.NativeFile:
-    """An input of a file of that size; `fetch(start, end)` is the one request, and threads make several at once.
+    """Return an input of a file of `size` bytes. `fetch(start, end)` is one request, and threads send several.
 
-    Raises what it raises.
+    Raises the errors of `fetch`.
     """
     start = 0 if size <= WHOLE_BYTES else size - end_bytes(size)
     held = fetch(start, size) if size else b""
@@ -104,14 +108,14 @@ def opened_by_ranges(fetch: Callable[[int, int], Any], size: int, limits: ReadAh
 
 
 def opened_from(fetch: Callable[[int, int], Any], size: int, start: int, held: Any, limits: ReadAhead) -> pa.NativeFile:
-    """The same where the bytes from `start` on, which are `held`, have come already."""
+    """Return an input of a file of which the bytes from `start` on, which are `held`, were read already."""
     return RangedInput.over(RangedContent(fetch, size, start, held, pool_of(limits)))
 
 
 class PrefetchedInputs(WrappedFileIO):
-    """A FileIO that is told which files will be opened soon; used by one thread, and as long as the `with` block lasts.
+    """FileIO that opens announced files in advance, by threads; for one thread, within a `with` block.
 
-    What threads open holds bytes and nothing of Arrow's: each thread that decodes has memory of Arrow's to itself.
+    The opening threads hold only bytes, and no memory of Arrow: each decoding thread has its own memory of Arrow.
     """
 
     def __init__(self, inner: FileIO) -> None:
@@ -121,7 +125,7 @@ class PrefetchedInputs(WrappedFileIO):
         self._pool = None if limits is None else pool_of(limits)
 
     def begin(self, path: str, size: int) -> None:
-        """Begin to open a file that is said to have so many bytes, and keep room for it among those that are read."""
+        """Begin to open a file whose size in bytes is known, and reserve its share of the budget."""
         if path not in self._coming:
             if self._pool is not None:
                 self._pool.join(size)
@@ -131,7 +135,7 @@ class PrefetchedInputs(WrappedFileIO):
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
-        """See SizedOpening; raises what opening the file has raised."""
+        """Open the file like SizedOpening; raises the error of the thread that opened it."""
         coming = self._coming.pop(path, None)
         if coming is None:
             return open_sized(self.inner, path, size)
@@ -157,10 +161,10 @@ class PrefetchedInputs(WrappedFileIO):
 
 
 class SharedInputs(WrappedFileIO):
-    """A FileIO that opens each file once, for as long as the `with` block lasts; threads may share it.
+    """FileIO that opens each file once within a `with` block; threads may share it.
 
-    It is for files that do not change. Those that are at hand, and those of stores without ranges, it opens as often as
-    it is asked to.
+    It is for files that do not change. Local files, and remote ones that can't be read by ranges, are opened by each
+    call.
     """
 
     def __init__(self, inner: FileIO) -> None:
@@ -169,7 +173,7 @@ class SharedInputs(WrappedFileIO):
         self._held: dict[str, RangedInput | pa.Buffer] = {}
 
     def open_input(self, path: str) -> pa.NativeFile:
-        """See FileIO; what is returned stays open in fact until the block ends."""
+        """Open the file like FileIO; its content stays open until the block ends."""
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
@@ -177,7 +181,7 @@ class SharedInputs(WrappedFileIO):
             held = self._held.get(path)
         if held is not None:
             return _over(held)
-        # Threads may do it twice at once, and then keep one.
+        # Two threads may open it at the same time; one of the two inputs is kept.
         found = open_sized(self.inner, path, size)
         if isinstance(found, RangedInput):
             held = found

@@ -1,6 +1,6 @@
-"""The threads that fetch what files will be asked for, and how many bytes they may hold, for all files of the process.
+"""Threads that prefetch, and their budget of bytes, for all files of the process.
 
-Nobody waits for room: who gets none reads when the bytes are needed, as if nothing were read ahead.
+No reader waits for the budget: without it a file is read on demand.
 """
 
 import os
@@ -12,14 +12,14 @@ from typing import Any
 from interbed.storage.io.prefetch.needs import ReadAhead
 
 _LEAST_SHARE = 4 << 20
-"""What each of several files may hold however short it is, unless they are so many that most of the room is less."""
+"""Least share of a file however small, unless so many files are read that these shares exceed most of the budget."""
 
 _NEEDED_SHARE = 16
-"""A reader that waits for bytes may hold that part of all room beyond it."""
+"""A reader that waits for bytes may exceed the budget by this fraction of it."""
 
 
 class FetchPool:
-    """Threads with a budget of bytes; safe for several threads. Use `pool_of`, so that all files share it."""
+    """Threads with a budget of bytes; safe for several threads. All files share the one of `pool_of`."""
 
     def __init__(self, limits: ReadAhead) -> None:
         self._limits = limits
@@ -27,22 +27,22 @@ class FetchPool:
         self._held = 0
         self._files = 0
         self._weight = 0
-        # Its threads begin with the first request.
+        # The first request starts the threads.
         self._threads = ThreadPoolExecutor(limits.threads, thread_name_prefix="interbed-fetch")
 
     @property
     def held(self) -> int:
-        """Bytes that are fetched or on their way."""
+        """Bytes that were fetched or requested and are not freed yet."""
         return self._held
 
     def share(self, weight: int) -> int:
-        """About what one of the files that are read now may hold, which weighs so much."""
+        """Return about how many bytes a file of this weight may hold among the files that are read now."""
         most, files = self._limits.most_bytes, max(self._files, 1)
         least = min(_LEAST_SHARE, 3 * most // (4 * files))
         return least + (most - files * least) * weight // max(self._weight, weight, 1)
 
     def join(self, weight: int) -> None:
-        """Count one more file, which weighs its size: of those that are merged, each is read as fast as it is long."""
+        """Count one more file, weighted by its size: files that are merged are read in proportion to their sizes."""
         with self._lock:
             self._files += 1
             self._weight += weight
@@ -54,11 +54,11 @@ class FetchPool:
             self._weight -= weight
 
     def take(self, size: int, held: int, weight: int) -> bool:
-        """Whether a file that holds so many bytes already may hold `size` more, which are counted then."""
+        """Take `size` bytes of the budget for a file that holds `held` bytes; return whether it got them."""
         with self._lock:
             if self._held + size > self._limits.most_bytes:
                 return False
-            # A file that holds nothing gets its first piece even where shares are smaller.
+            # A file that holds nothing gets its first range even where shares are smaller.
             if held and held >= self.share(weight):
                 return False
             self._held += size
@@ -66,28 +66,28 @@ class FetchPool:
 
     @property
     def needed_bytes(self) -> int:
-        """What a file may take by `take_needed`."""
+        """Bytes that a file may take by `take_needed`."""
         return self._limits.most_bytes // _NEEDED_SHARE
 
     def take_needed(self, size: int) -> None:
-        """Count what somebody waits for, whether there is room or not."""
+        """Take bytes that a reader waits for, even beyond the budget."""
         with self._lock:
             self._held += size
 
     def give_back(self, size: int) -> None:
-        """Count so many bytes less."""
+        """Return bytes to the budget."""
         with self._lock:
             self._held -= size
 
     def begin(self, work: Callable[[], Any]) -> "Future[Any]":
-        """Have a thread do it."""
+        """Run the work in a thread of the pool."""
         return self._threads.submit(work)
 
     def start_threads(self) -> None:
-        """Start all threads, so that the first requests need not: where much is going on each takes milliseconds."""
+        """Start all threads before the first requests: on a busy machine each start takes milliseconds."""
         all_there = threading.Event()
         try:
-            # A thread is started for each piece of work as long as none of them is idle.
+            # The executor starts a thread for each piece of work while no thread is idle.
             for _ in range(self._limits.threads):
                 self._threads.submit(all_there.wait)
         finally:
@@ -99,7 +99,7 @@ _pools_lock = threading.Lock()
 
 
 def pool_of(limits: ReadAhead) -> FetchPool | None:
-    """The pool of the process with these limits; None where nothing is to be read ahead."""
+    """Return the pool of the process with these limits; None where they allow no prefetch."""
     if not limits.most_bytes:
         return None
     with _pools_lock:
@@ -110,7 +110,7 @@ def pool_of(limits: ReadAhead) -> FetchPool | None:
 
 
 def _forget_pools() -> None:
-    """In a forked process: the threads stayed with the parent."""
+    """Drop the pools in a forked process, in which their threads don't run."""
     global _pools_lock
     _pools.clear()
     _pools_lock = threading.Lock()

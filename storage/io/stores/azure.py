@@ -1,4 +1,4 @@
-"""How Azure's stores are opened: options by the names of Hadoop's connectors, which may end with the account."""
+"""Settings of Azure's object stores, from options of Hadoop's connectors, whose names may end with the account."""
 
 import os
 import re
@@ -38,7 +38,7 @@ _PROVIDERS = (_SERVICE, _MACHINE, _WORKLOAD)
 
 
 def azure_settings(scheme: str, authority: str, given: Mapping[str, str]) -> StoreSettings:
-    """The settings of a container; raises InvalidOptionError naming the option, InvalidInputError."""
+    """Return the settings of a container; raises InvalidOptionError naming the option, InvalidInputError."""
     container, at, host = authority.partition("@")
     if at and (_HOST.fullmatch(host) is None or not container):
         raise InvalidInputError(
@@ -89,9 +89,9 @@ def azure_settings(scheme: str, authority: str, given: Mapping[str, str]) -> Sto
     if tenant:
         config["tenant_id"] = tenant
     endpoint = known.address("endpoint", _ENDPOINT_VARIABLES)
-    heeds = True if endpoint is None else None
+    honours = True if endpoint is None else None
     if endpoint is None and at and not host.endswith(".core.windows.net"):
-        # Other clouds have other domains; blobs have theirs beside that of files.
+        # Other clouds have other domains; blobs have their own beside that of files.
         endpoint = f"https://{host.replace('.dfs.', '.blob.', 1)}"
     if endpoint is not None:
         config["endpoint"] = endpoint
@@ -101,7 +101,7 @@ def azure_settings(scheme: str, authority: str, given: Mapping[str, str]) -> Sto
         bucket=container,
         location=f"{scheme}://{authority}",
         endpoint=endpoint,
-        honours_conditions=heeds,
+        honours_conditions=honours,
         config=config,
         limits=RequestLimits.of(known.get, AZURE_NAMES, name),
         source=source,
@@ -111,7 +111,7 @@ def azure_settings(scheme: str, authority: str, given: Mapping[str, str]) -> Sto
 
 
 def _account(given: Mapping[str, str]) -> str | None:
-    """The account that an option names, where the location does not."""
+    """Return the account of an option, for a location without one."""
     account = StoreOptions("Azure", {"account": _NAMES["account"]}, (), given).get("account")
     if account is not None and _HOST.fullmatch(account) is None:
         raise InvalidOptionError("The option 'fs.azure.account.name' names no account of Azure; correct it.")
@@ -119,10 +119,10 @@ def _account(given: Mapping[str, str]) -> str | None:
 
 
 def _check_whole(known: StoreOptions, names: Mapping[str, str]) -> None:
-    """Nothing, where what OAuth needs is there as a whole; else InvalidOptionError.
+    """Raise InvalidOptionError where OAuth lacks an option.
 
-    A service principal has an id, a secret and the address with its tenant. An id alone chooses among the identities
-    that a machine has, or is that of a workload, to which the environment gives a token.
+    A service principal has an id, a secret and the address with its tenant. An id alone chooses one of the identities
+    of a machine, or is that of a workload, whose token is in the environment.
     """
 
     def name(what: str) -> str:
@@ -151,28 +151,29 @@ def _check_whole(known: StoreOptions, names: Mapping[str, str]) -> None:
 
 
 def _end_of(signature: str) -> datetime | None:
-    """When a shared access signature ends; None where it does not say so: a policy of the container's does.
+    """Return the expiry of a shared access signature; None where a policy of the container has it.
 
     Source: Azure Storage, "Create a service SAS", signedExpiry, which is in UTC.
     """
-    [said, *_] = parse_qs(signature.lstrip("?")).get("se", [""])
+    [expiry, *_] = parse_qs(signature.lstrip("?")).get("se", [""])
     try:
-        end = datetime.fromisoformat(said)
+        end = datetime.fromisoformat(expiry)
     except ValueError:
         return None
     return end if end.tzinfo else end.replace(tzinfo=UTC)
 
 
 def _of_account(options: Mapping[str, str], account: str, container: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The options of Azure without the account that their names end with, and the whole names of those that had one.
+    """Return Azure's options without the account at the end of their names, and the full names of those with one.
 
     `fs.azure.account.key.<account>.dfs.core.windows.net`, `fs.azure.sas.<container>.<account>.blob.core.windows.net`;
-    those of other accounts are left out. As with Hadoop an account's own value counts, but no account has two keys.
+    those of other accounts are left out. As in Hadoop the value of an account overrides the general one, but two keys
+    of an account are an error.
     """
     found: dict[str, str] = {}
     whole: dict[str, str] = {}
     names = sorted((name for some in _NAMES.values() for name in with_hadoops(some)), key=len, reverse=True)
-    # The longer names, those of the account, come later and count.
+    # The longer names, those of the account, come later and override the others.
     for key, value in sorted(options.items(), key=lambda item: len(item[0])):
         if not key.startswith(with_hadoops(("fs.azure.",))):
             continue

@@ -1,7 +1,8 @@
-"""What stores answer instead of doing what they were asked, as errors that name the path and the way out.
+"""Errors of object stores: what they mean, and errors to raise, which name the path and the way out.
 
-A store's own words are kept as far as they help (`NoSuchBucket: The specified bucket does not exist`); requests,
-headers and whatever is signed are not, because they may hold keys; for the same reason they are raised `from None`.
+The message of the object store is kept as far as it helps (`NoSuchBucket: The specified bucket does not exist`).
+Requests, headers and signed values are removed, because they may hold keys. For the same reason errors are raised
+`from None`.
 """
 
 import re
@@ -27,7 +28,7 @@ _OTHER_PROTOCOL = re.compile(
     r"Got invalid (?:list|DeleteObjects|Create\w+|Complete\w+|multipart\w*) response|ETag Header missing"
     r"|speaks another protocol"
 )
-"""What obstore says of an answer with status 200 that no store of that kind gives, and what is said here."""
+"""Messages of obstore, and of this package, about a response with status 200 that is not of the protocol."""
 _SECRET = re.compile(
     r"(?i)((?:sig|x-amz-[a-z-]*|awsaccesskeyid|signature|access_token|key|secret|token|password)=)[^&\s\"',)]+"
 )
@@ -36,36 +37,37 @@ _AUTHORIZATION = re.compile(
     r"(?i)(\bauthorization\b[\"']?\s*[:=]\s*|\bAWS4-[A-Z0-9-]+ (?=Credential)|\b(?:SharedKey|Bearer) (?=\S*[0-9:+/=])"
     r"|\bx-amz-security-token\b[\"']?\s*[:=]\s*).*"
 )
-"""Headers, to the end of the line: they have blanks in them."""
+"""Headers, up to the end of the line, because they contain blanks."""
 _SHORTEST_SECRET = 5
 _LONGEST = 300
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status that the store answered with; None when there was no answer."""
+    """Return the HTTP status of the response; None without a response."""
     found = _STATUS.search(str(error))
     return int(found[1]) if found else None
 
 
 def is_missing_store(error: BaseException) -> bool:
-    """Whether the bucket or container itself is not there."""
+    """Return whether the bucket or container is missing."""
     return _NO_BUCKET.search(str(error)) is not None
 
 
-def has_gone(error: BaseException) -> bool:
-    """Whether an object was deleted while it was read: what obstore says when the answer breaks off before that, and it
-    asks for the rest.
+def was_deleted(error: BaseException) -> bool:
+    """Return whether an object was deleted while it was read.
+
+    obstore raises this error when the response broke off before, and it requests the rest.
     """
     return status_of(error) == 404 and not is_missing_store(error)
 
 
 def is_not_implemented(error: BaseException) -> bool:
-    """Whether the store says that it has no such request."""
+    """Return whether the object store does not support the request."""
     return type(error).__name__ == "NotSupportedError" or status_of(error) == 501 or "NotImplemented" in str(error)
 
 
 def may_have_happened(error: BaseException) -> bool:
-    """Whether the request may have been carried out: there was no answer, or one that says to ask again."""
+    """Return whether the request may have been carried out: there was no response, or one that asks for a retry."""
     if isinstance(error, OSError | ValueError) or type(error).__name__ in _REFUSALS or is_not_implemented(error):
         return False
     status = status_of(error)
@@ -73,9 +75,9 @@ def may_have_happened(error: BaseException) -> bool:
 
 
 def was_cut_off(error: BaseException) -> bool:
-    """Whether an answer did not come, or not to its end, and obstore has not asked again by itself.
+    """Return whether a response is missing or incomplete, and obstore did not repeat the request.
 
-    It repeats what got no answer at all, but not requests of which the answer broke off, nor a POST that timed out.
+    obstore repeats requests without any response, but not those whose response broke off, nor a POST that timed out.
     """
     text = str(error)
     return "HTTP error" in text and status_of(error) is None and _REPEATED.search(text) is None
@@ -91,17 +93,17 @@ _REFUSED = frozenset({"PermissionDeniedError", "UnauthenticatedError"})
 
 
 def is_expired(error: BaseException) -> bool:
-    """Whether the store says that the credentials have expired."""
+    """Return whether the credentials have expired."""
     return _EXPIRED.search(str(error)) is not None
 
 
 def speaks_another_protocol(error: BaseException) -> bool:
-    """Whether it was answered with success, and not by a store of that kind: the address is that of something else."""
+    """Return whether the response reports success but is not of the protocol: the address is of another service."""
     return _OTHER_PROTOCOL.search(str(error)) is not None
 
 
 class OtherProtocolError(OSError):
-    """An answer that tells by what is in it, or is not, that the address speaks another protocol."""
+    """Response that shows by its content that the address speaks another protocol."""
 
     def __init__(self, sign: str) -> None:
         super().__init__(f"it speaks another protocol: {sign}")
@@ -117,10 +119,10 @@ def store_error(
     endpoint: str = "",
     secrets: Collection[str] = (),
 ) -> StorageAccessError:
-    """The error to raise for one of the store's: AccessRefusedError where other credentials would help.
+    """Return the error to raise for one of the object store: AccessRefusedError where other credentials would help.
 
-    `source` says where the credentials come from, `ended` when they did, where they have, and `endpoint` what says
-    which address is asked; none of the `secrets` is in it.
+    `source` is the origin of the credentials, `ended` the time when they expired, if they did, and `endpoint` the
+    origin of the address. The message contains none of the `secrets`.
     """
     kind = StorageAccessError
     text, name = str(error), type(error).__name__
@@ -159,16 +161,16 @@ def store_error(
 
 
 def _said(text: str, secrets: Collection[str]) -> str:
-    """The store's own words in one line, without secrets: a gateway may tell in its answer what it was sent."""
+    """Return the message in one line, without secrets: a gateway may quote in its response what was sent."""
     for secret in sorted(secrets, key=len, reverse=True):
-        # A word of a few letters is anywhere, and none that protects anything.
+        # A short word occurs in any text, and protects nothing.
         if len(secret) >= _SHORTEST_SECRET:
             text = text.replace(secret, MASK).replace(quote(secret, safe=""), MASK)
     code, message = _CODE.search(text), _MESSAGE.search(text)
     if code is not None:
         words = code[1] if message is None else f"{code[1]}: {message[1]}"
     else:
-        # The rest is Rust's view of the error, with the whole request.
+        # The rest is the debug form of the error in Rust, with the whole request.
         words = " ".join(text.partition("Debug source")[0].split())
     words = _USER.sub(MASK, _SECRET.sub(rf"\1{MASK}", _AUTHORIZATION.sub(rf"\1{MASK}", words)))
     return words if len(words) <= _LONGEST else f"{words[:_LONGEST]}…"

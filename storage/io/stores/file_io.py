@@ -1,11 +1,11 @@
-"""Object stores through obstore: S3 and what speaks like it, Google's store, Azure's.
+"""FileIO of object stores through obstore: S3 and services with its protocol, Google's, Azure's.
 
-Paths are URIs (`s3://bucket/lake`); an object's key is what follows the bucket. A directory is what keys have in
-common, so that it comes and goes with its files; one that is to be there without any (a new database) holds an empty
-object `.directory`, which no listing shows. Nor does one show the markers of Hadoop and Arrow, whose keys end with `/`.
+Paths are URIs (`s3://bucket/lake`); the key of an object follows the bucket. A directory is a common prefix of keys, so
+it appears and disappears with its files. A directory without files (a new database) has an empty object `.directory`,
+which no listing shows. Nor are the markers of Hadoop and Arrow listed, whose keys end with `/`.
 
-What is atomic: a put (overwriting, or creating by a condition, see exclusive_puts) and the end of an upload. A rename
-is a copy of each file and then a deletion, and others may see half of it. What these stores have taken is durable.
+Atomic are a put (overwriting, or creating by a condition, see `writes`) and the end of an upload. A rename copies each
+file and then deletes it, and other processes may see half of it. Changes are durable on return.
 """
 
 import logging
@@ -21,7 +21,7 @@ from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES, FileStatus
 from interbed.storage.io.cached.options import StoredEnd
 from interbed.storage.io.deleting import BATCH, check_deletable
 from interbed.storage.io.prefetch.needs import ReadAhead
-from interbed.storage.io.stores.errors import has_gone, is_missing_store
+from interbed.storage.io.stores.errors import is_missing_store, was_deleted
 from interbed.storage.io.stores.objects import StoreObjects
 from interbed.storage.io.stores.settings import store_settings
 from interbed.storage.io.stores.values import StoreSettings
@@ -36,17 +36,17 @@ _T = TypeVar("_T")
 _READING = frozenset({"read", "open"})
 
 DIRECTORY = ".directory"
-"""The object that stands for a directory without files."""
+"""Name of the object that marks a directory without files."""
 
 _used_by: int | None = None
-"""The process in which obstore has started its threads."""
+"""Process in which obstore has started its threads."""
 
 
 class ObstoreFileIO:
     """FileIO over one bucket or container; threads may share it. A process that is forked after its first use may not.
 
-    `sweep` deletes a directory with the markers in it that obstore can't name, or is None. `read_ahead` says what
-    may be read before it is needed.
+    `sweep` deletes a directory with the markers in it that obstore can't name, or is None. `read_ahead` are the limits
+    of prefetching.
     """
 
     capabilities = OBJECT_STORE_CAPABILITIES
@@ -74,22 +74,22 @@ class ObstoreFileIO:
     def of(
         scheme: str, authority: str, options: dict[str, str], sweep: Callable[[str], None] | None = None
     ) -> "ObstoreFileIO":
-        """The store of that authority; raises InvalidOptionError and StorageAccessError."""
+        """Return the FileIO of an authority; raises InvalidOptionError and StorageAccessError."""
         settings = store_settings(scheme, authority, options)
         return ObstoreFileIO(scheme, authority, settings, sweep=sweep, read_ahead=ReadAhead.of(options))
 
     @property
     def exclusive_create(self) -> bool:
-        """Whether the store heeds conditions, which is tried where the last file was written if it is not known."""
+        """Whether conditional puts are honoured; if it is not known, it is probed where the last file was written."""
         self._check_process()
         return self._puts.are_honoured(self._written_in, self._prefix)
 
     def read_bytes(self, path: str) -> bytes:
-        """The whole file by one request; raises FileNotFoundError."""
+        """Return the whole content by one request; raises FileNotFoundError."""
         return self._call("read", path, self._objects.read)
 
     def open_input(self, path: str) -> "pa.NativeFile":
-        """A seekable input, opened by the request that reads its end; raises FileNotFoundError."""
+        """Return a seekable input, opened by the request that reads its end; raises FileNotFoundError."""
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> "pa.NativeFile":
@@ -110,16 +110,16 @@ class ObstoreFileIO:
         return self._call("read", path, lambda key: self._objects.read_range(key, start, end))
 
     def open_output(self, path: str) -> UploadedFile:
-        """A file that appears whole when it is closed; it is durable then."""
+        """Return an output whose file appears as a whole when it is closed, and is durable then."""
         self._check_process()
         self._note_write(path)
         upload = Upload(self._objects, self._key(path))
         return UploadedFile(upload, lambda step: self._call("write", path, lambda _: step()))
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
-        """Create the file; False when it exists.
+        """Create the file; return False when it exists.
 
-        Atomic where `exclusive_create` says so; elsewhere it looks and then writes, and the caller holds a lock.
+        Atomic with `exclusive_create`. Otherwise it checks and then writes, and the caller holds a lock.
         """
         self._note_write(path)
         if self.exclusive_create:
@@ -130,32 +130,32 @@ class ObstoreFileIO:
         return True
 
     def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
-        """Replace the file in one step; `durable` makes no difference."""
+        """Replace the file atomically; `durable` makes no difference."""
         self._call("write", path, lambda key: self._objects.put(key, content))
         self._note_write(path)
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Do nothing: what these stores have taken is durable."""
+        """Do nothing: every change is durable on return."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory is there."""
+        """Return whether the file or directory exists."""
         return self._call("look up", path, lambda key: self._objects.is_file(key) or self._objects.is_directory(key))
 
     def size(self, path: str) -> int:
-        """The file's size in bytes; raises FileNotFoundError."""
+        """Return the size of the file in bytes; raises FileNotFoundError."""
 
         def size(key: str) -> int:
             try:
                 return self._objects.size(key)
             except FileNotFoundError:
-                # An answer without content does not tell whether it is the bucket that is missing; this one does.
+                # The response has no content, so it does not show whether the bucket is missing; a listing does.
                 self._objects.is_directory(key)
                 raise
 
         return self._call("look up", path, size)
 
     def list(self, path: str) -> list[FileStatus]:
-        """The directory's direct entries in no order; empty when there is no such directory."""
+        """Return the direct entries of the directory, in no order; none where it does not exist."""
 
         def entries(key: str) -> list[FileStatus]:
             found = self._objects.entries(key)
@@ -163,7 +163,7 @@ class ObstoreFileIO:
             listed = [_status(path, name, None) for name in sorted(directories)]
             for entry in found["objects"]:
                 name = entry["path"]
-                # Markers of directories, and of this one, look like empty files of their names.
+                # Markers of this directory and of those in it look like empty files of their names.
                 if name != key and name not in directories and name.rpartition("/")[2] != DIRECTORY:
                     listed.append(_status(path, name, entry))
             return listed
@@ -171,7 +171,7 @@ class ObstoreFileIO:
         return self._call("list", path, entries)
 
     def make_directories(self, path: str) -> None:
-        """Let the directory be there, even without files."""
+        """Create the directory, which then exists even without files."""
 
         def make(key: str) -> None:
             if key and not self._objects.is_directory(key):
@@ -181,7 +181,7 @@ class ObstoreFileIO:
         self._note_write(f"{path}/{DIRECTORY}")
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a file, or a directory with `recursive`; False when there was none."""
+        """Delete a file, or a directory with `recursive`; return False when there was none."""
         check_deletable(path)
 
         def delete(key: str) -> bool:
@@ -196,7 +196,7 @@ class ObstoreFileIO:
             for keys in self._objects.below(key):
                 self._objects.remove(keys)
             if self._sweep is not None and self._objects.is_directory(key):
-                # What is left are markers; another process may delete the same.
+                # Only markers are left; another process may delete them, too.
                 with suppress(FileNotFoundError):
                     self._sweep(f"{self._settings.bucket}/{key}")
             return True
@@ -204,9 +204,10 @@ class ObstoreFileIO:
         return self._call("delete", path, delete)
 
     def _delete_empty(self, path: str, key: str) -> None:
-        """Delete what stands for a directory without files, each object by its name: a file that comes meanwhile stays.
+        """Delete the markers of a directory without files, each object by its name.
 
-        Then the directory is as it was, too. Raises StorageAccessError when it is not empty.
+        A file that another process creates meanwhile is kept, and then the directory, too. Raises StorageAccessError
+        when it is not empty.
         """
         not_empty = f"Can't delete {path}: the directory is not empty."
         if self.list(path):
@@ -214,14 +215,14 @@ class ObstoreFileIO:
         self._objects.remove([f"{key}/{DIRECTORY}"])
         if not self._objects.is_directory(key):
             return
-        # Of a bucket there is none, and to delete what has no name in it is to delete the bucket.
+        # A bucket has no marker, and deleting the empty key in it would delete the bucket.
         if key and self._settings.kind == "S3Store" and not self.list(path):
             from obstore.exceptions import BaseError
 
             try:
                 self._objects.remove_marker(key)
             except BaseError as error:
-                # Where AWS has addresses of another form; the directory is there still, and empty.
+                # As where AWS has addresses of another form; the empty directory still exists.
                 _log.warning("Left the marker of the directory %s: %s", path, error)
         if self.list(path):
             self._objects.put(f"{key}/{DIRECTORY}", b"")
@@ -233,7 +234,7 @@ class ObstoreFileIO:
         self._call("delete", paths[0], lambda _: self._objects.remove([self._key(path) for path in paths]))
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
-        """Delete files that may or may not exist, many by a request; failures are logged, never raised."""
+        """Delete files that may or may not exist, many by one request; failures are logged, never raised."""
         given = list(paths)
         for first in range(0, len(given), BATCH):
             some = given[first : first + BATCH]
@@ -243,9 +244,9 @@ class ObstoreFileIO:
                 _log.warning("Left %s and %d others behind: %s", some[0], len(some) - 1, error)
 
     def rename(self, source: str, target: str) -> bool:
-        """Copy and then delete; False when the target exists or the source does not. Not atomic; never overwrites.
+        """Copy and then delete; return False when the target exists or the source does not. Not atomic.
 
-        A file is copied on the condition that there is none, where the store heeds that.
+        Never overwrites: where conditional puts are honoured, a file is copied on the condition that none exists.
         """
 
         def rename(key: str) -> bool:
@@ -294,7 +295,7 @@ class ObstoreFileIO:
                 raise self._error(action, path, error) from None
             raise FileNotFoundError(path) from None
         except (BaseError, OSError, ValueError) as error:
-            if action in _READING and has_gone(error):
+            if action in _READING and was_deleted(error):
                 raise FileNotFoundError(path) from None
             raise self._error(action, path, error) from None
 

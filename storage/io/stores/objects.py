@@ -1,8 +1,8 @@
-"""The single steps by which ObstoreFileIO looks at objects and changes them; a directory is what keys have in common.
+"""Single steps of ObstoreFileIO on objects; a directory is a common prefix of keys.
 
-Requests are repeated after errors that may pass, with growing pauses of random length, and end within minutes: by
-obstore where there was no answer or one that says to ask again, here where an answer broke off. What obstore raises
-comes through as it is, FileNotFoundError among it.
+Requests are repeated after transient errors, with exponential back-off, and end within minutes: by obstore where there
+was no response or one that asks for a retry, here where a response broke off. The errors of obstore are raised as they
+are, and FileNotFoundError is one of them.
 """
 
 import functools
@@ -36,25 +36,25 @@ _T = TypeVar("_T")
 _NO_SUCH_RANGE = 416
 
 WRITER = "interbedwriter"
-"""The name of a word among an object's metadata that says who has made it; Azure takes letters and digits alone."""
+"""Key of the metadata of an object with the word of its writer; Azure allows only letters and digits."""
 
 
 class StoreObjects:
-    """The objects of one bucket or container by their keys; threads may share it."""
+    """Objects of one bucket or container by their keys; threads may share it."""
 
     def __init__(self, settings: StoreSettings) -> None:
         self.settings = settings
         self.store = opened(settings)
         self.once = opened(settings, retries=0)
-        """The same without retries, for what must not be repeated unseen."""
+        """The same without retries, for requests that obstore must not repeat."""
         self._deletes_many = True
         self._is_s3 = settings.kind == "S3Store"
         self._is_known = not self._is_s3 or settings.endpoint is None
-        """Whether what is asked is known to be such a store: a cloud's own address is, any other has yet to show it."""
+        """Whether the address is known to be of an object store: that of a cloud is, any other has to show it."""
         self._guard = threading.Lock()
 
     def error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
-        """The error to raise for one of the store's; `action` completes "Can't …"."""
+        """Return the error to raise for one of the object store; `action` completes "Can't …"."""
         settings = self.settings
         return store_error(
             action,
@@ -67,22 +67,22 @@ class StoreObjects:
         )
 
     def renew(self, used: Any) -> bool:
-        """Open the store anew, with the credentials that there are by now; False where they are always the same.
+        """Open the client again with the current credentials; return False where these never change.
 
-        `used` is the `store` that was told that its credentials have expired: another thread may have renewed it.
+        `used` is the `store` whose credentials expired: another thread may have renewed it meanwhile.
         """
         if not self.settings.renews:
             return False
         with self._guard:
             if self.store is used:
-                _log.info("The credentials for %s have expired; they are asked for again.", self.settings.bucket)
+                _log.info("The credentials for %s have expired; reading them again.", self.settings.bucket)
                 self.store, self.once = opened(self.settings), opened(self.settings, retries=0)
                 self.__dict__.pop("_single", None)
         return True
 
     def repeated(self, step: Callable[[], _T]) -> _T:
-        """What the step returns, which may be taken several times: again when its answer broke off, and once with new
-        credentials when they have expired.
+        """Return the result of the step, which is repeated when its response broke off, and once with new credentials
+        when they have expired.
         """
         from obstore.exceptions import BaseError
 
@@ -96,15 +96,15 @@ class StoreObjects:
                 if is_expired(error) and not renewed and self.renew(used):
                     renewed = True
                     continue
-                if not was_cut_off(error) or not retries.pause("the answer broke off"):
+                if not was_cut_off(error) or not retries.pause("the response broke off"):
                     raise
 
     def read(self, key: str) -> bytes:
-        """The whole object."""
+        """Return the content of an object."""
         return self.repeated(lambda: requests.read(self.store, key))
 
     def read_range(self, key: str, start: int, end: int) -> Any:
-        """Some bytes of an object."""
+        """Return the bytes of an object from `start` to before `end`."""
         return self.repeated(lambda: requests.get_range(self.store, key, start=start, end=end))
 
     def put(self, key: str, content: Any) -> None:
@@ -113,13 +113,13 @@ class StoreObjects:
         self._is_known = True
 
     def size(self, key: str) -> int:
-        """In bytes."""
+        """Return the size of an object in bytes."""
         found = self.repeated(lambda: self._with_words(key, lambda: requests.head(self.store, key)))
         self._check_answer(found)
         return int(found["size"])
 
     def attribute(self, key: str, name: str) -> str | None:
-        """A word among an object's metadata."""
+        """Return a value of the metadata of an object; None without it."""
         found = self.repeated(
             lambda: self._with_words(key, lambda: requests.get(self.store, key, options={"head": True}))
         )
@@ -127,7 +127,7 @@ class StoreObjects:
         return None if word is None else str(word)
 
     def _with_words(self, key: str, step: Callable[[], _T]) -> _T:
-        """What the step returns, whose answers have no content that would say why it was refused; another one's has."""
+        """Return the result of a step. Its responses lack the reason of a refusal, so a listing is sent then."""
         from obstore.exceptions import BaseError
 
         try:
@@ -139,7 +139,7 @@ class StoreObjects:
             raise
 
     def entries(self, key: str) -> Any:
-        """What lies directly in a directory, as obstore lists it."""
+        """Return the direct entries of a directory, as obstore lists them."""
         found = self.repeated(lambda: requests.list_with_delimiter(self.store, key or None))
         if found["objects"] or found["common_prefixes"]:
             self._is_known = True
@@ -148,10 +148,10 @@ class StoreObjects:
         return found
 
     def _check_protocol(self, directory: str) -> None:
-        """Raise OtherProtocolError where an object is there that nobody has made.
+        """Raise OtherProtocolError where a random key exists, which no process has written.
 
-        A page of HTML may be read as a listing of nothing, so that the first empty one is not believed by itself.
-        Whatever else comes of it, the listing was answered.
+        A page of HTML may be parsed as an empty listing, so the first empty listing needs this check. Any error of it
+        shows that the address is of an object store.
         """
         from obstore.exceptions import BaseError
 
@@ -160,27 +160,27 @@ class StoreObjects:
         except (BaseError, OSError):
             self._is_known = True
             return
-        raise OtherProtocolError("any object is there")
+        raise OtherProtocolError("any object exists")
 
     def _check_answer(self, found: Any) -> None:
-        """Raise OtherProtocolError for what is told of an object by an answer that S3 does not give."""
+        """Raise OtherProtocolError for metadata of an object that S3 does not send."""
         if not self._is_s3 or self._is_known:
             return
         if found["e_tag"] is None and not found["last_modified"].timestamp():
-            raise OtherProtocolError("an answer about an object has no ETag and no date")
+            raise OtherProtocolError("a response about an object has no ETag and no date")
         self._is_known = found["e_tag"] is not None
 
     def end_of(self, key: str, *, unless: str | None = None, size: int | None = None) -> StoredEnd | None:
-        """The end of an object, or all of it; None where it has that version still.
+        """Return the end of an object, or all of it; None if its version is `unless`.
 
-        Where a `size` is told, it is the end of an object of that size, if it is.
+        With an assumed `size` one request is enough, if the object has that size.
         """
         if size is not None and size > WHOLE_BYTES:
-            told = size
+            assumed = size
             try:
-                end = self.repeated(lambda: self._range_end(key, unless, told))
+                end = self.repeated(lambda: self._range_end(key, unless, assumed))
             except _NoSuchRangeError:
-                # It is shorter.
+                # The object is shorter.
                 return self.repeated(lambda: self._end_of(key, unless))
             if end is None or end.start + len(end.held) == end.size:
                 return end
@@ -210,7 +210,7 @@ class StoreObjects:
             try:
                 found = requests.get(self.store, key, options={**condition, "range": {"suffix": WHOLE_BYTES}})
             except NotSupportedError:
-                # Azure has no ranges that are counted from the end.
+                # Azure has no ranges relative to the end.
                 found = requests.get(self.store, key, options={**condition, "range": (0, WHOLE_BYTES)})
             return _stored_end(found)
         except FileNotFoundError:
@@ -218,7 +218,7 @@ class StoreObjects:
         except NotModifiedError:
             return None
         except BaseError as error:
-            # An empty object has no range, and each store says that in its own words.
+            # An empty object has no range, and each object store reports that by another error.
             refused = is_expired(error) or status_of(error) in (401, 403)
             if refused or was_cut_off(error):
                 raise
@@ -227,7 +227,7 @@ class StoreObjects:
                 return StoredEnd(size=0, start=0, held=b"", version="empty")
             if status_of(error) != _NO_SUCH_RANGE or size > WHOLE_BYTES:
                 raise
-        # Some refuse an end that is longer than the object, which stands for all of it (RFC 9110, 14.1.2).
+        # Some refuse a suffix longer than the object, which means all of it (RFC 9110, 14.1.2).
         try:
             return _stored_end(requests.get(self.store, key, options=condition or None))
         except NotModifiedError:
@@ -249,7 +249,7 @@ class StoreObjects:
         return self.repeated(is_there)
 
     def below(self, key: str) -> Iterator[list[str]]:
-        """The keys of a directory's files, some at a time, in the order of their names."""
+        """Yield the keys below a directory in batches, in the order of their names."""
         last: str | None = None
         listing: Any = None
 
@@ -259,7 +259,7 @@ class StoreObjects:
                 listing = listing or iter(requests.list_pages(self.store, key or None, offset=last, chunk_size=BATCH))
                 return next(listing, None)
             except BaseException:
-                # It goes on after what has come.
+                # The retry continues after the last key.
                 listing = None
                 raise
 
@@ -276,7 +276,7 @@ class StoreObjects:
             try:
                 self.repeated(lambda: requests.delete(self.store, keys))
             except FileNotFoundError:
-                # One that is not there ends the whole request in some stores; the others may be there.
+                # Some object stores end the whole request at a missing key; the other keys may exist.
                 pass
             except BaseError as error:
                 if not is_not_implemented(error):
@@ -295,9 +295,10 @@ class StoreObjects:
                 raise
 
     def remove_marker(self, key: str) -> None:
-        """Delete the object `<key>/` alone, by which Hadoop and Arrow mark a directory in S3; there may be none.
+        """Delete only the object `<key>/`, by which Hadoop and Arrow mark a directory in S3; it may be missing.
 
-        obstore cuts the slash off of every key, but not off of an address: there the object is what has no name.
+        obstore removes the final slash of every key, but not of an address: below that address the object has an empty
+        name.
         """
         config = self.settings.config
         address = config.get("endpoint") or self.settings.endpoint
@@ -306,7 +307,7 @@ class StoreObjects:
         elif not config["virtual_hosted_style_request"]:
             address = f"{address}/{self.settings.bucket}"
         address = f"{address}/{quote(key)}"
-        # By both names of it, so that no other one counts: without the key the address would be that of the bucket.
+        # Under both names, so that no other address is used: without the key it would be that of the bucket.
         more = {"endpoint": address, "aws_endpoint_url_s3": address, "virtual_hosted_style_request": True}
         store = opened(self.settings, more={**more, "disable_bulk_delete": True})
         with suppress(FileNotFoundError):
@@ -314,16 +315,16 @@ class StoreObjects:
 
     @functools.cached_property
     def _single(self) -> Any:
-        """The store, by requests that each delete one object."""
+        """Client whose requests delete single objects."""
         more = {"disable_bulk_delete": True} if self.settings.kind == "S3Store" else {}
         return opened(self.settings, more=more)
 
     def copy(self, source: str, target: str) -> None:
-        """Copy an object over whatever is there."""
+        """Copy an object; the target is overwritten."""
         self.repeated(lambda: requests.copy(self.store, source, target))
 
     def copy_new(self, source: str, target: str) -> bool:
-        """Copy an object where there is none; False where there is another one."""
+        """Copy an object unless the target exists; return False where it is another object."""
         from obstore.exceptions import AlreadyExistsError, BaseError, NotModifiedError, PreconditionError
 
         if self.is_file(target):
@@ -331,7 +332,7 @@ class StoreObjects:
         try:
             self.repeated(lambda: requests.copy(self.store, source, target, overwrite=False))
         except (AlreadyExistsError, NotModifiedError, PreconditionError):
-            # It may be what a try has made whose answer was lost; one copy is as good as another.
+            # An earlier attempt whose response was lost may have created it.
             return self._are_equal(source, target)
         except BaseError as error:
             if not is_not_implemented(error) and status_of(error) != 400:
@@ -351,18 +352,18 @@ class StoreObjects:
 
 
 class _NoSuchRangeError(Exception):
-    """An object ends before the range begins that was asked for."""
+    """Response that an object ends before the requested range."""
 
 
 def _stored_end(found: Any) -> StoredEnd:
     size = int(found.meta["size"])
-    # Others than those of S3 may have none.
+    # Only S3 guarantees an ETag.
     version = found.meta["e_tag"] or f"{size}-{found.meta['last_modified'].timestamp()}"
     return StoredEnd(size=size, start=found.range[0], held=found.bytes().to_bytes(), version=version)
 
 
 def opened(settings: StoreSettings, *, retries: int | None = None, more: Mapping[str, Any] | None = None) -> Any:
-    """The bucket or container in obstore; `retries` of a request where they are not to be the usual ones.
+    """Open a bucket or container by obstore, with `retries` of a request other than the usual number.
 
     Raises StorageAccessError.
     """

@@ -1,7 +1,7 @@
-"""The options of one family of stores, as they were given: by which of its names, and whether the value can be used.
+"""Options of one family of object stores: their values, the names under which they were given, and checks.
 
-What obstore can't digest (an address without a scheme, a key with a line break) ends in a panic of its Rust code and
-not in an error, so such values are refused here. No message quotes a value that may be secret.
+Invalid values (an address without a scheme, a key with a line break) end in a panic of obstore's Rust code and not in
+an error, so they are refused here. No message quotes a value that may be secret.
 """
 
 import ipaddress
@@ -18,7 +18,7 @@ _TUNING = re.compile(
     r"|attempts\..*|retry\..*|change\.detection\..*|directory\.marker\..*|readahead\..*|paging\..*|buffer\..*|etag\..*"
     r"|performance\..*|create\..*|list\..*|read\..*|write\..*|io\..*|http\..*|user\.agent.*|statistics\..*)"
 )
-"""How Hadoop's client works; nothing here has the like of it."""
+"""Tuning of Hadoop's client, which has no equivalent here."""
 
 _ADDRESS = re.compile(
     r"(https?)://([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?((?:/[a-z0-9._~$&+,=:/-]*)?)", re.IGNORECASE
@@ -29,9 +29,9 @@ _BUCKET = re.compile(r"\$?[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class StoreOptions:
-    """The options of one family by the names that are used here; each may be given under several.
+    """Options of one family, by internal names; each may be given under several names.
 
-    `hadoop.` before a name that Hadoop's configuration has is as good as the name itself: Paimon hands on what follows.
+    A name of Hadoop's configuration may have the prefix `hadoop.`, which Paimon removes.
     """
 
     def __init__(
@@ -42,31 +42,31 @@ class StoreOptions:
         known = {name for some in self._names.values() for name in some}
         for key in given:
             if key.startswith(with_hadoops(families)) and key not in known and _TUNING.fullmatch(key) is None:
-                told = sorted({name for some in names.values() for name in some})
+                names_known = sorted({name for some in names.values() for name in some})
                 raise InvalidOptionError(
-                    f"Nothing is known of the option '{key}' of {store}. Known are {', '.join(told)}."
+                    f"Nothing is known of the option '{key}' of {store}. Known are {', '.join(names_known)}."
                 )
 
     def get(self, what: str) -> str | None:
-        """Its value; InvalidOptionError when two of its names say different things."""
+        """Return the value of an option; InvalidOptionError when two of its names have different values."""
         found = [(name, self._given[name]) for name in self._names[what] if self._given.get(name)]
         if len({value for _, value in found}) > 1:
             raise InvalidOptionError(f"The options {listed(name for name, _ in found)} contradict each other.")
         return found[0][1] if found else None
 
     def flag(self, what: str) -> bool | None:
-        """Its value, which is true or false; InvalidOptionError."""
+        """Return a value that is true or false; InvalidOptionError for others."""
         value = self.get(what)
         if value is None or value.lower() in ("true", "false"):
             return None if value is None else value.lower() == "true"
         raise InvalidOptionError(f"The option '{self.name(what)}' is true or false, not '{value}'.")
 
     def printed(self, what: str) -> str | None:
-        """Its value, a word of printed characters, as fits into a request's header; InvalidOptionError."""
+        """Return a value of printable characters, as headers of requests need it; InvalidOptionError for others."""
         return checked_word(self.get(what), f"The option '{self.name(what)}'")
 
     def address(self, what: str, variables: Iterable[str] = ()) -> str | None:
-        """Its value, or that of the first variable of the environment that has one: an address. InvalidOptionError."""
+        """Return an address: the value, or that of the first variable of the environment. InvalidOptionError."""
         value = self.get(what)
         if value is not None:
             return checked_address(value, f"The option '{self.name(what)}'")
@@ -74,27 +74,27 @@ class StoreOptions:
         return None if variable is None else checked_address(os.environ[variable], f"The variable {variable}")
 
     def name(self, what: str) -> str:
-        """The name under which it was given, or the first that it has."""
+        """Return the name under which an option was given, or its first name."""
         names = self._names[what]
         return next((name for name in names if self._given.get(name)), names[0])
 
     def named(self) -> dict[str, str]:
-        """What is given, with the name by which it is."""
+        """Return the names under which options were given, by internal names."""
         return {what: self.name(what) for what in self._names if any(map(self._given.get, self._names[what]))}
 
 
 def with_hadoops(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names, and Paimon's for those that Hadoop's configuration has."""
+    """Return the names, and Paimon's names for those of Hadoop's configuration."""
     return (*names, *(f"hadoop.{name}" for name in names if name.startswith(("fs.", "google."))))
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names of options for a message."""
+    """Return names of options for a message."""
     return " and ".join(f"'{name}'" for name in names)
 
 
 def checked_word(value: str | None, named: str) -> str | None:
-    """The value; InvalidOptionError where it has a character that no header of a request takes."""
+    """Return the value; InvalidOptionError where it has a character that headers of requests can't have."""
     if value is not None and _PRINTED.fullmatch(value) is None:
         raise InvalidOptionError(
             f"{named} has a space, a line break or another character that can't be part of it; correct it."
@@ -103,7 +103,7 @@ def checked_word(value: str | None, named: str) -> str | None:
 
 
 def checked_address(value: str, named: str) -> str:
-    """The address without a `/` at its end; InvalidOptionError, which does not quote it: it may have a password."""
+    """Return the address without a final `/`; InvalidOptionError, without the value, which may have a password."""
     found = _ADDRESS.fullmatch(value)
     if found is not None and _is_host(found[2]) and (found[3] is None or int(found[3]) in _PORTS):
         scheme, _, rest = value.partition("://")
@@ -120,7 +120,7 @@ def checked_address(value: str, named: str) -> str:
 
 
 def is_number(host: str) -> bool:
-    """Whether a host of an address is an IP address, or what is taken for one, and no name."""
+    """Return whether a host is an IP address, or would be parsed as one, and is no name."""
     return ":" in host or host.rstrip(".").rpartition(".")[2].isdigit()
 
 
@@ -135,7 +135,7 @@ def _is_host(host: str) -> bool:
 
 
 def checked_bucket(bucket: str, location: str, kind: str = "bucket") -> str:
-    """The name of a bucket or container; InvalidInputError where no store has one of that name."""
+    """Return the name of a bucket or container; InvalidInputError for an invalid name."""
     if _BUCKET.fullmatch(bucket) is None:
         raise InvalidInputError(
             f"{location} names no {kind}: its name has letters, digits, '.', '-' and '_'. Correct the location."

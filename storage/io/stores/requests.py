@@ -1,10 +1,10 @@
-"""The functions of obstore that are used here, counted: their arguments, results and errors.
+"""Functions of obstore with their arguments, results and errors, and counts of the requests of this process.
 
-obstore repeats requests by itself in some places, and divides a listing into pages; each call counts as one here, and
-of an upload in parts each part. What a body takes that is still to be read is counted with the bytes of its range.
+obstore repeats some requests itself, and divides a listing into pages. A call counts as one request here; each part of
+an upload counts. The bytes of a body that is read later are counted by its range.
 
-A panic of its Rust code, which derives from BaseException alone, becomes one of obstore's own errors, that of a request
-of which it is not known whether it was carried out.
+A panic of obstore's Rust code, which derives only from BaseException, becomes an error of obstore: it is not known
+whether the request was carried out.
 """
 
 import threading
@@ -15,16 +15,16 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
-class _Bytes:
-    """What came and went with a request."""
+class _BodyBytes:
+    """Bytes of one request and of its response."""
 
     read = 0
     written = 0
 
 
 @contextmanager
-def _counted(kind: str) -> Iterator[_Bytes]:
-    content, started, failed = _Bytes(), time.perf_counter(), 1
+def _counted(kind: str) -> Iterator[_BodyBytes]:
+    content, started, failed = _BodyBytes(), time.perf_counter(), 1
     try:
         with panics_translated():
             yield content
@@ -45,11 +45,11 @@ def _counted(kind: str) -> Iterator[_Bytes]:
 
 @contextmanager
 def panics_translated() -> Iterator[None]:
-    """Let a panic be an error of obstore's; whoever ends the program is let through."""
+    """Raise a panic as an error of obstore; other exceptions, such as an interrupt, pass."""
     try:
         yield
     except BaseException as error:
-        # PyO3 makes the class when the first panic comes; no module has it.
+        # PyO3 creates the class at the first panic; no module has it.
         if type(error).__name__ != "PanicException":
             raise
         from obstore.exceptions import GenericError
@@ -58,7 +58,7 @@ def panics_translated() -> Iterator[None]:
 
 
 def _is_answer(error: BaseException) -> bool:
-    """Whether it only says that something is not there, or is there already, or unchanged."""
+    """Return whether the error is a regular response: the object is missing, exists, or is unchanged."""
     from obstore.exceptions import AlreadyExistsError, NotModifiedError, PreconditionError
 
     return isinstance(error, FileNotFoundError | AlreadyExistsError | NotModifiedError | PreconditionError)
@@ -75,7 +75,7 @@ def get(store: Any, path: str, *, options: Any = None) -> Any:
 
 
 def read(store: Any, path: str) -> bytes:
-    """All bytes of an object, by obstore.get."""
+    """Return all bytes of an object, by obstore.get."""
     import obstore
 
     with _counted("get") as content:
@@ -109,7 +109,7 @@ def put(store: Any, path: str, file: Any, **more: Any) -> Any:
 
 
 def list_pages(store: Any, prefix: str | None = None, **more: Any) -> Iterator[Any]:
-    """See obstore.list; each step of it is counted."""
+    """Yield the pages of obstore.list; each counts as a request."""
     import obstore
 
     with panics_translated():
@@ -151,7 +151,7 @@ def open_writer(store: Any, path: str, *, buffer_size: int, **more: Any) -> "Cou
 
 
 class CountedWriter:
-    """A writer of obstore's; what it has sent is counted when it ends."""
+    """Writer of obstore, whose requests are counted when it ends."""
 
     def __init__(self, writer: Any, part_bytes: int) -> None:
         self._writer = writer
@@ -160,7 +160,7 @@ class CountedWriter:
         self._wait = 0.0
 
     def write(self, content: Any) -> None:
-        """Take the bytes; a part is sent when it is full."""
+        """Write the bytes; a part is sent when it is full."""
         started = time.perf_counter()
         try:
             with panics_translated():
@@ -170,7 +170,7 @@ class CountedWriter:
         self._bytes += len(content)
 
     def close(self) -> None:
-        """Send the rest."""
+        """Send the remaining bytes, and end."""
         self._end(self._writer.close)
 
     def __exit__(self, *given: Any) -> None:
@@ -184,7 +184,7 @@ class CountedWriter:
             failed = 0
         finally:
             wait = self._wait + time.perf_counter() - started
-            # A file of one part is one put; else the upload is begun and ended as well.
+            # A file of one part is one put; otherwise two requests begin and end the upload.
             parts = -(-self._bytes // self._part_bytes)
             count(
                 "put",
@@ -197,9 +197,9 @@ class CountedWriter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """Requests of one kind; those that were repeated after an error count once. Bytes are those of contents.
+    """Requests of one kind; a request that was repeated after an error counts once. Bytes are those of contents.
 
-    `wait_seconds` is the sum over all requests, also of those that were on the way at the same time.
+    `wait_seconds` is the sum over all requests, also over parallel ones.
     """
 
     requests: int = 0
@@ -209,11 +209,11 @@ class RequestCounts:
     wait_seconds: float = 0.0
 
     def plus(self, other: "RequestCounts") -> "RequestCounts":
-        """Both together."""
+        """Return the sum of both counts."""
         return RequestCounts(**{name: value + getattr(other, name) for name, value in asdict(self).items()})
 
     def minus(self, other: "RequestCounts") -> "RequestCounts":
-        """What has come since those others were counted."""
+        """Return the requests since the other counts."""
         return RequestCounts(**{name: value - getattr(other, name) for name, value in asdict(self).items()})
 
 
@@ -225,19 +225,19 @@ class RequestReport:
 
     @property
     def total(self) -> RequestCounts:
-        """All kinds together."""
+        """Sum over all kinds of requests."""
         total = RequestCounts()
         for counts in self.kinds.values():
             total = total.plus(counts)
         return total
 
     def since(self, before: "RequestReport") -> "RequestReport":
-        """What has come since then."""
+        """Return the requests since an earlier report."""
         changed = {k: c.minus(before.kinds.get(k, RequestCounts())) for k, c in self.kinds.items()}
         return RequestReport({k: c for k, c in sorted(changed.items()) if c.requests})
 
     def to_json(self) -> dict[str, Any]:
-        """The report as a JSON object."""
+        """Return the report as a JSON object."""
         kinds = {kind: asdict(counts) for kind, counts in self.kinds.items()}
         return {"total": asdict(self.total), "kinds": kinds}
 
@@ -256,20 +256,20 @@ _counts: dict[str, RequestCounts] = {}
 
 
 def count(kind: str, counts: RequestCounts) -> None:
-    """Add requests of a kind."""
+    """Add requests of a kind to the counts of the process."""
     with _guard:
         _counts[kind] = _counts.get(kind, RequestCounts()).plus(counts)
 
 
 def requests_so_far() -> RequestReport:
-    """All requests since the process began."""
+    """Return all requests since the start of the process."""
     with _guard:
         return RequestReport(dict(_counts))
 
 
 @contextmanager
 def counted_requests() -> Iterator[RequestReport]:
-    """The requests that the whole process makes within the block; the report is complete at its end."""
+    """Count the requests of the whole process within the block; the report is complete at its end."""
     before, report = requests_so_far(), RequestReport()
     try:
         yield report

@@ -1,8 +1,12 @@
-"""How the store of a URI is opened: options by Paimon's and Hadoop's names become those of obstore.
+"""Settings of the object store of a URI, from options with Paimon's and Hadoop's names; and the same settings for
+Hadoop's client, for readers in a JVM beside those of Python.
 
-What no option says comes from where the cloud's own tools look: environment, profile or key file, and the identity of
-the machine. Unknown options of a family that is read here are refused, except those about how Hadoop's client works and
-not what it reaches (`fs.s3a.connection.maximum`). Google's options have the names of Hadoop's connector.
+Without an option a value comes from the sources of the cloud's own tools: environment, profile or key file, and the
+identity of the machine. Unknown options of these families are refused, except those that tune Hadoop's client
+(`fs.s3a.connection.maximum`). Google's options have the names of Hadoop's connector.
+
+Settings of Hadoop are those of one bucket (`fs.s3a.bucket.<bucket>.endpoint`), which override those of all buckets
+(https://hadoop.apache.org/docs/stable/hadoop-aws/tools/hadoop-aws/). Only S3's client is known.
 """
 
 import os
@@ -51,7 +55,7 @@ _KINDS = ("SERVICE_ACCOUNT_JSON_KEYFILE", "UNAUTHENTICATED", "APPLICATION_DEFAUL
 
 
 def google_settings(bucket: str, given: Mapping[str, str]) -> StoreSettings:
-    """The settings of a bucket; raises InvalidOptionError naming the option, InvalidInputError."""
+    """Return the settings of a bucket; raises InvalidOptionError naming the option, InvalidInputError."""
     location = f"gs://{bucket}"
     checked_bucket(bucket, location)
     options = StoreOptions("Google's store", _NAMES, ("fs.gs.", "google."), given)
@@ -87,7 +91,7 @@ def google_settings(bucket: str, given: Mapping[str, str]) -> StoreSettings:
 
 
 def _no_token() -> Any:
-    """What an emulator is content with; obstore asks for a token to write with even where requests go unsigned."""
+    """Return a token that an emulator accepts: obstore needs one for writes even where requests are not signed."""
     return {"token": "none", "expires_at": None}
 
 
@@ -95,7 +99,7 @@ S3_SCHEMES = frozenset({"s3"})
 GCS_SCHEMES = frozenset({"gs"})
 AZURE_SCHEMES = frozenset({"abfs", "abfss", "wasb", "wasbs"})
 SCHEMES = S3_SCHEMES | GCS_SCHEMES | AZURE_SCHEMES
-"""The schemes that obstore opens, as `normalize_path` spells them."""
+"""Schemes that obstore opens, in the form of `normalize_path`."""
 
 _S3 = {
     "endpoint": ("s3.endpoint", "fs.s3a.endpoint"),
@@ -118,11 +122,11 @@ _PYPAIMONS = {
 _FAMILIES = ("s3.", "fs.s3a.", "fs.s3.", "fs.s3n.")
 
 S3_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    # Paimon hands what begins with `s3.` on to Hadoop's client under its names.
+    # Paimon passes options that begin with `s3.` on to Hadoop's client.
     what: tuple(dict.fromkeys((*names, *(n.replace("fs.s3a.", "s3.", 1) for n in names), *_PYPAIMONS.get(what, ()))))
     for what, names in _S3.items()
 } | dict(S3_NAMES)
-"""The names of each of S3's options, but for those that begin with `hadoop.`; all mean the same."""
+"""Synonyms of each of S3's options, without those that begin with `hadoop.`."""
 
 _AWS = re.compile(r"https://([a-z0-9.-]+\.)?amazonaws\.com(\.cn)?")
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -131,7 +135,7 @@ _REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 def store_settings(scheme: str, authority: str, options: Mapping[str, str]) -> StoreSettings:
-    """The settings of the bucket or container that the authority of a URI names.
+    """Return the settings of the bucket or container in the authority of a URI.
 
     Raises InvalidOptionError naming the option, StorageAccessError where the environment contradicts itself.
     """
@@ -165,7 +169,7 @@ def _s3(bucket: str, options: StoreOptions) -> StoreSettings:
             )
         config["skip_signature"] = True
     elif access is not None:
-        # Given as a provider, so that a session token of the environment is not taken for theirs.
+        # As a provider, so that obstore does not combine them with a session token of the environment.
         credentials = FixedKeys(access, str(secret), token)
         source = f"the option '{options.name('access' if token is None else 'token')}'"
     elif os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SECRET_ACCESS_KEY"):
@@ -186,19 +190,19 @@ def _s3(bucket: str, options: StoreOptions) -> StoreSettings:
                 f"'{options.name('path_style')}' = 'false' puts the bucket into the name of the host, and {host} is a "
                 "number; leave the option out, or name the host."
             )
-        # By both names, because obstore takes AWS_ENDPOINT_URL_S3 for more than an endpoint that it is given.
+        # Under both names, because AWS_ENDPOINT_URL_S3 overrides the other one in obstore.
         config["endpoint"] = f"{scheme}://{bucket}.{host}" if virtual else endpoint
         config["aws_endpoint_url_s3"] = config["endpoint"]
-    # What goes through TLS is protected by that; to sign it as well is to hash it, which takes longer than to send it.
+    # TLS protects the content; signing it as well would hash it, which takes longer than sending it.
     config["unsigned_payload"] = endpoint is None or endpoint.startswith("https:")
-    # A copy that refuses an existing target, where the store can do it.
+    # A copy that refuses an existing target, where the object store can do it.
     config["copy_if_not_exists"] = "multipart"
     return StoreSettings(
         kind="S3Store",
         bucket=bucket,
         location=location,
         endpoint=endpoint,
-        honours_conditions=_heeds_conditions(options, endpoint),
+        honours_conditions=_honours_conditions(options, endpoint),
         config=config,
         credentials=credentials,
         limits=RequestLimits.of(options.get, S3_NAMES, options.name),
@@ -209,7 +213,7 @@ def _s3(bucket: str, options: StoreOptions) -> StoreSettings:
 
 
 def _region(profile: Mapping[str, str]) -> str | None:
-    """That of the environment, else of the profile."""
+    """Return the region of the environment, otherwise of the profile."""
     for name in _REGION_VARIABLES:
         if os.environ.get(name):
             return checked_word(os.environ[name], f"The variable {name}")
@@ -217,7 +221,7 @@ def _region(profile: Mapping[str, str]) -> str | None:
 
 
 def _endpoint(options: StoreOptions) -> str | None:
-    """The address of the store, not of the bucket; None where it is AWS."""
+    """Return the address of the object store, without the bucket; None for AWS."""
     given, is_secure = options.get("endpoint"), options.flag("ssl")
     if given is None or "://" in given:
         endpoint = options.address("endpoint", _ENDPOINT_VARIABLES)
@@ -231,12 +235,12 @@ def _endpoint(options: StoreOptions) -> str | None:
     )
 
 
-def _heeds_conditions(options: StoreOptions, endpoint: str | None) -> bool | None:
+def _honours_conditions(options: StoreOptions, endpoint: str | None) -> bool | None:
     said = options.get("conditional")
     if said not in (None, "auto", "etag", "disabled"):
         raise InvalidOptionError(f"The option 's3.conditional-put' may be auto, etag or disabled, not '{said}'.")
     if said in (None, "auto"):
-        # AWS itself promises to.
+        # AWS guarantees it.
         return True if endpoint is None or _AWS.fullmatch(endpoint) else None
     return said == "etag"
 
@@ -247,7 +251,7 @@ def _is_anonymous(options: StoreOptions) -> bool:
         return False
     if provider.rsplit(".", 1)[-1] == _ANONYMOUS:
         return True
-    # Java's classes name where its client looks; ours looks there by itself.
+    # These classes of Java look for keys in places where our client looks by itself.
     if provider.startswith(("org.apache.hadoop.", "com.amazonaws.", "software.amazon.awssdk.")):
         return False
     raise InvalidOptionError(
@@ -257,11 +261,11 @@ def _is_anonymous(options: StoreOptions) -> bool:
 
 
 S3A = "s3a"
-"""The scheme of Hadoop's client for S3."""
+"""Scheme of Hadoop's client for S3."""
 
 _CLASSES = "org.apache.hadoop.fs.s3a."
 _DEFAULT_REGION = "us-east-1"
-# Hadoop's client takes the bucket for the name of a host.
+# Hadoop's client parses the bucket as the name of a host.
 _HOST = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _ENVIRONMENT = {
     "access.key": "AWS_ACCESS_KEY_ID",
@@ -271,16 +275,16 @@ _ENVIRONMENT = {
 
 
 def hadoop_scheme(location: str) -> str | None:
-    """Hadoop's scheme for a location as `normalize_path` writes it; None where no client of Hadoop's is known."""
+    """Return Hadoop's scheme for a location in normal form; None where no client of Hadoop is known."""
     scheme, _, rest = location.partition("://")
     return S3A if scheme == "s3" and _HOST.fullmatch(rest.partition("/")[0]) is not None else None
 
 
 def hadoop_settings(location: str, options: Mapping[str, str]) -> tuple[dict[str, str], bool]:
-    """What Hadoop's configuration has to say of the location's bucket, and whether it says whose requests they are.
+    """Return Hadoop's settings of the location's bucket, and whether they contain credentials.
 
-    It does where options or the environment have keys, or options name one of Hadoop's providers; else Hadoop's client
-    would look for them in other places than ours. Raises as store_settings does.
+    They do where options or the environment have keys, or options name one of Hadoop's providers. Otherwise Hadoop's
+    client would look for keys in other places than ours. Raises the errors of store_settings.
     """
     bucket = location.partition("://")[2].partition("/")[0]
     resolved = store_settings("s3", bucket, options)
@@ -317,7 +321,7 @@ def _credentials(resolved: StoreSettings, options: Mapping[str, str]) -> dict[st
 
 
 def _tuning(options: Mapping[str, str]) -> dict[str, str]:
-    """How Hadoop's client works, which ours takes in part; but not which client that is."""
+    """Return the options that tune Hadoop's client, except the class of the client."""
     known = {name for what, names in S3_OPTIONS.items() if what not in S3_NAMES for name in with_hadoops(names)}
     return {
         key.removeprefix("hadoop.").removeprefix("fs.s3a.").removeprefix("s3."): value

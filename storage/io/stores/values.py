@@ -1,6 +1,6 @@
-"""What a client of a bucket or container is opened with: its settings and its retry policy.
+"""Settings of a client of a bucket or container: limits of requests, keys of AWS, and StoreSettings with all of them.
 
-The retry policy is how often a request is repeated, the pauses between, and the time limits.
+The keys of AWS come from options, from the environment, or from the profile that AWS's own tools use.
 """
 
 import configparser
@@ -43,10 +43,10 @@ _DAY_SECONDS = 86400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLimits:
-    """The limits of one client; `retries` of a request come after the first try.
+    """Limits of the requests of one client; `retries` follow the first attempt.
 
-    `read_seconds` may pass between two pieces of an answer, `request_seconds` until the whole of it has come;
-    `retry_seconds` after its first try a request is not repeated any more.
+    `read_seconds` may pass between two parts of a response, `request_seconds` until it is complete. A request is not
+    repeated `retry_seconds` after its first attempt.
     """
 
     retries: int = 6
@@ -59,8 +59,8 @@ class RequestLimits:
 
     @staticmethod
     def of(get: Callable[[str], str | None], names: Iterable[str], named: Callable[[str], str]) -> "RequestLimits":
-        """What the options say; by a field's name `get` gives the value of one, and `named` the name by which it was
-        given. InvalidOptionError.
+        """Return the limits of options. By the name of a field `get` returns the value of its option, and `named` the
+        name under which it was given. Raises InvalidOptionError.
         """
         found: dict[str, Any] = {}
         for what in names:
@@ -68,7 +68,7 @@ class RequestLimits:
             if value is not None:
                 found[what] = _count(named(what), value) if what == "retries" else _seconds(named(what), value)
         if found.get("request_seconds") == 0:
-            # As in Hadoop: the whole of an answer may take as long as it likes.
+            # As in Hadoop: there is no limit for a complete response.
             found["request_seconds"] = _DAY_SECONDS
         limits = replace(RequestLimits(), **found)
         for what in ("connect_seconds", "read_seconds"):
@@ -80,7 +80,7 @@ class RequestLimits:
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """As obstore takes the limits of a request."""
+        """Limits of one request, as arguments of obstore."""
         return {
             "connect_timeout": timedelta(seconds=self.connect_seconds),
             "read_timeout": timedelta(seconds=self.read_seconds),
@@ -89,12 +89,12 @@ class RequestLimits:
 
     @property
     def retry_config(self) -> dict[str, Any]:
-        """As obstore takes the rest."""
+        """Limits of the retries, as arguments of obstore."""
         return {
             "max_retries": self.retries,
             "retry_timeout": timedelta(seconds=self.retry_seconds),
             "backoff": {
-                # It draws from a range, which must not be empty.
+                # obstore draws from a range, which must not be empty.
                 "init_backoff": timedelta(seconds=max(0.001, self.first_pause_seconds)),
                 "max_backoff": timedelta(seconds=max(0.001, self.longest_pause_seconds)),
                 "base": 2,
@@ -103,7 +103,7 @@ class RequestLimits:
 
     @property
     def backoff(self) -> ExponentialBackoff:
-        """The same for requests that obstore does not repeat."""
+        """Limits of the retries of requests that obstore does not repeat."""
         return ExponentialBackoff(
             first_seconds=self.first_pause_seconds,
             longest_seconds=self.longest_pause_seconds,
@@ -139,33 +139,33 @@ _SECRET_VARIABLES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """What obstore opens a bucket or container with; `kind` is the name of its class.
+    """Settings by which obstore opens a bucket or container; `kind` is the name of obstore's class.
 
-    `honours_conditions` says whether its puts do, None that it has to be tried. What may be secret is no part of the
-    representation.
+    `honours_conditions` is whether conditional puts are honoured, None where that has to be probed. Values that may be
+    secret are not in the representation.
     """
 
     kind: str
     bucket: str
     location: str = ""
-    """The bucket or container as a location begins: `s3://bucket`."""
+    """Beginning of locations in the bucket or container: `s3://bucket`."""
     endpoint: str | None = None
     honours_conditions: bool | None = True
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     credentials: Callable[[], Any] | None = field(default=None, repr=False)
     limits: RequestLimits = field(default_factory=RequestLimits)
     source: str = ""
-    """Where the credentials come from, for messages."""
+    """Origin of the credentials, for messages."""
     renews: bool = True
-    """Whether they may be others when they are asked for again."""
+    """Whether the credentials may change while the client is open."""
     end: datetime | None = None
-    """When they end, where they say it themselves."""
+    """Expiry of the credentials, if they contain it."""
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """What options say, by the names that are used here, and the name of the option that does."""
+    """Names of the options that were given, by internal names."""
 
     @property
     def address_option(self) -> str:
-        """What says which address is asked, for messages; empty where it is the cloud's own."""
+        """Origin of the address, for messages; empty for the default address of the cloud."""
         if self.endpoint is None:
             return ""
         name = self.given.get("endpoint")
@@ -173,13 +173,13 @@ class StoreSettings:
 
     @property
     def ended(self) -> str:
-        """When the credentials have ended, by themselves; empty where that is not known to be so."""
+        """Time when the credentials expired; empty where they did not, or it is not known."""
         past = self.end is not None and self.end <= datetime.now(UTC)
         return f"{self.end:%Y-%m-%dT%H:%M:%SZ}" if past else ""
 
     @property
     def secrets(self) -> frozenset[str]:
-        """What no message may have in it, as far as it is known here."""
+        """Secrets that no message may contain, as far as they are known here."""
         found = {self.config.get(name) for name in _SECRET_CONFIG} | {os.environ.get(n) for n in _SECRET_VARIABLES}
         if isinstance(self.credentials, LOCAL_KEYS):
             with suppress(InterbedError):
@@ -193,7 +193,7 @@ _RENEWAL_MINUTES = 5
 
 @dataclass(frozen=True, slots=True)
 class FixedKeys:
-    """Keys that options give, for as long as the store is open."""
+    """Keys from options, which never change."""
 
     access: str
     secret: str = field(repr=False)
@@ -209,18 +209,18 @@ class FixedKeys:
 
 
 class EnvironmentKeys:
-    """The keys of the environment as it has them by now. InvalidOptionError where they can't be keys."""
+    """Current keys of the environment. InvalidOptionError for invalid keys."""
 
     def __call__(self) -> Any:
         access, secret, token = (
             checked_word(os.environ.get(name) or None, f"The variable {name}")
             for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
         )
-        return _for_a_while(access, secret, token)
+        return _expiring(access, secret, token)
 
 
 class ProfileKeys:
-    """The keys of the profile as its file has them by now. InvalidOptionError where they can't be keys."""
+    """Current keys of the profile, from its file. InvalidOptionError for invalid keys."""
 
     def __call__(self) -> Any:
         profile = aws_profile()
@@ -228,14 +228,14 @@ class ProfileKeys:
             checked_word(profile.get(name) or None, f"{name} of the profile '{profile_name()}'")
             for name in ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
         )
-        return _for_a_while(access, secret, token)
+        return _expiring(access, secret, token)
 
 
 LOCAL_KEYS = (FixedKeys, EnvironmentKeys, ProfileKeys)
-"""Those that are known without asking anybody."""
+"""Kinds of keys that are known without a request."""
 
 
-def _for_a_while(access: str | None, secret: str | None, token: str | None) -> Any:
+def _expiring(access: str | None, secret: str | None, token: str | None) -> Any:
     return {
         "access_key_id": access or "",
         "secret_access_key": secret or "",
@@ -245,7 +245,7 @@ def _for_a_while(access: str | None, secret: str | None, token: str | None) -> A
 
 
 def environment_has_keys() -> bool:
-    """Whether it says where keys come from."""
+    """Return whether the environment configures keys of AWS."""
     return any(
         os.environ.get(name)
         for name in (
@@ -258,12 +258,12 @@ def environment_has_keys() -> bool:
 
 
 def profile_name() -> str:
-    """The profile in use."""
+    """Return the name of AWS's profile in use."""
     return os.environ.get("AWS_PROFILE") or "default"
 
 
 def aws_profile() -> Mapping[str, str]:
-    """What the files of AWS's tools say of the profile in use; of `config` and of `credentials`."""
+    """Return the properties of the profile in use, from the files `config` and `credentials` of AWS's tools."""
     name = profile_name()
     found: dict[str, str] = {}
     home = os.path.expanduser("~/.aws")
@@ -287,7 +287,7 @@ def aws_profile() -> Mapping[str, str]:
 
 
 def profile_credentials(profile: Mapping[str, str]) -> Callable[[], Any] | None:
-    """What asks for the keys of a profile; None where it has none, or where what opens the store looks for them."""
+    """Return the keys of a profile; None where it has none, or where the client looks for them itself."""
     if profile.get("aws_access_key_id"):
         return ProfileKeys()
     other = next(
@@ -295,7 +295,7 @@ def profile_credentials(profile: Mapping[str, str]) -> Callable[[], Any] | None:
     )
     if other is None or not is_installed("obstore"):
         return None
-    # boto3 knows how to log in; it is asked where it is there.
+    # boto3 can log in, if it is installed.
     try:
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError:

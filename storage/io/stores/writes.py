@@ -1,14 +1,14 @@
-"""Writing objects: sent while they are written, and created without ever overwriting one.
+"""Writes of objects: uploads in parts, and exclusive puts, which never overwrite an object.
 
-An object is written by one put where it is small, in parts otherwise. A put is repeated as a whole, and so is the
-beginning of an upload in parts, as long as its first part is still held. An exclusive put has the condition
+A small object is written by one put, a large one in parts. A put is repeated as a whole, and so is the beginning of an
+upload in parts, while its first part is still in memory. An exclusive put has the condition
 `If-None-Match: *` in S3 and Azure, `x-goog-if-generation-match: 0` in Google's store. Each exclusive put and the end of
-each upload carry a unique word among the object's metadata: when an answer is lost, the word shows which writer made
-the object.
+each upload have a unique word in the metadata of the object: when a response is lost, the word shows which writer
+created the object.
 
-AWS, Google and Azure promise to honour the condition. Other services that speak S3 may answer that they do not support
-it, or ignore it and overwrite; two puts of one new object, once for each bucket and process, show which. They cannot
-show that a service checks first and writes in a second step; such a service needs the option `s3.conditional-put`.
+AWS, Google and Azure guarantee that they honour the condition. Other services with S3's protocol may refuse it, or
+ignore it and overwrite. Each process probes a bucket once by two puts of one new object. The probe can't show that a
+service checks first and writes in a second step; such a service needs the option `s3.conditional-put`.
 """
 
 import io
@@ -34,14 +34,14 @@ from interbed.storage.io.stores.objects import WRITER, StoreObjects
 _log = logging.getLogger(__name__)
 
 _honoured: dict[tuple[str, str], bool] = {}
-"""Endpoint and bucket -> whether conditions are heeded there, as far as this process has tried."""
+"""Endpoint and bucket -> whether conditions are honoured there, as far as this process has probed them."""
 _trying = threading.Lock()
 
 
 class ExclusivePuts:
-    """Puts of one bucket; threads may share it.
+    """Exclusive puts of one bucket; threads may share it.
 
-    They go by what does not repeat requests by itself, for then it would not be known whose object is there.
+    They use a client without retries: after a hidden retry it would not be known which writer created the object.
     """
 
     def __init__(self, objects: StoreObjects) -> None:
@@ -52,9 +52,9 @@ class ExclusivePuts:
         self._backoff = settings.limits.backoff
 
     def are_honoured(self, directory: str, prefix: str) -> bool:
-        """Whether the store heeds the condition; objects in the directory are used to find out, once.
+        """Return whether the object store honours the condition; it is probed once by objects in the directory.
 
-        Raises StorageAccessError where nothing can be written there. `prefix` and a key make a path for messages.
+        Raises StorageAccessError where nothing can be written there. `prefix` and a key are a path for messages.
         """
         if self._known is not None:
             return self._known
@@ -64,16 +64,17 @@ class ExclusivePuts:
                 known = _honoured[self._key] = self._try(directory, prefix)
                 if not known:
                     _log.warning(
-                        "%s does not heed the condition of a put that nothing is there yet (If-None-Match: *): two "
-                        "commits at once could overwrite each other, so that they need the lock of a catalog there.",
+                        "%s ignores the condition of a put that the object does not exist (If-None-Match: *): two "
+                        "commits at once could overwrite each other, so they need a catalog lock there.",
                         "/".join(filter(None, self._key)),
                     )
             return known
 
     def put(self, key: str, content: bytes, path: str) -> bool:
-        """Create the object; False when there is one that this call has not made.
+        """Create the object; return False when another writer created it.
 
-        An error other than a refusal is asked about again, and then the object decides. Raises StorageAccessError.
+        After an error other than a refusal the request is repeated, and then the object decides. Raises
+        StorageAccessError.
         """
         from obstore.exceptions import AlreadyExistsError, BaseError
 
@@ -91,7 +92,7 @@ class ExclusivePuts:
                 mine = self._is_mine(key, word, content if unclear else None, path, error)
                 if mine is not None:
                     return mine
-                # Nothing is there. S3 answers 409 when two came at the same moment, of which neither may have won.
+                # No object exists. S3 answers 409 to simultaneous requests, of which none may have succeeded.
                 if status_of(error) != 409 or last:
                     if unclear:
                         raise self._error("create", path, error) from None
@@ -102,26 +103,26 @@ class ExclusivePuts:
                     continue
                 if not may_have_happened(error):
                     refused = self._error("create", path, error)
-                    # It says nothing about an earlier try.
+                    # It is not known what came of an earlier attempt.
                     raise (StorageAccessError(str(refused)) if unclear else refused) from None
                 if last:
                     mine = self._is_mine(key, word, content, path, error)
                     if mine is not None:
                         return mine
-                    # It may yet appear: whoever called knows what that means to them.
+                    # The object may still appear, so the caller has to treat the state as unknown.
                     raise self._error("create", path, error) from None
                 unclear, reason = True, error
-            # It fails only when the time is over meanwhile: the next attempt is the last one then.
+            # False only when the time ran out just now: the next attempt is the last one then.
             retries.pause(self._error("create", path, reason))
 
     def _error(self, action: str, path: str, error: BaseException) -> StorageAccessError:
         return self._objects.error(action, path, error)
 
     def _is_mine(self, key: str, word: str, content: bytes | None, path: str, error: Exception) -> bool | None:
-        """Whether the object is that of this call, also when its put was carried out twice; None when there is none.
+        """Return whether this call created the object, also when its put was carried out twice; None without an object.
 
-        A store that drops metadata leaves only the content to go by, where it is given. Raises the error as
-        StorageAccessError when the object can't be looked at.
+        If the service dropped the metadata, the content decides, where it is given. Raises the error as
+        StorageAccessError when the object can't be read.
         """
         from obstore.exceptions import BaseError
 
@@ -133,7 +134,7 @@ class ExclusivePuts:
                 raise self._error("create", path, error) from None
             return None
         except (BaseError, OSError):
-            # Not the kind of error that means that nothing has happened.
+            # Not an error that `changed_nothing`.
             raise StorageAccessError(str(self._error("create", path, error))) from None
 
     def _try(self, directory: str, prefix: str) -> bool:
@@ -142,7 +143,7 @@ class ExclusivePuts:
             try:
                 return self._try_once(directory, prefix)
             except StorageAccessError as error:
-                # A put whose outcome is not known shows nothing; another object may.
+                # The outcome of the put is not known; probe again with another object.
                 is_unclear = error.__context__ is not None and may_have_happened(error.__context__)
                 if not is_unclear or not retries.pause(error):
                     raise
@@ -160,7 +161,7 @@ class ExclusivePuts:
                 return True
             return False
         except AlreadyExistsError:
-            # Not even a new object is taken for one.
+            # The service refuses even a new object.
             return False
         except (BaseError, OSError, ValueError) as error:
             if is_not_implemented(error):
@@ -174,13 +175,13 @@ class ExclusivePuts:
 
 
 PART_BYTES = 5 << 20
-"""The parts of an upload; 10,000 of them, the most that S3 takes, are 50 GB."""
+"""Size of the parts of an upload; 10,000 parts, the most that S3 allows, are 50 GB."""
 
 PARTS_AT_ONCE = 4
 
 
 class Upload:
-    """The bytes of one object, in their order; for one thread at a time. It raises what obstore raises."""
+    """Upload of one object, in the order of its bytes; for one thread at a time. Raises the errors of obstore."""
 
     def __init__(self, objects: StoreObjects, key: str) -> None:
         self._objects = objects
@@ -190,7 +191,7 @@ class Upload:
         self._parts: Any = None
 
     def write(self, content: memoryview) -> None:
-        """Take the bytes; a part is sent when it is full."""
+        """Write the bytes; a part is sent when it is full."""
         if self._parts is None and len(self._held) + len(content) <= PART_BYTES:
             self._held += content
             return
@@ -201,7 +202,7 @@ class Upload:
         self._held = bytearray()
 
     def close(self) -> None:
-        """Send the rest and let the object appear."""
+        """Send the remaining bytes and create the object."""
         from obstore.exceptions import BaseError
 
         if self._parts is None:
@@ -223,10 +224,10 @@ class Upload:
             raise
 
     def abort(self) -> None:
-        """End without an object."""
+        """End the upload without creating an object."""
         self._held = bytearray()
         if self._parts is not None:
-            _give_up(self._parts)
+            _abort(self._parts)
 
     def _begun(self, more: memoryview) -> Any:
         from obstore.exceptions import BaseError
@@ -243,7 +244,7 @@ class Upload:
             parts.write(more)
         except BaseException:
             with suppress(OSError, BaseError):
-                _give_up(parts)
+                _abort(parts)
             raise
         return parts
 
@@ -255,9 +256,9 @@ class Upload:
 
 
 class UploadedFile(io.RawIOBase):
-    """A file that is there, whole, once it is closed; after an error in its `with`, or if it is left open, it never is.
+    """Output whose file appears as a whole when it is closed, and never after an error in its `with` block.
 
-    `call` runs one step of the upload and translates its errors.
+    An output that is not closed creates no file. `call` runs one step of the upload and translates its errors.
     """
 
     def __init__(self, upload: Upload, call: Callable[[Callable[[], Any]], Any]) -> None:
@@ -272,7 +273,7 @@ class UploadedFile(io.RawIOBase):
         return self._written
 
     def write(self, content: Any) -> int:
-        """Take the bytes; a part is sent when it is full."""
+        """Write the bytes; a part is sent when it is full."""
         if self.closed:
             raise ValueError("The file is closed.")
         view = memoryview(content)
@@ -283,7 +284,7 @@ class UploadedFile(io.RawIOBase):
         return len(flat)
 
     def close(self) -> None:
-        """Send the rest and let the file appear."""
+        """Send the remaining bytes and create the file."""
         if self.closed:
             return
         try:
@@ -294,11 +295,11 @@ class UploadedFile(io.RawIOBase):
         super().close()
 
     def abort(self) -> None:
-        """End the upload without a file."""
+        """End the upload without creating a file."""
         if self.closed:
             return
         super().close()
-        # Whatever the store says to it, the error that led here is the one to report.
+        # The error that led here is the one to report, not another one of the abort.
         with suppress(OSError):
             self._call(self._upload.abort)
 
@@ -309,10 +310,10 @@ class UploadedFile(io.RawIOBase):
             self.abort()
 
     def __del__(self) -> None:
-        # io would close it, and half a file would appear.
+        # io would close it, and an incomplete file would appear.
         if not self.closed:
             self.abort()
 
 
-def _give_up(parts: Any) -> None:
-    parts.__exit__(InterruptedError, InterruptedError("the upload was given up"), None)
+def _abort(parts: Any) -> None:
+    parts.__exit__(InterruptedError, InterruptedError("the upload was aborted"), None)

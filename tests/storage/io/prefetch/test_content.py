@@ -222,7 +222,7 @@ def test_a_borrowed_file_leaves_its_content_open(store: Store) -> None:
         target = bytearray(10)
         assert file.readinto(target) == 10
         assert (bytes(target), file.tell(), file.seek(-1, 2)) == (WHOLE[:10], 10, SIZE - 1)
-        with pytest.raises(ValueError, match="no place"):
+        with pytest.raises(ValueError, match="no position"):
             file.seek(-1)
     assert content.between(0, 5) == WHOLE[:5]
 
