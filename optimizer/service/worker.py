@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from interbed.catalog.client.api import Catalog
@@ -21,15 +21,18 @@ from interbed.optimizer.errors import NoSchedulerError, UnknownWorkerError, Work
 from interbed.optimizer.flow.group import DEFAULT_GROUP
 from interbed.optimizer.flow.process import Assignment, TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.service.scheduler_client import SchedulerClient
+from interbed.optimizer.work.carry_out import carry_out, take_back
 from interbed.optimizer.work.lake_tables import carry_out, take_back
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import CommitFailedError, InterbedError
 from interbed.thrift_idl.optimizing.constants import VERSION
 
 logger = logging.getLogger(__name__)
 
-_PAUSE_FIRST = 0.1
-_PAUSE_IDLE_MOST = 1.0
-_PAUSE_GONE_MOST = 10.0
+_IDLE = ExponentialBackoff(first_seconds=0.1, longest_seconds=1.0, jitter=NO_JITTER)
+"""Pauses between polls while there is nothing to do."""
+_GONE = ExponentialBackoff(first_seconds=0.1, longest_seconds=10.0, jitter=NO_JITTER)
+"""Pauses between calls while there is no scheduler."""
 _BEATS_OF_A_LEASE = 3
 _DONE_WAIT_SECONDS = 1.0
 _LOOK_SECONDS = 0.2
@@ -47,19 +50,6 @@ class WorkerSettings:
     place: str = ""
     drain_seconds: float = 300.0
     idle_seconds: float | None = None
-
-
-@dataclass(slots=True)
-class _Pause:
-    """Seconds between two tries: twice as many each time."""
-
-    most: float
-    seconds: float = _PAUSE_FIRST
-
-    def next(self) -> float:
-        given = self.seconds
-        self.seconds = min(2 * given, self.most)
-        return given
 
 
 OpenCatalog = Callable[[str, Mapping[str, str]], Catalog]
@@ -122,8 +112,8 @@ class OptimizerWorker:
             raise self._refused
 
     def _work(self, catalog: Catalog) -> None:
-        idle = _Pause(_PAUSE_IDLE_MOST)
-        gone = _Pause(_PAUSE_GONE_MOST)
+        idle = replace(_IDLE, sleep=self._wait).start()
+        gone = replace(_GONE, sleep=self._wait).start()
         busy_until = time.monotonic()
         while not self._is_stopping:
             free = self._settings.threads - len(self._running)
@@ -133,9 +123,9 @@ class OptimizerWorker:
                     given = self._poll(free)
                 except NoSchedulerError as error:
                     logger.warning("There is nobody to work for, it is tried again: %s", error)
-                    self._wait(gone.next())
+                    gone.pause()
                     continue
-                gone = _Pause(_PAUSE_GONE_MOST)
+                gone.reset()
             for assignment in given:
                 self._begin(catalog, assignment)
             if given or self._running:
@@ -146,10 +136,13 @@ class OptimizerWorker:
                 logger.info("There was nothing to do for %.0f s: this worker ends", self._settings.idle_seconds)
                 return
             if given or free <= 0:
-                idle = _Pause(_PAUSE_IDLE_MOST)
+                idle.reset()
             if len(given) < max(free, 1):
-                # Whoever is done wakes it.
-                self._wait(idle.next() if free > 0 else _PAUSE_GONE_MOST)
+                # The end of a task ends the pause.
+                if free > 0:
+                    idle.pause()
+                else:
+                    self._wait(_GONE.longest_seconds)
 
     def _poll(self, free: int) -> list[Assignment]:
         worker_id = self._seat.workerId
@@ -196,7 +189,7 @@ class OptimizerWorker:
             return TaskOutcome(failure=f"{type(error).__name__}: {error}")
 
     def _complete(self, ref: TaskRef, outcome: TaskOutcome) -> Verdict:
-        pause = _Pause(_PAUSE_GONE_MOST)
+        retries = replace(_GONE, sleep=self._rest).start()
         while True:
             try:
                 return self._client.complete(ref, outcome)
@@ -205,7 +198,7 @@ class OptimizerWorker:
                     logger.warning("Nobody takes the result of a task, and its files are left: %s", error)
                     return Verdict.UNKNOWN
                 logger.warning("Nobody takes the result of a task, it is tried again: %s", error)
-            self._rest(pause.next())
+            retries.pause()
 
     def _take_back(self, catalog: Catalog, assignment: Assignment, outcome: TaskOutcome) -> None:
         try:
@@ -218,7 +211,7 @@ class OptimizerWorker:
 
     def _enter(self, before: str | None) -> bool:
         """Register, unless another thread has done so since it was `before`; False when told to end meanwhile."""
-        pause = _Pause(_PAUSE_GONE_MOST)
+        retries = replace(_GONE, sleep=self._rest).start()
         settings = self._settings
         with self._entering:
             while not self._is_stopping:
@@ -234,7 +227,7 @@ class OptimizerWorker:
                     )
                 except NoSchedulerError as error:
                     logger.warning("There is nobody to work for, it is tried again: %s", error)
-                    self._rest(pause.next())
+                    retries.pause()
                 else:
                     logger.info("Registered for group %s as %s", settings.group, self._seat.workerId)
                     return True

@@ -50,7 +50,7 @@ class ExponentialBackoff:
     pause_within_timeout: bool = True
     """Whether a pause has to end before the timeout. Otherwise it only has to begin before."""
     clock: Callable[[], float] = field(default=time.monotonic, repr=False)
-    sleep: Callable[[float], None] = field(default=_sleep, repr=False)
+    sleep: Callable[[float], object] = field(default=_sleep, repr=False)
     random: Callable[[], float] = field(default=random.random, repr=False)
 
     def longest_pause_seconds(self, retry: int) -> float:

@@ -116,7 +116,7 @@ class PendingFiles(WrappedFileIO):
 
         super().__init__(inner)
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="interbed-pending")
-        self._room = threading.Semaphore(at_once)
+        self._slots = threading.Semaphore(at_once)
         self._lock = threading.Lock()
         self._pending: dict[str, Future[None]] = {}
 
@@ -136,7 +136,7 @@ class PendingFiles(WrappedFileIO):
 
     def close_later(self, path: str, output: Any) -> None:
         """Let a thread close the output."""
-        self._room.acquire()
+        self._slots.acquire()
         with self._lock:
             self._pending[path] = self._threads.submit(self._close, path, output)
 
@@ -146,7 +146,7 @@ class PendingFiles(WrappedFileIO):
             with write_errors(path):
                 output.close()
         finally:
-            self._room.release()
+            self._slots.release()
 
     def _wait(self, paths: Iterable[str]) -> None:
         with self._lock:

@@ -2,14 +2,15 @@
 
 import pytest
 
+from interbed.storage.io.api import OBJECT_STORE_CAPABILITIES
 from interbed.storage.io.local import LocalFileIO
 from tests.support.shares import each_run
 
 
 @pytest.fixture
 def like_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The local disk is taken for a store in which each answer takes a while, so that its other ways are taken."""
-    monkeypatch.setattr(LocalFileIO, "scheme", "elsewhere")
+    """Let the local disk pass for an object store, so that the code for these runs."""
+    monkeypatch.setattr(LocalFileIO, "capabilities", OBJECT_STORE_CAPABILITIES)
 
 
 @pytest.fixture(params=each_run(["disk", "store"], lambda kind: kind == "disk"))

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -29,6 +30,7 @@ from interbed.catalog.server.service.warehouse import directory_exists
 from interbed.catalog.server.settings import ServerSettings
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 from interbed.catalog.server.thrift.edge.call import CallObserver
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.shown_text import without_credentials
 
 logger = logging.getLogger(__name__)
@@ -39,9 +41,9 @@ DATABASE_VARIABLE = "INTERBED_OPTIMIZER_DB"
 _STDERR = 2
 
 STOP_SECONDS_MAX = 15.0
-PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 1.0, 60.0
-"""Back-off before an optimizer that has ended is restarted, doubled each time unless it lived longer than
-the maximum.
+RESTARTS = ExponentialBackoff(first_seconds=1.0, longest_seconds=60.0, jitter=NO_JITTER)
+"""Back-off before an optimizer that has ended is restarted. It begins again after one that ran longer than the longest
+pause.
 """
 
 DISK_BYTES_MIN = 16 << 20
@@ -94,17 +96,15 @@ class OptimizerBeside:
                 self._process.kill()
 
     def _run(self) -> None:
-        pause = PAUSE_SECONDS_MIN
+        restarts = replace(RESTARTS, sleep=self._ending.wait).start("the optimizer", logger, logging.WARNING)
         while not self._ending.is_set():
             begun = self._clock()
             code = self._run_process()
             if self._ending.is_set():
                 return
-            if self._clock() - begun > PAUSE_SECONDS_MAX:
-                pause = PAUSE_SECONDS_MIN
-            logger.warning("the optimizer has ended with code %s; it is started again in %.0f s", code, pause)
-            self._ending.wait(pause)
-            pause = min(2 * pause, PAUSE_SECONDS_MAX)
+            if self._clock() - begun > RESTARTS.longest_seconds:
+                restarts.reset()
+            restarts.pause(f"the process has ended with code {code}")
 
     def _run_process(self) -> int:
         """Start the process and wait for its end; return its exit code."""

@@ -127,7 +127,7 @@ class BlockFiles:
         path = self._path(key, number)
         unfinished = f"{path}.{uuid.uuid4()}{_UNFINISHED}"
         try:
-            self._make_room(size)
+            self._reserve(size)
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             checksum = zlib.crc32(_name(key, number))
             for part in (struct.pack("<I", len(note)), note, content):
@@ -151,7 +151,7 @@ class BlockFiles:
     def _path(self, key: str, number: str) -> str:
         return f"{self._directory}/{key[:2]}/{key}-{number}"
 
-    def _make_room(self, size: int) -> None:
+    def _reserve(self, size: int) -> None:
         with self._lock:
             if self._bytes is None or self._since_scan + size > self._most // _SCAN_SHARE:
                 self._scan(size)

@@ -120,26 +120,26 @@ class PrefetchedInputs(WrappedFileIO):
 
     def __init__(self, inner: FileIO) -> None:
         super().__init__(inner)
-        self._coming: dict[str, tuple[Future[pa.NativeFile], int]] = {}
+        self._opening: dict[str, tuple[Future[pa.NativeFile], int]] = {}
         limits = read_ahead_of(inner)
         self._pool = None if limits is None else pool_of(limits)
 
     def begin(self, path: str, size: int) -> None:
         """Begin to open a file whose size in bytes is known, and reserve its share of the budget."""
-        if path not in self._coming:
+        if path not in self._opening:
             if self._pool is not None:
                 self._pool.join(size)
-            self._coming[path] = in_background(lambda: open_sized(self.inner, path, size)), size
+            self._opening[path] = in_background(lambda: open_sized(self.inner, path, size)), size
 
     def open_input(self, path: str) -> pa.NativeFile:
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
         """Open the file like SizedOpening; raises the error of the thread that opened it."""
-        coming = self._coming.pop(path, None)
-        if coming is None:
+        opening = self._opening.pop(path, None)
+        if opening is None:
             return open_sized(self.inner, path, size)
-        future, weight = coming
+        future, weight = opening
         try:
             return future.result()
         finally:
@@ -149,8 +149,8 @@ class PrefetchedInputs(WrappedFileIO):
         return self
 
     def __exit__(self, *_: object) -> None:
-        coming, self._coming = self._coming, {}
-        for future, weight in coming.values():
+        opening, self._opening = self._opening, {}
+        for future, weight in opening.values():
             self._leave(weight)
             if not future.cancel() and future.exception() is None:
                 future.result().close()

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 _honoured: dict[tuple[str, str], bool] = {}
 """Endpoint and bucket -> whether conditions are honoured there, as far as this process has probed them."""
-_trying = threading.Lock()
+_probing = threading.Lock()
 
 
 class ExclusivePuts:
@@ -58,10 +58,10 @@ class ExclusivePuts:
         """
         if self._known is not None:
             return self._known
-        with _trying:
+        with _probing:
             known = _honoured.get(self._key)
             if known is None:
-                known = _honoured[self._key] = self._try(directory, prefix)
+                known = _honoured[self._key] = self._probe(directory, prefix)
                 if not known:
                     _log.warning(
                         "%s ignores the condition of a put that the object does not exist (If-None-Match: *): two "
@@ -137,18 +137,18 @@ class ExclusivePuts:
             # Not an error that `changed_nothing`.
             raise StorageAccessError(str(self._error("create", path, error))) from None
 
-    def _try(self, directory: str, prefix: str) -> bool:
+    def _probe(self, directory: str, prefix: str) -> bool:
         retries = replace(self._backoff, timeout_seconds=None).start(f"probing {prefix}", _log)
         while True:
             try:
-                return self._try_once(directory, prefix)
+                return self._probe_once(directory, prefix)
             except StorageAccessError as error:
                 # The outcome of the put is not known; probe again with another object.
                 is_unclear = error.__context__ is not None and may_have_happened(error.__context__)
                 if not is_unclear or not retries.pause(error):
                     raise
 
-    def _try_once(self, directory: str, prefix: str) -> bool:
+    def _probe_once(self, directory: str, prefix: str) -> bool:
         from obstore.exceptions import AlreadyExistsError, BaseError
 
         key = f"{directory}/.exclusive-{uuid.uuid4()}.tmp".lstrip("/")

@@ -49,6 +49,6 @@ def test_what_nobody_took_is_closed(files: PacedFiles) -> None:
         coming.begin("s3://lake/a", 3 * MIB)
         coming.begin("s3://lake/c", 1)
         # What no thread has begun to open by then is not opened at all.
-        wait(future for future, _ in coming._coming.values())
+        wait(future for future, _ in coming._opening.values())
     assert pool.share(1) == alone
     assert [source.closed for source in files.inputs] == [True]
