@@ -167,7 +167,7 @@ def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -
     import pyarrow as pa
     from pyarrow import fs as pafs
 
-    from interbed.storage.io.object_store import ObjectStoreFileIO
+    from interbed.storage.io.pyarrow_files import PyarrowFileIO
 
     try:
         ahead = ReadAhead.of(dict(options))
@@ -175,7 +175,7 @@ def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -
             return _through_pyarrow(scheme, authority, dict(options), ahead)
         if scheme == "viewfs":
             filesystem, _ = pafs.FileSystem.from_uri(f"{scheme}://{authority}/")
-            return ObjectStoreFileIO(filesystem, scheme=scheme, read_ahead=ahead)
+            return PyarrowFileIO(filesystem, scheme=scheme, read_ahead=ahead)
         return _through_fsspec(scheme, ahead)
     except InterbedError:
         raise
@@ -184,12 +184,12 @@ def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -
 
 
 def _through_pyarrow(scheme: str, authority: str, options: dict[str, str], read_ahead: ReadAhead) -> FileIO:
-    from interbed.storage.io.object_store import ObjectStoreFileIO, pyarrow_store
+    from interbed.storage.io.pyarrow_files import PyarrowFileIO, pyarrow_store
 
     settings = store_settings(scheme, authority, options)
     if CacheOptions.of(options) is not None:
         raise missing_extra("obstore", needed_by=f"What the option '{ENABLED}' says of {settings.location}")
-    return ObjectStoreFileIO(
+    return PyarrowFileIO(
         pyarrow_store(settings), scheme=scheme, authority=authority, bucket=settings.bucket, read_ahead=read_ahead
     )
 
@@ -222,7 +222,7 @@ def _hdfs_through_java(authority: str, read_ahead: ReadAhead) -> FileIO:
     import pyarrow as pa
     from pyarrow import fs as pafs
 
-    from interbed.storage.io.object_store import ObjectStoreFileIO
+    from interbed.storage.io.pyarrow_files import PyarrowFileIO
 
     try:
         filesystem, _ = pafs.FileSystem.from_uri(f"hdfs://{authority}/")
@@ -230,7 +230,7 @@ def _hdfs_through_java(authority: str, read_ahead: ReadAhead) -> FileIO:
         if "libhdfs" in str(error) or "libjvm" in str(error):
             raise missing_extra("hdfs_native", needed_by=f"hdfs://{authority}") from None
         raise StorageAccessError(f"Can't open the store hdfs://{authority}: {error}") from error
-    return ObjectStoreFileIO(filesystem, scheme="hdfs", authority=authority, read_ahead=read_ahead)
+    return PyarrowFileIO(filesystem, scheme="hdfs", authority=authority, read_ahead=read_ahead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class _MarkerSweep:
     options: tuple[tuple[str, str], ...] = field(repr=False)
 
     def __call__(self, directory: str) -> None:
-        from interbed.storage.io.object_store import pyarrow_s3
+        from interbed.storage.io.pyarrow_files import pyarrow_s3
 
         settings = store_settings("s3", directory.partition("/")[0], dict(self.options))
         keys = {} if settings.credentials is None else settings.credentials()
@@ -252,7 +252,7 @@ def _through_fsspec(scheme: str, read_ahead: ReadAhead) -> FileIO:
     import fsspec
     from pyarrow import fs as pafs
 
-    from interbed.storage.io.object_store import ObjectStoreFileIO
+    from interbed.storage.io.pyarrow_files import PyarrowFileIO
 
     try:
         filesystem = fsspec.filesystem(scheme)
@@ -261,7 +261,7 @@ def _through_fsspec(scheme: str, read_ahead: ReadAhead) -> FileIO:
             f"No file system is known for '{scheme}:' paths. Use a local path, s3://, gs://, hdfs://, or install the "
             "fsspec package for it."
         ) from None
-    return ObjectStoreFileIO(
+    return PyarrowFileIO(
         # The stubs declare the handler as an abstract class, which it is not.
         pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)),  # type: ignore[abstract]
         scheme=scheme,

@@ -12,7 +12,7 @@ from pyarrow import fs as pafs
 import interbed
 from interbed.storage.base.errors import InvalidOptionError, MissingExtraError, NotSupportedError
 from interbed.storage.io import resolve
-from interbed.storage.io.object_store import ObjectStoreFileIO
+from interbed.storage.io.pyarrow_files import PyarrowFileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores import values
 from tests.support.servers.http_servers import AZURITE_ACCOUNT, for_hadoop, running_azurite, running_s3
@@ -84,7 +84,7 @@ def test_a_commit_to_s3_needs_a_lock_by_names_of_paimon_and_hadoop(store: dict[s
 def test_files_in_azure_are_those_of_the_container(azure: dict[str, str]) -> None:
     root = f"abfss://lake@{AZURITE_ACCOUNT}.dfs.core.windows.net/w"
     io, at = file_io_for(root, azure)
-    assert isinstance(io, ObjectStoreFileIO)
+    assert isinstance(io, PyarrowFileIO)
     io.overwrite(f"{at}/d/x", b"mine")
     assert io.read_bytes(f"{at}/d/x") == b"mine"
     assert [entry.path for entry in io.list(f"{at}/d")] == [f"{root}/d/x"]
@@ -108,7 +108,7 @@ def test_what_options_say_of_s3_is_pyarrows(opened: dict[str, Any]) -> None:
         "fs.s3a.connection.maximum": "100",
     }
     io, _ = file_io_for("s3://lake/w", options)
-    assert isinstance(io, ObjectStoreFileIO)
+    assert isinstance(io, PyarrowFileIO)
     strategy = opened.pop("retry_strategy")
     assert strategy.max_attempts == 5
     assert opened == {

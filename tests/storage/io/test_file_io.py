@@ -23,9 +23,9 @@ from interbed.storage.io.api import (
 from interbed.storage.io.deleting import is_link
 from interbed.storage.io.faults import FaultyFileIO
 from interbed.storage.io.file_lock import DirectoryLock
-from interbed.storage.io.object_store import ObjectStoreFileIO
 from interbed.storage.io.parallel import PendingFiles
 from interbed.storage.io.prefetch.inputs import SharedInputs
+from interbed.storage.io.pyarrow_files import PyarrowFileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores.file_io import ObstoreFileIO
 from tests.support.servers.google_store import running_google
@@ -90,7 +90,7 @@ def opened(request: pytest.FixtureRequest) -> Iterator[tuple[str, FileIO, str]]:
                 region="us-east-1",
                 endpoint_override=options["s3.endpoint"],
             )
-            yield kind, ObjectStoreFileIO(filesystem, scheme="s3"), f"s3://{BUCKET}/root"
+            yield kind, PyarrowFileIO(filesystem, scheme="s3"), f"s3://{BUCKET}/root"
             return
         if kind == "azurite":
             io, root = file_io_for(f"abfss://{BUCKET}@{AZURITE_ACCOUNT}.dfs.core.windows.net/root", options)

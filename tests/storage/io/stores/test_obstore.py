@@ -19,7 +19,7 @@ import interbed
 from interbed.storage.base.errors import NotSupportedError, StorageAccessError
 from interbed.storage.io import resolve
 from interbed.storage.io.api import FileIO, abort_output
-from interbed.storage.io.object_store import ObjectStoreFileIO
+from interbed.storage.io.pyarrow_files import PyarrowFileIO
 from interbed.storage.io.resolve import file_io_for
 from interbed.storage.io.stores import file_io, objects
 from interbed.storage.io.stores.file_io import ObstoreFileIO
@@ -387,7 +387,7 @@ def test_without_obstore_arrow_opens_the_store_and_the_error_tells_of_it(
     resolve._remote.cache_clear()
     try:
         catalog = interbed.load_catalog("lake", warehouse=f"s3://{BUCKET}/arrows", **options)
-        assert isinstance(catalog.file_io, ObjectStoreFileIO)
+        assert isinstance(catalog.file_io, PyarrowFileIO)
         catalog.create_database("shop")
         with pytest.raises(NotSupportedError, match=r"pip install 'interbed\[stores\]'"):
             catalog.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})

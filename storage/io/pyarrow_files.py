@@ -171,7 +171,7 @@ def _variable(names: tuple[str, ...]) -> str | None:
 _T = TypeVar("_T")
 
 
-class ObjectStoreFileIO:
+class PyarrowFileIO:
     """FileIO over a pyarrow file system. Its paths are URIs with the `bucket` instead of the scheme and `authority`.
 
     `fsspec` is the fsspec file system behind `filesystem`, if there is one; it creates files exclusively.
