@@ -36,7 +36,7 @@ _DONE: Mapping[str, frozenset[str]] = {
             *("retries", "connect_seconds", "read_seconds"),
         )
     ),
-    # A project is needed for new buckets alone, and these are not made here.
+    # Only a new bucket needs a project, and none is created here.
     "GCSStore": frozenset(("auth", "endpoint", "project", "enabled")),
     "AzureStore": frozenset(
         ("endpoint", "account", "key", "sas", "auth", "client", "secret", "authority", "tenant", "provider")
@@ -93,7 +93,7 @@ def _s3_store(settings: StoreSettings) -> "pafs.FileSystem":
 
     given, limits = settings.given, settings.limits
     if settings.endpoint is None and "path_style" in given and not settings.config["virtual_hosted_style_request"]:
-        # It names AWS's buckets by their hosts.
+        # pyarrow always addresses AWS's buckets by host.
         raise _beyond(settings, given["path_style"])
     if "conditional" in given and settings.honours_conditions:
         raise _beyond(settings, given["conditional"])

@@ -270,7 +270,8 @@ class HdfsFileIO:
         try:
             self._connected().rename(self._inner(staged), self._inner(path), True)
         except FileNotFoundError:
-            # No other process has the hidden name. It is missing because the first request was carried out.
+            # No other process has the hidden name. It is missing if the first request was carried out, unless the
+            # directory was deleted, and the target with it.
             if self._status("look up", staged) is not None or self._status("look up", path) is None:
                 raise _directory_deleted(path) from None
 

@@ -87,7 +87,7 @@ def united(ranges: Iterable[Range]) -> list[Range]:
 def without(ranges: Iterable[Range], held: Sequence[Range]) -> list[Range]:
     """Return the parts of the ranges, in order, outside the `held` ranges, which ascend and do not overlap."""
     left: list[Range] = []
-    # Edges of the gaps between the held ranges within each range.
+    # Consecutive edges enclose the gaps between the held ranges.
     for low, high in united(ranges):
         edges = [(low, low), *((max(a, low), min(b, high)) for a, b in held if a < high and b > low), (high, high)]
         left.extend((a, b) for (_, a), (b, _) in pairwise(edges) if a < b)
