@@ -21,7 +21,6 @@ from interbed.optimizer.errors import NoSchedulerError, UnknownWorkerError, Work
 from interbed.optimizer.flow.group import DEFAULT_GROUP
 from interbed.optimizer.flow.process import Assignment, TaskOutcome, TaskRef, Verdict
 from interbed.optimizer.service.scheduler_client import SchedulerClient
-from interbed.optimizer.work.carry_out import carry_out, take_back
 from interbed.optimizer.work.lake_tables import carry_out, take_back
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import CommitFailedError, InterbedError

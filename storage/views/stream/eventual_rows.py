@@ -19,9 +19,9 @@ from interbed.storage.meta.snapshot.progress import LogPosition
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.read.change_read import ChangeRead
 from interbed.storage.read.point_lookup import PointLookup
+from interbed.storage.scan.incremental import SnapshotRange, plan_between
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
-from interbed.storage.views.changes import ChangeQuery
 from interbed.storage.views.stream.log_stream import check_log_stream
 
 KEYS_AT_ONCE = 10_000
@@ -79,8 +79,10 @@ class EventualRows:
         if not between or any(s.commit_kind is CommitKind.OVERWRITE for s in between):
             mode = IncrementalScanMode.DIFF
         self.snapshot(base.id)
-        names = self._store.schema.primary_keys
-        return ChangeQuery(self._store, base.id + 1, newest.id, names, None, mode).plan.splits
+        if newest.id == base.id:
+            return ()
+        changed = SnapshotRange(first=base.id, last=newest.id)
+        return plan_between(self._store, TableScan(self._store), changed, mode).splits
 
     def keys_in(self, splits: Sequence[Split]) -> Iterator[Iterable[bytes]]:
         """The keys of the rows in splits that `splits_changed` found."""
