@@ -14,6 +14,7 @@ DONE: tuple[str, ...] = (
     "storage/files",
     "storage/io",
     "storage/log",
+    "storage/lsm",
     "storage/meta",
     "storage/scan",
     "storage/upkeep",

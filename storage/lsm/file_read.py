@@ -1,4 +1,4 @@
-"""Reading data files of one table, whatever schema each was written with, as columns of the schema that is read."""
+"""Reads data files of one table as columns of the current schema, whatever schema they were written with."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,6 @@ import pyarrow as pa
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
-from interbed.storage.base.prefetch import chain_prefetched
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.file_index.api import EVERYTHING, Selection
@@ -29,17 +28,17 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 ROW_INDEX = "__paimon_row_index"
 """The column of positions in the file, counted from 0, under the name that Paimon gives it in Spark."""
 BLOCK_BYTES = 64 << 20
-"""About what a block of rows may take in memory, over all columns."""
+"""The approximate limit of a block of rows in memory, over all columns."""
 FULL_BLOCK_READERS = 2
-"""That many blocks of full size may be in memory at once; with more threads blocks are smaller."""
+"""The number of full blocks that may be in memory at once; with more threads blocks are smaller."""
 _MIN_BLOCK_ROWS = 1_024
 MAX_INDEXED_ROWS = 2**31 - 1
 """Rows of a file up to which its indexes are used: Java's bitmaps have positions of 31 bits."""
-_FILES_AT_ONCE = 16
-_BEGUN_BYTES = 8 << 20
-"""Files of a store that are begun before it is their turn, and the one that is read: many small ones, or two."""
+_PREFETCHED_FILES = 16
+_PREFETCHED_BYTES = 8 << 20
+"""Limits of the remote files that are open at once: the one that is read, and those that are prefetched."""
 EXPANSION = 4
-"""How much larger rows are in memory than in a compressed file; a rough guess on the safe side."""
+"""The assumed ratio of the size of rows in memory to that in a compressed file; a conservative estimate."""
 
 
 _T = TypeVar("_T")
@@ -47,11 +46,11 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """Which rows and columns of one data file are read, beside the fields of the reader, and how.
+    """Options of reading one data file: the rows and the system columns.
 
-    Rows that are `deleted` are left out, and those whose positions are not among `wanted`, which ascend. `predicate`
-    may leave out parts of the file that can't satisfy it; rows are not filtered otherwise. `with_sequence` adds
-    `_SEQUENCE_NUMBER`, `with_kind` `_VALUE_KIND`, `with_position` ROW_INDEX, in this order.
+    Rows that are `deleted` are left out, and so are rows whose positions are not in `wanted`, which ascends.
+    `predicate` may skip parts of the file that cannot match; rows are not filtered otherwise. `with_sequence` adds
+    `_SEQUENCE_NUMBER`, `with_kind` adds `_VALUE_KIND`, `with_position` adds ROW_INDEX, in this order.
     """
 
     batch_rows: int
@@ -65,44 +64,44 @@ class ReadOptions:
 
 
 class FileRead:
-    """Reads files of a table as batches of the fields given; keeps the mapping of each schema that it met.
+    """Reads files of a table as batches of the given fields; caches the mapping of each schema.
 
-    What is decoded is noted in the tally, if there is one.
+    Decoded bytes are counted in the tally, if there is one.
     """
 
     def __init__(self, store: FileStore, fields: Sequence[DataField], tally: DecodeTally | None = None) -> None:
         self._store = store
         self._fields = tuple(fields)
         self._tally = tally
-        # By schema and by which of the system columns are read.
+        # By schema, and by the system columns that are read.
         self._mappings: dict[tuple[int, bool, bool], FileMapping] = {}
         self._lock = threading.Lock()
 
     @property
     def file_io(self) -> FileIO:
-        """Where the files are."""
+        """The file system of the table."""
         return self._store.file_io
 
     @property
-    def has_slow_requests(self) -> bool:
-        """Whether the files are behind requests to another machine; see FileSystemCapabilities."""
+    def is_remote(self) -> bool:
+        """Whether the files are in a remote file system, whose requests have latency."""
         return self._store.file_io.capabilities.slow_requests
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FileRead, (self._store.read_only(), self._fields)
 
     def opens_at_once(self, file: DataFileMeta) -> bool:
-        """Whether `opened` asks for the first rows of the file as well, so that they come while others are opened."""
-        return self.has_slow_requests and file.format == "parquet"
+        """Return whether `opened` requests the first rows at once, so that files are opened concurrently."""
+        return self.is_remote and file.format == "parquet"
 
     def batches(self, file: DataFileMeta, path: str, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        """The file's rows: the fields, then the columns that the options ask for. Raises what FormatReader raises."""
+        """Yield the rows of the file: the fields, then the columns of the options. Raises what FormatReader raises."""
         yield from self.opened(file, path, options)
 
     def opened(
         self, file: DataFileMeta, path: str, options: ReadOptions, *, file_io: FileIO | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The same of a file that is opened by the call if `opens_at_once` says so, through that FileIO."""
+        """Open a file, at once if `opens_at_once` is true, and return its rows as `batches` does."""
         deleted, wanted = options.deleted, options.wanted
         mapping = self._mapping(file.schema_id, options.with_sequence, options.with_kind)
         found = reader_for(file.format, path).positioned(
@@ -132,7 +131,7 @@ class FileRead:
         return rows()
 
     def selected(self, file: DataFileMeta, path: str, predicate: Predicate) -> Selection:
-        """The rows of a file outside of which its indexes say that none matches; raises what FormatReader raises."""
+        """Return the rows of a file that may match by its indexes; raises what FormatReader raises."""
         if not has_index(file) or file.row_count > MAX_INDEXED_ROWS:
             return EVERYTHING
         inside = self._mapping(file.schema_id, False, False).file_predicate(predicate)
@@ -157,13 +156,13 @@ class FileRead:
             return mapping
 
 
-def files_in_turn(sources: Sequence[Callable[[], Iterator[_T]]], files: Sequence[DataFileMeta]) -> Iterator[_T]:
-    """What is read of files of a store one after the other; the next ones are begun before it is their turn."""
-    return chain_prefetched(sources, [f.file_size for f in files], most=_FILES_AT_ONCE, weight=_BEGUN_BYTES)
+def prefetched_files(sources: Sequence[Callable[[], Iterator[_T]]], files: Sequence[DataFileMeta]) -> Iterator[_T]:
+    """Yield the contents of remote files one after the other, and prefetch the next files."""
+    return one_after_another(sources, [f.file_size for f in files], most=_PREFETCHED_FILES, weight=_PREFETCHED_BYTES)
 
 
 def _kept(position: int, rows: int, deleted: DeletionVector | None, wanted: Positions | None) -> Mask | None:
-    """Which rows of a batch are left; None for all."""
+    """Return the mask of the rows of a batch to keep; None for all."""
     kept = None if deleted is None else deleted.kept(position, rows)
     if wanted is None:
         return kept
@@ -176,10 +175,10 @@ def _kept(position: int, rows: int, deleted: DeletionVector | None, wanted: Posi
 
 
 def block_rows(files: Sequence[DataFileMeta], *, readers: int = 1) -> int:
-    """How many rows of these files to hold in memory at once, while `readers` threads do so."""
+    """Return the number of rows of these files to hold in memory at once, while `readers` threads do the same."""
     rows = sum(f.row_count for f in files)
     size = sum(f.file_size for f in files)
     if not size:
         return BLOCK_ROWS
-    room = BLOCK_BYTES * FULL_BLOCK_READERS // max(readers, FULL_BLOCK_READERS)
-    return max(_MIN_BLOCK_ROWS, min(BLOCK_ROWS, room * rows // (size * EXPANSION)))
+    budget = BLOCK_BYTES * FULL_BLOCK_READERS // max(readers, FULL_BLOCK_READERS)
+    return max(_MIN_BLOCK_ROWS, min(BLOCK_ROWS, budget * rows // (size * EXPANSION)))

@@ -1,8 +1,8 @@
-"""Key columns as order-preserving unsigned 64-bit words, and the sort that finds equal keys by them.
+"""Key columns as order-preserving unsigned 64-bit words, and the sort that groups equal keys by them.
 
-A string or binary takes a word for each eight bytes, without the prefix that all values share. Values are read in
-place: in steps of their width when all are equally long, at their offsets otherwise. Single keys, the bounds of batches
-and blocks, are tuples that Python compares.
+A string or binary takes one word for every eight bytes, without the prefix that all values share. Values are read in
+place: in steps of their width if all have one length, otherwise at their offsets. Single keys (the bounds of batches
+and blocks) are tuples that Python compares.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,13 +18,14 @@ from interbed.storage.base.arrow_values import to_numpy
 
 _WORD_BYTES = 8
 _PROBES = 16
-"""Values that are compared before all are: mostly two of them differ in their first byte already."""
+"""Values that are sampled for a common prefix before all are compared: most columns have none."""
 
 
 def words_of_bytes(array: "pa.Array[Any]", most: int) -> Iterator[Words]:
-    """The words of strings or binaries without nulls, or one of ranks where `most` do not hold the longest value.
+    """Yield the words of strings or binaries without nulls, most significant first.
 
-    Each word is made when it is asked for: often the first ones distinguish values.
+    If the longest value needs more than `most` words, the only word is the rank of each value. Words are computed
+    lazily, because the first ones often distinguish all values.
     """
     rows = len(array)
     _, offset_buffer, data = array.buffers()
@@ -49,7 +50,7 @@ def words_of_bytes(array: "pa.Array[Any]", most: int) -> Iterator[Words]:
     starts = offsets[:-1].astype(np.int64) - low
     yield from _variable_width_words(content, starts + prefix, lengths.astype(np.int64) - prefix)
     if not content.all():
-        # Zero padding makes 'a' and 'a\\0' alike; the shorter one is the lesser.
+        # Zero padding makes 'a' and 'a\\0' equal; the shorter one orders first.
         yield lengths.astype(np.uint64)
 
 
@@ -69,8 +70,8 @@ def _fixed_width_words(content: npt.NDArray[np.uint8], rows: int, width: int, pr
 def _variable_width_words(
     content: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> Iterator[Words]:
-    # Eight bytes are read at any byte position through a view with stride 1; what lies behind a value's end is
-    # shifted out. The padding lets the last value's read run over.
+    # Eight bytes are read at any byte position through a view with stride 1. Bytes behind the end of a value are
+    # shifted out. The padding keeps the read of the last value inside the buffer.
     padded = np.concatenate([content, np.zeros(_WORD_BYTES, np.uint8)])
     at = np.ndarray(shape=(len(content) + 1,), dtype=">u8", buffer=padded.data, strides=(1,))
     for position in range(0, int(lengths.max()), _WORD_BYTES):
@@ -85,7 +86,7 @@ def _variable_width_words(
 
 
 def _common_prefix(array: "pa.Array[Any]") -> int:
-    """How many bytes all values begin with alike; none of them is empty."""
+    """Return the length in bytes of the prefix that all values share; no value is empty."""
     import pyarrow.compute as pc
 
     binary = array.cast(pa.binary()) if pa.types.is_string(array.type) else array
@@ -97,7 +98,7 @@ def _common_prefix(array: "pa.Array[Any]") -> int:
 
 
 def _alike(left: bytes, right: bytes) -> int:
-    """How many bytes both begin with."""
+    """Return the length in bytes of the common prefix of two values."""
     for length, (a, b) in enumerate(zip(left, right, strict=False)):
         if a != b:
             return length
@@ -116,19 +117,19 @@ Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
 _SIGN = np.uint64(1 << 63)
 MAX_STRING_WORDS = 4
-"""Strings that differ beyond this many words are ranked by Arrow's sort, which is faster than as many passes."""
-MAX_WORDS_IN_TURN = 64
-"""The same where words are not sorted by, but asked for as long as they are needed."""
+"""Strings that need more words are ranked by Arrow's sort, which is faster than one pass for each word."""
+MAX_LAZY_WORDS = 64
+"""The same limit for `lazy_words`, whose callers read only as many words as they need."""
 _FEW_DESCENTS = 2
-"""Up to three ascending runs, a merge sort, which uses them, beats the vectorised quicksort, which does not."""
+"""With up to three ascending runs, a merge sort, which uses the runs, is faster than the vectorised quicksort."""
 _DESCENTS_BEHIND_HEAD = 64
 _HEAD_SHARE = 0.7
-"""More runs it merges as fast where most rows are of the first one."""
+"""With more runs the merge sort is faster if at least this share of the rows is in the first run."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedWord:
-    """A word of which only the low `bits` bits are used."""
+    """One word for each row, of which only the low `bits` bits are used."""
 
     values: Words
     bits: int
@@ -137,15 +138,15 @@ class PackedWord:
 def sort_groups(
     columns: Sequence[Column], ties: Sequence[Column] = (), *, sorted_head: int = 0, descending_ties: int = 0
 ) -> tuple[Order, Mask]:
-    """Sort rows by key, stably, and find where each key begins.
+    """Sort rows by key, stably, and mark the first row of each key.
 
     `columns` are the key columns, most significant first, all of one length (chunks are concatenated; strings of all
-    chunks together below 2 GB). Rows of one key are ordered by the columns `ties`, then by their position; the first
-    `descending_ties` of those columns order from the greatest value to the least, but nulls first all the same. A
-    caller that knows the first `sorted_head` rows to be in strictly ascending order says so, to have less sorted.
+    chunks together below 2 GB). Rows of one key are ordered by the columns `ties`, then by their position. The first
+    `descending_ties` of those columns are in descending order, with nulls first. If the first `sorted_head` rows are
+    known to be in strictly ascending order, they are not sorted again.
 
-    Returns `order`, the row numbers in sorted order, and `starts`, of the same length: starts[i] says that
-    order[i] is the first row of its key. Both are empty when there are no rows.
+    Return `order`, the row numbers in sorted order, and `starts`, a mask of the same length: starts[i] is true if
+    order[i] is the first row of its key. Both are empty if there are no rows.
     """
     if not columns:
         raise ValueError("sorting by no key column")
@@ -167,7 +168,7 @@ def sort_groups(
 
 
 def group_ends(starts: Mask) -> Mask:
-    """Where each group's last row is, as a mask, from the mask of first rows."""
+    """Return the mask of the last row of each group, from the mask of the first rows."""
     ends = np.empty_like(starts)
     ends[:-1] = starts[1:]
     ends[-1:] = True
@@ -175,10 +176,10 @@ def group_ends(starts: Mask) -> Mask:
 
 
 def key_words(columns: Sequence[Column], *, descending: bool = False) -> list[Words]:
-    """The words of the columns' rows, most significant first: rows compare as their words do, one after the other.
+    """Return the words of the rows, most significant first: rows compare as their words do, in this order.
 
-    With `descending` greater values come first; nulls still come before all. Words are comparable within one call
-    only, because what all strings of the call have in common is left out.
+    With `descending` greater values come first, and nulls still before all values. Words are comparable only within
+    one call, because the common prefix of all strings of the call is left out.
     """
     words: list[Words] = []
     for column in columns:
@@ -186,17 +187,17 @@ def key_words(columns: Sequence[Column], *, descending: bool = False) -> list[Wo
     return words
 
 
-def words_in_turn(column: Column) -> Iterator[Words]:
-    """The words of one column without nulls, made when asked for: often the first ones distinguish values."""
+def lazy_words(column: Column) -> Iterator[Words]:
+    """Yield the words of one column without nulls, lazily: the first ones often distinguish all values."""
     array = _one_array(column)
     if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
-        yield from words_of_bytes(array, MAX_WORDS_IN_TURN)
+        yield from words_of_bytes(array, MAX_LAZY_WORDS)
     else:
         yield from _value_words(array)
 
 
 def row_ranks(columns: Sequence[Column]) -> PackedWord:
-    """One word for each row: rows compare, and are equal, as their words are. There must be rows."""
+    """Return one word for each row, so that rows compare as their words do. There must be at least one row."""
     packed = pack_words(key_words(columns), len(columns[0]))
     if len(packed) == 1:
         return packed[0]
@@ -207,9 +208,9 @@ def row_ranks(columns: Sequence[Column]) -> PackedWord:
 
 
 def pack_words(words: Sequence[Words], rows: int) -> list[PackedWord]:
-    """The same order in as few words as possible: unused high bits are dropped and neighbours share a word.
+    """Return as few words as possible with the same order: unused high bits are dropped, neighbours share a word.
 
-    At least one word is returned, for `rows` rows, even if all rows are equal.
+    The result has at least one word, for `rows` rows, even if all rows are equal.
     """
     packed: list[PackedWord] = []
     for word in words:
@@ -227,7 +228,7 @@ def pack_words(words: Sequence[Words], rows: int) -> list[PackedWord]:
 
 
 def sort_words(packed: Sequence[PackedWord]) -> tuple[Order, Mask]:
-    """The stable order of rows by their words, and the mask of the first rows of equal ones."""
+    """Return the stable order of rows by their words, and the mask of the first row of each group of equal rows."""
     first = packed[0]
     rows = len(first.values)
     index_bits = max(rows - 1, 0).bit_length()
@@ -261,7 +262,7 @@ def _is_nearly_sorted(values: Words) -> bool:
 
 
 def _merge_into_head(keys: "npt.NDArray[Any]", head_rows: int) -> tuple[Order, Mask]:
-    # The rows behind the head are few: they alone are sorted, and then looked up in the head.
+    # The rows behind the head are few. Only they are sorted, and then merged into the head by binary search.
     rows = len(keys)
     if head_rows == rows:
         return np.arange(rows), np.ones(rows, np.bool_)
@@ -271,7 +272,7 @@ def _merge_into_head(keys: "npt.NDArray[Any]", head_rows: int) -> tuple[Order, M
     tail = tail[tail_order]
     before = np.searchsorted(head, tail, side="right")
     slots = before + np.arange(len(tail))
-    # Counting the slots that are left to the head numbers its rows; this is cheaper than to scatter them.
+    # A running count of the slots that are left to the head gives its row numbers; a scatter would cost more.
     order = np.ones(rows, np.int64)
     order[slots] = 0
     np.cumsum(order, out=order)
@@ -283,7 +284,7 @@ def _merge_into_head(keys: "npt.NDArray[Any]", head_rows: int) -> tuple[Order, M
 
 
 def refine_groups(order: Order, starts: Mask, words: Sequence[Words]) -> Order:
-    """The order with the rows of each group sorted by further words, stably; groups already sorted are not touched."""
+    """Return the order with each group sorted by further words, stably; groups that are sorted are not touched."""
     inside = np.flatnonzero(~starts)
     here, before = order[inside], order[inside - 1]
     equal = np.ones(len(inside), np.bool_)
@@ -319,7 +320,7 @@ def _column_words(array: "pa.Array[Any]", *, descending: bool) -> list[Words]:
     valid = np.asarray(to_numpy(pc.is_valid(array)))
     words = [valid.astype(np.uint64)]
     if array.null_count < len(array):
-        # What lies in a null's slot is arbitrary; every null takes zero instead.
+        # The value in the slot of a null is arbitrary; every null gets zero instead.
         filler = array[int(valid.argmax())]
         values = _value_words(pc.fill_null(array, filler))
         words.extend(np.where(valid, ~w if descending else w, np.uint64(0)) for w in values)
@@ -350,7 +351,7 @@ def _value_words(array: "pa.Array[Any]") -> list[Words]:
 
 
 def integers(array: "pa.Array[Any]") -> "npt.NDArray[Any] | None":
-    """The values as signed integers that compare as the column's do, where no conversion is needed for that."""
+    """Return the values as signed integers in the same order without converting them; None if that is impossible."""
     kind = array.type
     t = pa.types
     if array.null_count:
@@ -369,13 +370,13 @@ def _integer_words(values: npt.NDArray[Any]) -> Words:
 
 
 def float_words(values: npt.NDArray[np.float64]) -> Words:
-    # A negative number's bits grow downwards, so they are all flipped; of the others only the sign is.
+    # The bits of negative numbers descend, so all of them are flipped. Of other numbers only the sign is flipped.
     bits = np.where(np.isnan(values), np.nan, values).view(np.uint64)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
 
 def _decimal_words(array: "pa.Array[Any]", precision: int) -> list[Words]:
-    # Two's complement in 16 bytes, little end first.
+    # Two's complement in 16 bytes, little-endian.
     buffer = array.buffers()[1]
     if buffer is None:
         return [np.zeros(len(array), np.uint64)]
@@ -390,16 +391,16 @@ def _bytes_words(array: "pa.Array[Any]") -> list[Words]:
 
 
 def comparable_key(columns: Sequence[Column], row: int) -> tuple[Any, ...]:
-    """One row's key as a tuple that Python compares as the words do; for bisecting and comparing bounds."""
+    """Return the key of one row as a tuple that Python compares as the words do; for bisection and bounds."""
     return tuple(_comparable(column[row]) for column in columns)
 
 
 def rows_through(columns: Sequence["pa.Array[Any]"], key: tuple[Any, ...]) -> int:
-    """How many rows have a key up to that one, made by comparable_key of the same types; the rows' keys ascend."""
+    """Return the number of rows whose key is at most `key` (see comparable_key); the keys of the rows ascend."""
     low, high = 0, len(columns[0])
     numbers = integers(columns[0])
     if numbers is not None and key[0] != (0,):
-        # A bisection in Python costs more than all else that is done to a block's bounds.
+        # A bisection in Python would cost more than everything else done with the bounds of a block.
         first = numbers.dtype.type(key[0][1])
         high = int(np.searchsorted(numbers, first, side="right"))
         low = high if len(columns) == 1 else int(np.searchsorted(numbers, first, side="left"))
@@ -413,7 +414,7 @@ def rows_through(columns: Sequence["pa.Array[Any]"], key: tuple[Any, ...]) -> in
 
 
 def comparable_value(value: object) -> Any:
-    """A Python value of a key column (int, str, bytes, Decimal, date, float …) in a form that compares as keys do."""
+    """Return a Python value of a key column (int, str, bytes, Decimal, date …) in a form that compares as keys do."""
     if value is None:
         return (0,)
     if isinstance(value, str):
@@ -427,7 +428,7 @@ def _comparable(scalar: "pa.Scalar[Any]") -> Any:
     if not scalar.is_valid:
         return (0,)
     if isinstance(scalar, pa.TimestampScalar | pa.Date32Scalar | pa.Time32Scalar | pa.Time64Scalar):
-        # The bare number keeps nanoseconds and far years, which datetime has not.
+        # The bare number keeps nanoseconds and far years, which datetime does not have.
         number: Any = scalar
         return (1, number.value)
     return comparable_value(scalar.as_py())

@@ -25,39 +25,39 @@ from interbed.storage.meta.manifest.entry import DataFileMeta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortedRun:
-    """Files in key order; within a run every key occurs at most once."""
+    """Data files in key order; within a run every key occurs at most once."""
 
     files: tuple[DataFileMeta, ...]
 
     @property
     def row_count(self) -> int:
-        """Records in the files."""
+        """The number of records in the files."""
         return sum(f.row_count for f in self.files)
 
     @property
     def byte_size(self) -> int:
-        """Bytes of the files."""
+        """The size of the files in bytes."""
         return sum(f.file_size for f in self.files)
 
     @property
     def min_sequence_number(self) -> int:
-        """The least sequence number in the run."""
+        """The smallest sequence number in the run."""
         return min(f.min_sequence_number for f in self.files)
 
     @property
     def max_sequence_number(self) -> int:
-        """The greatest sequence number in the run."""
+        """The largest sequence number in the run."""
         return max(f.max_sequence_number for f in self.files)
 
     @property
     def may_have_deletes(self) -> bool:
-        """Whether any file holds, or for want of a count might hold, records that delete their key."""
+        """Whether any file has, or without a count may have, records that delete their key."""
         return any(f.delete_row_count is None or f.delete_row_count > 0 for f in self.files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelRun:
-    """A sorted run and the level on which it lies."""
+    """A sorted run and its level."""
 
     level: int
     run: SortedRun
@@ -65,18 +65,18 @@ class LevelRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Levels:
-    """The sorted runs of a bucket, newest first. `max_level` is the lowest in the tree, where deletes end."""
+    """The sorted runs of a bucket, newest first. At `max_level`, the bottom of the tree, delete records are dropped."""
 
     runs: tuple[LevelRun, ...]
     max_level: int
 
     @staticmethod
     def of(files: Iterable[DataFileMeta], num_levels: int) -> "Levels":
-        """The levels of a bucket's files; there are at least `num_levels`, more when a file lies higher already."""
+        """Return the levels of a bucket's files: `num_levels`, or more if a file is already on a higher level."""
         by_level: dict[int, list[DataFileMeta]] = {}
         for file in files:
             by_level.setdefault(file.level, []).append(file)
-        # The order of files with the same highest number is Paimon's; which of their rows is newer does not rest on it.
+        # Files with the same largest number are in Paimon's order, which does not decide which of their rows is newer.
         newest_first = sorted(
             by_level.pop(0, []),
             key=lambda f: (-f.max_sequence_number, f.min_sequence_number, f.creation_time_millis, f.file_name),
@@ -92,23 +92,24 @@ class Levels:
         return tuple(f for r in self.runs for f in r.run.files)
 
     def last_full_millis(self, now_millis: int) -> int | None:
-        """When all runs were last compacted, since the epoch: when the highest level's newest file was made.
+        """Return the time of the last full compaction, in milliseconds since the epoch.
 
-        None where it has no file. Files note the time of the local clock, whose zone is taken to be that of now.
+        This is the creation time of the newest file of the highest level; None if that level has no file. Files record
+        local time, whose time zone is assumed to be the current one.
         """
         top = [f.creation_time_millis for r in self.runs if r.level == self.max_level for f in r.run.files]
         return from_local(max(top), now_millis) if top else None
 
     @property
     def byte_size(self) -> int:
-        """Bytes of all files."""
+        """The size of all files in bytes."""
         return sum(r.run.byte_size for r in self.runs)
 
 
 def interval_partition(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> list[list[SortedRun]]:
-    """Sections in key order, each a list of sorted runs in no particular order.
+    """Return the sections in key order, each a list of sorted runs in no particular order.
 
-    `key_types` are the types of the trimmed primary key, of which the files' bounds are BinaryRows.
+    `key_types` are the types of the trimmed primary key. The bounds of the files are BinaryRows of these types.
     """
     if len(files) <= 1:
         return [[SortedRun(files=(f,))] for f in files]
@@ -120,7 +121,7 @@ def interval_partition(files: Sequence[DataFileMeta], key_types: Sequence[DataTy
 
 
 def key_ranks(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> tuple[Ints, Ints]:
-    """Ints of the files' least and greatest keys among all bounds: equal keys have equal ranks, order is the keys'."""
+    """Return the ranks of the files' smallest and largest keys among all bounds: ranks compare as the keys do."""
     bounds = [f.min_key for f in files] + [f.max_key for f in files]
     order, starts = sort_groups(decode_rows(bounds, key_types))
     ranks = np.empty(len(bounds), np.int64)
@@ -129,12 +130,12 @@ def key_ranks(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> t
 
 
 def sections_by_key(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> list[tuple[DataFileMeta, ...]]:
-    """The sections of `interval_partition` without their runs; files of a section are in the order of their keys."""
+    """Return the sections of `interval_partition` without their runs; the files of a section are in key order."""
     if len(files) <= 1:
         return [(f,) for f in files]
     least, greatest = key_ranks(files, key_types)
     order = np.lexsort((greatest, least))
-    # A section ends where all keys so far are less than those that follow.
+    # A section ends where all keys so far are smaller than all that follow.
     reached = np.maximum.accumulate(greatest[order])
     ends = np.flatnonzero(least[order][1:] > reached[:-1]) + 1
     bounds = [0, *ends.tolist(), len(files)]
@@ -143,15 +144,15 @@ def sections_by_key(files: Sequence[DataFileMeta], key_types: Sequence[DataType]
 
 
 def partition_intervals(least: Sequence[int], greatest: Sequence[int]) -> list[list[list[int]]]:
-    """Closed intervals, given by their bounds, as sections of runs of interval numbers.
+    """Partition closed intervals, given by their bounds, into sections of runs of interval numbers.
 
-    Sections are in order and do not meet; the intervals of a run are in order and do not meet either.
+    Sections are in order and do not overlap. The intervals of a run are in order and do not overlap either.
     """
     sections: list[list[list[int]]] = []
-    # A heap of (greatest bound so far, run number) of the section that is being filled.
+    # A heap of (largest bound so far, run number) of the section that is being filled.
     ends: list[tuple[int, int]] = []
     bound = None
-    # Planning handles files, not rows, so a Python loop will do.
+    # Planning handles files, not rows, so a Python loop is fast enough.
     for i in sorted(range(len(least)), key=lambda i: (least[i], greatest[i])):
         if bound is None or least[i] > bound:
             sections.append([])

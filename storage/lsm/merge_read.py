@@ -1,8 +1,8 @@
-"""Merge on read: the files of one bucket of a primary-key table as the rows that they amount to.
+"""Merge on read: the merged rows of the files of one bucket of a primary-key table.
 
-What is read is kept small. The key is read once, from the table's own columns (`_KEY_*` repeats them). Sequence numbers
-are read only where files that may hold the same key have sequence ranges that meet, row kinds only from files that may
-hold deletes.
+Few columns are read. The key is read once, from the table's own columns (`_KEY_*` repeats them). Sequence numbers are
+read only if files that may hold the same key have overlapping sequence ranges, row kinds only from files that may hold
+delete records.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.format.api import DecodeTally
 from interbed.storage.io.prefetch.inputs import PrefetchedInputs
-from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, files_in_turn
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, prefetched_files
 from interbed.storage.lsm.levels import SortedRun
 from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction
 from interbed.storage.lsm.merge_function.factory import merge_function_for as function_of_schema
@@ -42,20 +42,20 @@ DeletedOf = Callable[[DataFileMeta], DeletionVector | None]
 
 
 def no_deletions(file: DataFileMeta) -> DeletionVector | None:
-    """No file has deleted rows."""
+    """Return no deletion vector, for files without deleted rows."""
     return None
 
 
 class RowSource(Protocol):
-    """Gives the rows of files, as FileRead does."""
+    """A source of the rows of files, such as FileRead."""
 
     def batches(self, file: DataFileMeta, path: str, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        """Rows of the file in key order, with at least the columns asked for; see FileRead."""
+        """Yield the rows of the file in key order, with at least the requested columns; see FileRead."""
         ...
 
 
 class MergeRead:
-    """Merges sections of files, by a merge function, into rows of the output fields."""
+    """Merges sections of files into rows of the output fields, by a merge function."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class MergeRead:
         needed = [n for n in (*seen, *self._keys, *self._sequence_fields) if n in store.schema.by_name]
         fields = {f.name: f for f in (*output, *store.schema.fields_named(dict.fromkeys(needed)))}
         self.fields = tuple(fields.values())
-        """The columns that are read of files: those of the output, and what they are merged by."""
+        """The columns that are read from files: those of the output, and those that the merge needs."""
         self._files = FileRead(store, self.fields, tally)
         self._block_rows = NARROW_BLOCK_ROWS if _are_narrow(self.fields) else None
 
@@ -92,11 +92,11 @@ class MergeRead:
         deleted_of: DeletedOf = no_deletions,
         source: RowSource | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The merged rows of one section; in key order, or with `ordered` false block by block in some order.
+        """Return the merged rows of one section: in key order, or with `ordered` false in any order within a block.
 
-        `predicate` only saves reading; rows are not filtered. `with_system` adds `_SEQUENCE_NUMBER` and `_VALUE_KIND`.
-        `readers` says how many such streams are read at once, which share the memory for blocks. `deleted_of` gives
-        the deletion vectors of files. `source` gives rows of files instead of the files themselves.
+        `predicate` only skips parts of files; rows are not filtered. `with_system` adds `_SEQUENCE_NUMBER` and
+        `_VALUE_KIND`. `readers` is the number of such streams that share the memory for blocks. `deleted_of` returns
+        the deletion vectors of files. `source` provides the rows of files in place of the files themselves.
         """
         files = [f for run in runs for f in run.files]
         ages = file_ages(runs)
@@ -104,7 +104,7 @@ class MergeRead:
         sequence: tuple[str, ...] = (*self._sequence_fields, SEQUENCE_NUMBER) if by_sequence else ()
         with_sequence = with_system or (by_sequence and len(runs) > 1)
         if len(runs) > 1 and predicate is not None:
-            # A row that another row of its key replaces must be seen whatever its values; keys are alike in both.
+            # The merge must see all rows of a key, whatever their values, so only conditions on the key apply.
             predicate = restrict_to(predicate, self._keys)
         if isinstance(predicate, AlwaysTrue):
             predicate = None
@@ -130,8 +130,8 @@ class MergeRead:
 
         def open_run(run: SortedRun, batch_rows: int) -> Iterator[RunBatch]:
             opened = [partial(open_file, file, batch_rows) for file in run.files]
-            if source is None and self._files.has_slow_requests:
-                return files_in_turn(opened, run.files)
+            if source is None and self._files.is_remote:
+                return prefetched_files(opened, run.files)
             return chain.from_iterable(each() for each in opened)
 
         output = (*self._output, SEQUENCE_NUMBER, VALUE_KIND) if with_system else self._output
@@ -167,30 +167,28 @@ class MergeRead:
 
                 yield from merged(open_at_once)
 
-        # Runs of a store are opened at the same time, and those of one file by threads that decode nothing.
-        if source is None and len(runs) > 1 and self._files.has_slow_requests:
-            return merged_at_once()
-        return merged(open_run)
+        # Remote runs are opened concurrently. Runs of one file are opened by threads that decode nothing.
+        return merged_at_once() if source is None and len(runs) > 1 and self._files.is_remote else merged(open_run)
 
 
 def _are_narrow(fields: Sequence[DataField]) -> bool:
-    """Whether rows of these fields all take the same few bytes."""
+    """Return whether rows of these fields have a fixed, small width."""
     types = [type_to_arrow(f.type) for f in fields]
     return all(pa.types.is_primitive(t) for t in types) and sum(t.bit_width for t in types) <= 8 * NARROW_BYTES
 
 
 def _with_level(batch: pa.RecordBatch, level: int) -> pa.RecordBatch:
     levels: pa.Array[Any] = from_numpy(np.full(batch.num_rows, level, np.int8))
-    # By schema, not by names, so that columns that are never null stay so.
+    # By schema, not by names, to keep the nullability of the columns.
     schema = batch.schema.append(pa.field(LEVEL, pa.int8()))
     return pa.RecordBatch.from_arrays([*batch.columns, levels], schema=schema)
 
 
 def file_ages(runs: Sequence[SortedRun]) -> Mapping[str, int] | None:
-    """A number for each file's name that orders records of one key by newness as their sequence numbers do.
+    """Return an age for each file name that orders records of one key as their sequence numbers do.
 
-    None when files of different runs have sequence ranges that meet; then the numbers themselves must be compared.
-    Within a run ranges may meet, because no key is in two files of a run.
+    Return None if files of different runs have overlapping sequence ranges; then the numbers themselves must be
+    compared. Within a run ranges may overlap, because no key is in two files of a run.
     """
     placed = sorted(
         (
@@ -208,5 +206,5 @@ def file_ages(runs: Sequence[SortedRun]) -> Mapping[str, int] | None:
 
 
 def merge_function_for(store: FileStore, *, drop_deletes: bool, merges_alone: bool = False) -> MergeFunction:
-    """The table's merge function; see merge_function.factory."""
+    """Return the merge function of the table; see merge_function.factory."""
     return function_of_schema(store.schema, store.options, drop_deletes=drop_deletes, merges_alone=merges_alone)

@@ -1,11 +1,11 @@
-"""Looks up the rows that keys have in the levels below a compaction, in lookup files on local disk.
+"""Lookup of older rows: the rows that keys have in the levels below a compaction, in lookup files on local disk.
 
 A lookup file is a data file as Arrow IPC, mapped into memory. Keys and records are two files: the keys in one batch, to
-be searched without copying them, the records in batches, of which only the requested ones are touched. Rows keep their
-order, so that the number of a row is its position in the data file, as deletion vectors count.
+be searched without copying them, the records in batches, of which only the requested ones are read. Rows keep their
+order, so that the number of a row is its position in the data file, as in deletion vectors.
 
 A process has one cache of lookup files for each table, which its writers and compactions share. The option
-`lookup.cache-max-disk-size` limits the bytes, `lookup.cache-file-retention` how long an unused file stays. The
+`lookup.cache-max-disk-size` limits its bytes, `lookup.cache-file-retention` the time that an unused file is kept. The
 directory is deleted when the process ends.
 """
 
@@ -44,7 +44,7 @@ _RECORDS = "records.arrow"
 
 
 class LookupFile:
-    """Rows in key order, each key once. Safe for several threads."""
+    """The rows of one data file in key order, each key once. Safe for several threads."""
 
     def __init__(self, directory: Path, key_names: Sequence[str]) -> None:
         self.directory = directory
@@ -55,15 +55,15 @@ class LookupFile:
 
     @property
     def row_count(self) -> int:
-        """Rows in the file."""
+        """The number of rows in the file."""
         return self._keys.num_rows
 
     def find(self, keys: Sequence["pa.Array[Any]"]) -> Positions:
-        """For each key, given by columns in any order of rows, the position of its row, -1 where there is none."""
+        """Return for each key the position of its row, -1 if there is none. Keys are columns, in any order of rows."""
         return self._sorted.find(keys)
 
     def rows(self, positions: Positions, columns: Sequence[str]) -> pa.RecordBatch:
-        """The records at these positions, in this order."""
+        """Return the records at these positions, in this order."""
         numbers: Any = from_numpy(positions)
         taken = self._records.select(list(columns)).take(numbers).combine_chunks()
         batches = taken.to_batches()
@@ -75,7 +75,7 @@ class LookupFile:
 def write_lookup_file(
     directory: Path, batches: Iterable[pa.RecordBatch], schema: pa.Schema, key_names: Sequence[str]
 ) -> None:
-    """Write the two files of a lookup file into an existing directory; `schema` is that of the batches."""
+    """Write the two files of a lookup file into an existing directory; `schema` is the schema of the batches."""
     keys: list[pa.RecordBatch] = []
     with pa.ipc.new_file(str(directory / _RECORDS), schema) as records:
         for batch in batches:
@@ -124,7 +124,7 @@ class LookupFiles:
         self._directory: Path | None = None
 
     def used_by(self, store: FileStore) -> None:
-        """Read data files by this store from now on, and keep to the limits of its options; the schema is the same."""
+        """Use this file store for reads and limits from now on; its schema must be the same."""
         self._store = store
         self._files = FileRead(store, store.schema.fields)
         self._max_bytes = store.options.lookup_cache_max_disk_size
@@ -132,12 +132,12 @@ class LookupFiles:
 
     @property
     def bytes(self) -> int:
-        """Bytes on disk."""
+        """The size on disk in bytes."""
         with self._guard:
             return sum(f.bytes for f, _ in self._known.values())
 
     def of(self, file: DataFileMeta, path: str) -> LookupFile:
-        """The lookup file of a data file; raises what reading the data file raises."""
+        """Return the lookup file of a data file, building it if needed; raises what FileRead raises."""
         with self._guard:
             known = self._touched(file.file_name)
             lock = self._building.setdefault(file.file_name, threading.Lock())
@@ -155,23 +155,23 @@ class LookupFiles:
                 self._evict(keep=file.file_name)
             return made
 
-    def forget(self, files: Iterable[DataFileMeta]) -> None:
-        """Remove what was made of data files that the table does not need any more; never raises."""
+    def discard(self, files: Iterable[DataFileMeta]) -> None:
+        """Delete the lookup files of data files that were compacted away; never raises."""
         with self._guard:
             for file in files:
                 known = self._known.pop(file.file_name, None)
                 if known is not None:
-                    # Whoever reads it keeps its mapping; the space is free once that is gone.
+                    # A reader keeps its mapping. The disk space is free after the last mapping is closed.
                     shutil.rmtree(known[0].directory, ignore_errors=True)
 
     def evict_stale(self) -> bool:
-        """Remove what was not used for too long; whether nothing is left."""
+        """Delete files that were unused for longer than the retention; return whether the cache is empty then."""
         with self._guard:
             self._evict(keep="")
             return not self._known and not self._building
 
     def close(self) -> None:
-        """Remove all files."""
+        """Delete all lookup files of the table."""
         with self._guard:
             self._known.clear()
             directory, self._directory = self._directory, None
@@ -229,7 +229,7 @@ _shared: dict[tuple[Any, ...], LookupFiles] = {}
 
 
 def shared_lookup_files(store: FileStore) -> LookupFiles:
-    """This process's lookup files of the table in its schema; nobody closes them."""
+    """Return this process's cache of lookup files of the table in its schema. Callers do not close it."""
     schema = store.schema
     key = (store.location, schema.id, schema.fields, schema.primary_keys)
     with _guard:
@@ -242,19 +242,19 @@ def shared_lookup_files(store: FileStore) -> LookupFiles:
         return files
 
 
-def _forget_in_child() -> None:
-    """A forked process leaves its parent's files alone."""
+def _reset_after_fork() -> None:
+    """Drop the caches in a forked process, which must not delete the files of its parent."""
     global _guard, _shared
     _guard, _shared = threading.Lock(), {}
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundRows:
-    """Rows of one file: `keys` are the numbers of the keys asked for, `positions` those of their rows in the file."""
+    """Rows found in one file: `keys` are indexes into the requested keys, `positions` the positions of their rows."""
 
     file: DataFileMeta
     keys: Positions
@@ -262,7 +262,7 @@ class FoundRows:
 
 
 class OlderRows:
-    """Finds keys in the levels above one, the lowest first, as that holds the newest rows."""
+    """Finds keys in the levels above a given one, the lowest first, because it has the newest rows."""
 
     def __init__(
         self,
@@ -279,9 +279,9 @@ class OlderRows:
         self._deleted_of = deleted_of
 
     def find(self, keys: Sequence["pa.Array[Any]"], *, above: int) -> list[FoundRows]:
-        """Where the keys, which ascend, have their rows in levels greater than `above`; each key at most once.
+        """Return the newest row of each key in levels greater than `above`; the keys ascend.
 
-        Rows that a deletion vector marks are not there; a row that deletes its key is, and hides older ones.
+        Rows that a deletion vector marks are not found. A row that deletes its key is found, and hides older ones.
         """
         left = np.arange(len(keys[0]))
         found: list[FoundRows] = []
@@ -301,7 +301,7 @@ class OlderRows:
         return found
 
     def _near(self, run: SortedRun, keys: Sequence["pa.Array[Any]"]) -> list[DataFileMeta]:
-        """The files of the run whose key range meets that of the keys, which ascend."""
+        """Return the files of the run whose key range overlaps that of the keys, which ascend."""
         if not len(keys[0]):
             return []
         low, high = comparable_key(keys, 0), comparable_key(keys, len(keys[0]) - 1)
@@ -314,7 +314,7 @@ class OlderRows:
         ]
 
     def rows(self, found: FoundRows, columns: Sequence[str]) -> pa.RecordBatch:
-        """The records found, in the order of `found.positions`."""
+        """Return the records that were found, in the order of `found.positions`."""
         return self._files.of(found.file, self._path_of(found.file)).rows(found.positions, columns)
 
 

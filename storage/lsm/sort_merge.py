@@ -1,18 +1,18 @@
 """The streaming merge: K sorted runs in, merged rows in key order out, in memory bounded by one block.
 
-Each run is read in batches whose size is in proportion to the run's, so that all runs advance through the key space at
-about the same pace. One round takes from the buffer of every run the rows up to a common key, the cut: the least of the
-last buffered keys of the runs with more rows to come. No file can still bring a key up to the cut, so those rows make a
-block that is merged as a whole, with vectorised operations. A block of a single run is not sorted and, unless rows of
-it delete, not copied.
+Each run is read in batches whose size is in proportion to the size of the run, so that all runs advance through the key
+space at about the same pace. One round takes from the buffer of every run the rows up to a common key, the cut: the
+smallest of the last buffered keys of the runs that have more rows. No unread row has a key up to the cut, so these rows
+are a block that is merged as a whole, with vectorised operations. A block of a single run is not sorted and, unless it
+has delete records, not copied.
 
-Integer keys that lie close together are not sorted where only the newest record of a key counts. Such a key is an index
-of an array: records are written to it from the oldest to the newest, so that the newest record of each key remains, in
-key order. That takes a fraction of the time of a sort while the array fits in the processor's caches.
+Dense integer keys are not sorted if only the newest record of a key counts. Such a key is an index into an array:
+records are written to it from the oldest to the newest, so that the newest record of each key remains, in key order.
+That takes a fraction of the time of a sort while the array fits in the processor's caches.
 
-Sequence numbers say which record of a key is newest. The sequence ranges of files rarely overlap. Where they do not,
-the age of the files gives the same order, and sequence numbers are not read: rows are lined up by `RunBatch.age` before
-a stable sort.
+Sequence numbers decide which record of a key is newest. The sequence ranges of files rarely overlap. If they do not,
+the age of the files gives the same order, and sequence numbers are not read: rows are concatenated by `RunBatch.age`
+before a stable sort.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,23 +39,23 @@ from interbed.storage.lsm.merge_function.api import (
 from interbed.storage.lsm.merge_function.whole_record import is_retract
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 
-_PLACES_OF_A_ROW = 8
-"""With more places for each row of a block the array is too long for the caches, and a sort is as fast."""
-_PLACES_OF_A_COUNTED_ROW = 64
-"""The same where a place is a single byte."""
+_SLOTS_PER_ROW = 8
+"""With more array slots for each row of a block the array exceeds the caches, and a sort is as fast."""
+_SLOTS_PER_COUNTED_ROW = 64
+"""The same limit for slots of a single byte."""
 
 _Columns = Sequence["pa.Array[Any]"]
 
 
 def newest_rows(columns: _Columns) -> Order | None:
-    """The number of each key's last row, in key order; None for keys that have to be sorted.
+    """Return the row number of the newest record of each key, in key order; None for keys that must be sorted.
 
-    The columns hold keys, those of older records first. Each ascends strictly; rows are numbered through all of them.
+    The columns hold keys, older records first. Each column ascends strictly. Rows are numbered through all columns.
     """
-    placed = _Places.of(columns, _PLACES_OF_A_ROW)
+    placed = _KeyIndexes.of(columns, _SLOTS_PER_ROW)
     if placed is None:
         return None
-    # Zero is no row's number, so that the array begins as memory that nothing was written to yet.
+    # Zero is not a row number, so that the array starts as memory that the system has not touched.
     found = np.zeros(placed.count, np.int32)
     first = 1
     for places in placed.of_columns():
@@ -67,11 +67,11 @@ def newest_rows(columns: _Columns) -> Order | None:
 
 
 def count_newest(columns: _Columns, adds: Mask | None) -> int | None:
-    """How many keys have a last row that adds, of columns as in newest_rows; None for keys that have to be sorted.
+    """Return the number of keys whose newest record adds; None for keys that must be sorted.
 
-    `adds` says so of all rows, one column after the other; without it every row adds.
+    The columns are those of newest_rows. `adds` is a mask of all rows, one column after the other; None if all add.
     """
-    placed = _Places.of(columns, _PLACES_OF_A_COUNTED_ROW)
+    placed = _KeyIndexes.of(columns, _SLOTS_PER_COUNTED_ROW)
     if placed is None:
         return None
     there = np.zeros(placed.count, np.bool_)
@@ -82,8 +82,8 @@ def count_newest(columns: _Columns, adds: Mask | None) -> int | None:
     return int(np.count_nonzero(there))
 
 
-class _Places:
-    """Integers as places in an array of `count`, from the least of them on."""
+class _KeyIndexes:
+    """Integer keys as indexes into an array of `count` slots, relative to the smallest key."""
 
     def __init__(self, numbers: Sequence["npt.NDArray[Any]"], least: int, count: int) -> None:
         self._numbers = numbers
@@ -91,7 +91,7 @@ class _Places:
         self.count = count
 
     @staticmethod
-    def of(columns: _Columns, places_of_a_row: int) -> "_Places | None":
+    def of(columns: _Columns, slots_per_row: int) -> "_KeyIndexes | None":
         numbers = []
         for column in columns:
             values = integers(column)
@@ -100,32 +100,32 @@ class _Places:
             if len(values):
                 numbers.append(values)
         if not numbers:
-            return _Places([], 0, 0)
-        # As Python's integers: the distance may not fit into the column's type.
+            return _KeyIndexes([], 0, 0)
+        # In Python integers, because the difference may exceed the type of the column.
         least, greatest = min(int(n[0]) for n in numbers), max(int(n[-1]) for n in numbers)
         count = greatest - least + 1
-        return _Places(numbers, least, count) if count <= places_of_a_row * sum(map(len, numbers)) else None
+        return _KeyIndexes(numbers, least, count) if count <= slots_per_row * sum(map(len, numbers)) else None
 
     def of_columns(self) -> Iterator["npt.NDArray[np.int64]"]:
-        """The places of each column's keys; all of one column's are different."""
+        """Yield the indexes of the keys of each column; within a column they are unique."""
         for numbers in self._numbers:
             yield np.subtract(numbers, self._least, dtype=np.int64)
 
 
 BLOCK_ROWS = 131_072
-"""Rows of a block over all runs: larger ones fall out of the processor's caches, smaller ones pay more overhead."""
+"""Rows of a block over all runs. Larger blocks exceed the processor's caches, smaller ones have more overhead."""
 NARROW_BLOCK_ROWS = 2 * BLOCK_ROWS
-"""The same of rows of at most NARROW_BYTES, which stay in the caches."""
+"""The same for rows of at most NARROW_BYTES, which fit in the caches."""
 NARROW_BYTES = 32
 MIN_BATCH_ROWS = 2_048
-"""A small run is read in batches of at least this size."""
+"""The smallest batch in which a run is read."""
 
 _Key = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunBatch:
-    """Consecutive rows of a run, in key order; `age` grows with newness and orders equal keys of different runs."""
+    """Consecutive rows of a run, in key order. Of equal keys in different runs the larger `age` is newer."""
 
     rows: pa.RecordBatch
     age: int
@@ -133,7 +133,7 @@ class RunBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInput:
-    """One sorted run to merge: `open(batch_rows)` reads it; keys ascend strictly over all its batches."""
+    """One sorted run to merge. `open(batch_rows)` reads it; keys ascend strictly over all its batches."""
 
     row_count: int
     open: Callable[[int], Iterator[RunBatch]]
@@ -141,13 +141,13 @@ class RunInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergePlan:
-    """What the batches of all runs have in common.
+    """Properties that the batches of all runs share.
 
-    `keys` are the columns to merge by, `output` those to hand out. `sequence` are the columns that order records of one
-    key before their age does, the most significant first; a batch holds them all. A batch may hold `_VALUE_KIND`;
-    one that does not has no record that deletes. Where `ordered` is false, rows of a block may come in any order, which
-    saves copying. The first `descending` columns of `sequence` order from the greatest value to the least. Where
-    `unique` is false a run may hold several rows of a key, but no two batches of a run hold the same key.
+    `keys` are the columns to merge by, `output` the columns of the result. `sequence` are the columns that order the
+    records of one key before their age does, most significant first; every batch has them. A batch may have
+    `_VALUE_KIND`; without it the batch has no delete records. If `ordered` is false, the rows of a block may be in any
+    order, which saves copying. The first `descending` columns of `sequence` are in descending order. If `unique` is
+    false, a run may have several rows of a key, but all of them in one batch.
     """
 
     keys: tuple[str, ...]
@@ -161,7 +161,7 @@ class MergePlan:
 def merge_runs(
     runs: Sequence[RunInput], plan: MergePlan, function: MergeFunction, *, block_rows: int = BLOCK_ROWS
 ) -> Iterator[pa.RecordBatch]:
-    """The merged rows of sorted runs in key order, block by block; blocks without rows are left out."""
+    """Yield the merged rows of sorted runs in key order, block by block; empty blocks are left out."""
     total = sum(r.row_count for r in runs)
     buffers: list[_RunBuffer] = []
     try:
@@ -174,7 +174,7 @@ def merge_runs(
         while True:
             for buffer in buffers:
                 buffer.fill()
-            # Buffers that ran dry are done, because fill() stops only at the target or the end.
+            # An empty buffer is at its end, because fill() stops only at the target or the end.
             buffers = [b for b in buffers if b.rows]
             if not buffers:
                 return
@@ -187,7 +187,7 @@ def merge_runs(
 
 
 class _RunBuffer:
-    """The rows of one run that are read but not merged yet."""
+    """The rows of one run that were read but not merged yet."""
 
     def __init__(self, batches: Iterator[RunBatch], keys: Sequence[str], target_rows: int) -> None:
         self._batches = batches
@@ -198,13 +198,13 @@ class _RunBuffer:
         self.exhausted = False
 
     def begin(self) -> None:
-        """Open the run's first file, if that is a step of its own."""
+        """Open the first file of the run, if its iterator supports that."""
         begin = getattr(self._batches, "begin", None)
         if begin is not None:
             begin()
 
     def fill(self) -> None:
-        """Read until the target is reached or the run ends."""
+        """Read batches until the target is reached or the run ends."""
         while not self.exhausted and self.rows < self._target_rows:
             batch = next(self._batches, None)
             if batch is None:
@@ -214,12 +214,12 @@ class _RunBuffer:
                 self.rows += batch.rows.num_rows
 
     def last_key(self) -> _Key:
-        """The greatest key in the buffer."""
+        """Return the largest key in the buffer."""
         rows = self._buffered[-1].rows
         return self._key(rows, rows.num_rows - 1)
 
     def take_through(self, cut: _Key | None) -> list[RunBatch]:
-        """Remove the rows up to and including the key `cut` (all rows when it is None), without copying them."""
+        """Remove and return the rows up to and including the key `cut` (all rows if None), without copying them."""
         if cut is None:
             taken, self._buffered, self.rows = self._buffered, [], 0
             return taken
@@ -239,7 +239,7 @@ class _RunBuffer:
         return taken
 
     def close(self) -> None:
-        """Close the run's files, if it was not read to its end."""
+        """Close the files of a run that was not read to its end."""
         close = getattr(self._batches, "close", None)
         if close is not None:
             close()
@@ -249,7 +249,7 @@ class _RunBuffer:
 
 
 def _next_block(buffers: Sequence[_RunBuffer]) -> list[list[RunBatch]]:
-    """What each run contributes to the next block; runs that contribute nothing are left out."""
+    """Return the batches that each run contributes to the next block; runs without any are left out."""
     if len(buffers) == 1:
         return [buffers[0].take_through(None)]
     ends = [b.last_key() for b in buffers if not b.exhausted]
@@ -264,12 +264,12 @@ def _merge_block(
         for batch in block[0]:
             yield function.merge_single(batch.rows, _kinds([batch.rows]), plan.output)
         return
-    batches, head_batches = _line_up(block)
+    batches, head_batches = _by_age(block)
     kinds = _kinds(batches)
     one_key = plan.unique and len(plan.keys) == 1
     newest_only = function if one_key and isinstance(function, PicksNewest) and function.is_newest(kinds) else None
     if newest_only is not None and not plan.output and (kinds is None or not plan.sequence):
-        # Of equal records that all add it does not matter which one is the newest.
+        # If all records of a key add, it does not matter which one is the newest.
         count = count_newest([b.column(plan.keys[0]) for b in batches], newest_only.kept(kinds))
         if count is not None:
             yield no_columns(count)
@@ -297,17 +297,17 @@ def _merge_block(
 
 
 def _sorted(rows: pa.RecordBatch, plan: MergePlan, kinds: Kinds | None, head: int) -> tuple[Order, Mask]:
-    """The order of the rows, and where keys begin in it; see sort_groups."""
+    """Return the order of the rows and the first rows of the keys in it; see sort_groups."""
     ties: list[pa.Array[Any]] = [rows.column(s) for s in plan.sequence]
     if SEQUENCE_NUMBER in plan.sequence and kinds is not None:
-        # Where sequence numbers are equal, too, an added row counts as newer than a deletion.
+        # If sequence numbers are equal, too, an added row counts as newer than a deletion.
         ties.append(from_numpy(~is_retract(kinds)))
     keys = [rows.column(k) for k in plan.keys]
     return sort_groups(keys, ties, sorted_head=head, descending_ties=plan.descending)
 
 
-def _line_up(block: Sequence[Sequence[RunBatch]]) -> tuple[list[pa.RecordBatch], int]:
-    """All batches of a block, older ones first, and how many at their head ascend because they are of one run."""
+def _by_age(block: Sequence[Sequence[RunBatch]]) -> tuple[list[pa.RecordBatch], int]:
+    """Return the batches of a block, oldest first, and how many at the head ascend because they are of one run."""
     placed = [(batch.age, run, place) for run, taken in enumerate(block) for place, batch in enumerate(taken)]
     placed.sort()
     head = 0
@@ -319,17 +319,17 @@ def _line_up(block: Sequence[Sequence[RunBatch]]) -> tuple[list[pa.RecordBatch],
 
 
 def _is_wide(rows: pa.RecordBatch, columns: Sequence[str]) -> bool:
-    # Columns of fixed width are lined up faster than their rows are picked from two places.
+    # Columns of fixed width are concatenated faster than their rows are picked from two batches.
     return any(not pa.types.is_primitive(rows.schema.field(c).type) for c in columns)
 
 
 def _take_apart(
     batches: Sequence[pa.RecordBatch], head_batches: int, picked: Order, output: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows picked, those of the head's batches before the others: the long head is not copied to be lined up."""
+    """Yield the picked rows, those of the head first, so that the long head is not copied into one batch."""
     head_rows = sum(b.num_rows for b in batches[:head_batches])
     from_head = picked < head_rows
-    # The head's rows are in key order, so the numbers picked of it ascend and each batch's are a stretch of them.
+    # The rows of the head are in key order, so their picked numbers ascend, and those of a batch are contiguous.
     numbers = picked.compress(from_head)
     start = 0
     for batch in batches[:head_batches]:
@@ -346,7 +346,7 @@ def _take_apart(
 
 
 def _concatenate(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> pa.RecordBatch:
-    # Only what is merged by or handed out is copied; the kinds were taken out before, if they are not wanted.
+    # Only the columns that the merge and the output need are copied.
     wanted = list(dict.fromkeys(columns))
     selected = [b.select(wanted) for b in batches]
     if len(selected) == 1:
@@ -356,7 +356,7 @@ def _concatenate(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> p
 
 
 def _kinds(batches: Sequence[pa.RecordBatch]) -> Kinds | None:
-    """The row kinds of the batches one after the other; None when no row deletes."""
+    """Return the row kinds of all batches, concatenated; None if no row deletes."""
     parts: list[Kinds] = []
     deletes = False
     for batch in batches:

@@ -1,7 +1,7 @@
-"""Finding many keys at once among keys in ascending order, each of which occurs once.
+"""Search for many keys at once in unique keys in ascending order.
 
-One key of so many is compared with all keys asked for; of the others only those around a hit are, by the same sort of
-words as the merge.
+Every SAMPLE_EVERY-th key is a sample. All requested keys are compared with the samples, and then with the keys of the
+blocks that may contain them, by the same sort of words as in the merge.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,11 @@ from interbed.storage.lsm.key_words import sort_groups
 KeyColumns = Sequence["pa.Array[Any]"]
 
 SAMPLE_EVERY = 512
-"""One key of so many is a sample."""
+"""The distance of two samples, in keys."""
 
 
 class SortedKeys:
-    """Key columns whose rows ascend; `find` copies none of them. Safe for several threads."""
+    """Key columns whose rows ascend, which `find` searches without copying them. Safe for several threads."""
 
     def __init__(self, columns: KeyColumns) -> None:
         self._columns = list(columns)
@@ -35,12 +35,12 @@ class SortedKeys:
 
     @cached_property
     def _samples(self) -> KeyColumns:
-        # Made when they are asked for: numbers are found without them.
+        # Computed on first use: integers are found without samples.
         every = np.arange(0, self._count, SAMPLE_EVERY)
         return [taken(c, every) for c in self._columns]
 
     def find(self, keys: KeyColumns) -> Positions:
-        """For each key, given by columns in any order of rows, its position, -1 where it is not."""
+        """Return for each key its position, -1 if it is missing. Keys are columns, in any order of rows."""
         asked = len(keys[0])
         found = np.full(asked, -1, np.int64)
         if not asked or not self._count:
@@ -58,7 +58,7 @@ class SortedKeys:
         near = near[near < self._count]
         candidates = [taken(c, near) for c in self._columns]
         order, starts = sort_groups([_joined(c, k) for c, k in zip(candidates, keys, strict=True)])
-        # The one here stands first among the equal ones, because it comes first.
+        # The sort is stable, so the first of equal keys is one of ours.
         first = order[np.flatnonzero(starts)][np.cumsum(starts) - 1]
         hit = (order >= len(near)) & (first < len(near))
         found[order[hit] - len(near)] = near[first[hit]]
@@ -66,9 +66,9 @@ class SortedKeys:
 
 
 def count_below(samples: KeyColumns, keys: KeyColumns, *, or_equal: bool) -> Positions:
-    """How many of the samples, which ascend, are less than each key, or equal to it, too."""
+    """Return for each key the number of samples (which ascend) less than it, with `or_equal` at most it."""
     count = len(keys[0])
-    # Equal keys keep their order, so that what comes first is below.
+    # The sort is stable, so of equal keys the first operand counts as less.
     pairs = zip(samples, keys, strict=True)
     order, _ = sort_groups([_joined(s, k) if or_equal else _joined(_as(k, s.type), s) for s, k in pairs])
     is_key = order >= len(samples[0]) if or_equal else order < count
@@ -79,7 +79,7 @@ def count_below(samples: KeyColumns, keys: KeyColumns, *, or_equal: bool) -> Pos
 
 
 def _numbers(column: "pa.Array[Any]") -> "npt.NDArray[Any] | None":
-    """The values of a column of integers or days without copying them; None for other types and for nulls."""
+    """Return the values of a column of integers, dates or timestamps without a copy; None for other types or nulls."""
     if column.null_count:
         return None
     if pa.types.is_date32(column.type):

@@ -1,7 +1,7 @@
-"""Parts of write buffers on local disk: what a full buffer holds, put aside until it is flushed.
+"""Spilled parts of write buffers: sorted runs on local disk, which wait there until they are flushed.
 
-Each run is a file in Arrow's IPC stream format, compressed as `spill-compression` says, in a scratch directory of this
-process (see io.scratch). Runs are small batches, so that many of them can be merged in little memory. Source:
+Each run is a file in Arrow's IPC stream format, compressed by `spill-compression`, in a scratch directory of this
+process (see io.scratch). Runs consist of small batches, so that many runs can be merged in little memory. Source:
 documentation page `maintenance/write-performance`, write buffer.
 """
 
@@ -21,15 +21,15 @@ from interbed.storage.io.scratch import local_disk_errors, new_scratch_directory
 from interbed.storage.meta.options.core import CoreOptions
 
 BATCH_BYTES = 512 << 10
-"""About what one batch of a run takes in memory: a merge holds at least one of each run."""
+"""The approximate size of a batch in memory. A merge holds at least one batch of each run."""
 _HINT = "bound what is spilled by 'write-buffer-spill.max-disk-size'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpilledRun:
-    """One file of rows, which are described as a batch's are: `nbytes` is what they take in memory.
+    """One file of spilled rows, with the properties of a record batch.
 
-    `disk_size` is what they take on disk, in bytes.
+    `nbytes` is the size of the rows in memory, `disk_size` the size of the file, both in bytes.
     """
 
     path: str
@@ -39,7 +39,7 @@ class SpilledRun:
     disk_size: int
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows in the batches in which they were written; raises CorruptFileError naming the file."""
+        """Yield the batches as they were written; raises CorruptFileError naming the file."""
         try:
             with pa.OSFile(self.path, "rb") as source, pa.ipc.open_stream(source) as reader:
                 yield from reader
@@ -51,10 +51,10 @@ class SpilledRun:
 
 
 class SpillFiles:
-    """The spilled runs of one writer, in a directory made for the first; safe for several threads.
+    """The spilled runs of one writer, in a directory that the first run creates. Safe for several threads.
 
-    `max_bytes` bounds their bytes on disk (`write-buffer-spill.max-disk-size`; None for no limit): the run that
-    exceeds it is the last one.
+    `max_bytes` limits their bytes on disk (`write-buffer-spill.max-disk-size`; None for no limit). No run is begun
+    after the limit is reached.
     """
 
     def __init__(self, *, max_bytes: int | None, codec: str | None, zstd_level: int = 1) -> None:
@@ -63,7 +63,7 @@ class SpillFiles:
         if codec is not None:
             named: Any = codec
             compression = pa.Codec(named, zstd_level) if codec == "zstd" else pa.Codec(named)
-        # Most runs are small, and other threads compact meanwhile.
+        # Most runs are small, and other threads are compacting.
         self._write_options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
         self._guard = threading.Lock()
         self._directory: Path | None = None
@@ -72,7 +72,7 @@ class SpillFiles:
 
     @staticmethod
     def of(options: CoreOptions) -> "SpillFiles":
-        """As the options say."""
+        """Return the spill files of a write buffer with the table's options."""
         return SpillFiles(
             max_bytes=options.write_buffer_spill_max_disk_size,
             codec=options.spill_codec,
@@ -81,7 +81,7 @@ class SpillFiles:
 
     @staticmethod
     def of_sort(options: CoreOptions) -> "SpillFiles":
-        """As the options say, but for the limit, which is that of write buffers."""
+        """Return the spill files of a sort with the table's options; the limit of write buffers does not apply."""
         return SpillFiles(max_bytes=None, codec=options.spill_codec, zstd_level=options.spill_zstd_level)
 
     @property
@@ -90,9 +90,9 @@ class SpillFiles:
         return self._max_bytes is None or self.bytes < self._max_bytes
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> SpilledRun | None:
-        """A run of these batches, which have one schema; None when they have no rows.
+        """Write a run of these batches, which have one schema; return None if there are no batches.
 
-        Raises StorageAccessError when local disk does not take it; nothing is left of it then.
+        Raises StorageAccessError if the write to local disk fails; the file is deleted then.
         """
         path = self._new_path()
         rows = size = 0
@@ -119,13 +119,13 @@ class SpillFiles:
         return run
 
     def delete(self, run: SpilledRun) -> None:
-        """Remove a run; never raises."""
+        """Delete the file of a run; never raises."""
         _unlink(run.path)
         with self._guard:
             self.bytes -= run.disk_size
 
     def close(self) -> None:
-        """Remove all runs; never raises."""
+        """Delete the files of all runs; never raises."""
         with self._guard:
             directory, self._directory = self._directory, None
             self.bytes = 0

@@ -1,8 +1,8 @@
-"""The memory in which rows wait to be flushed, shared by all buckets of one writer.
+"""Write buffers: the memory in which rows wait to be flushed, shared by all buckets of one writer.
 
-A bucket's buffer keeps its rows as batches in order of arrival. The pool counts the bytes of all buffers; whenever
-they exceed its capacity (`write-buffer-size`), the largest buffer gives its memory back: it is spilled to local disk
-(`write-buffer-spillable`) or flushed, so that files become large although many buckets share little memory.
+The buffer of a bucket keeps its rows as batches in order of arrival. The pool counts the bytes of all buffers. Whenever
+they exceed its capacity (`write-buffer-size`), the largest buffer is spilled to local disk (`write-buffer-spillable`)
+or flushed, so that files become large although many buckets share little memory.
 """
 
 import logging
@@ -27,23 +27,23 @@ Run: TypeAlias = pa.RecordBatch | SpilledRun
 """Rows that wait to be flushed, in memory or on local disk."""
 
 SMALL_CHUNKS = 32
-"""That many small batches in a row are joined: it frees the larger batches that they are slices of."""
+"""After this many small batches in succession they are joined, which frees the larger batches they are slices of."""
 SMALL_ROWS = 4096
 RUN_ROWS = 32_768
-"""A batch of so many rows is spilled as it is: to merge it with others is left to the flush."""
-LOOSE_BYTES = 64 << 20
-"""That many bytes of small batches may be slices of larger ones before all of them get memory of their own.
+"""A batch of at least this many rows is spilled as its own run; the flush merges it with others."""
+MAX_SLICED_BYTES = 64 << 20
+"""Bytes of small batches that may be slices of larger ones. Above it all of them are copied to their own memory.
 
-Until then the pool holds the larger batches, too, beside its capacity."""
+Until then the pool also holds the larger batches, in excess of its capacity."""
 _COLUMN_OVERHEAD_BYTES = 256
-"""What an Arrow array takes beside its values; it is most of the memory when many buckets get few rows each."""
+"""The overhead of an Arrow array beside its values: most of the memory if many buckets get few rows each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spill:
-    """How a buffer spills: `arrange` makes one run of several, older ones first, as small batches.
+    """How a buffer spills: `arrange` merges several runs, oldest first, into one run of small batches.
 
-    At most `fan_in` runs are left when the buffer is flushed, others are merged before; None for any number.
+    At most `fan_in` runs are left when the buffer is flushed; more runs are merged before. None is no limit.
     """
 
     files: SpillFiles
@@ -52,9 +52,9 @@ class Spill:
 
 
 class WriteBuffer:
-    """Rows of one bucket in order of arrival; `join` makes one batch of several.
+    """Buffered rows of one bucket in order of arrival; `join` makes one batch of several.
 
-    `rows` counts all of them, `bytes` those in memory.
+    `rows` counts all rows, `bytes` is the size of those in memory.
     """
 
     def __init__(self, join: Join, spill: Spill | None = None) -> None:
@@ -67,7 +67,7 @@ class WriteBuffer:
         self._small = 0
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Add rows; the batch is kept, not copied."""
+        """Add a batch of rows, without copying it."""
         self._chunks.append(batch)
         self.rows += batch.num_rows
         self.bytes += _size(batch)
@@ -76,11 +76,11 @@ class WriteBuffer:
             self.join_small()
 
     def spill(self) -> bool:
-        """Put the rows in memory aside on local disk; False, and they stay, where that is not wanted or has no room."""
+        """Spill the rows in memory to local disk; return False, and keep them, if spilling is off or at its limit."""
         if self._spill is None or not self._chunks or not self._spill.files.has_room:
             return False
         try:
-            for group in _spilled_together(self._chunks):
+            for group in _spill_groups(self._chunks):
                 run = self._spill.files.write(self._spill.arrange(group))
                 self._chunks = self._chunks[len(group) :]
                 self.rows -= sum(c.num_rows for c in group)
@@ -94,7 +94,7 @@ class WriteBuffer:
         return True
 
     def take(self) -> list[Run]:
-        """All rows, older ones first; the buffer is empty afterwards. Spilled runs go with `release`."""
+        """Remove and return all rows, oldest first. `release` deletes the spilled runs."""
         if self._spill is not None and self._spill.fan_in is not None:
             self._reduce(self._spill, self._spill.fan_in)
         runs: list[Run] = [*self._spilled, *self._chunks]
@@ -103,13 +103,13 @@ class WriteBuffer:
         return runs
 
     def clear(self) -> None:
-        """Drop all rows; never raises."""
+        """Drop all rows of the buffer; never raises."""
         self.release(self._spilled)
         self._spilled, self._chunks = [], []
         self.rows = self.bytes = self._small = 0
 
     def release(self, runs: Sequence[Run]) -> None:
-        """Remove from local disk what was taken; never raises."""
+        """Delete spilled runs that `take` returned; never raises."""
         for run in runs:
             if isinstance(run, SpilledRun) and self._spill is not None:
                 self._spill.files.delete(run)
@@ -124,7 +124,7 @@ class WriteBuffer:
                 self.release(group)
 
     def join_small(self) -> None:
-        """Make one batch, with memory of its own, of the small ones that came last."""
+        """Join the small batches at the end into one batch with its own memory."""
         if not self._small:
             return
         small = self._chunks[-self._small :]
@@ -136,7 +136,7 @@ class WriteBuffer:
 
 
 def concatenate(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    """The rows of all batches in one; a batch without row kinds has insertions, if another one has kinds."""
+    """Concatenate batches. If some batches have row kinds, those without consist of insertions."""
     if len(batches) == 1:
         return batches[0]
     joined: pa.RecordBatch = pa.concat_batches(with_same_columns(batches))  # type: ignore[attr-defined]  # The stubs lack it.
@@ -144,7 +144,7 @@ def concatenate(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def with_same_columns(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
-    """The batches, all with row kinds if any has them."""
+    """Return the batches, all of them with row kinds if any has them."""
     have = [b.schema.get_field_index(VALUE_KIND) >= 0 for b in batches]
     if all(have) or not any(have):
         return batches
@@ -152,46 +152,46 @@ def with_same_columns(batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBa
 
 
 def with_kinds(batch: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
-    """The batch with its row kinds as the last column."""
+    """Return the batch with row kinds as its last column."""
     return pa.RecordBatch.from_arrays([*batch.columns, kinds], names=[*batch.schema.names, VALUE_KIND])
 
 
 def insertions(rows: int) -> "Kinds":
-    """The row kinds of that many insertions."""
+    """Return the row kinds of this many insertions."""
     return from_numpy(np.zeros(rows, np.int8))
 
 
 class WriteBufferPool:
-    """Counts the bytes of the buffers that share a capacity, in bytes."""
+    """Accounts for the buffers that share a capacity in bytes."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.bytes = 0
-        self._loose = 0
+        self._sliced_bytes = 0
         self._members: dict[WriteBuffer, Callable[[], None]] = {}
 
     def register(self, buffer: WriteBuffer, relieve: Callable[[], None]) -> None:
-        """Let the buffer take part; `relieve` gives its memory back."""
+        """Add a buffer to the pool; `relieve` spills or flushes it."""
         self._members[buffer] = relieve
 
     def append(self, buffer: WriteBuffer, batch: pa.RecordBatch) -> None:
-        """Add rows to a buffer and relieve the largest ones while the pool is over its capacity."""
+        """Add rows to a buffer; relieve the largest buffers while the pool exceeds its capacity."""
         before = buffer.bytes
         buffer.append(batch)
         self.bytes += buffer.bytes - before
         if batch.num_rows < SMALL_ROWS:
-            self._loose += batch.nbytes
-            if self._loose > LOOSE_BYTES:
-                self._tie_up()
+            self._sliced_bytes += batch.nbytes
+            if self._sliced_bytes > MAX_SLICED_BYTES:
+                self._copy_slices()
         while self.bytes > self.capacity:
             self._relieve(max(self._members, key=lambda b: b.bytes))
 
-    def _tie_up(self) -> None:
+    def _copy_slices(self) -> None:
         for member in self._members:
             before = member.bytes
             member.join_small()
             self.bytes += member.bytes - before
-        self._loose = 0
+        self._sliced_bytes = 0
 
     def _relieve(self, buffer: WriteBuffer) -> None:
         self.bytes -= buffer.bytes
@@ -202,11 +202,11 @@ class WriteBufferPool:
         for buffer in self._members:
             buffer.clear()
         self._members.clear()
-        self.bytes = self._loose = 0
+        self.bytes = self._sliced_bytes = 0
 
 
-def _spilled_together(chunks: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Which batches make one run: a large one is a run already, small ones become one together."""
+def _spill_groups(chunks: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Group batches into runs: a large batch is a run of its own, consecutive small ones make one run."""
     small: list[pa.RecordBatch] = []
     for chunk in chunks:
         if chunk.num_rows < RUN_ROWS:

@@ -1,23 +1,24 @@
-"""What a flush of a primary-key table's bucket does to the buffered rows on their way to a file of level 0.
+"""The flush of a bucket of a primary-key table: from buffered rows to a file of level 0.
 
-Rows arrive as small sorted runs, one for each batch that was routed. Sorting while the rows are in the processor's
-caches makes the flush a merge, which is far cheaper than sorting a whole buffer and needs no copy of it. The merge is
-by the table's merge function. With `deduplicate`, runs hold each key once from the start. Other functions must see all
-buffered rows of a key together, because merging in steps differs from merging once; their runs hold keys several times.
-Spilled runs take part as those in memory do. Source: documentation page `primary-key-table/overview`, LSM trees.
+Rows arrive as small sorted runs, one for each batch that was routed. They are sorted while they are in the processor's
+caches, so that the flush is a merge. That is far cheaper than sorting a whole buffer and needs no copy of it. The merge
+uses the table's merge function. With `deduplicate`, a run has each key once from the start. Other functions must see
+all buffered rows of a key together, because merging in steps differs from merging once; their runs may have several
+rows of a key. Spilled runs are merged together with those in memory. Source: documentation page
+`primary-key-table/overview`, LSM trees.
 
-With `changelog-producer` = `input` a flush writes its rows twice: merged to a file of level 0, and as they came,
-ordered by key and newness, to a changelog file beside it. The input must be a whole changelog, -U and -D included.
-Source: documentation page `primary-key-table/changelog-producer`, Input.
+With `changelog-producer` = `input` a flush writes its rows twice: merged to a file of level 0, and unmerged, ordered by
+key and age, to a changelog file. The input must be a complete changelog, -U and -D included. Source: documentation page
+`primary-key-table/changelog-producer`, Input.
 
 With `partial-update.remove-record-on-delete`, `partial-update.remove-record-on-sequence-group` and
-`aggregation.remove-record-on-delete` a -D row removes what its key was before, and the rows after it begin a new row. A
-merge of both has kind +I and no longer removes anything, so that the values of an older row would come back with it. A
-flush therefore writes what a key was up to its last -D row to a file of its own, and the rows after that to another
-one. Compactions merge such files with all older ones only (`lsm/compact/strategy.py`). Merge functions begin the new
-row with the values of the -D row, so it is written without them. Partial update uses -U rows only to begin a row; they
-are left out. Source: documentation page `primary-key-table/merge-engine/partial-update`; Paimon's
-PartialUpdateMergeFunction and AggregateMergeFunction.
+`aggregation.remove-record-on-delete` a -D row removes the row of its key, and later rows begin a new row. A merge of
+both would have kind +I and no longer remove anything, so that values of an older row would reappear. A flush therefore
+writes the rows of a key up to its last -D row to one file, and the later rows to another one. Compactions merge such
+files only together with all older ones (`lsm/compact/strategy.py`). Merge functions begin the new row with the values
+of the -D row, so it is written without them. Partial update uses -U rows only to begin a row; they are left out.
+Source: documentation page `primary-key-table/merge-engine/partial-update`; Paimon's PartialUpdateMergeFunction and
+AggregateMergeFunction.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +36,7 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.lsm.key_words import Order, group_ends, key_words, sort_groups
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, MergeFunction, take_rows
-from interbed.storage.lsm.merge_function.whole_record import Deduplicate
+from interbed.storage.lsm.merge_function.whole_record import DeduplicateMerge
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.lsm.spill import BATCH_BYTES, SpilledRun
 from interbed.storage.lsm.write_buffer import Run, concatenate, insertions, with_kinds
@@ -45,34 +46,32 @@ from interbed.storage.meta.schema.table_schema import KEY_PREFIX, VALUE_KIND, Ta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputChangelogFunction:
-    """A merge function that hands all rows on to `emit`, in the order in which it sees them, before it merges them.
+    """A merge function that passes all rows to `emit`, in their merge order, before it merges them.
 
-    What is handed on has the columns of the merge's output.
+    The emitted rows have the columns of the output.
     """
 
     inner: MergeFunction
     emit: Callable[[pa.RecordBatch], None]
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """The output, all of which is handed on, and what the inner function needs."""
+        """Return the output, all of which is emitted, and the columns of the inner function."""
         return tuple(dict.fromkeys((*output, *self.inner.columns(output))))
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
         self.emit(take_rows(groups.rows, output, groups.order))
         return self.inner.merge(groups, output)
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
         self.emit(rows.select(list(output)))
         return self.inner.merge_single(rows, kinds, output)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalRules:
-    """What a flush does in a table whose -D rows remove rows.
+    """The rules of a flush in a table whose -D rows remove rows.
 
-    -D rows lose their values in the columns `cleared`. `skips_updates_before` leaves out -U rows.
+    In -D rows the columns `cleared` become null. With `skips_updates_before` -U rows are left out.
     """
 
     cleared: frozenset[str]
@@ -80,7 +79,7 @@ class RemovalRules:
 
     @staticmethod
     def of(schema: TableSchema, options: CoreOptions, function: MergeFunction) -> "RemovalRules | None":
-        """The rules of a table; None where -D rows remove nothing but what they are merged with."""
+        """Return the rules of a table; None if its -D rows do not remove rows."""
         if not options.deletes_remove_rows:
             return None
         from interbed.storage.lsm.merge_function.aggregate import AggregateMerge
@@ -88,7 +87,7 @@ class RemovalRules:
 
         kept = {*schema.primary_keys, *options.sequence_fields, options.rowkind_field}
         if isinstance(function, PartialUpdate):
-            # A -D row that comes late for the group that removes takes the columns of the others back.
+            # A -D row that is late for the removing group still retracts the columns of the other groups.
             kept |= {name for group in function.groups for name in group.sequence} | set(function.functions)
         elif not isinstance(function, AggregateMerge):
             return None
@@ -100,9 +99,9 @@ class RemovalRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemovalSplit:
-    """A merge function that merges the rows of a key up to its last -D row apart from those after it.
+    """A merge function that merges the rows of a key up to its last -D row separately from later rows.
 
-    The former go to `emit_removals` where there are rows after them.
+    If there are later rows, the merged earlier ones are passed to `emit_removals`.
     """
 
     inner: MergeFunction
@@ -110,11 +109,9 @@ class RemovalSplit:
     emit_removals: Callable[[pa.RecordBatch], None]
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """See MergeFunction."""
         return self.inner.columns(output)
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
         if groups.kinds is None or not len(groups.order):
             return self.inner.merge(groups, output)
         if self.rules.skips_updates_before:
@@ -126,7 +123,7 @@ class RemovalSplit:
         if not deletes.any():
             return self.inner.merge(groups, output)
         before = _up_to_last(deletes, np.flatnonzero(groups.starts))
-        # The last row of a key is a -D row itself unless something comes after.
+        # A key continues if it has rows after its last -D row.
         continued = _key_has(~before, groups.starts)
         removals = before & continued
         if not removals.any():
@@ -135,7 +132,6 @@ class RemovalSplit:
         return self.inner.merge(_only(groups, ~removals), output)
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
         if kinds is not None:
             rows = self._cleared(rows, kinds)
             if self.rules.skips_updates_before:
@@ -157,7 +153,7 @@ class RemovalSplit:
 
 
 def _up_to_last(wanted: Mask, firsts: "np.ndarray[Any, np.dtype[np.int64]]") -> Mask:
-    """Which rows come at or before the last wanted one of their key; all arguments are in order of key and newness."""
+    """Return the mask of rows at or before the last wanted row of their key; rows are in order of key and age."""
     places = np.arange(len(wanted))
     lasts = np.maximum.reduceat(np.where(wanted, places, -1), firsts)
     sizes = np.diff(firsts, append=len(wanted))
@@ -166,7 +162,7 @@ def _up_to_last(wanted: Mask, firsts: "np.ndarray[Any, np.dtype[np.int64]]") -> 
 
 
 def _key_has(wanted: Mask, starts: Mask) -> Mask:
-    """Which rows are of a key that has a wanted row."""
+    """Return the mask of rows whose key has a wanted row."""
     firsts = np.flatnonzero(starts)
     has = np.logical_or.reduceat(wanted, firsts)
     of_rows: Mask = np.repeat(has, np.diff(firsts, append=len(wanted)))
@@ -174,7 +170,7 @@ def _key_has(wanted: Mask, starts: Mask) -> Mask:
 
 
 def _only(groups: KeyGroups, wanted: Mask) -> KeyGroups:
-    """The wanted rows, by place in the order, of each key; keys without any are left out."""
+    """Return the groups with the wanted rows only, a mask by order; keys without any are left out."""
     if wanted.all():
         return groups
     keys = np.cumsum(groups.starts).compress(wanted)
@@ -186,33 +182,33 @@ def _only(groups: KeyGroups, wanted: Mask) -> KeyGroups:
 Write: TypeAlias = Callable[[pa.RecordBatch], None]
 
 BLOCK_BYTES = 64 << 20
-"""About what a block of a flush's merge takes in memory, however wide the rows are."""
+"""The approximate size in memory of a block of a flush, however wide the rows are."""
 _MIN_BLOCK_ROWS = 1_024
 _FEW_ROWS = 4_096
-"""So many rows are sorted as a whole, which takes less than to set up a merge."""
+"""Up to this many rows are sorted as a whole, which is cheaper than to set up a merge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferMerge:
-    """How buffered rows become a file's: `function` merges them, `descending` so many sequence fields descend.
+    """The merge of buffered rows for a file, by `function`; the first `descending` sequence fields descend.
 
-    With `tells_input` all rows make a changelog, too (`changelog-producer` = `input`). With `removals` -D rows remove
-    the row of a key.
+    With `emits_input` all rows are also written to a changelog (`changelog-producer` = `input`). With `removals` -D
+    rows remove the row of a key.
     """
 
     layout: DataFileLayout
     function: MergeFunction
     descending: int = 0
-    tells_input: bool = False
+    emits_input: bool = False
     removals: RemovalRules | None = None
 
     @property
     def keeps_last(self) -> bool:
-        """Whether a key's last row is all that counts, so that others may be dropped at any time."""
-        return isinstance(self.function, Deduplicate) and not self.tells_input
+        """Whether only the last row of a key counts, so that others may be dropped at any time."""
+        return isinstance(self.function, DeduplicateMerge) and not self.emits_input
 
     def join(self, runs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """One sorted run of several, older ones first."""
+        """Return one sorted run of several, oldest first."""
         rows = concatenate(runs)
         sequence = [rows.column(name) for name in self.layout.sequence_fields]
         order, starts = sort_groups(self._keys(rows), sequence, descending_ties=self.descending)
@@ -228,12 +224,12 @@ class BufferMerge:
         emit_changes: Write | None = None,
         emit_removals: Write | None = None,
     ) -> None:
-        """Hand the merged rows of sorted runs, older ones first, to `write`, by key and in the file's layout.
+        """Merge sorted runs, oldest first, and pass the rows to `write`, in key order and in the layout of the file.
 
-        Runs have the table's columns, `_SEQUENCE_NUMBER` and perhaps `_VALUE_KIND`. `emit_changes` gets all of their
-        rows, unmerged and in the same layout; it is given where the merge `tells_input`. `emit_removals` gets what the
-        keys were up to a -D row that other rows follow; it is given where the merge has `removals`. Memory beside them
-        is that of a block (BLOCK_BYTES) and of a batch of each spilled run. Raises CorruptFileError for a spilled one.
+        Runs have the table's columns, `_SEQUENCE_NUMBER` and perhaps `_VALUE_KIND`. `emit_changes` is given if the
+        merge `emits_input`, and gets all rows, unmerged and in the same layout. `emit_removals` is given if the merge
+        has `removals`, and gets the merged rows of keys up to a -D row that later rows follow. In addition to the runs,
+        memory holds a block (BLOCK_BYTES) and one batch of each spilled run. Raises CorruptFileError for a spilled run.
         """
         if len(runs) == 1 and self.keeps_last and isinstance(runs[0], pa.RecordBatch):
             write(file_batch(runs[0], self.layout))
@@ -250,14 +246,14 @@ class BufferMerge:
         return lambda rows: write(file_batch(rows, self.layout))
 
     def arrange(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
-        """One sorted run of several, older ones first, as small batches to be spilled.
+        """Yield one sorted run of several, oldest first, as small batches to be spilled.
 
-        All rows of a key are in one batch. Only where a key's last row is all that counts others are dropped.
+        All rows of a key are in one batch. Rows are dropped only if just the last row of a key counts.
         """
         batches = [r for r in runs if isinstance(r, pa.RecordBatch)]
         function: MergeFunction = self.function if self.keeps_last else _AllRows()
         few = len(batches) == len(runs) and sum(r.num_rows for r in runs) <= _FEW_ROWS
-        # A batch that was routed is a sorted run.
+        # A routed batch is a sorted run already.
         ready = batches if len(batches) == len(runs) == 1 else [self.join(batches)] if few else None
         for merged in self._merged(runs, function) if ready is None else ready:
             rows = max(1, BATCH_BYTES * merged.num_rows // max(1, merged.nbytes))
@@ -295,7 +291,7 @@ class BufferMerge:
         while begin < run.num_rows:
             end = begin + rows
             if starts is not None:
-                # All rows of a key are handed out together.
+                # All rows of a key are in one batch.
                 place = int(np.searchsorted(starts, end))
                 end = int(starts[place]) if place < len(starts) else run.num_rows
             yield RunBatch(run.slice(begin, end - begin), age)
@@ -312,18 +308,15 @@ class BufferMerge:
 
 
 class _AllRows:
-    """Merges nothing: the rows of all runs in the order of key and newness."""
+    """A merge function that keeps all rows, in order of key and age."""
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """See MergeFunction."""
         return tuple(output)
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
         return take_rows(groups.rows, output, groups.order)
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
         return rows.select(list(output))
 
 
@@ -332,7 +325,7 @@ def _with_kinds(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def file_batch(rows: pa.RecordBatch, layout: DataFileLayout) -> pa.RecordBatch:
-    """The rows with the file's columns; those of the key are the table's own once more, not copies."""
+    """Return the rows with the columns of the file; its key columns share memory with the table's."""
     has_kinds = rows.schema.get_field_index(VALUE_KIND) >= 0
     columns = [
         insertions(rows.num_rows)

@@ -17,7 +17,7 @@ from interbed.storage.base.byte_budget import first_within, longest_first
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.file_index.api import EVERYTHING
 from interbed.storage.files.format.api import DecodeTally
-from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, files_in_turn
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows, prefetched_files
 from interbed.storage.lsm.levels import interval_partition
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MIN_BATCH_ROWS
@@ -185,8 +185,8 @@ class TableRead:
                     ),
                 )
 
-            if limit is None and self._files.has_slow_requests:
-                yield from files_in_turn([partial(of_file, file) for file in split.files], split.files)
+            if limit is None and self._files.is_remote:
+                yield from prefetched_files([partial(of_file, file) for file in split.files], split.files)
                 return
             for file in split.files:
                 yield from of_file(file)

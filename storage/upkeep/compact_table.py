@@ -264,7 +264,7 @@ def _due(
         reason = PickReason.FULL.value
         detail = "asked for" if pick_full(levels) is not None else "files to be rewritten"
     else:
-        pick = planner.strategy.pick(levels, planner.moment(levels))
+        pick = planner.strategy.pick(levels, planner.context(levels))
         if pick is None:
             return None
         unit, reason, detail = planner.unit(pick, levels, rewriter), pick.reason.value, pick.detail
@@ -283,7 +283,7 @@ def _merge_bucket(
     if due is None:
         return None
     outcome = run_compaction(store, due.rewriter, due.unit, bucket_id)
-    planner.forget(outcome.replaced)
+    planner.discard_lookup_files(outcome.replaced)
     return CommitMessage.of_compaction(bucket_id, total_buckets(store, restored, bucket_id.partition), outcome)
 
 

@@ -91,9 +91,9 @@ class BucketWriter:
         return self._compaction is not None and self._compaction.is_running
 
     @property
-    def passed_over(self) -> int:
+    def skipped(self) -> int:
         """The opportunities to compact since level 0 was last forced upward."""
-        return 0 if self._compaction is None else self._compaction.passed_over
+        return 0 if self._compaction is None else self._compaction.skipped
 
     @property
     def nbytes(self) -> int:
@@ -152,7 +152,7 @@ class BucketWriter:
             removals = None if merge.removals is None else opened.enter_context(self._file_writer(self._names))
             removed = None if removals is None else removals.write
             runs = opened.enter_context(self._taken())
-            if self._changelog_names is None or not merge.tells_input:
+            if self._changelog_names is None or not merge.emits_input:
                 merge.write(runs, writer.write, emit_removals=removed)
             else:
                 with self._file_writer(self._changelog_names) as changelog:

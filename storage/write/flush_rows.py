@@ -93,7 +93,7 @@ class FlushedFiles:
                 layout=layout,
                 function=function,
                 descending=options.descending_sequence_fields,
-                tells_input=options.changelog_producer is ChangelogProducer.INPUT,
+                emits_input=options.changelog_producer is ChangelogProducer.INPUT,
                 removals=RemovalRules.of(schema, options, function),
             )
         return FlushedFiles(layout=layout, names=DataFileNames(options.data_file_prefix), merge=merge)

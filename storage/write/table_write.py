@@ -210,7 +210,7 @@ class TableWrite:
             changes = writer.take_changes()
             self._next_sequences[bucket_id] = writer.next_sequence
             if self._compactions is not None:
-                self._compactions.remember(bucket_id, writer.passed_over)
+                self._compactions.remember(bucket_id, writer.skipped)
             message = prepared.added_to(
                 CommitMessage(
                     bucket_id=bucket_id,

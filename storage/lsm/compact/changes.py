@@ -34,29 +34,29 @@ from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 
-class Older(Protocol):
-    """What is below the compaction."""
+class OlderRecords(Protocol):
+    """The rows of the levels below a compaction."""
 
     def take(self, keys: Sequence["pa.Array[Any]"], columns: Sequence[str]) -> pa.RecordBatch:
-        """The newest older rows of the keys, which ascend, with those columns (LEVEL among them), in any order.
+        """Return the newest older rows of the keys, which ascend, with the columns (LEVEL among them), in any order.
 
-        They are the compaction's from now on: with deletion vectors, they are marked where they lie.
+        The compaction takes over the rows: with deletion vectors, they are marked in their files.
         """
         ...
 
     def has(self, keys: Sequence["pa.Array[Any]"]) -> Mask:
-        """Which of the keys have an older row."""
+        """Return the mask of the keys that have an older row."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChangeRules:
-    """What the merge functions here have in common.
+    """Rules that the merge functions of this module share.
 
-    `keys` are the key columns, `ties` the columns that order records of one key (a sequence number last), of which the
-    first `descending` order from the greatest value to the least. `emit` takes changelog records, None where no
-    changelog is made; `compared` are the columns whose changes count, None for all changes. With `drop_deletes` keys
-    that are gone are left out of the result.
+    `keys` are the key columns, `ties` the columns that order records of one key (the sequence number last), of which
+    the first `descending` are in descending order. `emit` takes changelog records; None without a changelog.
+    `compared` are the columns whose changes count; None to emit all changes. With `drop_deletes` deleted keys are left
+    out of the result.
     """
 
     keys: tuple[str, ...]
@@ -68,44 +68,44 @@ class RowChangeRules:
     drop_deletes: bool
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """What has to be seen: whole records, and their levels."""
+        """Return the columns that the merge needs: whole records, and their levels."""
         return tuple(dict.fromkeys((*self.inner.columns(output), *output, *self.keys, *self.ties, VALUE_KIND, LEVEL)))
 
     def emit_changes(
         self, rows: pa.RecordBatch, before: Ints, keys: Mask, after: pa.RecordBatch, after_of: Ints
     ) -> None:
-        """Emit the changes of the keys `keys`: from the rows numbered `before` to `after`; -1 stands for none."""
+        """Emit the changes of the keys in `keys`, from the rows numbered `before` to `after_of`; -1 is no row."""
         if self.emit is None or not keys.any():
             return
-        gone_before = _gone(rows)
-        gone_after = _gone(after)
-        was = np.where((before >= 0) & ~gone_before[np.maximum(before, 0)], before, -1)[keys]
-        is_now = np.where((after_of >= 0) & ~gone_after[np.maximum(after_of, 0)], after_of, -1)[keys]
+        deleted_before = _deleted(rows)
+        deleted_after = _deleted(after)
+        was = np.where((before >= 0) & ~deleted_before[np.maximum(before, 0)], before, -1)[keys]
+        is_now = np.where((after_of >= 0) & ~deleted_after[np.maximum(after_of, 0)], after_of, -1)[keys]
         columns = after.schema.names
         records = change_records(rows.select(columns), after, was, is_now, compared=self.compared)
         if records.num_rows:
             self.emit(records)
 
     def kept(self, result: pa.RecordBatch) -> pa.RecordBatch:
-        """The result, without keys that are gone where nothing older needs to be hidden."""
+        """Return the result, with `drop_deletes` without deleted keys."""
         if not self.drop_deletes:
             return result
-        gone = _gone(result)
-        return result.filter(from_numpy(~gone)) if gone.any() else result
+        deleted = _deleted(result)
+        return result.filter(from_numpy(~deleted)) if deleted.any() else result
 
     def single(self, rows: pa.RecordBatch, kinds: Kinds | None) -> KeyGroups:
-        """Rows of different keys, in key order, as groups."""
+        """Return rows of different keys, in key order, as groups."""
         count = rows.num_rows
         return KeyGroups(rows=rows, order=np.arange(count), starts=np.ones(count, np.bool_), kinds=kinds)
 
     def merged(self, groups: KeyGroups, output: Sequence[str]) -> tuple[pa.RecordBatch, Ints]:
-        """The merged rows, and for each key the number of its row, -1 where it has none."""
+        """Return the merged rows, and for each key the number of its row, -1 if it has none."""
         firsts = groups.order[groups.starts]
         result = self.inner.merge(groups, output)
         keys = len(firsts)
         if result.num_rows == keys:
             return result, np.arange(keys)
-        # Some keys have no row at all; the keys of the result show which ones.
+        # Some keys have no row; the keys of the result show which ones.
         columns = [
             pa.concat_arrays([result.column(k), take_rows(groups.rows, [k], firsts).column(0)]) for k in self.keys
         ]
@@ -116,31 +116,27 @@ class RowChangeRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Changes:
-    """What the merge functions of this module share: a row that is alone is merged as the others are."""
+    """A merge function that also merges keys with a single row, so that their changes are found."""
 
     rules: RowChangeRules
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """See MergeFunction."""
         return self.rules.columns(output)
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
         return self.merge(self.rules.single(rows, kinds), output)
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupChanges(_Changes):
-    """Merges with the row that each key has in older levels; changes are those of keys with records of level 0."""
+    """Merges each key with its row of older levels; the changes are those of keys with records of level 0."""
 
-    older: Older
+    older: OlderRecords
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
         rules = self.rules
         levels = levels_of(groups.rows)[groups.order]
         lowest = lowest_above_0(levels, groups.starts)
@@ -161,7 +157,7 @@ class LookupChanges(_Changes):
         return rules.kept(result)
 
     def _with(self, rows: pa.RecordBatch, found: pa.RecordBatch) -> KeyGroups:
-        """The rows with older ones added, in groups; no key is new by that."""
+        """Return the rows with older ones added, in groups. This adds no keys."""
         older = pa.RecordBatch.from_arrays([found.column(n) for n in rows.schema.names], schema=rows.schema)
         joined: pa.RecordBatch = pa.concat_batches([older, rows])  # type: ignore[attr-defined]  # The stubs lack it.
         kinds: Kinds = to_numpy(joined.column(VALUE_KIND))
@@ -175,12 +171,11 @@ class LookupChanges(_Changes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullChanges(_Changes):
-    """A full compaction's changes: from the rows of the highest level to the merged ones."""
+    """Emits the changes of a full compaction: from the rows of the highest level to the merged rows."""
 
     max_level: int
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
         levels = levels_of(groups.rows)[groups.order]
         result, after_of = self.rules.merged(groups, output)
         at_top = levels == self.max_level
@@ -193,12 +188,11 @@ class FullChanges(_Changes):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstRowChanges(_Changes):
-    """The merge engine `first-row`: keys that have an older row stay as they are, the others are inserted."""
+    """The merge engine `first-row`: keys with an older row are unchanged, other keys are inserted."""
 
-    older: Older
+    older: OlderRecords
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
         rules = self.rules
         levels = levels_of(groups.rows)[groups.order]
         is_new = lowest_above_0(levels, groups.starts) == NO_LEVEL
@@ -213,7 +207,7 @@ class FirstRowChanges(_Changes):
 
 
 def _numbers_at(groups: KeyGroups, levels: npt.NDArray[np.int8], wanted: npt.NDArray[np.int8]) -> Ints:
-    """For each key the number of its row of the level wanted, -1 where that is NO_LEVEL. A level has a key once."""
+    """Return for each key the number of its row of the wanted level, -1 for NO_LEVEL. A level has each key once."""
     keys = np.cumsum(groups.starts) - 1
     there = levels == wanted[keys]
     numbers = np.full(len(wanted), -1, np.int64)
@@ -221,8 +215,8 @@ def _numbers_at(groups: KeyGroups, levels: npt.NDArray[np.int8], wanted: npt.NDA
     return numbers
 
 
-def _gone(rows: pa.RecordBatch) -> Mask:
-    """Which rows say that their key is gone."""
+def _deleted(rows: pa.RecordBatch) -> Mask:
+    """Return the mask of the rows that delete their key."""
     index = rows.schema.get_field_index(VALUE_KIND)
     if index < 0:
         return np.zeros(rows.num_rows, np.bool_)
@@ -233,7 +227,7 @@ Keys = Sequence["pa.Array[Any]"]
 
 
 def rules_for(store: FileStore, *, drop_deletes: bool, emit: Emit | None) -> RowChangeRules:
-    """What the table's options say of changes."""
+    """Return the rules of changes by the table's options."""
     options, schema = store.options, store.schema
     ignored = set(options.changelog_row_deduplicate_ignored)
     compared = tuple(n for n in schema.names if n not in ignored) if options.changelog_row_deduplicate else None
@@ -250,27 +244,24 @@ def rules_for(store: FileStore, *, drop_deletes: bool, emit: Emit | None) -> Row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullCompactionChanges:
-    """`changelog-producer` = `full-compaction`: what reaches the highest level is news."""
+    """`changelog-producer` = `full-compaction`: compactions to the highest level produce the changes."""
 
     store: FileStore
     max_level: int
 
     def upgrade_rule(self, file: DataFileMeta, output_level: int) -> UpgradeRule:
-        """See Changes."""
         return UpgradeRule.WITH_CHANGELOG if output_level == self.max_level else UpgradeRule.PLAIN
 
     def concern(self, sections: Sequence[Section], output_level: int) -> bool:
-        """See Changes."""
         return output_level == self.max_level
 
     def merge(self, output_level: int, *, drop_deletes: bool, emit: Emit | None) -> MergeFunction:
-        """See Changes."""
         return FullChanges(rules=rules_for(self.store, drop_deletes=drop_deletes, emit=emit), max_level=self.max_level)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupCompactionChanges:
-    """Rows of level 0 meet the older rows of their keys when they go upward."""
+    """Rows of level 0 are merged with the older rows of their keys when they are compacted to a higher level."""
 
     store: FileStore
     max_level: int
@@ -278,7 +269,6 @@ class LookupCompactionChanges:
     deletions: BucketDeletions | None
 
     def upgrade_rule(self, file: DataFileMeta, output_level: int) -> UpgradeRule:
-        """See Changes."""
         options = self.store.options
         if file.level != 0:
             return UpgradeRule.PLAIN
@@ -286,36 +276,33 @@ class LookupCompactionChanges:
         if formats.get(0, options.file_format) != formats.get(output_level, options.file_format):
             return UpgradeRule.REWRITE
         if self.deletions is not None and file.delete_row_count != 0:
-            # Above level 0 there are no records that delete: the rows that they hide are marked.
+            # Above level 0 there are no delete records: the rows that they delete are marked instead.
             return UpgradeRule.REWRITE
         alone = options.merge_engine is MergeEngine.DEDUPLICATE and not options.sequence_fields
-        # Other engines' records become whole only when they are merged with the older ones.
+        # Records of other engines are complete only after a merge with the older ones.
         return UpgradeRule.WITH_CHANGELOG if output_level == self.max_level or alone else UpgradeRule.REWRITE
 
     def concern(self, sections: Sequence[Section], output_level: int) -> bool:
-        """See Changes."""
         files = (f for section in sections for run in section for f in run.files)
         return output_level != 0 and any(f.level == 0 for f in files)
 
     def merge(self, output_level: int, *, drop_deletes: bool, emit: Emit | None) -> MergeFunction:
-        """See Changes."""
         rules = rules_for(self.store, drop_deletes=drop_deletes, emit=emit)
-        older = OlderThan(rows=self.older, level=output_level, deletions=self.deletions)
+        older = OlderLevels(rows=self.older, level=output_level, deletions=self.deletions)
         if self.store.options.merge_engine is MergeEngine.FIRST_ROW:
             return FirstRowChanges(rules=rules, older=older)
         return LookupChanges(rules=rules, older=older)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OlderThan:
-    """The rows in levels greater than one; with deletion vectors those taken are marked as deleted."""
+class OlderLevels:
+    """The rows in levels greater than `level`; with deletion vectors the taken rows are marked as deleted."""
 
     rows: OlderRows
     level: int
     deletions: BucketDeletions | None
 
     def take(self, keys: Keys, columns: Sequence[str]) -> pa.RecordBatch:
-        """See Older."""
         batches = []
         for found in self.rows.find(keys, above=self.level):
             stored = [n for n in columns if n != LEVEL]
@@ -331,7 +318,6 @@ class OlderThan:
         return joined
 
     def has(self, keys: Keys) -> Mask:
-        """See Older."""
         there = np.zeros(len(keys[0]), np.bool_)
         for found in self.rows.find(keys, above=self.level):
             there[found.keys] = True
@@ -339,7 +325,7 @@ class OlderThan:
 
 
 def produces_changelog(store: FileStore) -> bool:
-    """Whether compactions write changelog files."""
+    """Return whether compactions write changelog files."""
     return store.options.changelog_producer in (ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION)
 
 
@@ -351,10 +337,10 @@ def change_records(
     *,
     compared: Sequence[str] | None,
 ) -> pa.RecordBatch:
-    """The changelog records of some keys, in the order of the keys; both batches have the same columns.
+    """Return the changelog records of some keys, in key order; both batches have the same columns.
 
-    `before_of[k]` and `after_of[k]` are the numbers of the rows that key k had and has, -1 where it had or has none. An
-    unchanged row is in it, too, unless its columns `compared` are all as they were; None compares nothing.
+    `before_of[k]` and `after_of[k]` are the numbers of the rows of key k before and after, -1 for no row. Updates whose
+    columns `compared` are all equal are left out; with None all updates are included.
     """
     was, is_now = before_of >= 0, after_of >= 0
     both = was & is_now
@@ -363,7 +349,7 @@ def change_records(
         both[np.flatnonzero(both)[same]] = False
     inserted, deleted = is_now & ~was, was & ~is_now
     keys = np.arange(len(was))
-    # Of one key the row before comes first; even places are of the batch before, odd ones of that after.
+    # The row before comes first; even places belong to the batch before, odd ones to the batch after.
     places = np.concatenate([2 * keys[both | deleted], 2 * keys[both | inserted] + 1])
     places.sort()
     of_key, from_after = places >> 1, (places & 1).astype(np.bool_)
@@ -382,7 +368,7 @@ def change_records(
 
 
 def same_rows(before: pa.RecordBatch, after: pa.RecordBatch, left: Ints, right: Ints, columns: Sequence[str]) -> Mask:
-    """Which of the rows `left` of one batch have the same values in the columns as those `right` of the other."""
+    """Return the mask of the pairs of rows (`left` of one batch, `right` of the other) with equal columns."""
     same = np.ones(len(left), np.bool_)
     for name in columns:
         a, b = (_taken(batch.column(name), n) for batch, n in ((before, left), (after, right)))
@@ -398,7 +384,7 @@ def _taken(column: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
 
 def _equal(a: "pa.Array[Any]", b: "pa.Array[Any]") -> Mask:
     if pa.types.is_nested(a.type):
-        # Arrow compares no nested values; they are few in changelogs, and compared as Python's.
+        # Arrow cannot compare nested values. They are few in changelogs, and compared in Python.
         pairs = zip(python_values(a), python_values(b), strict=True)
         return np.fromiter((x == y for x, y in pairs), np.bool_, len(a))
     nulls = [np.asarray(to_numpy(pc.is_null(x))) for x in (a, b)]

@@ -1,8 +1,8 @@
-"""Rows that leave a table with a primary key because they are old: `record-level.expire-time`.
+"""Record-level expiry of a primary-key table: `record-level.expire-time`.
 
-They go in compactions only, so that readers see them until one comes. What is too old is left out before rows are
-merged, and only where nothing older lies below the output: an older row of the key would be seen again. Java Paimon,
-whose full compactions do the same, lets rows go in any compaction.
+Only compactions drop expired rows, so that readers see them until then. Expired rows are left out before the merge, and
+only if no older level is below the output, because otherwise an older row of the key would reappear. Java Paimon, whose
+full compactions do the same, drops rows in any compaction.
 
 Source: paimon-core `io.RecordLevelExpire`; documentation page `primary-key-table/compaction`.
 """
@@ -29,51 +29,51 @@ from interbed.storage.meta.schema.evolution import is_widening
 Seconds = npt.NDArray[np.int64]
 
 _MILLIS_FROM = 1_000_000_000_000
-"""A BIGINT from here on counts milliseconds since the epoch, a smaller one seconds."""
+"""A BIGINT of at least this value is in milliseconds since the epoch, a smaller one in seconds."""
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordExpiry:
-    """Which rows of a table are too old: those whose `time` was more than `seconds` ago. No time, no end.
+    """The rule by which rows expire: their `time` was more than `seconds` ago. Rows without a time never expire.
 
-    A time counts in whole seconds; those without a zone are taken for UTC, as Java Paimon takes them.
+    Times are compared in whole seconds. Those without a time zone are in UTC, as in Java Paimon.
     """
 
     store: FileStore
     time: DataField
     seconds: int
     clock: Clock
-    """Milliseconds since the epoch."""
+    """The current time, in milliseconds since the epoch."""
 
     @staticmethod
     def of(store: FileStore, clock: Clock) -> "RecordExpiry | None":
-        """What the table's options ask for; None when rows stay for ever."""
+        """Return the rule of the table's options; None if rows never expire."""
         millis, name = store.options.record_expire_millis, store.options.record_time_field
         if millis is None or name is None:
             return None
         return RecordExpiry(store=store, time=store.schema.by_name[name], seconds=millis // 1000, clock=clock)
 
-    def is_due(self, file: DataFileMeta) -> bool:
-        """Whether the file holds a row that is too old, as far as its statistics show."""
+    def has_expired_rows(self, file: DataFileMeta) -> bool:
+        """Return whether the file has expired rows according to its statistics."""
         written = self.store.schema_of(file.schema_id)
         names = written.names if file.value_stats_cols is None else file.value_stats_cols
         then = next((f for f in written.fields if f.id == self.time.id), None)
         if then is None or then.name not in names or len(file.value_stats.null_counts) != len(names):
             return False
         if not is_widening(then.type, self.time.type):
-            # What its least value was cast to is not known; rewritten, the file has the type of today.
+            # The cast of its smallest value is unknown. A rewrite gives the file the current type.
             return True
         types = [written.by_name[n].type for n in names]
         oldest = decode_rows([file.value_stats.min_values], types)[list(names).index(then.name)]
-        return bool(self._is_old(oldest)[0])
+        return bool(self._is_expired(oldest)[0])
 
     def kept(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows without those that are too old."""
-        old = self._is_old(rows.column(self.time.name))
+        """Return the rows without the expired ones."""
+        old = self._is_expired(rows.column(self.time.name))
         return rows.filter(from_numpy(~old)) if old.any() else rows
 
-    def _is_old(self, times: "pa.Array[Any]") -> Mask:
+    def _is_expired(self, times: "pa.Array[Any]") -> Mask:
         now = self.clock() // 1000
         known = to_numpy(times.is_valid())
         old: Mask = known & (_seconds(times) < now - self.seconds)
@@ -81,20 +81,19 @@ class RecordExpiry:
 
 
 class ExpiringRows:
-    """A RowSource that leaves rows out which are too old."""
+    """A RowSource that leaves out expired rows."""
 
     def __init__(self, expiry: RecordExpiry) -> None:
         self._expiry = expiry
         self._files: RowSource = FileRead(expiry.store, expiry.store.schema.fields)
 
     def batches(self, file: DataFileMeta, path: str, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        """See RowSource."""
         for batch in self._files.batches(file, path, options):
             yield self._expiry.kept(batch)
 
 
 def _seconds(times: "pa.Array[Any]") -> Seconds:
-    """Times as seconds since the epoch; whatever where they are null."""
+    """Return times as seconds since the epoch; arbitrary values for nulls."""
     counted = times if pa.types.is_integer(times.type) else times.cast(pa.int64())
     values = to_numpy(counted.cast(pa.int64()).fill_null(0))
     if pa.types.is_timestamp(times.type):

@@ -1,7 +1,7 @@
 """The compactions of one bucket while it is written: at most one at a time, in the background.
 
-The manager knows the bucket's files as its writer has made them, committed or not. What a compaction did is taken over
-when the writer asks for it, so that files and index files change in the writer's thread alone. Follows Paimon's
+The manager tracks the files of the bucket as its writer has created them, committed or not. The writer collects the
+outcome of a compaction, so that files and index files change only in the writer's thread. Follows Paimon's
 MergeTreeCompactManager.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.rewriter import CompactIncrement, discard, run_compaction
-from interbed.storage.lsm.compact.strategy import CompactionUnit, Moment, pick_full
+from interbed.storage.lsm.compact.strategy import CompactionUnit, PickContext, pick_full
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
@@ -20,9 +20,9 @@ from interbed.storage.meta.manifest.index_manifest import IndexFileMeta
 
 
 class CompactManager:
-    """Not for use by several threads; compactions run in the executor.
+    """Starts and collects the compactions of a bucket. Not safe for several threads; compactions run in the executor.
 
-    `passed_over` counts the opportunities to compact since level 0 was last forced upward.
+    `skipped` counts the opportunities to compact since level 0 was last forced upward.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class CompactManager:
         bucket_id: BucketId,
         files: Sequence[DataFileMeta],
         index_files: Sequence[IndexFileMeta],
-        passed_over: int = 0,
+        skipped: int = 0,
     ) -> None:
         self._store = store
         self._planner = planner
@@ -44,34 +44,34 @@ class CompactManager:
         self._running: Future[CompactIncrement] | None = None
         self._full_is_running = False
         self._last_full_millis: int | None = None
-        self.passed_over = passed_over
+        self.skipped = skipped
 
     @property
     def levels(self) -> Levels:
-        """The bucket as it is now, without what a running compaction will do."""
+        """The levels of the bucket now, without the outcome of a running compaction."""
         return self._planner.levels(list(self._files.values()))
 
     @property
     def is_running(self) -> bool:
-        """Whether a compaction was started whose outcome was not taken yet."""
+        """Whether a compaction was started whose outcome was not collected yet."""
         return self._running is not None
 
     @property
     def must_wait_before_flush(self) -> bool:
-        """Whether there are so many sorted runs that the writer waits for the compaction before it goes on."""
+        """Whether there are so many sorted runs that a flush must wait for the compaction."""
         return len(self.levels.runs) > self._store.options.stop_trigger
 
     @property
     def must_wait_before_commit(self) -> bool:
-        """Whether there are so many that the commit waits, too: level 0 must not grow over several commits."""
+        """Whether the commit must wait, too, so that level 0 does not grow over several commits."""
         return len(self.levels.runs) > self._store.options.stop_trigger + 1
 
     def add(self, files: Sequence[DataFileMeta]) -> None:
-        """Take note of new files."""
+        """Add new files to the bucket."""
         self._files.update((f.file_name, f) for f in files)
 
     def trigger(self, *, full: bool = False) -> None:
-        """Start the compaction that is due, if any, unless one is running; a full one must not meet another."""
+        """Start the compaction that is due unless one is running; raises RuntimeError if a full one can't start."""
         if self._running is not None:
             if full:
                 raise RuntimeError("A full compaction was asked for while another compaction is running.")
@@ -79,24 +79,24 @@ class CompactManager:
         levels = self.levels
         rewriter = self._planner.rewriter(self._bucket_id, levels, self._index_files)
         unit: CompactionUnit | None
-        moment = self._moment(levels)
+        context = self._context(levels)
         if full:
             unit = self._planner.full_unit(levels, rewriter, self._index_files)
             is_full = pick_full(levels) is not None
         else:
-            pick = self._planner.strategy.pick(levels, moment)
-            self.passed_over = self._planner.strategy.passed_over_after(pick, moment)
+            pick = self._planner.strategy.pick(levels, context)
+            self.skipped = self._planner.strategy.skipped_after(pick, context)
             unit = None if pick is None else self._planner.unit(pick, levels, rewriter)
             is_full = pick is not None and len(pick.runs) == len(levels.runs)
         if is_full:
-            self._last_full_millis = moment.now_millis
+            self._last_full_millis = context.now_millis
         if unit is not None:
             self._running = self._executor.submit(run_compaction, self._store, rewriter, unit, self._bucket_id)
 
     def take(self, *, wait: bool) -> CompactIncrement | None:
-        """The outcome of the compaction, once it is done (or after waiting for it); None when there is none.
+        """Return the outcome of the compaction if it is done, with `wait` after waiting for it; None without any.
 
-        Raises what the compaction raised; the bucket's files are as they were then.
+        Raises what the compaction raised; then the files of the bucket are unchanged.
         """
         running = self._running
         if running is None or not (wait or running.done()):
@@ -105,23 +105,23 @@ class CompactManager:
         outcome = running.result()
         for file in outcome.before:
             self._files.pop(file.file_name, None)
-        self._planner.forget(outcome.replaced)
+        self._planner.discard_lookup_files(outcome.replaced)
         self.add(outcome.after)
-        gone = {f.file_name for f in outcome.deleted_index_files}
+        deleted = {f.file_name for f in outcome.deleted_index_files}
         self._index_files = (
-            *(f for f in self._index_files if f.file_name not in gone),
+            *(f for f in self._index_files if f.file_name not in deleted),
             *outcome.new_index_files,
         )
         return outcome
 
     def cancel(self) -> None:
-        """End without an outcome: what a running compaction wrote is deleted. Waits for it; never raises."""
+        """Wait for a running compaction and delete the files that it wrote; never raises."""
         running, self._running = self._running, None
         if running is None or running.cancel():
             return
         if running.exception() is None:
             discard(self._store, self._bucket_id, running.result())
 
-    def _moment(self, levels: Levels) -> Moment:
-        moment = self._planner.moment(levels, last_full_millis=self._last_full_millis)
-        return replace(moment, passed_over=self.passed_over)
+    def _context(self, levels: Levels) -> PickContext:
+        context = self._planner.context(levels, last_full_millis=self._last_full_millis)
+        return replace(context, skipped=self.skipped)

@@ -1,4 +1,4 @@
-"""Plans compactions of a table: from the files of a bucket to the unit that is due, and the rewriter that it needs."""
+"""The planner of compactions: from the files of a bucket to the unit that is due, and the rewriter for it."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -15,9 +15,9 @@ from interbed.storage.lsm.compact.changes import (
 from interbed.storage.lsm.compact.expiry import RecordExpiry
 from interbed.storage.lsm.compact.rewriter import BucketFiles, BucketRewriter, ChangelogRewriter, MergeRewriter
 from interbed.storage.lsm.compact.strategy import (
+    CompactionPick,
     CompactionUnit,
-    Moment,
-    Pick,
+    PickContext,
     UniversalStrategy,
     pick_full,
     plan_file_rewrite,
@@ -32,7 +32,7 @@ from interbed.storage.meta.options.lsm import ChangelogProducer
 
 
 class RewriterFactory:
-    """Makes the rewriter of each bucket of one table; may be shared by threads."""
+    """Creates the rewriters of the buckets of one table. Safe for several threads."""
 
     def __init__(self, store: FileStore, expiry: RecordExpiry | None = None) -> None:
         options = store.options
@@ -44,7 +44,7 @@ class RewriterFactory:
         self._lookup_files = shared_lookup_files(store) if options.compactions_look_up else None
 
     def of(self, bucket_id: BucketId, levels: Levels, index_files: Sequence[IndexFileMeta]) -> BucketRewriter:
-        """The rewriter for one compaction of a bucket with these live files and index files."""
+        """Return the rewriter for one compaction of a bucket with these live files and index files."""
         store = self._store
         options = store.options
         deletions = None
@@ -70,14 +70,14 @@ class RewriterFactory:
         above = frozenset(f.file_name for f in levels.files if f.level > 0)
         return ChangelogRewriter(files, lookups, produce_changelog=produces_changelog(store), looked_up=above)
 
-    def forget(self, files: Iterable[DataFileMeta]) -> None:
-        """Give back the local disk that data files have taken which were compacted away."""
+    def discard_lookup_files(self, files: Iterable[DataFileMeta]) -> None:
+        """Delete the lookup files of data files that were compacted away."""
         if self._lookup_files is not None:
-            self._lookup_files.forget(files)
+            self._lookup_files.discard(files)
 
 
 class CompactionPlanner:
-    """Decides for the buckets of one table; holds no state of a bucket, so that threads may share it."""
+    """Plans the compactions of the buckets of one table. It has no state of a bucket, so that threads may share it."""
 
     def __init__(self, store: FileStore, clock: Clock = now_millis) -> None:
         options = store.options
@@ -90,27 +90,27 @@ class CompactionPlanner:
         self._small_file_bytes = int(target * options.small_file_ratio)
 
     def levels(self, files: Sequence[DataFileMeta]) -> Levels:
-        """The levels of a bucket's files."""
+        """Return the levels of the files of a bucket."""
         return Levels.of(files, self._store.options.num_levels)
 
-    def moment(self, levels: Levels, *, last_full_millis: int | None = None, passed_over: int = 0) -> Moment:
-        """Now. The time of a full compaction that nobody noted is that of the newest file of the highest level."""
+    def context(self, levels: Levels, *, last_full_millis: int | None = None, skipped: int = 0) -> PickContext:
+        """Return the context of a pick now; without `last_full_millis` by the newest file of the highest level."""
         now = self._clock()
         if last_full_millis is None:
             last_full_millis = levels.last_full_millis(now)
         hour = datetime.fromtimestamp(now / 1000).hour
-        return Moment(now_millis=now, hour=hour, last_full_millis=last_full_millis, passed_over=passed_over)
+        return PickContext(now_millis=now, hour=hour, last_full_millis=last_full_millis, skipped=skipped)
 
     def rewriter(self, bucket_id: BucketId, levels: Levels, index_files: Sequence[IndexFileMeta]) -> BucketRewriter:
-        """The rewriter for one compaction of a bucket."""
+        """Return the rewriter for one compaction of a bucket."""
         return self._rewriters.of(bucket_id, levels, index_files)
 
-    def forget(self, files: Iterable[DataFileMeta]) -> None:
-        """Give back the local disk that data files have taken which were compacted away."""
-        self._rewriters.forget(files)
+    def discard_lookup_files(self, files: Iterable[DataFileMeta]) -> None:
+        """Delete the lookup files of data files that were compacted away."""
+        self._rewriters.discard_lookup_files(files)
 
-    def unit(self, pick: Pick, levels: Levels, rewriter: BucketRewriter) -> CompactionUnit | None:
-        """How to carry out a pick; None when it changes nothing."""
+    def unit(self, pick: CompactionPick, levels: Levels, rewriter: BucketRewriter) -> CompactionUnit | None:
+        """Plan the execution of a pick; return None if it changes nothing."""
         options = self._store.options
         return plan_unit(
             pick,
@@ -119,21 +119,21 @@ class CompactionPlanner:
             small_file_bytes=self._small_file_bytes,
             rule=rewriter.upgrade_rule,
             deletion_vectors=options.deletion_vectors_enabled,
-            is_expired=self._holds_old_rows,
+            is_expired=self._has_expired_rows,
             rewrite_all=options.force_rewrite_all_files,
         )
 
     def full_unit(
         self, levels: Levels, rewriter: BucketRewriter, index_files: Sequence[IndexFileMeta]
     ) -> CompactionUnit | None:
-        """A full compaction; of a bucket that is one run already those files are rewritten that have rows to drop."""
+        """Plan a full compaction. If the bucket is one run already, only files with rows to drop are rewritten."""
         pick = pick_full(levels)
         if pick is not None:
             return self.unit(pick, levels, rewriter)
         marked = {v.data_file_name for f in index_files for v in f.deletion_vectors or ()}
         everything = self._store.options.force_rewrite_all_files
-        files = [f for f in levels.files if everything or f.file_name in marked or self._holds_old_rows(f)]
+        files = [f for f in levels.files if everything or f.file_name in marked or self._has_expired_rows(f)]
         return plan_file_rewrite(files, levels.max_level)
 
-    def _holds_old_rows(self, file: DataFileMeta) -> bool:
-        return self._expiry is not None and self._expiry.is_due(file)
+    def _has_expired_rows(self, file: DataFileMeta) -> bool:
+        return self._expiry is not None and self._expiry.has_expired_rows(file)

@@ -28,10 +28,10 @@ from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactIncrement:
-    """The files that were replaced, those in their place, which hold the same rows, and index files that came and went.
+    """The outcome of compactions: replaced files, new files with the same rows, added and deleted index files.
 
-    `changelog` holds what the compaction found to have changed. Empty, it stands for no compaction. `looked_up` names
-    the files above level 0 in which keys were looked for, by merging or in place; None where nobody needs to know.
+    `changelog` has the changelog files that the compaction wrote. `looked_up` names the files above level 0 in which
+    keys were looked up or merged; None if the commit does not check them. An empty increment is no compaction.
     """
 
     before: tuple[DataFileMeta, ...] = ()
@@ -46,13 +46,13 @@ class CompactIncrement:
 
     @property
     def replaced(self) -> tuple[DataFileMeta, ...]:
-        """The files that the bucket does not have any more: not those that only went to another level."""
+        """The files that the bucket no longer has, without those that only moved to another level."""
         kept = {f.file_name for f in self.after}
         return tuple(f for f in self.before if f.file_name not in kept)
 
     @property
     def written(self) -> tuple[DataFileMeta, ...]:
-        """The data and changelog files that the compaction made: not those that only went to another level."""
+        """The data and changelog files that the compaction wrote, without files that only moved to another level."""
         upgraded = {f.file_name for f in self.before}
         return (*(f for f in self.after if f.file_name not in upgraded), *self.changelog)
 
@@ -61,7 +61,7 @@ NO_COMPACTION = CompactIncrement()
 
 
 class CompactedFiles:
-    """Adds outcomes up; what one made and a later one replaced never existed for the table."""
+    """Sums up outcomes. Files that one compaction wrote and a later one replaced are no part of the sum."""
 
     def __init__(self) -> None:
         self._before: dict[str, DataFileMeta] = {}
@@ -72,32 +72,32 @@ class CompactedFiles:
         self._looked_up: frozenset[str] | None = None
 
     def add(self, outcome: CompactIncrement) -> CompactIncrement:
-        """Take an outcome in. Returns, as the outcome of a compaction, the files that nobody needs any more."""
-        needless: list[DataFileMeta] = []
+        """Add an outcome, and return the files that are no longer needed, as an outcome."""
+        unneeded: list[DataFileMeta] = []
         still = {f.file_name for f in outcome.after}
         for file in outcome.before:
             intermediate = self._after.pop(file.file_name, None)
             if intermediate is None:
                 self._before[file.file_name] = file
             elif file.file_name not in self._before and file.file_name not in still:
-                # Neither a file of the table that was moved and then rewritten, nor one that is only moved again.
-                needless.append(file)
+                # Not a file of the table that was moved and then rewritten, and not one that is only moved again.
+                unneeded.append(file)
         self._after.update((f.file_name, f) for f in outcome.after)
         self._changelog += outcome.changelog
         if outcome.looked_up is not None:
-            # A later compaction knows of all files that an earlier one did, but for those that are gone with it.
+            # A later compaction looked up the same files as an earlier one, except those that were compacted away.
             self._looked_up = outcome.looked_up | (self._looked_up or frozenset())
-        needless_indexes = []
+        unneeded_indexes = []
         for index_file in outcome.deleted_index_files:
             if self._new_index_files.pop(index_file.file_name, None) is None:
                 self._deleted_index_files.append(index_file)
             else:
-                needless_indexes.append(index_file)
+                unneeded_indexes.append(index_file)
         self._new_index_files.update((f.file_name, f) for f in outcome.new_index_files)
-        return CompactIncrement(after=tuple(needless), new_index_files=tuple(needless_indexes))
+        return CompactIncrement(after=tuple(unneeded), new_index_files=tuple(unneeded_indexes))
 
     def outcome(self) -> CompactIncrement:
-        """All outcomes as one; empty when nothing was compacted."""
+        """Return the sum of all outcomes; empty if nothing was compacted."""
         return CompactIncrement(
             before=tuple(self._before.values()),
             after=tuple(self._after.values()),
@@ -117,12 +117,12 @@ def kv_batches(
     deleted_of: DeletedOf = no_deletions,
     source: RowSource | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Sections of a bucket merged into records for new data files: what compaction writes.
+    """Merge sections of a bucket into records for new data files.
 
     Batches have `_KEY_<k>` for each key column, `_SEQUENCE_NUMBER`, `_VALUE_KIND`, then all columns of the table, in
-    the types of the current schema. Sections must be in key order; so are the records then. Without `drop_deletes`
-    records that delete their key stay. Rows that `deleted_of` says are gone are left out. `source` gives rows of files
-    instead of the files themselves.
+    the types of the current schema. Sections must be in key order, and so are the records. Without `drop_deletes`
+    delete records are kept. Rows that are deleted by `deleted_of` are left out. `source` provides the rows of files in
+    place of the files themselves.
     """
     schema = store.schema
     merge = MergeRead(store, schema.fields, merge_function_for(store, drop_deletes=drop_deletes))
@@ -132,7 +132,7 @@ def kv_batches(
 
 
 def as_records(schema: TableSchema, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows with their system columns as records of data files: with `_KEY_<k>` for each key column."""
+    """Return rows with system columns as records of data files: with `_KEY_<k>` for each key column."""
     names = [
         *(KEY_PREFIX + k for k in schema.trimmed_primary_keys),
         SEQUENCE_NUMBER,
@@ -148,23 +148,23 @@ IndexChanges = tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteResult:
-    """New files in key order, none when no row is left, and the changelog files of what their rows changed."""
+    """New files in key order (none if no row is left), and the changelog files of their changes."""
 
     files: tuple[DataFileMeta, ...]
     changelog: tuple[DataFileMeta, ...] = ()
 
 
 class BucketRewriter(Protocol):
-    """Carries out one compaction of one bucket; not for use by several threads.
+    """Executes one compaction of one bucket. Not safe for several threads.
 
-    On an error of a method the files that it wrote are deleted; those of earlier calls are the caller's.
+    If a method fails, the files that it wrote are deleted. The caller deletes those of earlier calls.
     """
 
     looked_up: frozenset[str] | None
-    """The names of all files above level 0, when keys of level 0 are looked for in those; None when they are not."""
+    """The names of all files above level 0 if keys of level 0 are looked up in them, otherwise None."""
 
     def upgrade_rule(self, file: DataFileMeta, output_level: int) -> UpgradeRule:
-        """What moving the file to that level takes."""
+        """Return the work of moving the file to that level."""
         ...
 
     def rewrite(self, sections: Sequence[Section], *, output_level: int, drop_deletes: bool) -> RewriteResult:
@@ -172,19 +172,19 @@ class BucketRewriter(Protocol):
         ...
 
     def upgrade_changelog(self, file: DataFileMeta, output_level: int) -> tuple[DataFileMeta, ...]:
-        """The changelog of a file that is moved as it is, whose rows take the place of older ones."""
+        """Write and return the changelog of a file that is moved without a rewrite."""
         ...
 
     def finish(self) -> IndexChanges:
-        """The index files that the compaction made, and those that they replace; called last."""
+        """Return the index files that the compaction wrote, and those that they replace. Called last."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketFiles:
-    """Where and how the files of one bucket are read and written. `deletions` are None without deletion vectors.
+    """The files of one bucket, as a compaction reads and writes them. `deletions` is None without deletion vectors.
 
-    Rows that `expiry` finds too old are left out where the output is the bucket's `oldest_level` or below it.
+    Rows that are expired by `expiry` are left out if the output level is at least the bucket's `oldest_level`.
     """
 
     store: FileStore
@@ -197,39 +197,39 @@ class BucketFiles:
     oldest_level: int
 
     def path_of(self, file: DataFileMeta) -> str:
-        """Where a data file lives."""
+        """Return the path of a data file."""
         return file.path_in(self.place.directory)
 
     def deleted_of(self, file: DataFileMeta) -> DeletionVector | None:
-        """Which rows of a data file are gone."""
+        """Return the deletion vector of a data file; None without one."""
         return None if self.deletions is None else self.deletions.of(file.file_name)
 
     def rows_for(self, output_level: int) -> RowSource | None:
-        """What gives the rows that are merged to that level; None for all rows of the files."""
+        """Return the source of the rows that are merged to that level; None for all rows of the files."""
         if self.expiry is None or output_level < self.oldest_level:
             return None
         return ExpiringRows(self.expiry)
 
     def writer(self, level: int, *, changelog: bool = False) -> RollingFileWriter:
-        """A writer of new data files, or changelog files, of that level."""
+        """Return a writer of new data files, or changelog files, of that level."""
         return RollingFileWriter(
             self.store.file_io,
             self.place,
             self.changelog_names if changelog else self.names,
             self.layout,
             level=level,
-            # Paimon takes a changelog for something written, whoever writes it.
+            # In Paimon changelog files have this source, even if a compaction writes them.
             source=FileSource.APPEND if changelog else FileSource.COMPACT,
             changelog=changelog,
         )
 
     def in_layout(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Records with the files' columns; by name, because files in thin mode leave the key columns out."""
+        """Return records with the columns of the files; by name, because thin mode has no key columns."""
         return pa.RecordBatch.from_arrays([batch.column(f.name) for f in self.layout.fields], schema=self.layout.arrow)
 
 
 class MergeRewriter:
-    """Merges and nothing else: no changelog, no look at older levels."""
+    """A rewriter that only merges, without changelogs and lookups of older levels."""
 
     looked_up: frozenset[str] | None = None
 
@@ -237,11 +237,10 @@ class MergeRewriter:
         self._files = files
 
     def upgrade_rule(self, file: DataFileMeta, output_level: int) -> UpgradeRule:
-        """A file is moved as it is."""
+        """Move every file without a rewrite."""
         return UpgradeRule.PLAIN
 
     def rewrite(self, sections: Sequence[Section], *, output_level: int, drop_deletes: bool) -> RewriteResult:
-        """See BucketRewriter."""
         files = self._files
         with files.writer(output_level) as writer:
             records = kv_batches(
@@ -255,18 +254,18 @@ class MergeRewriter:
             for batch in records:
                 writer.write(files.in_layout(batch))
             new = writer.close()
-        self._forget(sections)
+        self._drop_deletions(sections)
         return RewriteResult(files=tuple(new))
 
     def upgrade_changelog(self, file: DataFileMeta, output_level: int) -> tuple[DataFileMeta, ...]:
-        """There is none."""
+        """Return no changelog files."""
         return ()
 
     def finish(self) -> IndexChanges:
-        """The deletion vectors without those of files that are gone."""
+        """Return the deletion vectors, without those of replaced files."""
         return ((), ()) if self._files.deletions is None else self._files.deletions.finish()
 
-    def _forget(self, sections: Sequence[Section]) -> None:
+    def _drop_deletions(self, sections: Sequence[Section]) -> None:
         if self._files.deletions is not None:
             for section in sections:
                 for run in section:
@@ -278,23 +277,21 @@ Emit = Callable[[pa.RecordBatch], None]
 
 
 class ChangelogRules(Protocol):
-    """Which compactions produce changes, and how their rows are merged."""
+    """Rules that decide which compactions produce changes, and that merge their rows."""
 
-    def upgrade_rule(self, file: DataFileMeta, output_level: int) -> UpgradeRule:
-        """See BucketRewriter."""
-        ...
+    def upgrade_rule(self, file: DataFileMeta, output_level: int) -> UpgradeRule: ...
 
     def concern(self, sections: Sequence[Section], output_level: int) -> bool:
-        """Whether rewriting the sections to that level changes what readers of changes know."""
+        """Return whether rewriting the sections to that level produces changes."""
         ...
 
     def merge(self, output_level: int, *, drop_deletes: bool, emit: Emit | None) -> MergeFunction:
-        """The merge function that hands each block's changelog records to `emit`."""
+        """Return the merge function that passes the changelog records of each block to `emit`."""
         ...
 
 
 class ChangelogRewriter(MergeRewriter):
-    """Merges with an eye on what keys were before; writes changelog files if `produce_changelog`."""
+    """A rewriter that compares keys with their older rows, and writes changelog files if `produce_changelog`."""
 
     def __init__(
         self,
@@ -310,11 +307,10 @@ class ChangelogRewriter(MergeRewriter):
         self._produce_changelog = produce_changelog
 
     def upgrade_rule(self, file: DataFileMeta, output_level: int) -> UpgradeRule:
-        """As the changes want it."""
+        """Return the work by the rules of the changes."""
         return self._changes.upgrade_rule(file, output_level)
 
     def rewrite(self, sections: Sequence[Section], *, output_level: int, drop_deletes: bool) -> RewriteResult:
-        """See BucketRewriter."""
         if not self._changes.concern(sections, output_level):
             return super().rewrite(sections, output_level=output_level, drop_deletes=drop_deletes)
         files = self._files
@@ -328,15 +324,14 @@ class ChangelogRewriter(MergeRewriter):
             except BaseException:
                 files.store.file_io.delete_quietly([files.path_of(f) for f in changes])
                 raise
-        self._forget(sections)
+        self._drop_deletions(sections)
         return RewriteResult(files=tuple(new), changelog=tuple(changes))
 
     def upgrade_changelog(self, file: DataFileMeta, output_level: int) -> tuple[DataFileMeta, ...]:
-        """See BucketRewriter."""
         sections = [(SortedRun(files=(file,)),)]
         with self._files.writer(output_level, changelog=True) as changelog:
             for _ in self._merged(sections, output_level, changelog, drop_deletes=False):
-                # The merge is done for its changelog, the file stays as it is.
+                # The merge produces the changelog only; the file is kept.
                 pass
             return tuple(changelog.close())
 
@@ -369,7 +364,7 @@ class ChangelogRewriter(MergeRewriter):
 def run_compaction(
     store: FileStore, rewriter: BucketRewriter, unit: CompactionUnit, bucket_id: BucketId
 ) -> CompactIncrement:
-    """Do what the unit says. On an error all files written are deleted, and the bucket is as it was."""
+    """Execute the unit. On an error all files that were written are deleted, and the bucket is unchanged."""
     before: list[DataFileMeta] = []
     after: list[DataFileMeta] = []
     changelog: list[DataFileMeta] = []
@@ -404,12 +399,12 @@ def run_compaction(
 
 
 def discard(store: FileStore, bucket_id: BucketId, outcome: CompactIncrement) -> None:
-    """Delete what a compaction wrote that is not going to be committed; never raises."""
+    """Delete the files of a compaction that will not be committed; never raises."""
     delete_files(store, bucket_id, outcome.written)
     store.file_io.delete_quietly([store.index_path(bucket_id, f) for f in outcome.new_index_files])
 
 
 def delete_files(store: FileStore, bucket_id: BucketId, files: Iterable[DataFileMeta]) -> None:
-    """Delete data or changelog files of a bucket with all that belongs to them; never raises."""
+    """Delete data or changelog files of a bucket with their index files; never raises."""
     directory = store.paths.bucket_directory(bucket_id)
     store.file_io.delete_quietly([path for file in files for path in file.paths_in(directory)])

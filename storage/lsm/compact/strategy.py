@@ -1,19 +1,19 @@
-"""Universal compaction as a decision: which sorted runs of a bucket are merged, which of their files rewritten. Pure.
+"""The strategy of universal compaction: the sorted runs of a bucket to merge, and the files to rewrite. No I/O.
 
 A bucket is a list of sorted runs, newest first. A pick always takes a prefix of it, so that the result is newer than
-all runs that stay. The rules are tried in this order (documentation page `primary-key-table/compaction`; the facts are
-those of Paimon's UniversalCompaction, EarlyFullCompaction and ForceUpLevel0Compaction):
+all other runs. The rules are tried in this order (documentation page `primary-key-table/compaction`; details from
+Paimon's UniversalCompaction, EarlyFullCompaction and ForceUpLevel0Compaction):
 
-1. an early full compaction, by `compaction.optimization-interval` or by the bucket's sizes;
-2. size amplification: the newer runs together weigh more than a percentage of the oldest;
-3. size ratio: from the newest run on, each run that is not much larger than all newer ones together;
+1. an early full compaction, by `compaction.optimization-interval` or by the sizes of the bucket;
+2. size amplification: the newer runs together are larger than a percentage of the oldest run;
+3. size ratio: the newest runs, as long as each is not much larger than all newer ones together;
 4. the number of runs;
-5. for tables that look up older rows: all of level 0, always or at each so-many-th opportunity.
+5. for tables that look up older rows: all of level 0, always or at every n-th opportunity.
 
-Where a -D row removes the row of its key, a pick of several runs with -D rows takes all runs, which Paimon's does not:
-merged with newer rows alone a -D row is no longer seen, and values that it removed come back.
+If -D rows remove the row of their key, a pick of several runs with -D rows takes all runs. Paimon's does not: a merge
+with only newer rows drops the -D row, and values that it removed reappear.
 
-A unit carries out a pick: files that overlap are rewritten together, others only change their level.
+A unit executes a pick: overlapping files are rewritten together, other files only change their level.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,11 +26,11 @@ from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.lsm import LookupCompact, LsmOptions
 
 NEVER = 0
-"""Level 0 is not forced upward."""
+"""The value of `force_up_level_0` for level 0 not being forced upward."""
 
 
 class PickReason(StrEnum):
-    """Which rule picked."""
+    """The rule that made a pick."""
 
     FULL = "full"
     INTERVAL = "optimization interval"
@@ -43,8 +43,8 @@ class PickReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pick:
-    """The newest runs of a bucket, to be merged to the output level; `detail` says in figures why."""
+class CompactionPick:
+    """The newest runs of a bucket, to be merged to the output level; `detail` is the reason in figures."""
 
     runs: tuple[LevelRun, ...]
     output_level: int
@@ -53,24 +53,24 @@ class Pick:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """What a decision depends on beside the levels.
+class PickContext:
+    """The inputs of a pick in addition to the levels.
 
-    `last_full_millis` is when all runs were last compacted (None: never seen), `passed_over` counts the opportunities
-    since level 0 was last forced upward; `hour` is that of the day, of the local clock.
+    `last_full_millis` is the time of the last full compaction (None if unknown). `skipped` counts the opportunities
+    since level 0 was last forced upward. `hour` is the hour of the day in local time.
     """
 
     now_millis: int = 0
     hour: int = 0
     last_full_millis: int | None = None
-    passed_over: int = 0
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniversalStrategy:
-    """The rules' parameters; sizes in bytes. `force_up_level_0` is NEVER, 1 for always, n for each n-th opportunity.
+    """The parameters of the rules; sizes in bytes. `force_up_level_0` is NEVER, 1 (always) or n (every n-th time).
 
-    With `removals_take_all` -D rows are merged with nothing less than all runs.
+    With `removals_take_all` runs with -D rows are merged only with all runs.
     """
 
     max_size_amplification_percent: int = 200
@@ -85,7 +85,7 @@ class UniversalStrategy:
 
     @staticmethod
     def of(options: LsmOptions) -> "UniversalStrategy":
-        """The strategy that a table's options ask for."""
+        """Return the strategy of a table's options."""
         force_up = 1 if options.force_up_level_0 else NEVER
         if options.needs_lookup:
             gentle = options.lookup_compact is LookupCompact.GENTLE
@@ -99,49 +99,49 @@ class UniversalStrategy:
             incremental_size_threshold=options.compaction_incremental_size_threshold,
             off_peak=options.off_peak,
             force_up_level_0=force_up,
-            # With deletion vectors older rows are marked where they are, so that none comes back.
+            # With deletion vectors older rows are marked in their files, so that none reappears.
             removals_take_all=options.deletes_remove_rows and not options.deletion_vectors_enabled,
         )
 
-    def pick(self, levels: Levels, moment: Moment) -> Pick | None:
-        """What to compact now; None when nothing is due."""
+    def pick(self, levels: Levels, context: PickContext) -> CompactionPick | None:
+        """Return the compaction that is due; None if nothing is due."""
         runs = levels.runs
         due = (
-            self._early_full(levels, moment)
+            self._early_full(levels, context)
             or self._size_amplification(levels)
-            or self._size_ratio(levels, moment)
-            or self._run_count(levels, moment)
+            or self._size_ratio(levels, context)
+            or self._run_count(levels, context)
         )
-        if due is None and self.force_up_level_0 and moment.passed_over + 1 >= self.force_up_level_0:
+        if due is None and self.force_up_level_0 and context.skipped + 1 >= self.force_up_level_0:
             count = sum(r.level == 0 for r in runs)
             if count:
                 detail = f"{count} run(s) of level 0"
-                due = self._grown(levels, moment, count, PickReason.LEVEL_0, detail, forced=True)
+                due = self._grown(levels, context, count, PickReason.LEVEL_0, detail, forced=True)
         if due is None or (len(due.runs) == 1 and due.runs[0].level == due.output_level):
             return None
         return self._with_removals(levels, due)
 
-    def _with_removals(self, levels: Levels, due: Pick) -> Pick:
-        # An unknown count may hide -D rows. One run has each key once, so that nothing is merged with a -D row.
+    def _with_removals(self, levels: Levels, due: CompactionPick) -> CompactionPick:
+        # If the count is unknown there may be -D rows. A single run has each key once, so that no -D row is merged.
         deletes = any(f.delete_row_count != 0 for r in due.runs for f in r.run.files)
         if not self.removals_take_all or not deletes or len(due.runs) in (1, len(levels.runs)):
             return due
         return _full(levels, due.reason, f"{due.detail}; with deletions all runs")
 
-    def passed_over_after(self, pick: Pick | None, moment: Moment) -> int:
-        """How many opportunities have passed since level 0 was forced upward, once the pick was made."""
+    def skipped_after(self, pick: CompactionPick | None, context: PickContext) -> int:
+        """Return the number of opportunities since level 0 was forced upward, after this pick."""
         if pick is not None and pick.reason is not PickReason.LEVEL_0:
-            return moment.passed_over
-        count = moment.passed_over + 1
+            return context.skipped
+        count = context.skipped + 1
         return 0 if count >= self.force_up_level_0 else count
 
-    def _early_full(self, levels: Levels, moment: Moment) -> Pick | None:
+    def _early_full(self, levels: Levels, context: PickContext) -> CompactionPick | None:
         runs = levels.runs
         if len(runs) < 2:
             return None
-        interval, last = self.optimization_interval_millis, moment.last_full_millis
-        if interval is not None and (last is None or moment.now_millis - last > interval):
-            since = "never before" if last is None else f"{moment.now_millis - last} ms ago"
+        interval, last = self.optimization_interval_millis, context.last_full_millis
+        if interval is not None and (last is None or context.now_millis - last > interval):
+            since = "never before" if last is None else f"{context.now_millis - last} ms ago"
             return _full(levels, PickReason.INTERVAL, f"last one {since}, due every {interval} ms")
         if self.total_size_threshold is not None and levels.byte_size < self.total_size_threshold:
             detail = f"{levels.byte_size} bytes in all < {self.total_size_threshold}"
@@ -153,7 +153,7 @@ class UniversalStrategy:
                 return _full(levels, PickReason.INCREMENTAL_SIZE, detail)
         return None
 
-    def _size_amplification(self, levels: Levels) -> Pick | None:
+    def _size_amplification(self, levels: Levels) -> CompactionPick | None:
         runs = levels.runs
         if not runs or len(runs) < self.compaction_trigger:
             return None
@@ -164,30 +164,30 @@ class UniversalStrategy:
         detail = f"{newer} bytes on top of {oldest} > {self.max_size_amplification_percent} %"
         return _full(levels, PickReason.SIZE_AMPLIFICATION, detail)
 
-    def _size_ratio(self, levels: Levels, moment: Moment) -> Pick | None:
+    def _size_ratio(self, levels: Levels, context: PickContext) -> CompactionPick | None:
         if len(levels.runs) < self.compaction_trigger:
             return None
         detail = f"runs at most {self.size_ratio} % larger than the newer ones together"
-        return self._grown(levels, moment, 1, PickReason.SIZE_RATIO, detail)
+        return self._grown(levels, context, 1, PickReason.SIZE_RATIO, detail)
 
-    def _run_count(self, levels: Levels, moment: Moment) -> Pick | None:
+    def _run_count(self, levels: Levels, context: PickContext) -> CompactionPick | None:
         count = len(levels.runs)
         if count <= self.compaction_trigger:
             return None
         detail = f"{count} runs > {self.compaction_trigger}"
-        return self._grown(levels, moment, count - self.compaction_trigger + 1, PickReason.RUN_COUNT, detail)
+        return self._grown(levels, context, count - self.compaction_trigger + 1, PickReason.RUN_COUNT, detail)
 
     def _grown(
-        self, levels: Levels, moment: Moment, count: int, reason: PickReason, detail: str, *, forced: bool = False
-    ) -> Pick | None:
-        """The `count` newest runs, and as many older ones as are not much larger than all the newer ones together."""
+        self, levels: Levels, context: PickContext, count: int, reason: PickReason, detail: str, *, forced: bool = False
+    ) -> CompactionPick | None:
+        """Return the `count` newest runs, and older ones that are not much larger than all newer ones."""
         runs = levels.runs
         size = _size(runs[:count])
         triggered = forced or count > 1
-        ratio = self.size_ratio + self._off_peak_ratio(moment.hour)
+        ratio = self.size_ratio + self._off_peak_ratio(context.hour)
         for following in runs[count:]:
             weight = following.run.byte_size
-            # Once something is to be done anyway, level 1 is taken in whatever its size.
+            # If something is compacted anyway, level 1 is included whatever its size.
             if size * (100.0 + ratio) / 100.0 < weight and (not triggered or following.level > 1):
                 break
             size += weight
@@ -203,20 +203,20 @@ class UniversalStrategy:
         return ratio if inside else 0
 
 
-def pick_full(levels: Levels) -> Pick | None:
-    """All runs, for a full compaction that was asked for; None when they are one run of the highest level already."""
+def pick_full(levels: Levels) -> CompactionPick | None:
+    """Return all runs, for a requested full compaction; None if they are one run of the highest level already."""
     runs = levels.runs
     if not runs or (len(runs) == 1 and runs[0].level == levels.max_level):
         return None
     return _full(levels, PickReason.FULL, "asked for")
 
 
-def _full(levels: Levels, reason: PickReason, detail: str) -> Pick:
-    return Pick(runs=levels.runs, output_level=levels.max_level, reason=reason, detail=detail)
+def _full(levels: Levels, reason: PickReason, detail: str) -> CompactionPick:
+    return CompactionPick(runs=levels.runs, output_level=levels.max_level, reason=reason, detail=detail)
 
 
-def _pick(levels: Levels, count: int, reason: PickReason, detail: str) -> Pick:
-    """The `count` newest runs, to the level above the next run's; what would stay in level 0 takes more runs in."""
+def _pick(levels: Levels, count: int, reason: PickReason, detail: str) -> CompactionPick:
+    """Return the `count` newest runs, to the level below that of the next run; more runs if that is level 0."""
     runs = levels.runs
     level = levels.max_level if count == len(runs) else max(0, runs[count].level - 1)
     if level == 0:
@@ -227,7 +227,7 @@ def _pick(levels: Levels, count: int, reason: PickReason, detail: str) -> Pick:
                 break
     if count == len(runs):
         level = levels.max_level
-    return Pick(runs=runs[:count], output_level=level, reason=reason, detail=detail)
+    return CompactionPick(runs=runs[:count], output_level=level, reason=reason, detail=detail)
 
 
 def _size(runs: Sequence[LevelRun]) -> int:
@@ -239,7 +239,7 @@ Section = tuple[SortedRun, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """Sections, in key order, whose rows are merged and written anew to the output level."""
+    """Sections, in key order, whose rows are merged and rewritten to the output level."""
 
     sections: tuple[Section, ...]
 
@@ -250,19 +250,19 @@ class Rewrite:
 
 
 class UpgradeRule(StrEnum):
-    """What moving a file to another level takes."""
+    """The work of moving a file to another level."""
 
     PLAIN = "plain"
-    """Nothing but a change of its metadata."""
+    """Only the metadata changes."""
     WITH_CHANGELOG = "with changelog"
-    """Its rows are news to those who read changes, so that a changelog is written; the file stays as it is."""
+    """Its rows are changes, so that a changelog is written. The file itself is kept."""
     REWRITE = "rewrite"
-    """It must be written anew."""
+    """The file must be rewritten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Upgrade:
-    """A file that meets no other and goes to the output level as it is."""
+class LevelUpgrade:
+    """A file that overlaps no other, and moves to the output level as it is."""
 
     file: DataFileMeta
     with_changelog: bool = False
@@ -270,15 +270,15 @@ class Upgrade:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionUnit:
-    """What is done to a bucket. With `drop_deletes` nothing older lies below the output level, so deletes end there."""
+    """The steps of a compaction. With `drop_deletes` delete records are dropped, because nothing older is below."""
 
     output_level: int
     drop_deletes: bool
-    steps: tuple[Rewrite | Upgrade, ...]
+    steps: tuple[Rewrite | LevelUpgrade, ...]
 
     @property
     def files_read(self) -> tuple[DataFileMeta, ...]:
-        """The files that are read: all but those of which only the level changes."""
+        """The files that are read: all but those whose level changes only."""
         read: list[DataFileMeta] = []
         for step in self.steps:
             if isinstance(step, Rewrite):
@@ -289,7 +289,7 @@ class CompactionUnit:
 
 
 def plan_unit(
-    pick: Pick,
+    pick: CompactionPick,
     levels: Levels,
     key_types: Sequence[DataType],
     *,
@@ -299,22 +299,23 @@ def plan_unit(
     is_expired: Callable[[DataFileMeta], bool] = lambda file: False,
     rewrite_all: bool = False,
 ) -> CompactionUnit | None:
-    """How to carry out a pick; None when that changes nothing.
+    """Plan the execution of a pick; return None if it changes nothing.
 
-    Large files that meet no other are moved without a rewrite, unless `rule` (of a file and the output level) says
-    otherwise or they hold deletes that end at the highest level; files smaller than `small_file_bytes` are rewritten
-    together with their neighbours. `is_expired` says of files whether they have rows that end where nothing
-    older lies below; `rewrite_all` rewrites every file. Follows Paimon's MergeTreeCompactTask.
+    Large files that overlap no other are moved without a rewrite, unless `rule` (of a file and the output level)
+    requires it, or they have delete records that are dropped at the highest level. Files smaller than
+    `small_file_bytes` are rewritten together with their neighbours. `is_expired` returns whether a file has expired
+    rows, which are dropped if no older level is below. `rewrite_all` rewrites every file. Follows Paimon's
+    MergeTreeCompactTask.
     """
     level = pick.output_level
     oldest = max(r.level for r in levels.runs)
-    # With deletion vectors older rows are marked where they lie, so that no delete has anything left to hide.
+    # With deletion vectors older rows are marked in their files, so that delete records hide nothing.
     drop_deletes = level != 0 and (level >= oldest or deletion_vectors)
-    steps: list[Rewrite | Upgrade] = []
+    steps: list[Rewrite | LevelUpgrade] = []
     pending: list[Section] = []
 
     def move_or_rewrite(file: DataFileMeta) -> None:
-        # An unknown count may hide deletes, which must not reach the highest level.
+        # If the count is unknown there may be delete records, which must not reach the highest level.
         deletes = level == levels.max_level and file.delete_row_count != 0
         ends = level >= oldest and is_expired(file)
         if deletes or ends or rewrite_all:
@@ -324,7 +325,7 @@ def plan_unit(
             if how is UpgradeRule.REWRITE:
                 steps.append(Rewrite(sections=((SortedRun(files=(file,)),),)))
             else:
-                steps.append(Upgrade(file=file, with_changelog=how is UpgradeRule.WITH_CHANGELOG))
+                steps.append(LevelUpgrade(file=file, with_changelog=how is UpgradeRule.WITH_CHANGELOG))
 
     def flush_pending() -> None:
         if len(pending) == 1 and len(pending[0]) == 1:
@@ -350,7 +351,7 @@ def plan_unit(
 
 
 def plan_file_rewrite(files: Sequence[DataFileMeta], level: int) -> CompactionUnit | None:
-    """Files of the highest level each written anew by itself, for instance to apply deletion vectors; None for none."""
+    """Plan to rewrite single files of the highest level, for example to apply deletion vectors; None without files."""
     steps = tuple(Rewrite(sections=((SortedRun(files=(f,)),),)) for f in files)
     return CompactionUnit(output_level=level, drop_deletes=True, steps=steps) if steps else None
 
@@ -358,6 +359,6 @@ def plan_file_rewrite(files: Sequence[DataFileMeta], level: int) -> CompactionUn
 def plan_full_compaction(
     levels: Levels, key_types: Sequence[DataType], *, small_file_bytes: int
 ) -> CompactionUnit | None:
-    """Merge all runs into one at the highest level; None when they are one already."""
+    """Plan to merge all runs into one at the highest level; return None if they are one already."""
     pick = pick_full(levels)
     return None if pick is None else plan_unit(pick, levels, key_types, small_file_bytes=small_file_bytes)

@@ -1,7 +1,7 @@
-"""The protocol of merge functions: they see many keys at once, each as a segment of sorted rows.
+"""The protocol of merge functions, which merge many keys at once, each of them a segment of sorted rows.
 
-Columns are taken by row number with numpy, values and validity apart, which is faster than Arrow's take for columns
-with nulls.
+Rows are taken by number with numpy, values and validity separately, which is faster than Arrow's take for columns with
+nulls.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ Column: TypeAlias = "pa.Array[Any]"
 
 
 class Numbers:
-    """Row numbers of one take, -1 for null, in the forms that columns need; made once for all columns."""
+    """Row numbers to take, -1 for null, in the forms that columns need; computed once for all columns."""
 
     def __init__(self, numbers: "npt.NDArray[Any]") -> None:
         missing: Mask = numbers < 0
@@ -29,26 +29,26 @@ class Numbers:
         indices: Any = from_numpy(self.plain.astype(np.uint32))
         self.indices = indices
         self.run = run_of(numbers)
-        """The first and the number of rows that follow one another; None for others."""
+        """The first row and the count if the rows are consecutive, otherwise None."""
 
     def __len__(self) -> int:
         return len(self.plain)
 
     def with_nulls(self) -> Any:
-        """The numbers as Arrow's take has them."""
+        """Return the numbers in the form of Arrow's take, with nulls."""
         import pyarrow.compute as pc
 
         return self.indices if self.there is None else pc.if_else(from_numpy(self.there), self.indices, None)
 
 
 def take_column(column: Column, numbers: Numbers, pool: pa.MemoryPool) -> Column:
-    """Those values of a column."""
+    """Return the values of a column at these row numbers."""
     if numbers.run is not None and len(column):
         copied: Column = pa.concat_arrays([column.slice(*numbers.run)], memory_pool=pool)
         return copied
     import pyarrow.compute as pc
 
-    if not _goes_apart(column) or not len(column):
+    if not _has_flat_values(column) or not len(column):
         taken: Column = pc.take(column, numbers.with_nulls(), boundscheck=False, memory_pool=pool)
         return taken
     valid = validity(column)
@@ -69,7 +69,7 @@ def take_column(column: Column, numbers: Numbers, pool: pa.MemoryPool) -> Column
 
 
 def validity(column: Column) -> Mask | None:
-    """Which values are not null; None when all are."""
+    """Return the mask of the values that are not null; None if no value is null."""
     if not column.null_count:
         return None
     buffer = column.buffers()[0]
@@ -82,12 +82,12 @@ def validity(column: Column) -> Mask | None:
 
 
 def without_nulls(column: Column) -> Column:
-    """The column with what lies in the slots of nulls as values; not for nested columns."""
+    """Return the column with nulls replaced by the arbitrary values of their slots; not for nested columns."""
     bare: Column = pa.Array.from_buffers(column.type, len(column), [None, *column.buffers()[1:]], 0, column.offset)
     return bare
 
 
-def _goes_apart(column: Column) -> bool:
+def _has_flat_values(column: Column) -> bool:
     kind = column.type
     t = pa.types
     return (t.is_primitive(kind) and not t.is_boolean(kind)) or t.is_string(kind) or t.is_binary(kind)
@@ -96,15 +96,15 @@ def _goes_apart(column: Column) -> bool:
 Kinds = npt.NDArray[np.int8]
 
 LEVEL = "_LEVEL"
-"""A column, int8, that no file has: the level of the file that a row comes from."""
+"""A virtual column (int8): the level of the file that contains the row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyGroups:
-    """Rows of several sorted runs with the order that brings the rows of each key together, oldest first.
+    """Rows of several sorted runs, and the order that groups the rows of each key, oldest first.
 
-    `order[i]` is the row number of the i-th row in that order, and `starts[i]` says whether a new key begins there;
-    `kinds[r]` is row r's row kind, or `kinds` is None when no row deletes.
+    `order[i]` is the row number of the i-th row in that order, and `starts[i]` is true if a new key begins there.
+    `kinds[r]` is the row kind of row r; `kinds` is None if no row deletes.
     """
 
     rows: pa.RecordBatch
@@ -114,48 +114,48 @@ class KeyGroups:
 
 
 class MergeFunction(Protocol):
-    """Makes one row, or none, of all rows of a key."""
+    """A function that merges all rows of a key into one row or none."""
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """The columns that it must see to make these: the output itself, and what its rows depend on beside the key.
+        """Return the input columns for this output: the output itself, and what its rows depend on beside the key.
 
-        LEVEL among them asks for a column with the level of each row's file.
+        If LEVEL is among them, the input has a column with the level of each row's file.
         """
         ...
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """The merged rows in key order, with the columns `output` only; `groups.rows` has the columns asked for."""
+        """Return the merged rows in key order with the columns `output`; `groups.rows` has the input columns."""
         ...
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
-        """The same for rows in key order of which every one has a key of its own; copies nothing when it need not."""
+        """Merge rows in key order with unique keys, if possible without copying them."""
         ...
 
 
 @runtime_checkable
 class PicksRows(Protocol):
-    """A merge function whose row of a key is one of the key's rows, as it is."""
+    """A merge function whose result for a key is one of the rows of the key, unchanged."""
 
     def pick(self, order: Order, starts: Mask, kinds: Kinds | None) -> Order:
-        """The numbers of the rows picked, in key order; arguments as in KeyGroups."""
+        """Return the numbers of the picked rows, in key order; the arguments are those of KeyGroups."""
         ...
 
 
 @runtime_checkable
 class PicksNewest(PicksRows, Protocol):
-    """One that picks a key's newest record, or none."""
+    """A merge function that picks the newest record of a key, or none."""
 
     def is_newest(self, kinds: Kinds | None) -> bool:
-        """Whether it does so among records of these kinds."""
+        """Return whether the function picks the newest record among records of these kinds."""
         ...
 
     def kept(self, kinds: Kinds | None) -> Mask | None:
-        """Which of these rows it picks if they are the newest of their keys; None for all."""
+        """Return the mask of the rows that are kept if they are the newest of their keys; None for all."""
         ...
 
 
 def take_rows(rows: pa.RecordBatch, columns: Sequence[str], numbers: "npt.NDArray[Any]") -> pa.RecordBatch:
-    """Those rows, by number and in that order, of some columns."""
+    """Return rows by number, in that order, with some columns."""
     if not columns:
         return no_columns(len(numbers))
     made, pool = Numbers(numbers), block_memory_pool()
@@ -164,13 +164,13 @@ def take_rows(rows: pa.RecordBatch, columns: Sequence[str], numbers: "npt.NDArra
 
 
 def no_columns(rows: int) -> pa.RecordBatch:
-    """A batch of so many rows and no columns."""
+    """Return a batch of this many rows without columns."""
     return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["_"]).select([])
 
 
 def block_memory_pool() -> pa.MemoryPool:
-    """Where the merge keeps its blocks: the C library's allocator, which reuses memory of a few megabytes.
+    """Return the memory pool of blocks: the allocator of the C library, which reuses memory of a few megabytes.
 
-    Arrow's default one gives such memory back to the system at once, and page faults cost more than the merge.
+    Arrow's default pool returns such memory to the system at once, and then page faults cost more than the merge.
     """
     return pa.system_memory_pool()

@@ -15,50 +15,48 @@ import pyarrow as pa
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, MergeFunction
-from interbed.storage.lsm.merge_function.whole_record import Deduplicate, FirstRow
+from interbed.storage.lsm.merge_function.whole_record import DeduplicateMerge, FirstRow
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 NO_LEVEL = 127
-"""Greater than any level."""
+"""A number greater than any level."""
 
 Levels = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowestLevel:
-    """Leaves out the records that another record of a lower level above 0 stands for, and merges the others."""
+    """Drops the records above level 0 that a record of a lower level above 0 includes, and merges the others."""
 
     inner: MergeFunction
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """What the merge function sees, and the levels."""
+        """Return the columns of the inner function, and LEVEL."""
         return tuple(dict.fromkeys((*self.inner.columns(output), LEVEL)))
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """The merged rows."""
         return self.inner.merge(without_older(groups), output)
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
-        """The rows as the merge function has them: each key has one record."""
         return self.inner.merge_single(rows, kinds, output)
 
 
 def levels_of(rows: pa.RecordBatch) -> Levels:
-    """The level of each row."""
+    """Return the level of each row."""
     levels: Levels = to_numpy(rows.column(LEVEL))
     return levels
 
 
 def lowest_above_0(levels: Levels, starts: Mask) -> Levels:
-    """For each key the lowest level above 0, NO_LEVEL when it has none; `levels` are in sorted order."""
+    """Return for each key the lowest level above 0, or NO_LEVEL; `levels` are in sorted order."""
     lowest: Levels = np.minimum.reduceat(np.where(levels > 0, levels, NO_LEVEL), np.flatnonzero(starts))
     return lowest
 
 
 def without_older(groups: KeyGroups) -> KeyGroups:
-    """The groups with at most one record of a level above 0 each, that of the lowest."""
+    """Return the groups without records above level 0, except the one of the lowest such level."""
     levels = levels_of(groups.rows)[groups.order]
     keys = np.cumsum(groups.starts) - 1
     kept = (levels <= 0) | (levels == lowest_above_0(levels, groups.starts)[keys])
@@ -78,16 +76,16 @@ def merge_function_for(
     looked_up: bool = True,
     merges_alone: bool = False,
 ) -> MergeFunction:
-    """The merge function of a table with a primary key.
+    """Return the merge function of a table with a primary key.
 
-    With `drop_deletes` keys whose merged record deletes them are left out. `looked_up` false is for records that were
-    not in files yet. With `merges_alone` functions see also rows that are the only one of their key, as in compactions
-    that look up older rows; elsewhere such rows stay as they are. Raises InvalidOptionError for options that contradict
-    each other or the schema, NotSupportedError for functions that this version lacks.
+    With `drop_deletes` keys whose merged record is a delete are left out. `looked_up` is false for records that are not
+    in files yet. With `merges_alone` functions also merge keys with a single row, as in compactions that look up older
+    rows; otherwise such rows are unchanged. Raises InvalidOptionError for options that contradict each other or the
+    schema, NotSupportedError for functions that this version lacks.
     """
     engine = options.merge_engine
     if engine is MergeEngine.DEDUPLICATE:
-        return Deduplicate(drop_deletes=drop_deletes, ignore_delete=options.ignore_delete)
+        return DeduplicateMerge(drop_deletes=drop_deletes, ignore_delete=options.ignore_delete)
     if engine is MergeEngine.FIRST_ROW:
         return FirstRow(ignore_delete=options.ignore_delete, drop_deletes=drop_deletes)
     # Imported by use: most tables need none of the functions over columns.
@@ -102,7 +100,7 @@ def merge_function_for(
 
 
 def check_merge_options(schema: TableSchema, options: CoreOptions) -> None:
-    """Raise InvalidOptionError or NotSupportedError, naming the option, when the table's rows can't be merged so."""
+    """Check the merge options of a table; raises InvalidOptionError or NotSupportedError, naming the option."""
     if not schema.has_primary_key:
         return
     merge_function_for(schema, options, drop_deletes=False)

@@ -1,4 +1,4 @@
-"""Aggregation and partial update as the options of a table describe them, column by column."""
+"""The merge engines `aggregation` and `partial-update` by the options of a table, column by column."""
 
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.types.data_type import is_atomic
@@ -19,7 +19,7 @@ _GROUP_PREFIX, _GROUP_SUFFIX = "fields.", ".sequence-group"
 
 
 def aggregation(schema: TableSchema, options: CoreOptions, *, drop_deletes: bool, merges_alone: bool) -> AggregateMerge:
-    """The engine `aggregation`; raises InvalidOptionError, and NotSupportedError for functions that are not known."""
+    """Return the engine `aggregation`; raises InvalidOptionError, and NotSupportedError for unknown functions."""
     functions: dict[str, FieldFunction] = {}
     for field in schema.fields:
         if field.name in options.sequence_fields:
@@ -38,7 +38,7 @@ def aggregation(schema: TableSchema, options: CoreOptions, *, drop_deletes: bool
 def partial_update(
     schema: TableSchema, options: CoreOptions, *, drop_deletes: bool, merges_alone: bool
 ) -> PartialUpdate:
-    """The engine `partial-update`; raises as `aggregation` does."""
+    """Return the engine `partial-update`; raises the same errors as `aggregation`."""
     groups = _sequence_groups(schema, options)
     sequences = {name for group in groups for name in group.sequence}
     follow = {name for group in groups for name in group.columns}

@@ -1,13 +1,13 @@
-"""The merge engine `partial-update`: a key's row is put together from the values of its records.
+"""The merge engine `partial-update`: the row of a key is assembled from the values of its records.
 
 Without sequence groups each column has its newest value that is not null. A sequence group is a set of columns with
-sequence columns of their own: they take the values, nulls too, of the record with the greatest sequence, and records
-without sequence leave them alone. Columns of a group may have an aggregate function. Source: documentation page
+their own sequence columns: they take the values, nulls included, of the record with the greatest sequence, and records
+without a sequence do not change them. Columns of a group may have an aggregate function. Source: documentation page
 `primary-key-table/merge-engine/partial-update`.
 
-A record whose sequence is not less than all before it is newer, one with a lesser sequence is late, and one without
-sequence (all its columns null) counts for nothing. Plain columns and the sequence itself are those of the newest
-record. Functions take newer records in their order; late ones go before all others, the latest first.
+A record whose sequence is not less than all before it is newer, one with a smaller sequence is late, and one without a
+sequence (all its columns null) is ignored. Plain columns and the sequence itself are those of the newest record.
+Functions take newer records in their order; late ones come before all others, the latest first.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,13 +22,13 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.key_words import Order, row_ranks
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, block_memory_pool, validity
-from interbed.storage.lsm.merge_function.fields.fold import Fold, Late
+from interbed.storage.lsm.merge_function.fields.fold import ColumnFold, LateRows
 from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
 from interbed.storage.lsm.merge_function.fields.pick import LastNonNullValue, LastValue
 from interbed.storage.lsm.merge_function.segments import (
     Column,
     KeyRows,
-    Picked,
+    PickedRows,
     Result,
     Segments,
     assemble,
@@ -41,7 +41,7 @@ from interbed.storage.lsm.merge_function.whole_record import is_retract, single_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceGroup:
-    """Columns that follow a sequence: `sequence` are those that order, `columns` those that follow them.
+    """Columns that follow a sequence: `sequence` are the columns that order, `columns` those that follow them.
 
     With `removes` a -D record that is not older than the group removes the row.
     """
@@ -52,7 +52,7 @@ class SequenceGroup:
 
 
 def sequence_ranks(columns: Sequence[Column]) -> tuple[Ints, Mask]:
-    """A number for each row that orders as its sequence does, and which rows have a sequence."""
+    """Return the rank of the sequence of each row, and the mask of the rows that have a sequence."""
     rows = len(columns[0])
     present: Mask = np.zeros(rows, np.bool_)
     for column in columns:
@@ -61,7 +61,7 @@ def sequence_ranks(columns: Sequence[Column]) -> tuple[Ints, Mask]:
     if not rows:
         return np.zeros(0, np.int64), present
     ranks = row_ranks(columns)
-    # The least number stands for no sequence at all.
+    # The smallest number is reserved for rows without a sequence.
     words = ranks.values ^ np.uint64(1 << 63) if ranks.bits == 64 else ranks.values
     return words.view(np.int64), present
 
@@ -75,16 +75,16 @@ def reduce_group(
     *,
     alone: bool,
 ) -> "Mapping[str, Result] | None":
-    """The results by key of the group's columns that are in the output; None when a function can't be reduced.
+    """Return the results by key of the group's columns in the output; None if a function cannot reduce.
 
-    Keys with one row keep it as it is, unless `alone` says that they are merged, too.
+    Keys with one row keep it unchanged, unless `alone` is set.
     """
     ranks, present = sequence_ranks([rows.column(name) for name in group.sequence])
-    there = _Present.of(keys, present, alone=alone)
+    there = _SequencedKeys.of(keys, present, alone=alone)
     newer = _newer(there.keys, ranks)
     winners = np.empty(len(there.keys), np.int64)
     places = np.flatnonzero(newer)
-    # Of several rows of a key the one assigned last stays.
+    # If a key has several rows, the last assignment wins.
     winners[there.keys.keys.take(places)] = there.keys.order.take(places)
     plain = there.spread_rows(winners)
     late_first: KeyRows | None = None
@@ -94,11 +94,11 @@ def reduce_group(
             results[name] = plain
         elif name in group.columns:
             fold = functions[name].fold(rows.column(name), 0)
-            if fold.late is Late.BY_ROUND:
+            if fold.late is LateRows.BY_ROUND:
                 return None
-            if fold.late is Late.BEFORE and late_first is None:
+            if fold.late is LateRows.BEFORE and late_first is None:
                 late_first = _late_first(there.keys, newer)
-            reduced = fold.reduce(late_first if fold.late is Late.BEFORE and late_first is not None else there.keys)
+            reduced = fold.reduce(late_first if fold.late is LateRows.BEFORE and late_first is not None else there.keys)
             if reduced is None:
                 return None
             results[name] = there.spread(reduced, rows.column(name))
@@ -106,8 +106,8 @@ def reduce_group(
 
 
 @dataclass(frozen=True, slots=True)
-class _Present:
-    """The keys that have rows with a sequence, and those rows; `which` of `all_keys` they are, None for all."""
+class _SequencedKeys:
+    """Keys that have rows with a sequence, and these rows; `which` are their numbers in `all_keys`, None for all."""
 
     keys: KeyRows
     which: Order | None
@@ -115,38 +115,38 @@ class _Present:
     alone: bool
 
     @staticmethod
-    def of(keys: KeyRows, present: Mask, *, alone: bool) -> "_Present":
+    def of(keys: KeyRows, present: Mask, *, alone: bool) -> "_SequencedKeys":
         there = present.take(keys.order)
         if there.all():
-            return _Present(keys, None, keys, alone)
+            return _SequencedKeys(keys, None, keys, alone)
         sizes = np.bincount(keys.keys.compress(there), minlength=len(keys))
         which = np.flatnonzero(sizes)
         sizes = sizes.take(which)
-        return _Present(KeyRows(keys.order.compress(there), np.cumsum(sizes) - sizes), which, keys, alone)
+        return _SequencedKeys(KeyRows(keys.order.compress(there), np.cumsum(sizes) - sizes), which, keys, alone)
 
-    def spread_rows(self, numbers: Order) -> Picked:
-        """Numbers of rows by key of `keys` as numbers by key of all: -1 where a key has no row with a sequence."""
+    def spread_rows(self, numbers: Order) -> PickedRows:
+        """Return row numbers by key of `keys` as numbers by key of all; -1 for keys without a sequence."""
         if self.which is None:
-            return Picked(numbers)
+            return PickedRows(numbers)
         spread = np.full(len(self.all_keys), -1, np.int64)
         spread[self.which] = numbers
         if not self.alone:
             only = self.all_keys.sizes == 1
             spread[only] = self.all_keys.newest[only]
-        return Picked(spread)
+        return PickedRows(spread)
 
     def spread(self, result: Result, column: Column) -> Result:
-        """The same for any result of the column."""
-        if isinstance(result, Picked):
+        """Return a result of the column by key of `keys` as a result by key of all."""
+        if isinstance(result, PickedRows):
             return self.spread_rows(result.rows)
         if self.which is None:
             return result
         joined: Any = pa.concat_arrays([column, result], memory_pool=block_memory_pool())
-        return Picked(self.spread_rows(len(column) + np.arange(len(result))).rows, joined)
+        return PickedRows(self.spread_rows(len(column) + np.arange(len(result))).rows, joined)
 
 
 def _newer(keys: KeyRows, ranks: Ints) -> Mask:
-    """Which rows, in order, have a sequence not less than those before them of their key."""
+    """Return the mask of the rows, in order, whose sequence is not less than those before it in the key."""
     if not len(keys):
         return np.zeros(0, np.bool_)
     ordered = ranks.take(keys.order)
@@ -155,14 +155,14 @@ def _newer(keys: KeyRows, ranks: Ints) -> Mask:
     if bits + len(keys).bit_length() > 63:
         ordered, lowest = np.unique(ordered, return_inverse=True)[1], 0
         bits = len(ordered).bit_length()
-    # The key's number in the high bits makes the running maximum begin anew with each key.
+    # The number of the key in the high bits restarts the running maximum with each key.
     mixed = (keys.keys << bits) | (ordered - lowest)
     newer: Mask = mixed == np.maximum.accumulate(mixed)
     return newer
 
 
 def _late_first(keys: KeyRows, newer: Mask) -> KeyRows:
-    """The rows with each key's late ones before its newer ones, the latest first."""
+    """Return the rows with the late ones of each key before its newer ones, the latest first."""
     if newer.all():
         return keys
     passed: Order = np.cumsum(newer) - newer
@@ -185,9 +185,9 @@ REFUSAL = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartialUpdate:
-    """See the module. `values` are the columns outside of the primary key, `functions` are by column.
+    """The merge engine (see the module). `values` are the columns outside of the primary key.
 
-    With `merges_alone` rows that are the only one of their key are merged, too.
+    `functions` are by column. With `merges_alone` keys with a single row are merged, too.
     """
 
     values: tuple[str, ...]
@@ -199,26 +199,25 @@ class PartialUpdate:
     merges_alone: bool = False
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """The output, and the sequence columns of its groups and of those that remove rows."""
+        """Return the output, and the sequence columns of its groups and of groups that remove rows."""
         sequences = [name for group in self._groups(output) for name in group.sequence]
         return tuple(dict.fromkeys((*output, *sequences)))
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """The rows put together."""
-        return merge_apart(groups, output, self._add_up, self._take_in_turn, drop_deletes=self.drop_deletes)
+        return merge_apart(groups, output, self._merge_adds, self._merge_in_order, drop_deletes=self.drop_deletes)
 
-    def _add_up(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch | None:
-        """The rows of keys of which no row takes back; None when a function has no way to reduce."""
+    def _merge_adds(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch | None:
+        """Return the rows of keys without retractions; None if a function cannot reduce."""
         keys = KeyRows.of(groups)
         by_key = self._reduced(groups, keys, output)
         if by_key is None:
             return None
         return finish(groups.rows, by_key, keys.newest, output, kinds_of_adds(groups.rows, keys, output))
 
-    def _take_in_turn(
+    def _merge_in_order(
         self, groups: KeyGroups, output: Sequence[str], drop_deletes: bool
     ) -> tuple[pa.RecordBatch, Kinds | None]:
-        """The rows and their kinds, whatever the records' kinds."""
+        """Return the rows and their kinds, for records of all kinds."""
         segments = Segments.of(groups, alone=self.merges_alone)
         names = [name for name in output if name in self.values]
         if self.groups:
@@ -228,14 +227,14 @@ class PartialUpdate:
         return assemble(groups.rows, segments, groups.kinds, results, deleted, output, drop_deletes=drop_deletes)
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
-        """The rows, perhaps without those that delete."""
+        """Return the rows, with `drop_deletes` without deletes."""
         return single_rows(rows, kinds, output, drop_deletes=self.drop_deletes)
 
     def _groups(self, output: Sequence[str]) -> list[SequenceGroup]:
         return [g for g in self.groups if g.removes or not {*g.sequence, *g.columns}.isdisjoint(output)]
 
     def _reduced(self, groups: KeyGroups, keys: KeyRows, output: Sequence[str]) -> "Mapping[str, Result] | None":
-        """The results by key where no row takes back; None when a function of a group has no way to reduce."""
+        """Return the results by key without retractions; None if a function of a group cannot reduce."""
         rows = groups.rows
         results: dict[str, Result] = {}
         grouped: set[str] = set()
@@ -252,8 +251,8 @@ class PartialUpdate:
 
     def _newest(
         self, groups: KeyGroups, segments: Segments, names: Sequence[str]
-    ) -> tuple[Mapping[str, Picked], Mask | None]:
-        """The newest values that are not null, where there are no sequence groups."""
+    ) -> tuple[Mapping[str, PickedRows], Mask | None]:
+        """Return the newest values that are not null, for tables without sequence groups."""
         order, starts = segments.joined, segments.starts
         counted: Mask | None = None
         deleted: Mask | None = None
@@ -266,11 +265,11 @@ class PartialUpdate:
             wanted = wanted[order] if wanted is not None else None
             if counted is not None:
                 wanted = counted if wanted is None else wanted & counted
-            results[name] = Picked(_last_of_each(order, starts, wanted))
+            results[name] = PickedRows(_last_of_each(order, starts, wanted))
         return results, deleted
 
     def _without_retracts(self, kinds: Kinds, starts: Order, sizes: Order) -> tuple[Mask, Mask]:
-        """Which rows count, and which slots are removed."""
+        """Return the mask of the rows that count, and the mask of the removed slots."""
         retracts = is_retract(kinds)
         if retracts.any() and not (self.ignore_delete or self.remove_on_delete):
             raise InvalidInputError(REFUSAL)
@@ -282,14 +281,14 @@ class PartialUpdate:
             deletes = np.maximum.reduceat(np.where(kinds == RowKind.DELETE, places, -1), starts)
             begin = np.maximum(deletes, starts)
             ends_with_delete = deletes == starts + sizes - 1
-        # The first record is a start for the row even if it takes back, and so is one that removes what was before.
+        # The first record begins the row even if it is a retraction, and so does a record that removes the row before.
         counted = (places == begin[slots]) | (~retracts & (places > begin[slots]))
         nothing_added = ~np.logical_or.reduceat(~retracts, starts)
         return counted, ends_with_delete | nothing_added
 
 
 class _Update:
-    """One block of keys with sequence groups, folded round by round."""
+    """The merge of one block of keys with sequence groups, round by round."""
 
     def __init__(self, engine: PartialUpdate, groups: KeyGroups, segments: Segments, names: Sequence[str]) -> None:
         self._engine = engine
@@ -299,7 +298,7 @@ class _Update:
         self._deleted = np.zeros(slots, np.bool_)
         self._added = np.zeros(slots, np.bool_)
         rows = groups.rows
-        self._folds: dict[str, Fold] = {}
+        self._folds: dict[str, ColumnFold] = {}
         self._groups: list[_GroupState] = []
         grouped: set[str] = set()
         for group in engine._groups(names):
@@ -316,12 +315,12 @@ class _Update:
             grouped |= {*group.sequence, *group.columns}
         self._others = [self._fold(n, LastNonNullValue(rows.column(n), slots, n)) for n in names if n not in grouped]
 
-    def _fold(self, name: str, fold: Fold) -> Fold:
+    def _fold(self, name: str, fold: ColumnFold) -> ColumnFold:
         self._folds[name] = fold
         return fold
 
-    def run(self) -> tuple[Mapping[str, "Picked | Column"], Mask | None]:
-        """The results by column, and which slots are removed."""
+    def run(self) -> tuple[Mapping[str, "PickedRows | Column"], Mask | None]:
+        """Return the results by column, and the mask of the removed slots."""
         if self._kinds is not None and not is_retract(self._kinds[self._segments.joined]).any():
             self._kinds = None
         for position, (active, rows) in enumerate(self._segments.rounds()):
@@ -329,19 +328,19 @@ class _Update:
                 self._add(np.arange(active), rows)
                 continue
             retracts = is_retract(self._kinds[rows])
-            added, back = np.flatnonzero(~retracts), np.flatnonzero(retracts)
+            added, retracted = np.flatnonzero(~retracts), np.flatnonzero(retracts)
             self._deleted[:active] = False
             if len(added):
                 self._added[added] = True
                 self._add(added, rows[added])
-            if len(back):
+            if len(retracted):
                 if position == 0:
                     for fold in self._folds.values():
-                        fold.put(back, rows[back])
+                        fold.put(retracted, rows[retracted])
                     for state in self._groups:
-                        state.follow(back, rows[back])
+                        state.follow(retracted, rows[retracted])
                 if not self._engine.ignore_delete:
-                    self._take_back(back, rows[back])
+                    self._retract(retracted, rows[retracted])
         results = {name: fold.result() for name, fold in self._folds.items()}
         return results, None if self._kinds is None else self._deleted | ~self._added
 
@@ -360,7 +359,7 @@ class _Update:
                 for fold in state.aggregated:
                     fold.add_late(slots[late], rows[late])
 
-    def _take_back(self, slots: Order, rows: Order) -> None:
+    def _retract(self, slots: Order, rows: Order) -> None:
         assert self._kinds is not None
         removed = np.zeros(len(slots), np.bool_)
         deletes = self._kinds[rows] == RowKind.DELETE
@@ -387,33 +386,33 @@ class _Update:
             both = np.concatenate((newer, late))
             if len(both):
                 for fold in state.aggregated:
-                    fold.take_back(slots[both], rows[both])
+                    fold.retract_unless_ignored(slots[both], rows[both])
 
 
 class _GroupState:
-    """How far each slot's sequence of one group has come."""
+    """The greatest sequence of one group that each slot has reached."""
 
     def __init__(self, group: SequenceGroup, columns: Sequence[Column], slots: int) -> None:
         self.group = group
-        self.sequence: list[Fold] = []
-        self.plain: list[Fold] = []
-        self.aggregated: list[Fold] = []
+        self.sequence: list[ColumnFold] = []
+        self.plain: list[ColumnFold] = []
+        self.aggregated: list[ColumnFold] = []
         self._ranks, self._present = sequence_ranks(columns)
         self._reached = np.full(slots, np.iinfo(np.int64).min, np.int64)
 
     def split(self, slots: Order, rows: Order) -> tuple[Order, Order]:
-        """Which of the rows come at or after what was reached, and which before; rows without sequence are in none."""
+        """Return the rows at or after the reached sequence, and those before it. Rows without one are left out."""
         present = self._present[rows]
         newer = self._ranks[rows] >= self._reached[slots]
         return np.flatnonzero(present & newer), np.flatnonzero(present & ~newer)
 
     def follow(self, slots: Order, rows: Order) -> None:
-        """The sequences of these rows are reached."""
+        """Record that the sequences of these rows are reached."""
         self._reached[slots] = self._ranks[rows]
 
 
 def _last_of_each(order: Order, starts: Order, wanted: Mask | None) -> Order:
-    """The number of each slot's last wanted row, -1 when there is none; arguments are those of Segments."""
+    """Return the number of the last wanted row of each slot, -1 without any; the arguments are those of Segments."""
     if not len(starts):
         return np.empty(0, np.int64)
     places = np.arange(len(order))

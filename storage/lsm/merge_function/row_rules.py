@@ -1,7 +1,7 @@
-"""What the merge function of a table demands of the rows that are written to it.
+"""Rules of a table's merge function for the rows that are written to it.
 
 Writers ask whether the table accepts retractions, which columns keep their old value where a row has null, and which
-values of the row before a change it needs to retract that row.
+values of the row before a change are needed to retract it.
 """
 
 from collections.abc import Mapping
@@ -20,9 +20,9 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 
 
 def retract_refusal(schema: TableSchema, options: CoreOptions) -> str | None:
-    """Why the table takes no -U and -D rows; None when it does.
+    """Return the reason why the table refuses -U and -D rows; None if it accepts them.
 
-    Such rows would be found out only when they are merged with others, and then stand in the way of every read.
+    Without this check the error would occur only in a later merge, and then fail every read.
     """
     if not schema.has_primary_key or options.ignore_delete:
         return None
@@ -32,14 +32,14 @@ def retract_refusal(schema: TableSchema, options: CoreOptions) -> str | None:
     if isinstance(function, PartialUpdate) and not function.groups and not function.remove_on_delete:
         return PARTIAL_UPDATE_REFUSAL
     if isinstance(function, PartialUpdate):
-        taking = (g.removes or not any(map(_refuses, _functions_of(function, g))) for g in function.groups)
-        if any(taking):
-            # A row may take back one group alone, with the other groups' sequences null.
+        accepting = (g.removes or not any(map(_refuses, _functions_of(function, g))) for g in function.groups)
+        if any(accepting):
+            # A row may retract one group only, with the sequences of the other groups null.
             return None
     if isinstance(function, PartialUpdate | AggregateMerge):
         refusals = (f.retract_refusal for f in function.functions.values())
         refusal = next((r for r in refusals if r is not None), None)
-        # Rows of kind -U are taken back even where -D rows remove; but those alone are no reason to refuse all.
+        # Rows of kind -U are retracted even if -D rows remove. That alone is no reason to refuse all of them.
         return None if isinstance(function, AggregateMerge) and function.remove_on_delete else refusal
     return None
 
@@ -54,9 +54,9 @@ def _refuses(function: FieldFunction) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptColumn:
-    """A column that keeps its value; one of a sequence group does so only for rows without any of its `sequence`.
+    """A column that keeps its value if a row has null. In a sequence group also all of `sequence` must be null.
 
-    `others` are the columns of the group that follow its sequence; both are empty outside of groups.
+    `others` are the columns of the group that follow its sequence. Both are empty outside of groups.
     """
 
     sequence: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class KeptColumn:
 
 
 def kept_columns(schema: TableSchema, options: CoreOptions) -> Mapping[str, KeptColumn]:
-    """The columns by name; none where rows replace each other as a whole."""
+    """Return the columns that keep their values, by name; none if rows replace each other as a whole."""
     if not schema.has_primary_key:
         return {}
     function = merge_function_for(schema, options, drop_deletes=False, looked_up=False)
@@ -76,19 +76,19 @@ def kept_columns(schema: TableSchema, options: CoreOptions) -> Mapping[str, Kept
         for group in function.groups
         for name in (*group.sequence, *group.columns)
     }
-    # A default stands in for null.
+    # A column with a default value gets it in place of null.
     names = [f.name for f in schema.fields if f.default_value is None and f.name not in fixed]
     return {name: groups.get(name, KeptColumn()) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValuesBefore:
-    """The columns by what they need; all are empty where rows replace each other and no sequence orders them.
+    """The columns whose old values a change needs. All are empty if rows replace each other without a sequence.
 
-    `retracted` have a function that needs the old value, as `sum`; those with last_non_null_value are in `cleared`: it
-    makes null of an old value, so that only an update to null needs the row before. `refused` are the functions that
-    can't retract, with the reason. `sequence` orders rows, also those that delete; `groups` are the sequences of
-    sequence groups. `deletions_need_values` is false where a deletion removes the whole row.
+    Columns in `retracted` have a function that needs the old value, such as `sum`. Columns with last_non_null_value are
+    in `cleared`: a retraction makes the value null, so that only an update to null needs the row before. `refused` are
+    the functions that can't retract, with the reason. `sequence` orders rows, deletes included. `groups` are the
+    sequences of sequence groups. `deletions_need_values` is false if a deletion removes the whole row.
     """
 
     retracted: frozenset[str] = frozenset()
@@ -100,7 +100,7 @@ class ValuesBefore:
 
 
 def values_before(schema: TableSchema, options: CoreOptions) -> ValuesBefore:
-    """The values of rows before a change that a table with a primary key needs."""
+    """Return the values of the row before a change that a table with a primary key needs."""
     if options.ignore_delete:
         return ValuesBefore()
     sequence = options.sequence_fields
@@ -109,11 +109,11 @@ def values_before(schema: TableSchema, options: CoreOptions) -> ValuesBefore:
     function = merge_function_for(schema, options, drop_deletes=False, looked_up=False)
     assert isinstance(function, AggregateMerge | PartialUpdate)
     functions = {name: each for name, each in function.functions.items() if not each.ignore_retract}
-    retracted = frozenset(name for name, each in functions.items() if _needs_the_value(each))
+    retracted = frozenset(name for name, each in functions.items() if _needs_old_value(each))
     cleared = {name for name, each in functions.items() if issubclass(each.kind, LastNonNullValue)}
     refused = {name: why for name, each in functions.items() if (why := each.retract_refusal) is not None}
     if isinstance(function, PartialUpdate):
-        # Rows before an update are no part of a partial update, unless a function needs them.
+        # A partial update does not write rows before an update, unless a function needs them.
         return ValuesBefore(
             retracted=retracted,
             refused=refused if retracted else {},
@@ -129,6 +129,6 @@ def values_before(schema: TableSchema, options: CoreOptions) -> ValuesBefore:
     )
 
 
-def _needs_the_value(function: FieldFunction) -> bool:
-    """Whether the function needs the value that it retracts; last_value retracts any row by becoming null."""
+def _needs_old_value(function: FieldFunction) -> bool:
+    """Return whether the function needs the value that it retracts; last_value becomes null for any value."""
     return function.kind.can_retract and not issubclass(function.kind, LastValue | LastNonNullValue)

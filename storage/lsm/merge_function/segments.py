@@ -1,11 +1,11 @@
-"""The rows of many keys, for functions that make one value of a key's values, for all keys at once.
+"""The rows of many keys, for functions that aggregate the values of each key, for all keys at once.
 
-Where all rows add, functions see `KeyRows`: sorted rows and where each key begins. They reduce stretches.
+If all rows add, functions get `KeyRows`: sorted rows, and the first row of each key. They reduce contiguous segments.
 
-Where rows take values back, functions that must see a key's rows in their order go in rounds: first the oldest row of
-every key, then the next oldest … A round is a handful of vectorised steps over the keys that have so many rows. Keys
-with one row need no function, as their row stays as it is. Results of such functions are kept by slot. Slots are the
-keys with several rows, those with most rows first, so that the keys of a round are always the first so many slots.
+If rows retract values, functions that depend on the order of the rows work in rounds: first on the oldest row of every
+key, then on the next oldest, and so on. A round is a few vectorised steps over the keys that have that many rows. Keys
+with one row need no function, because their row is unchanged. Results of such functions are kept by slot. Slots are the
+keys with several rows, those with most rows first, so that the keys of a round are always the first slots.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ from interbed.storage.meta.schema.table_schema import VALUE_KIND
 
 Slots: TypeAlias = "slice | npt.NDArray[np.int64]"
 Column: TypeAlias = "pa.Array[Any]"
-Result: TypeAlias = "Picked | Column"
+Result: TypeAlias = "PickedRows | Column"
 
 _DELETE = np.int8(3)
 
@@ -42,9 +42,9 @@ _DELETE = np.int8(3)
 class Segments:
     """Keys with several rows, or with `alone` all keys.
 
-    The rows of slot i are `order[firsts[i] : firsts[i] + sizes[i]]`, oldest first; `joined` has the rows of all slots,
-    one slot after the other, each from its place in `starts` on. `by_key` has the slots in key order,
-    `single` says of each key, in key order, whether it has one row and so no slot, `newest` is each key's last row.
+    The rows of slot i are `order[firsts[i] : firsts[i] + sizes[i]]`, oldest first. `joined` has the rows of all slots,
+    one slot after the other; slot i begins at `starts[i]`. `by_key` has the slots in key order. `single` is the mask of
+    the keys, in key order, that have one row and no slot. `newest` is the newest row of each key.
     """
 
     order: Order
@@ -58,7 +58,7 @@ class Segments:
 
     @staticmethod
     def of(groups: KeyGroups, *, alone: bool = False) -> "Segments":
-        """The segments of sorted rows; with `alone` keys with one row have a slot, too."""
+        """Return the segments of sorted rows; with `alone` keys with one row have a slot, too."""
         firsts = np.flatnonzero(groups.starts)
         sizes = np.diff(firsts, append=len(groups.order))
         single = np.zeros(len(sizes), np.bool_) if alone else sizes == 1
@@ -83,18 +83,18 @@ class Segments:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def by_keys(self, result: "Result", column: Column) -> "Picked":
-        """A result by slot as one by key, with the own rows of keys that have no slot."""
+    def by_keys(self, result: "Result", column: Column) -> "PickedRows":
+        """Return a result by slot as a result by key; keys without a slot keep their own row."""
         multiple = ~self.single
         numbers = self.newest.copy()
-        if isinstance(result, Picked):
+        if isinstance(result, PickedRows):
             numbers[multiple] = result.rows[self.by_key]
-            return Picked(numbers)
+            return PickedRows(numbers)
         numbers[multiple] = len(column) + self.by_key
-        return Picked(numbers, pa.concat_arrays([column, result], memory_pool=block_memory_pool()))
+        return PickedRows(numbers, pa.concat_arrays([column, result], memory_pool=block_memory_pool()))
 
     def rounds(self) -> Iterator[tuple[int, Order]]:
-        """How many slots have a row in the round, and those rows."""
+        """Yield for each round the number of slots that have a row in it, and those rows."""
         longest = int(self.sizes[0]) if len(self.sizes) else 0
         # Sizes descend, so the slots that are done in a round are at the end.
         active = np.searchsorted(-self.sizes, -np.arange(longest), side="left")
@@ -104,15 +104,15 @@ class Segments:
 
 
 @dataclass(frozen=True, slots=True)
-class Picked:
-    """Results as numbers of rows whose value it is, -1 for null; of the column itself, or of another one."""
+class PickedRows:
+    """Results as row numbers, -1 for null; rows of the column itself, or of another column."""
 
     rows: Order
     column: "Column | None" = None
 
 
 class KeyRows:
-    """All rows of a block, those of a key side by side, oldest first: the rows `order`, keys begin at `firsts`."""
+    """The rows of a block grouped by key, oldest first: their numbers `order`; keys begin at `firsts`."""
 
     def __init__(self, order: Order, firsts: Order) -> None:
         self.order = order
@@ -120,7 +120,7 @@ class KeyRows:
 
     @staticmethod
     def of(groups: KeyGroups) -> "KeyRows":
-        """The rows of all keys."""
+        """Return the rows of all keys of the groups."""
         return KeyRows(groups.order, np.flatnonzero(groups.starts))
 
     def __len__(self) -> int:
@@ -128,12 +128,12 @@ class KeyRows:
 
     @cached_property
     def sizes(self) -> Order:
-        """How many rows each key has."""
+        """The number of rows of each key."""
         return np.diff(self.firsts, append=len(self.order))
 
     @cached_property
     def lasts(self) -> Order:
-        """Where each key's newest row is in `order`."""
+        """The index in `order` of the newest row of each key."""
         return self.firsts + self.sizes - 1
 
     @cached_property
@@ -148,17 +148,17 @@ class KeyRows:
 
     @cached_property
     def keys(self) -> Order:
-        """The key that each row in order is of, as a number."""
+        """The number of the key of each row, in order."""
         return np.repeat(np.arange(len(self.firsts)), self.sizes)
 
     @cached_property
     def longest(self) -> int:
-        """The most rows that a key has: one more than there are `rounds`."""
+        """The largest number of rows of a key: one more than there are `rounds`."""
         return int(self.sizes.max(initial=0))
 
     @cached_property
     def rounds(self) -> list[tuple[Order, Order]]:
-        """From the second oldest rows on: the keys that have such a row, and the rows."""
+        """For the second oldest, third oldest … row: the keys that have such a row, and the rows."""
         found = []
         keys, position = np.flatnonzero(self.sizes > 1), 1
         while len(keys):
@@ -168,24 +168,24 @@ class KeyRows:
         return found
 
     def of_keys(self, wanted: Mask) -> "KeyRows":
-        """The rows of some keys; `wanted` is by key."""
+        """Return the rows of some keys; `wanted` is a mask by key."""
         sizes = self.sizes.compress(wanted)
         return KeyRows(self.order.compress(wanted.repeat(self.sizes)), np.cumsum(sizes) - sizes)
 
     def has(self, wanted: Mask) -> Mask:
-        """Which keys have a row that is wanted; `wanted` is by row."""
+        """Return the mask of the keys with a wanted row; `wanted` is a mask by row."""
         return wanted.take(self.newest_where(wanted))
 
     def newest_where(self, wanted: Mask) -> Order:
-        """The newest row of each key that is wanted, or its newest where none is."""
+        """Return the newest wanted row of each key, or its newest row if none is wanted."""
         return self._walk(wanted, self.newest, self.lasts, -1)
 
     def oldest_where(self, wanted: Mask) -> Order:
-        """The oldest row of each key that is wanted, or its oldest where none is."""
+        """Return the oldest wanted row of each key, or its oldest row if none is wanted."""
         return self._walk(wanted, self.oldest, self.firsts, 1)
 
     def _walk(self, wanted: Mask, rows: Order, places: Order, step: int) -> Order:
-        """Go on from the rows at `places` until one is wanted: mostly few keys are left after the first step."""
+        """Search from the rows at `places` for a wanted row. Few keys are left after the first step, usually."""
         keys = np.flatnonzero(~wanted.take(rows))
         if not len(keys):
             return rows
@@ -205,11 +205,11 @@ class KeyRows:
 def finish(
     rows: pa.RecordBatch, results: Mapping[str, Result], newest: Order, output: Sequence[str], kinds: Kinds | None
 ) -> pa.RecordBatch:
-    """The merged rows: results by key; columns without are those of the newest row, `kinds` are those of the keys."""
+    """Return the merged rows from results and `kinds` by key. Columns without a result are those of the newest row."""
     if not output:
         return no_columns(len(newest))
     pool = block_memory_pool()
-    # Most columns share the same numbers.
+    # Most columns have the same row numbers.
     made: dict[int, Numbers] = {}
     columns: list[Column] = []
     for name in output:
@@ -217,10 +217,10 @@ def finish(
         if name == VALUE_KIND:
             columns.append(from_numpy(np.zeros(len(newest), np.int8) if kinds is None else kinds))
             continue
-        if result is not None and not isinstance(result, Picked):
+        if result is not None and not isinstance(result, PickedRows):
             columns.append(result)
             continue
-        picked = Picked(newest) if result is None else result
+        picked = PickedRows(newest) if result is None else result
         numbers = made.get(id(picked.rows))
         if numbers is None:
             numbers = made[id(picked.rows)] = Numbers(picked.rows)
@@ -238,9 +238,9 @@ def assemble(
     *,
     drop_deletes: bool,
 ) -> tuple[pa.RecordBatch, Kinds | None]:
-    """The merged rows and their kinds: results by slot for keys with several rows, the row itself for others.
+    """Return the merged rows and their kinds: results by slot for keys with several rows, the row itself for others.
 
-    `deleted` says by slot which keys are removed. Columns without results are those of the newest row.
+    `deleted` is the mask of the removed slots. Columns without a result are those of the newest row.
     """
     kind_of = _kinds(rows, segments, kinds, deleted, output)
     by_key = {name: segments.by_keys(result, rows.column(name)) for name, result in results.items()}
@@ -248,14 +248,14 @@ def assemble(
     if drop_deletes and kind_of is not None and (kind_of & 1).any():
         kept = (kind_of & 1) == 0
         kind_of, newest = kind_of.compress(kept), newest.compress(kept)
-        by_key = {name: Picked(picked.rows.compress(kept), picked.column) for name, picked in by_key.items()}
+        by_key = {name: PickedRows(picked.rows.compress(kept), picked.column) for name, picked in by_key.items()}
     return finish(rows, by_key, newest, output, kind_of), kind_of
 
 
 def _kinds(
     rows: pa.RecordBatch, segments: Segments, kinds: Kinds | None, deleted: Mask | None, output: Sequence[str]
 ) -> Kinds | None:
-    """The kind of each key's row in key order; None when no row deletes, and no one asks."""
+    """Return the row kind of each key in key order; None if no row deletes and the output has no kinds."""
     if kinds is None and deleted is None:
         if VALUE_KIND not in output:
             return None
@@ -269,7 +269,7 @@ def _kinds(
 
 
 def kinds_of_adds(rows: pa.RecordBatch, keys: KeyRows, output: Sequence[str]) -> Kinds | None:
-    """The kinds of keys of which no row takes back, where the output has them: a row alone keeps its own."""
+    """Return the row kinds of keys without retractions, if the output has them: a single row keeps its own kind."""
     if VALUE_KIND not in output:
         return None
     own: Kinds = to_numpy(rows.column(VALUE_KIND))
@@ -284,9 +284,9 @@ def merge_apart(
     *,
     drop_deletes: bool,
 ) -> pa.RecordBatch:
-    """Merge keys of which no row takes back by `adding`, which is faster but may decline, and others by `other`.
+    """Merge keys without retractions by `adding`, which is faster but may return None, and other keys by `other`.
 
-    An argument of the latter says whether to leave out keys that are gone.
+    The last argument of `other` is whether to leave out deleted keys.
     """
     whole = adding(groups, output) if groups.kinds is None else None
     if whole is not None:
@@ -294,25 +294,25 @@ def merge_apart(
     if groups.kinds is None or not len(groups.order):
         return other(groups, output, drop_deletes)[0]
     keys = KeyRows.of(groups)
-    taken_back = keys.has((groups.kinds & 1).astype(np.bool_))
-    if np.count_nonzero(taken_back) * 2 > len(keys):
+    retracted = keys.has((groups.kinds & 1).astype(np.bool_))
+    if np.count_nonzero(retracted) * 2 > len(keys):
         return other(groups, output, drop_deletes)[0]
-    rows = taken_back.repeat(keys.sizes)
+    rows = retracted.repeat(keys.sizes)
     added = adding(_subset(groups, ~rows, None), output)
     if added is None:
         return other(groups, output, drop_deletes)[0]
     rest, kinds = other(_subset(groups, rows, groups.kinds), output, False)
     places = np.empty(len(keys), np.int64)
-    places[~taken_back] = np.arange(added.num_rows)
-    places[taken_back] = added.num_rows + np.arange(rest.num_rows)
+    places[~retracted] = np.arange(added.num_rows)
+    places[retracted] = added.num_rows + np.arange(rest.num_rows)
     if drop_deletes and kinds is not None:
-        kept = ~taken_back
-        kept[taken_back] = (kinds & 1) == 0
+        kept = ~retracted
+        kept[retracted] = (kinds & 1) == 0
         places = places.compress(kept)
     joined: pa.RecordBatch = pa.concat_batches([added, rest], block_memory_pool())  # type: ignore[attr-defined]  # The stubs lack it.
     return take_rows(joined, output, places)
 
 
 def _subset(groups: KeyGroups, wanted: Mask, kinds: Kinds | None) -> KeyGroups:
-    """Whole keys of the groups; `wanted` is by row in order."""
+    """Return whole keys of the groups; `wanted` is a mask by row, in order."""
     return replace(groups, order=groups.order.compress(wanted), starts=groups.starts.compress(wanted), kinds=kinds)

@@ -24,27 +24,27 @@ FIRST_ROW_REFUSAL = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deduplicate:
-    """Keeps the last row of each key.
+class DeduplicateMerge:
+    """The merge engine `deduplicate`: keeps the newest row of each key.
 
-    With `drop_deletes` a key whose last record deletes it is left out, as reads and compactions to the highest level
-    want it; other compactions must keep the record, because it hides rows of higher levels. With `ignore_delete`
-    records that delete are treated as if they had never been written.
+    With `drop_deletes` a key whose newest record is a delete is left out, for reads and compactions to the highest
+    level. Other compactions must keep the record, because it hides rows of higher levels. With `ignore_delete` delete
+    records are ignored.
     """
 
     drop_deletes: bool
     ignore_delete: bool = False
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """Nothing but the output."""
+        """Return the output columns only."""
         return tuple(output)
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """The last rows of all keys."""
+        """Return the newest row of each key."""
         return take_rows(groups.rows, output, self.pick(groups.order, groups.starts, groups.kinds))
 
     def pick(self, order: Order, starts: Mask, kinds: Kinds | None) -> Order:
-        """The numbers of the last rows of all keys."""
+        """Return the number of the newest row of each key."""
         if kinds is None:
             return order.compress(group_ends(starts))
         if self.ignore_delete:
@@ -59,15 +59,15 @@ class Deduplicate:
         return winners
 
     def is_newest(self, kinds: Kinds | None) -> bool:
-        """Whether no record is passed over."""
+        """Return whether the newest record of a key is always picked."""
         return kinds is None or not self.ignore_delete
 
     def kept(self, kinds: Kinds | None) -> Mask | None:
-        """Those that do not delete, where such are dropped."""
+        """Return the mask of the rows that do not delete; None if all are kept."""
         return None if kinds is None or not self.drop_deletes else ~is_retract(kinds)
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
-        """The rows without those that delete, or all of them."""
+        """Return the rows, without deletes if those are dropped or ignored."""
         if kinds is None or not (self.drop_deletes or self.ignore_delete):
             return rows.select(list(output))
         adds = ~is_retract(kinds)
@@ -78,21 +78,21 @@ class Deduplicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstRow:
-    """Keeps the first row of each key that adds; there should be no others, unless `ignore_delete` leaves them out."""
+    """The merge engine `first-row`: keeps the oldest row of each key. Deletes are refused, or ignored."""
 
     ignore_delete: bool
     drop_deletes: bool
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """Nothing but the output."""
+        """Return the output columns only."""
         return tuple(output)
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """The first rows of all keys."""
+        """Return the oldest row of each key."""
         return take_rows(groups.rows, output, self.pick(groups.order, groups.starts, groups.kinds))
 
     def pick(self, order: Order, starts: Mask, kinds: Kinds | None) -> Order:
-        """The numbers of the first rows of all keys; raises InvalidInputError for rows that delete."""
+        """Return the number of the oldest row of each key; raises InvalidInputError for delete rows."""
         if kinds is None:
             return order.compress(starts)
         adds = ~is_retract(kinds)[order]
@@ -107,19 +107,19 @@ class FirstRow:
         return order.compress(firsts)
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
-        """The rows, perhaps without those that delete."""
+        """Return the rows, with `drop_deletes` without deletes."""
         return single_rows(rows, kinds, output, drop_deletes=self.drop_deletes)
 
 
 def is_retract(kinds: "npt.NDArray[Any]") -> Mask:
-    """Which row kinds take a row back: -U (1) and -D (3)."""
+    """Return the mask of the row kinds that retract a row: -U (1) and -D (3)."""
     return (kinds & 1).astype(np.bool_)
 
 
 def single_rows(
     rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str], *, drop_deletes: bool
 ) -> pa.RecordBatch:
-    """The rows as they are, without those that delete when `drop_deletes` says so; not copied when need not be."""
+    """Return the rows, with `drop_deletes` without deletes; not copied if none is dropped."""
     selected = rows.select(list(output))
     if kinds is None or not drop_deletes:
         return selected

@@ -21,7 +21,7 @@ from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.lsm.compact.strategy import (
     CompactionUnit,
-    Moment,
+    PickContext,
     Rewrite,
     UniversalStrategy,
     UpgradeRule,
@@ -238,7 +238,7 @@ class _Simulator:
         self._live = np.zeros(0, np.bool_)
         self._random = np.random.default_rng((workload.seed, 1))
         self._last_full_millis: int | None = None
-        self._passed_over = 0
+        self._skipped = 0
         self._flushed = self._compacted = self._given = 0
 
     def step(self, number: int, rows: CommitRows) -> Step:
@@ -283,17 +283,17 @@ class _Simulator:
 
     def _compact(self, number: int, now: int, *, full: bool = False) -> None:
         levels = self._bucket.levels
-        moment = Moment(
+        context = PickContext(
             now_millis=now,
             hour=now // _MILLIS_PER_HOUR % 24,
             last_full_millis=self._last_full_millis,
-            passed_over=self._passed_over,
+            skipped=self._skipped,
         )
         if full:
             pick = pick_full(levels)
         else:
-            pick = self._strategy.pick(levels, moment)
-            self._passed_over = self._strategy.passed_over_after(pick, moment)
+            pick = self._strategy.pick(levels, context)
+            self._skipped = self._strategy.skipped_after(pick, context)
         if pick is None:
             return
         if len(pick.runs) == len(levels.runs):

@@ -14,7 +14,7 @@ from typing import Any
 import datasketches
 from pyroaring import BitMap
 
-from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64
+from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64Bitmap
 from tests.support.peers.java import PeerRows
 from tests.support.peers.json import TypeJson
 
@@ -88,7 +88,7 @@ def _wide_bitmap(source: random.Random) -> Any:
     far = [source.randrange(1 << 64) for _ in range(source.randrange(3))]
     spread = [(source.randrange(70) << 16) + source.randrange(40) for _ in range(source.choice([0, 0, 30]))]
     return base64.b64encode(
-        Roaring64.of([*range(first, first + source.randrange(9)), *far, *spread]).to_bytes()
+        Roaring64Bitmap.of([*range(first, first + source.randrange(9)), *far, *spread]).to_bytes()
     ).decode()
 
 
@@ -434,7 +434,7 @@ def _without_order(value: Any, name: str, case: Case) -> Any:
         case "rbm32":
             return list(BitMap.deserialize(base64.b64decode(value)))
         case "rbm64":
-            return list(Roaring64(base64.b64decode(value)).numbers())
+            return list(Roaring64Bitmap(base64.b64decode(value)).numbers())
     return value
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.storage.lsm.compact.strategy import Moment, UniversalStrategy
+from interbed.storage.lsm.compact.strategy import PickContext, UniversalStrategy
 from interbed.storage.lsm.levels import LevelRun, Levels, SortedRun
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from tests.interop.strategies import random_examples
@@ -54,11 +54,11 @@ def levels_of(tree: Tree) -> Levels:
 def expected(strategy: UniversalStrategy, shown: Sequence[Tree]) -> list[tuple[int, int] | None]:
     """What the strategy picks of the trees, one after the other."""
     picked: list[tuple[int, int] | None] = []
-    passed_over = 0
+    skipped = 0
     for tree in shown:
-        moment = Moment(passed_over=passed_over)
+        moment = PickContext(skipped=skipped)
         pick = strategy.pick(levels_of(tree), moment)
-        passed_over = strategy.passed_over_after(pick, moment)
+        skipped = strategy.skipped_after(pick, moment)
         picked.append(None if pick is None else (len(pick.runs), pick.output_level))
     return picked
 

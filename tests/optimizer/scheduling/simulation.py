@@ -36,7 +36,7 @@ from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.compact.strategy import (
     CompactionUnit,
-    Moment,
+    PickContext,
     Rewrite,
     UniversalStrategy,
     pick_full,
@@ -124,7 +124,7 @@ class SimulatedTable:
     def _unit(self, bucket: SimulatedBucket, need: Need, now: int) -> CompactionUnit | None:
         levels, options = bucket.levels, CoreOptions({**self.options, **need.options})
         if need.kind is WorkKind.MINOR:
-            pick = UniversalStrategy.of(options).pick(levels, Moment(now_millis=now))
+            pick = UniversalStrategy.of(options).pick(levels, PickContext(now_millis=now))
         else:
             pick = pick_full(levels)
         if pick is None:

@@ -12,7 +12,7 @@ from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.lsm.compact.strategy import CompactionUnit, Rewrite, Upgrade, plan_full_compaction
+from interbed.storage.lsm.compact.strategy import CompactionUnit, LevelUpgrade, Rewrite, plan_full_compaction
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
@@ -104,7 +104,7 @@ def test_the_output_is_the_highest_level_and_deletes_end_there() -> None:
     unit = plan(file("a", 0, 5), file("b", 0, 5))
     assert unit is not None
     assert (unit.output_level, unit.drop_deletes) == (5, True)
-    assert Upgrade(file=file("a", 0, 5)).file.upgraded(5).level == 5
+    assert LevelUpgrade(file=file("a", 0, 5)).file.upgraded(5).level == 5
 
 
 # -- a table -----------------------------------------------------------------------------------------------------------

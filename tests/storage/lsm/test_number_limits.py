@@ -98,7 +98,7 @@ def _folded(of: str, function: str, steps: Sequence[Step]) -> int | str | None:
     fold = field_function(field, function, CoreOptions({})).fold(_column(of, [v for _, v in steps]), 1)
     try:
         for row, (kind, _) in enumerate(steps):
-            (fold.add if kind == ADDS else fold.take_back)(slice(0, 1), np.array([row]))
+            (fold.add if kind == ADDS else fold.retract_unless_ignored)(slice(0, 1), np.array([row]))
         result: Any = fold.result()
     except InvalidInputError as error:
         return _refusal(error, of, function)

@@ -15,11 +15,11 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.data_type import field_from_json
 from interbed.storage.lsm.merge_function.api import KeyGroups, Numbers, take_column, validity
 from interbed.storage.lsm.merge_function.factory import merge_function_for
-from interbed.storage.lsm.merge_function.fields.elements import Collect
-from interbed.storage.lsm.merge_function.fields.fold import Fold
+from interbed.storage.lsm.merge_function.fields.elements import CollectElements
+from interbed.storage.lsm.merge_function.fields.fold import ColumnFold
 from interbed.storage.lsm.merge_function.fields.functions import field_function
 from interbed.storage.lsm.merge_function.partial_update import PartialUpdate
-from interbed.storage.lsm.merge_function.segments import KeyRows, Picked
+from interbed.storage.lsm.merge_function.segments import KeyRows, PickedRows
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import Schema
 from tests.support.examples import examples
@@ -57,7 +57,7 @@ FUNCTIONS = {
 CASES = [(kind, name) for kind, names in FUNCTIONS.items() for name in names]
 
 
-def _fold(kind: str, name: str, column: Any, slots: int) -> Fold:
+def _fold(kind: str, name: str, column: Any, slots: int) -> ColumnFold:
     field = field_from_json({"id": 1, "name": "c", "type": VALUES[kind][0]})
     return field_function(field, name, CoreOptions({})).fold(column, slots)
 
@@ -71,7 +71,7 @@ def _column(kind: str, values: list[Any]) -> Any:
 
 
 def _value_of(result: Any, column: Any) -> list[Any]:
-    if isinstance(result, Picked):
+    if isinstance(result, PickedRows):
         result = take_column(result.column or column, Numbers(result.rows), pa.default_memory_pool())
     result.validate(full=True)
     return [repr(v) if isinstance(v, float) else v for v in result.to_pylist()]
@@ -113,7 +113,7 @@ def test_reducing_is_adding_row_by_row(kind: str, name: str, data: st.DataObject
 
 def test_distinct_elements_are_left_to_rounds() -> None:
     column: Any = pa.array([[1, 1], [2]], pa.list_(pa.int32()))
-    fold = Collect(column, 0, "function 'collect' of column 'c'", distinct=True)
+    fold = CollectElements(column, 0, "function 'collect' of column 'c'", distinct=True)
     assert fold.reduce(KeyRows(np.arange(2), np.array([0]))) is None
 
 
@@ -176,8 +176,8 @@ def test_late_rows_of_a_group_count_as_they_do_one_after_the_other(keys: list[li
     rows = pa.RecordBatch.from_arrays(columns, schema=pa.schema([schema.arrow.field(n) for n in names]))
     starts = np.array([place == 0 for values in keys for place in range(len(values))])
     groups = KeyGroups(rows=rows, order=np.arange(len(records)), starts=starts, kinds=None)
-    in_turn, _ = function._take_in_turn(groups, names, False)
-    at_once = function._add_up(groups, names)
+    in_turn, _ = function._merge_in_order(groups, names, False)
+    at_once = function._merge_adds(groups, names)
     assert at_once is not None
     for one, other in zip(at_once.to_pylist(), in_turn.to_pylist(), strict=True):
         # Paimon's collect keeps no order.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
-from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64
+from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64Bitmap
 from interbed.storage.lsm.merge_function.fields.unions import HllUnion, Roaring64Union, ThetaUnion, Union
 
 # Numbers of one container, of neighbouring ones, and of any; stretches become runs, many numbers become bits.
@@ -30,29 +30,29 @@ def _sets(draw: st.DrawFn) -> set[int]:
 
 @given(_sets(), st.lists(_sets(), max_size=3))
 def test_a_union_has_the_numbers_of_all_bitmaps_and_survives_its_bytes(first: set[int], others: list[set[int]]) -> None:
-    union = Roaring64(Roaring64.of(first).to_bytes())
+    union = Roaring64Bitmap(Roaring64Bitmap.of(first).to_bytes())
     for other in others:
-        union.add_all(Roaring64(Roaring64.of(other).to_bytes()))
+        union.add_all(Roaring64Bitmap(Roaring64Bitmap.of(other).to_bytes()))
     data = union.to_bytes()
     assert list(union.numbers()) == sorted(first.union(*others))
-    assert Roaring64(data).to_bytes() == data
+    assert Roaring64Bitmap(data).to_bytes() == data
 
 
 def test_a_union_in_memory_and_by_way_of_bytes_is_the_same() -> None:
     sets = [range(0, 6_000, 2), range(1, 6_000, 2), range(3 << 16, 9 << 16, 700), [7 << 33]]
-    kept, copied = Roaring64.of(sets[0]), Roaring64.of(sets[0])
+    kept, copied = Roaring64Bitmap.of(sets[0]), Roaring64Bitmap.of(sets[0])
     for numbers in sets[1:]:
-        kept.add_all(Roaring64.of(numbers))
-        copied.add_all(Roaring64.of(numbers))
-        copied = Roaring64(copied.to_bytes())
+        kept.add_all(Roaring64Bitmap.of(numbers))
+        copied.add_all(Roaring64Bitmap.of(numbers))
+        copied = Roaring64Bitmap(copied.to_bytes())
     assert kept.to_bytes() == copied.to_bytes()
 
 
 @given(st.data())
 def test_a_bitmap_without_its_end_is_refused(data: st.DataObject) -> None:
-    whole = Roaring64.of([1, 2, 3, 9 << 20, *range(5 << 40, (5 << 40) + 90, 7)]).to_bytes()
+    whole = Roaring64Bitmap.of([1, 2, 3, 9 << 20, *range(5 << 40, (5 << 40) + 90, 7)]).to_bytes()
     with pytest.raises(CorruptFileError, match="64-bit roaring bitmap"):
-        Roaring64(whole[: data.draw(st.integers(0, len(whole) - 1))])
+        Roaring64Bitmap(whole[: data.draw(st.integers(0, len(whole) - 1))])
 
 
 @pytest.mark.parametrize("function", [HllUnion, ThetaUnion, Roaring64Union])

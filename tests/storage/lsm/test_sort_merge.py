@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.arrow import type_to_arrow
-from interbed.storage.lsm.merge_function.whole_record import Deduplicate
+from interbed.storage.lsm.merge_function.whole_record import DeduplicateMerge
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from tests.storage.lsm.keys import KEY_KINDS, KeyKind, key_array, key_order
@@ -77,7 +77,7 @@ def _merged(
         sequence=(SEQUENCE_NUMBER,) if by_sequence else (),
     )
     inputs = [_input(kinds, run, age, sequence=by_sequence) for age, run in enumerate(runs)]
-    function = Deduplicate(drop_deletes=drop_deletes, ignore_delete=ignore_delete)
+    function = DeduplicateMerge(drop_deletes=drop_deletes, ignore_delete=ignore_delete)
     batches: Iterator[Any] = merge_runs(inputs, plan, function, block_rows=block_rows)
     return [value for batch in batches for value in batch.column("value").to_pylist()]
 
@@ -165,7 +165,7 @@ def test_rows_that_one_run_alone_covers_are_not_copied() -> None:
     low, high = _table(range(1000)), _table(range(2000, 2010))
     plan = MergePlan(keys=("id",), output=("id", "value"))
     batches = list(
-        merge_runs([_slices(low, 0), _slices(high, 1)], plan, Deduplicate(drop_deletes=True), block_rows=100)
+        merge_runs([_slices(low, 0), _slices(high, 1)], plan, DeduplicateMerge(drop_deletes=True), block_rows=100)
     )
     assert pa.Table.from_batches(batches).column("id").to_pylist() == [*range(1000), *range(2000, 2010)]
     base = low.column("value").buffers()[1]
@@ -190,7 +190,7 @@ def test_blocks_stay_small_however_long_the_runs_are() -> None:
     runs = [watched(_slices(_table(range(i, 50_000, i + 1)), i)) for i in range(3)]
     plan = MergePlan(keys=("id",), output=("id",))
     handed_out = 0
-    for batch in merge_runs(runs, plan, Deduplicate(drop_deletes=True), block_rows=4_096):
+    for batch in merge_runs(runs, plan, DeduplicateMerge(drop_deletes=True), block_rows=4_096):
         handed_out = batch.column("id")[-1].as_py() + 1
         # What is read beyond what was handed out is at most the buffers: a block, plus a batch of each run.
         expected_read = sum(-(-(handed_out - i) // (i + 1)) for i in range(3))
@@ -212,7 +212,7 @@ def test_an_abandoned_merge_closes_its_runs() -> None:
         return RunInput(row_count=1000, open=open_run)
 
     merge = merge_runs(
-        [run(0), run(1)], MergePlan(keys=("id",), output=("id",)), Deduplicate(drop_deletes=True), block_rows=20
+        [run(0), run(1)], MergePlan(keys=("id",), output=("id",)), DeduplicateMerge(drop_deletes=True), block_rows=20
     )
     assert isinstance(merge, Generator)
     next(merge)
@@ -223,7 +223,7 @@ def test_an_abandoned_merge_closes_its_runs() -> None:
 def test_no_output_columns_still_count_rows() -> None:
     runs = [_slices(_table(range(100)), 0), _slices(_table(range(50, 150)), 1)]
     plan = MergePlan(keys=("id",), output=())
-    assert sum(b.num_rows for b in merge_runs(runs, plan, Deduplicate(drop_deletes=True))) == 150
+    assert sum(b.num_rows for b in merge_runs(runs, plan, DeduplicateMerge(drop_deletes=True))) == 150
 
 
 @given(
@@ -243,7 +243,7 @@ def test_rows_are_counted_without_a_look_at_them_as_they_are_merged(
     options = {"drop_deletes": flags[0], "ignore_delete": flags[1]}
     plan = MergePlan(keys=("k0",), output=(), sequence=(SEQUENCE_NUMBER,) if by_sequence else ())
     inputs = [_input(kinds, run, age, sequence=by_sequence) for age, run in enumerate(runs)]
-    merged = merge_runs(inputs, plan, Deduplicate(**options), block_rows=block_rows)
+    merged = merge_runs(inputs, plan, DeduplicateMerge(**options), block_rows=block_rows)
     assert sum(batch.num_rows for batch in merged) == len(_model(runs, **options))
 
 
@@ -259,7 +259,7 @@ def test_keys_close_together_and_far_apart_merge_alike(deletes: bool, ordered: b
             columns[VALUE_KIND] = pa.array([3 if deletes and age and i % 7 == 0 else 0 for i in ids], pa.int8())
             runs.append(_slices(pa.record_batch(columns), age))
         plan = MergePlan(keys=("id",), output=("id", "value"), ordered=ordered)
-        rows = pa.Table.from_batches(list(merge_runs(runs, plan, Deduplicate(drop_deletes=True), block_rows=500)))
+        rows = pa.Table.from_batches(list(merge_runs(runs, plan, DeduplicateMerge(drop_deletes=True), block_rows=500)))
         return sorted([key // apart, value] for key, value in zip(*rows.to_pydict().values(), strict=True))
 
     assert merged(1) == merged(1_000_003)

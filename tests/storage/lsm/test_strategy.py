@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.storage.lsm.compact.strategy import Moment, Pick, PickReason, UniversalStrategy, pick_full
+from interbed.storage.lsm.compact.strategy import CompactionPick, PickContext, PickReason, UniversalStrategy, pick_full
 from interbed.storage.lsm.levels import LevelRun, Levels, SortedRun
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.lsm import LsmOptions
@@ -41,7 +41,7 @@ def _file(size: int, level: int) -> DataFileMeta:
     )
 
 
-def sizes(pick: Pick | None) -> list[int]:
+def sizes(pick: CompactionPick | None) -> list[int]:
     """The sizes of the runs picked."""
     return [] if pick is None else [r.run.byte_size for r in pick.runs]
 
@@ -61,7 +61,7 @@ def strategy(amplification: int, ratio: int, trigger: int) -> UniversalStrategy:
     ],
 )
 def test_the_runs_picked_are_javas(levels: Levels, picked: list[int], output: int, reason: PickReason) -> None:
-    pick = strategy(25, 1, 3).pick(levels, Moment())
+    pick = strategy(25, 1, 3).pick(levels, PickContext())
     assert pick is not None
     assert (sizes(pick), pick.output_level, pick.reason) == (picked, output, reason)
 
@@ -75,13 +75,13 @@ def test_the_runs_picked_are_javas(levels: Levels, picked: list[int], output: in
 def test_the_number_of_runs_takes_in_what_the_ratio_allows(
     forced: int, levels: Levels, picked: list[int], output: int
 ) -> None:
-    pick = strategy(forced, 1, 3).pick(levels, Moment())
+    pick = strategy(forced, 1, 3).pick(levels, PickContext())
     assert pick is not None
     assert (sizes(pick), pick.output_level) == (picked, output)
 
 
 def test_level_0_is_never_an_output_even_when_a_huge_run_lies_in_it() -> None:
-    pick = strategy(200, 1, 5).pick(level_0(1, 1, 1, 1024, 1024 * 1024, levels=6), Moment())
+    pick = strategy(200, 1, 5).pick(level_0(1, 1, 1, 1024, 1024 * 1024, levels=6), PickContext())
     assert pick is not None
     assert (sizes(pick), pick.output_level) == ([1, 1, 1, 1024, 1024 * 1024], 5)
 
@@ -89,24 +89,24 @@ def test_level_0_is_never_an_output_even_when_a_huge_run_lies_in_it() -> None:
 def test_an_interval_makes_full_compactions() -> None:
     interval = replace(strategy(100, 1, 3), optimization_interval_millis=1000)
     quiet, loud = tree((0, 1), (1, 3), (2, 5), levels=3), tree((0, 3), (1, 3), (2, 5), levels=3)
-    first = interval.pick(quiet, Moment(now_millis=0))
+    first = interval.pick(quiet, PickContext(now_millis=0))
     assert first is not None
     assert (sizes(first), first.reason) == ([1, 3, 5], PickReason.INTERVAL)
-    assert sizes(interval.pick(quiet, Moment(now_millis=1001, last_full_millis=0))) == [1, 3, 5]
-    assert interval.pick(quiet, Moment(now_millis=1001, last_full_millis=1001)) is None
-    amplified = interval.pick(loud, Moment(now_millis=1500, last_full_millis=1001))
+    assert sizes(interval.pick(quiet, PickContext(now_millis=1001, last_full_millis=0))) == [1, 3, 5]
+    assert interval.pick(quiet, PickContext(now_millis=1001, last_full_millis=1001)) is None
+    amplified = interval.pick(loud, PickContext(now_millis=1500, last_full_millis=1001))
     assert amplified is not None
     assert (sizes(amplified), amplified.reason) == ([3, 3, 5], PickReason.SIZE_AMPLIFICATION)
 
 
 def test_small_buckets_are_compacted_fully_and_so_are_those_with_much_outside_of_the_top() -> None:
     small = replace(strategy(100, 1, 3), total_size_threshold=10)
-    assert sizes(small.pick(tree((0, 1), (1, 3), (2, 5), levels=3), Moment())) == [1, 3, 5]
-    assert small.pick(tree((0, 2), (1, 6), (2, 10), levels=3), Moment()) is None
-    assert small.pick(tree((2, 5), levels=3), Moment()) is None
+    assert sizes(small.pick(tree((0, 1), (1, 3), (2, 5), levels=3), PickContext())) == [1, 3, 5]
+    assert small.pick(tree((0, 2), (1, 6), (2, 10), levels=3), PickContext()) is None
+    assert small.pick(tree((2, 5), levels=3), PickContext()) is None
     outside = replace(strategy(100, 1, 30), incremental_size_threshold=10)
-    assert sizes(outside.pick(tree((0, 2), (1, 9), (2, 99), levels=3), Moment())) == [2, 9, 99]
-    assert outside.pick(tree((0, 2), (1, 8), (2, 99), levels=3), Moment()) is None
+    assert sizes(outside.pick(tree((0, 2), (1, 9), (2, 99), levels=3), PickContext())) == [2, 9, 99]
+    assert outside.pick(tree((0, 2), (1, 8), (2, 99), levels=3), PickContext()) is None
 
 
 def grown(rules: UniversalStrategy, steps: int, *start: int, by_level: bool) -> list[list[int]]:
@@ -118,7 +118,7 @@ def grown(rules: UniversalStrategy, steps: int, *start: int, by_level: bool) -> 
         # As in Java's tests each run has its own level where the size ratio is looked at, one above the number of runs.
         runs = [(i if by_level else 0, size) for i, size in enumerate(state)]
         levels = tree(*runs, levels=len(state) + 1)
-        pick = rules.pick(levels, Moment())
+        pick = rules.pick(levels, PickContext())
         if pick is not None:
             count = len(pick.runs)
             state = [sum(state[:count]), *state[count:]]
@@ -188,17 +188,17 @@ def test_size_ratio_over_many_flushes() -> None:
 
 @pytest.mark.parametrize(("ratio", "picked"), [(10, []), (20, [8, 9, 10])])
 def test_the_ratio_decides_what_is_much_larger(ratio: int, picked: list[int]) -> None:
-    assert sizes(strategy(AT_ONCE, ratio, 2)._size_ratio(tree((0, 8), (2, 9), (3, 10)), Moment())) == picked
+    assert sizes(strategy(AT_ONCE, ratio, 2)._size_ratio(tree((0, 8), (2, 9), (3, 10)), PickContext())) == picked
 
 
 def test_the_ratio_may_be_another_at_night() -> None:
     rules = replace(strategy(AT_ONCE, 10, 2), off_peak=(22, 6, 10))
     levels = tree((0, 8), (2, 9), (3, 10), levels=9)
-    assert rules._size_ratio(levels, Moment(hour=12)) is None
-    assert rules._size_ratio(levels, Moment(hour=6)) is None
-    assert sizes(rules._size_ratio(levels, Moment(hour=22))) == [8, 9, 10]
-    assert sizes(rules._size_ratio(levels, Moment(hour=5))) == [8, 9, 10]
-    assert replace(rules, off_peak=(-1, 6, 10))._size_ratio(levels, Moment(hour=3)) is None
+    assert rules._size_ratio(levels, PickContext(hour=12)) is None
+    assert rules._size_ratio(levels, PickContext(hour=6)) is None
+    assert sizes(rules._size_ratio(levels, PickContext(hour=22))) == [8, 9, 10]
+    assert sizes(rules._size_ratio(levels, PickContext(hour=5))) == [8, 9, 10]
+    assert replace(rules, off_peak=(-1, 6, 10))._size_ratio(levels, PickContext(hour=3)) is None
 
 
 def test_a_lookup_takes_level_0_upward_at_once() -> None:
@@ -208,10 +208,10 @@ def test_a_lookup_takes_level_0_upward_at_once() -> None:
         (tree((0, 1), (1, 2), (2, 2), levels=3), [1, 2, 2], 2),
         (tree((0, 1), (2, 2), levels=3), [1], 1),
     ):
-        pick = rules.pick(levels, Moment())
+        pick = rules.pick(levels, PickContext())
         assert pick is not None
         assert (sizes(pick), pick.output_level) == (picked, output)
-    assert rules.pick(tree((1, 1), (2, 200), levels=3), Moment()) is None
+    assert rules.pick(tree((1, 1), (2, 200), levels=3), PickContext()) is None
 
 
 def test_a_gentle_lookup_takes_level_0_upward_now_and_then() -> None:
@@ -221,14 +221,14 @@ def test_a_gentle_lookup_takes_level_0_upward_now_and_then() -> None:
         (tree((0, 2), (1, 2), (2, 2), levels=3), [2, 2, 2], 2),
         (tree((0, 1), (2, 2), levels=3), [1], 1),
     ):
-        moment = Moment()
+        moment = PickContext()
         for _ in range(4):
             assert rules.pick(levels, moment) is None
-            moment = replace(moment, passed_over=rules.passed_over_after(None, moment))
+            moment = replace(moment, skipped=rules.skipped_after(None, moment))
         pick = rules.pick(levels, moment)
         assert pick is not None
         assert (sizes(pick), pick.output_level) == (picked, output)
-        assert rules.passed_over_after(pick, moment) == 0
+        assert rules.skipped_after(pick, moment) == 0
 
 
 def test_a_full_compaction_that_was_asked_for_takes_all_runs() -> None:
@@ -265,7 +265,7 @@ def test_a_pick_is_a_prefix_and_leaves_the_tree_in_order(
     runs: list[tuple[int, int]], amplification: int, ratio: int, trigger: int, force_up: int
 ) -> None:
     levels = tree(*runs)
-    pick = replace(strategy(amplification, ratio, trigger), force_up_level_0=force_up).pick(levels, Moment())
+    pick = replace(strategy(amplification, ratio, trigger), force_up_level_0=force_up).pick(levels, PickContext())
     if pick is None:
         # As many runs as that are never left as they are.
         assert len(runs) <= trigger

@@ -77,7 +77,7 @@ def test_batches_without_kinds_are_insertions_beside_those_with() -> None:
 def test_small_slices_get_memory_of_their_own_before_they_keep_many_large_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(write_buffer, "LOOSE_BYTES", 3000)
+    monkeypatch.setattr(write_buffer, "MAX_SLICED_BYTES", 3000)
     pool = WriteBufferPool(1 << 30)
     buffers = [WriteBuffer(concatenate) for _ in range(10)]
     for buffer in buffers:

@@ -83,7 +83,7 @@ def test_the_last_full_compaction_is_the_one_that_compactions_go_by(tmp_path: Pa
     planner = CompactionPlanner(table.store)
     assert (
         table.maintenance.health().last_full_millis
-        == planner.moment(planner.levels(restored.files(bucket_id))).last_full_millis
+        == planner.context(planner.levels(restored.files(bucket_id))).last_full_millis
     )
 
 

@@ -1,1 +1,1 @@
-"""Aggregate functions of columns: `functions` has their names, `fold` what they share; the others are the functions."""
+"""Aggregate functions of columns: their names (`functions`), their base classes (`fold`), and the functions."""

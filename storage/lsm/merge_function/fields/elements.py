@@ -20,16 +20,16 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrow_values import array_of, from_numpy, scalar_of, to_numpy
 from interbed.storage.lsm.key_words import Order, row_ranks
 from interbed.storage.lsm.merge_function.api import Numbers, block_memory_pool, take_column, validity, without_nulls
-from interbed.storage.lsm.merge_function.fields.fold import Column, FieldValues, Fold, Late
+from interbed.storage.lsm.merge_function.fields.fold import Column, ColumnFold, FieldValues, LateRows
 from interbed.storage.lsm.merge_function.segments import KeyRows, Slots
 
 Codes = npt.NDArray[np.int64]
 ElementNumbers: TypeAlias = "list[int] | None"
-"""Elements by number; None for a null array."""
+"""Numbers of elements; None for a null array."""
 
 
-class Elements(Fold):
-    """Arrays or maps by slot, as numbers of the elements of the column's arrays."""
+class ElementLists(ColumnFold):
+    """A fold of arrays or maps by slot, as numbers of the elements of the column."""
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
         super().__init__(column, slots, of)
@@ -46,30 +46,24 @@ class Elements(Fold):
         return None if valid is None else valid.tolist()
 
     def add(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         self._each(slots, rows, self._agg)
 
     def add_late(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         self._each(slots, rows, lambda held, items: self._agg(items, held))
 
     def put(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         self._each(slots, rows, lambda _, items: items)
 
     def clear(self, slots: Slots) -> None:
-        """See Fold."""
         for slot in np.arange(self.slots)[slots].tolist():
             self._lists[slot] = None
 
     def retract(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         if not self.can_retract:
             super().retract(slots, rows)
         self._each(slots, rows, lambda held, items: self._without(held, items) if held and items else held)
 
     def result(self) -> Column:
-        """See Fold."""
         lengths = np.array([0 if held is None else len(held) for held in self._lists], np.int64)
         offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.int32)
         mask = np.array([held is None for held in self._lists] + [False], np.bool_)
@@ -81,7 +75,7 @@ class Elements(Fold):
         kind: Any = self.column.type
         taken = children(self.column).take(array_of(flat, pa.int64()))
         if isinstance(self.column.type, pa.MapType):
-            # A map's entries are rows of key and value that are never null.
+            # The entries of a map are rows of key and value, which are never null.
             keys, items = taken.field(0), taken.field(1)
             maps: Column = pa.MapArray.from_arrays(offsets, keys, items, type=kind)
             return maps
@@ -105,11 +99,11 @@ class Elements(Fold):
             lists[slot] = merge(lists[slot], self._items(row))
 
 
-class Collect(Elements):
-    """`collect`: all elements, with `distinct` each once; a retraction takes each element out once."""
+class CollectElements(ElementLists):
+    """`collect`: all elements, with `distinct` each once; a retraction removes each of its elements once."""
 
     can_retract = True
-    late = Late.ANYWHERE
+    late = LateRows.ANYWHERE
 
     def __init__(self, column: Column, slots: int, of: str, *, distinct: bool) -> None:
         super().__init__(column, slots, of)
@@ -118,11 +112,10 @@ class Collect(Elements):
         self._coded = False
 
     def add_late(self, slots: Slots, rows: Order) -> None:
-        """The order of elements does not count."""
+        """Add late elements as others, because their order is irrelevant."""
         self.add(slots, rows)
 
     def reduce(self, keys: KeyRows) -> "Column | None":
-        """See Fold."""
         if self._distinct or not len(keys):
             return None
         rows: Any = take_column(self.column, Numbers(keys.order), block_memory_pool())
@@ -148,13 +141,13 @@ class Collect(Elements):
 
     def _without(self, held: list[int], items: list[int]) -> list[int]:
         code = self._code()
-        gone: dict[int, int] = {}
+        removed: dict[int, int] = {}
         for n in items:
-            gone[code[n]] = gone.get(code[n], 0) + 1
+            removed[code[n]] = removed.get(code[n], 0) + 1
         left = []
         for n in held:
-            if gone.get(code[n], 0):
-                gone[code[n]] -= 1
+            if removed.get(code[n], 0):
+                removed[code[n]] -= 1
             else:
                 left.append(n)
         return left
@@ -165,8 +158,8 @@ class Collect(Elements):
         return self._codes
 
 
-class MergeMap(Elements):
-    """`merge_map`: entries of all maps, the newest one of each key; a retraction removes the keys of its map."""
+class MergeMap(ElementLists):
+    """`merge_map`: the entries of all maps, the newest of each key; a retraction removes the keys of its map."""
 
     can_retract = True
 
@@ -182,12 +175,12 @@ class MergeMap(Elements):
 
     def _without(self, held: list[int], items: list[int]) -> list[int]:
         code = self._key_codes
-        gone = {code[n] for n in items}
-        return [n for n in held if code[n] not in gone]
+        removed = {code[n] for n in items}
+        return [n for n in held if code[n] not in removed]
 
 
-class MergeMapWithKeyTime(Elements):
-    """`merge_map_with_keytime`: of each key the entry with the greatest time; one without value removes its key."""
+class MergeMapWithKeyTime(ElementLists):
+    """`merge_map_with_keytime`: the entry of each key with the greatest time; one without a value removes its key."""
 
     def __init__(self, column: Column, slots: int, of: str, *, time_field: int) -> None:
         super().__init__(column, slots, of)
@@ -215,8 +208,8 @@ class MergeMapWithKeyTime(Elements):
         return list(entries.values())
 
 
-class NestedUpdate(Elements):
-    """`nested_update`: rows of all arrays, with a key the newest row of each, up to a limit."""
+class NestedUpdate(ElementLists):
+    """`nested_update`: the rows of all arrays up to a limit; with a nested key the newest row of each key."""
 
     can_retract = True
 
@@ -238,12 +231,11 @@ class NestedUpdate(Elements):
         return self._by_key(rows) if self._keyed else rows
 
     def _without(self, held: list[int], items: list[int]) -> list[int]:
-        gone = {self._codes[n] for n in self._rows(items)}
+        removed = {self._codes[n] for n in self._rows(items)}
         rows = self._rows(held)
-        return [n for n in (self._by_key(rows) if self._keyed else rows) if self._codes[n] not in gone]
+        return [n for n in (self._by_key(rows) if self._keyed else rows) if self._codes[n] not in removed]
 
     def retract(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         self._each(
             slots, rows, lambda held, items: held if held is None or items is None else self._without(held, items)
         )
@@ -255,10 +247,10 @@ class NestedUpdate(Elements):
         return list({self._codes[n]: n for n in numbers}.values())
 
 
-class NestedPartialUpdate(Elements):
-    """`nested_partial_update`: one row a key, with the newest value of each field that is not null.
+class NestedPartialUpdate(ElementLists):
+    """`nested_partial_update`: one row for each nested key, with the newest value of each field that is not null.
 
-    A row is kept as the numbers of the rows that its fields' values come from, -1 for null; None for a null row.
+    A row is kept as the numbers of the rows that have the values of its fields, -1 for null; None for a null row.
     """
 
     def __init__(self, column: Column, slots: int, of: str, *, key_fields: Sequence[int]) -> None:
@@ -304,9 +296,9 @@ class NestedPartialUpdate(Elements):
 
 
 class ListAgg(FieldValues):
-    """`listagg`: the texts with a delimiter between them; with `distinct` a part that is there is not added again."""
+    """`listagg`: the texts with a delimiter between them; with `distinct` each part once."""
 
-    late = Late.BEFORE
+    late = LateRows.BEFORE
 
     def __init__(self, column: Column, slots: int, of: str, *, delimiter: str, distinct: bool) -> None:
         super().__init__(column, slots, of)
@@ -314,7 +306,6 @@ class ListAgg(FieldValues):
         self._distinct = distinct
 
     def reduce(self, keys: KeyRows) -> "Column | None":
-        """See Fold."""
         if self._distinct or not len(keys):
             return None
         valid = validity(self.column)
@@ -354,14 +345,14 @@ class ListAgg(FieldValues):
 
 
 def offsets_of(column: Column) -> Codes:
-    """Where each row's elements begin, counted in `children`; one number more than there are rows."""
+    """Return the index in `children` of the first element of each row, and the total number of elements."""
     offsets: Any = column.offsets  # type: ignore[attr-defined]  # Lists and maps have it.
     numbers = np.asarray(to_numpy(offsets)).astype(np.int64)
     return numbers - (numbers[0] if len(numbers) else 0)
 
 
 def children(column: Column) -> Any:
-    """The elements of all rows of a list column, or the entries of a map column as rows of key and value."""
+    """Return the elements of all rows of a list column, or the entries of a map column as rows of key and value."""
     offsets: Any = column.offsets  # type: ignore[attr-defined]
     first, last = (offsets[0].as_py(), offsets[-1].as_py()) if len(offsets) else (0, 0)
     if isinstance(column, pa.MapArray):
@@ -373,7 +364,7 @@ def children(column: Column) -> Any:
 
 
 def codes(column: Any) -> Codes:
-    """A number for each value, equal where the values are; null is a value, too. Those of atomic types are in order."""
+    """Return a code for each value (null included), equal for equal values. Codes of atomic types are in order."""
     if not len(column):
         return np.empty(0, np.int64)
     kind = column.type
@@ -384,7 +375,7 @@ def codes(column: Any) -> Codes:
         inner, offsets = codes(children(column)).tolist(), offsets_of(column).tolist()
         valid_rows = column.is_valid().to_pylist()
         seen: dict[Any, int] = {}
-        # Arrays of any length have no fixed number of words, so they are compared as tuples.
+        # Arrays have no fixed number of words, so they are compared as tuples.
         numbers = [
             seen.setdefault(tuple(inner[a:b]) if valid else None, len(seen))
             for a, b, valid in zip(offsets, offsets[1:], valid_rows, strict=False)
@@ -395,7 +386,7 @@ def codes(column: Any) -> Codes:
 
 
 def codes_of_row(columns: Sequence[Any]) -> Codes:
-    """A number for each row of these columns, equal where all values are."""
+    """Return a code for each row of these columns, equal for equal rows."""
     table = np.stack([c if isinstance(c, np.ndarray) else codes(c) for c in columns], axis=1)
     if not len(table):
         return np.empty(0, np.int64)

@@ -1,8 +1,8 @@
-"""Folds: what functions over the values of a column have in common.
+"""Folds: the base classes of aggregate functions over the values of a column.
 
 A fold keeps one accumulator for each slot (see `segments`). Every method takes slots and, in parallel, the numbers of
-the rows whose values they meet; a slot occurs once in a call. Accumulators begin as null. `FieldValues` keeps them as
-Python values, for functions whose results grow with the values before them.
+the rows with their new values; a slot occurs once in a call. Accumulators are null at first. `FieldValues` keeps them
+as Python values, for functions whose results grow.
 """
 
 from collections.abc import Callable
@@ -16,28 +16,28 @@ from interbed.storage.base.arrow_values import array_of, from_numpy
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.python_values import python_values
 from interbed.storage.lsm.key_words import Order
-from interbed.storage.lsm.merge_function.segments import KeyRows, Picked, Result, Slots
+from interbed.storage.lsm.merge_function.segments import KeyRows, PickedRows, Result, Slots
 
 Column: TypeAlias = "pa.Array[Any]"
 
 
-class Late(Enum):
-    """Where rows belong that come after rows with a greater sequence, when all rows are reduced at once."""
+class LateRows(Enum):
+    """The position of late rows (those after a row with a greater sequence) if all rows are reduced at once."""
 
     ANYWHERE = "anywhere"
-    """The result is the same in every order, or is made in the order in which the rows come."""
+    """The result does not depend on the order, or is computed in order of arrival."""
     BEFORE = "before"
-    """Each before those that came before it."""
+    """A late row comes before all rows that arrived earlier."""
     BY_ROUND = "by round"
-    """They have a rule of their own, so that rows are taken in one by one."""
+    """Late rows have a special rule, so that rows are added one by one."""
 
 
-class Fold:
-    """A function at work on one column of a block; `of` says which function of which column, for messages."""
+class ColumnFold:
+    """The state of a function over one column of a block; `of` names function and column in messages."""
 
     can_retract = False
-    """Whether the function takes values back."""
-    late = Late.BY_ROUND
+    """Whether the function can retract values."""
+    late = LateRows.BY_ROUND
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
         self.column = column
@@ -45,47 +45,47 @@ class Fold:
         self.of = of
         self.ignores_retracts = False
 
-    def take_back(self, slots: Slots, rows: Order) -> None:
-        """Take the rows' values back, or do nothing when option `fields.<name>.ignore-retract` says so."""
+    def retract_unless_ignored(self, slots: Slots, rows: Order) -> None:
+        """Retract the values of the rows, or nothing with the option `fields.<name>.ignore-retract`."""
         if not self.ignores_retracts:
             self.retract(slots, rows)
 
     def add(self, slots: Slots, rows: Order) -> None:
-        """Take the rows' values in."""
+        """Add the values of the rows."""
         raise NotImplementedError
 
     def add_late(self, slots: Slots, rows: Order) -> None:
-        """Take values in that are older, by their sequence group, than those taken in before."""
+        """Add values that are older, by their sequence group, than those added before."""
         self.add(slots, rows)
 
     def retract(self, slots: Slots, rows: Order) -> None:
-        """Take the rows' values back; raises InvalidInputError when the function can't."""
+        """Retract the values of the rows; raises InvalidInputError if the function can't."""
         del slots, rows
         raise InvalidInputError(retract_message(self.of))
 
     def put(self, slots: Slots, rows: Order) -> None:
-        """Replace accumulators by the rows' values."""
+        """Replace accumulators by the values of the rows."""
         raise NotImplementedError
 
     def clear(self, slots: Slots) -> None:
-        """Make accumulators null."""
+        """Set the accumulators of slots to null."""
         raise NotImplementedError
 
     def reduce(self, keys: KeyRows) -> "Result | None":
-        """The function of all rows of all keys at once, by key; None when it has no way to, and takes them in rounds.
+        """Return the function of all rows by key, computed at once; None if the function must work in rounds.
 
-        A key's only row is its result, whatever the function; accumulators are not touched.
+        The only row of a key is its result, whatever the function. Accumulators are not changed.
         """
         del keys
         return None
 
-    def result(self) -> "Picked | Column":
-        """The accumulators by slot."""
+    def result(self) -> "PickedRows | Column":
+        """Return the accumulators by slot."""
         raise NotImplementedError
 
 
 def retract_message(of: str) -> str:
-    """Why a row that takes something back is refused; `of` is `function 'max' of column 'a'`."""
+    """Return the message for a refused retraction; `of` is `function 'max' of column 'a'`."""
     name = of.rpartition("column ")[2].strip("'")
     return (
         f"The {of} can't take values back, so the table takes no -U and -D rows. Set option "
@@ -93,37 +93,32 @@ def retract_message(of: str) -> str:
     )
 
 
-class FieldValues(Fold):
-    """Python values by slot; `_agg` makes one of two. They loop over the rows, for each takes a call of its own."""
+class FieldValues(ColumnFold):
+    """A fold of Python values, in a loop over rows: each addition is a call of `_agg`, which merges two values."""
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
         super().__init__(column, slots, of)
         self._held: list[Any] = [None] * slots
 
     def add(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         self._each(slots, rows, self._agg)
 
     def add_late(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         self._each(slots, rows, lambda held, value: self._agg(value, held))
 
     def put(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         self._each(slots, rows, lambda _, value: value)
 
     def clear(self, slots: Slots) -> None:
-        """See Fold."""
         for slot in np.arange(self.slots)[slots].tolist():
             self._held[slot] = None
 
     def result(self) -> Column:
-        """See Fold."""
         values: Column = array_of(self._held, self.column.type)
         return values
 
     def _agg(self, held: Any, value: Any) -> Any:
-        """The value of both; either may be None."""
+        """Return the merged value of both; either may be None."""
         raise NotImplementedError
 
     def _each(self, slots: Slots, rows: Order, merge: Callable[[Any, Any], Any]) -> None:

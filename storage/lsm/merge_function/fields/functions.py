@@ -1,4 +1,4 @@
-"""The aggregate functions by the names that options `fields.<column>.aggregate-function` give them.
+"""The aggregate functions by their names in the options `fields.<column>.aggregate-function`.
 
 Source: documentation page `primary-key-table/merge-engine/aggregation`.
 """
@@ -22,20 +22,20 @@ from interbed.storage.base.types.data_type import (
     is_atomic,
 )
 from interbed.storage.lsm.merge_function.fields import elements, number, pick, unions
-from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, retract_message
+from interbed.storage.lsm.merge_function.fields.fold import Column, ColumnFold, retract_message
 from interbed.storage.meta.options.core import CoreOptions
 
 LAST_VALUE = "last_value"
 LAST_NON_NULL_VALUE = "last_non_null_value"
 
 _NUMERIC = INTEGERS | {TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.DECIMAL}
-_PLAIN: dict[str, type[Fold]] = {
+_PLAIN: dict[str, type[ColumnFold]] = {
     "sum": number.Sum,
     "product": number.Product,
-    "max": pick.Greatest,
-    "min": pick.Least,
-    "bool_or": pick.Greatest,
-    "bool_and": pick.Least,
+    "max": pick.MaxValue,
+    "min": pick.MinValue,
+    "bool_or": pick.MaxValue,
+    "bool_and": pick.MinValue,
     LAST_VALUE: pick.LastValue,
     LAST_NON_NULL_VALUE: pick.LastNonNullValue,
     "first_value": pick.FirstValue,
@@ -47,9 +47,9 @@ _PLAIN: dict[str, type[Fold]] = {
     "hll_sketch": unions.HllUnion,
     "theta_sketch": unions.ThetaUnion,
 }
-_WITH_OPTIONS: dict[str, type[Fold]] = {
+_WITH_OPTIONS: dict[str, type[ColumnFold]] = {
     "listagg": elements.ListAgg,
-    "collect": elements.Collect,
+    "collect": elements.CollectElements,
     "merge_map_with_keytime": elements.MergeMapWithKeyTime,
     "nested_update": elements.NestedUpdate,
     "nested_partial_update": elements.NestedPartialUpdate,
@@ -58,23 +58,23 @@ _WITH_OPTIONS: dict[str, type[Fold]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldFunction:
-    """A function of one column of a table."""
+    """The aggregate function of one column of a table."""
 
     name: str
     field: str
     ignore_retract: bool
-    kind: type[Fold]
-    make: Callable[[Column, int, str], Fold]
+    kind: type[ColumnFold]
+    make: Callable[[Column, int, str], ColumnFold]
 
-    def fold(self, column: Column, slots: int) -> Fold:
-        """The function at work on a block's column."""
+    def fold(self, column: Column, slots: int) -> ColumnFold:
+        """Return a fold of the function over a column of a block."""
         fold = self.make(column, slots, self._of)
         fold.ignores_retracts = self.ignore_retract
         return fold
 
     @property
     def retract_refusal(self) -> str | None:
-        """Why the function takes no retractions; None when it does."""
+        """The reason why the function refuses retractions; None if it accepts them."""
         return None if self.ignore_retract or self.kind.can_retract else retract_message(self._of)
 
     @property
@@ -83,23 +83,23 @@ class FieldFunction:
 
 
 def chosen_function(field: str, options: CoreOptions) -> str | None:
-    """The name of the function that options choose for a column, None when they choose none."""
+    """Return the name of the function that the options choose for a column; None without any."""
     name = options.text(f"fields.{field}.aggregate-function", "")
     return name or options.text("fields.default-aggregate-function", "") or None
 
 
 def check_function_name(column: str, name: str) -> None:
-    """Raise InvalidOptionError when there is no function of that name for the column."""
+    """Raise InvalidOptionError if there is no function of that name."""
     if name not in _PLAIN and name not in _WITH_OPTIONS:
         known = ", ".join(sorted((*_PLAIN, *_WITH_OPTIONS)))
         raise InvalidOptionError(f"The column '{column}' has the unknown aggregate function '{name}'; use {known}.")
 
 
 def field_function(field: DataField, name: str, options: CoreOptions) -> FieldFunction:
-    """The function of that name for a column.
+    """Return the function of that name for a column.
 
-    Raises InvalidOptionError for an unknown function, a column of a type that it does not take, and contradicting
-    options; NotSupportedError for options that this version lacks.
+    Raises InvalidOptionError for an unknown function, a column of an unsuitable type, and contradicting options;
+    NotSupportedError for options that this version lacks.
     """
     check_function_name(field.name, name)
     _check_type(field, name)
@@ -110,7 +110,7 @@ def field_function(field: DataField, name: str, options: CoreOptions) -> FieldFu
             "other; set one of them."
         )
     kind = _PLAIN.get(name) or _WITH_OPTIONS[name]
-    make: Callable[..., Fold] = kind
+    make: Callable[..., ColumnFold] = kind
     if name in _WITH_OPTIONS:
         make = partial(kind, **_arguments(field, name, options))
     return FieldFunction(name=name, field=field.name, ignore_retract=ignore_retract, kind=kind, make=make)

@@ -1,6 +1,6 @@
 """Functions whose result is one of the values: the first, last, greatest or least one.
 
-They keep numbers of rows instead of values, so that all types are handled alike and each result is copied once.
+They keep row numbers instead of values, so that all types are handled alike and each result is copied once.
 """
 
 from collections.abc import Iterable
@@ -11,18 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from interbed.storage.base.arrays import Words
-from interbed.storage.lsm.key_words import Order, row_ranks, words_in_turn
+from interbed.storage.lsm.key_words import Order, lazy_words, row_ranks
 from interbed.storage.lsm.merge_function.api import validity, without_nulls
-from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
-from interbed.storage.lsm.merge_function.segments import KeyRows, Picked, Slots
+from interbed.storage.lsm.merge_function.fields.fold import Column, ColumnFold, LateRows
+from interbed.storage.lsm.merge_function.segments import KeyRows, PickedRows, Slots
 
 _NULL = -1
 _MANY_ROWS = 64
-"""Where a key has more rows than that, rounds cost more than to look at all rows at once."""
+"""If a key has more rows, rounds cost more than a pass over all rows at once."""
 
 
-class PickedRow(Fold):
-    """Numbers of rows by slot, -1 for null."""
+class PickedRow(ColumnFold):
+    """A fold of row numbers by slot, -1 for null."""
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
         super().__init__(column, slots, of)
@@ -30,97 +30,86 @@ class PickedRow(Fold):
         self._valid = validity(column)
 
     def put(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         self._picked[slots] = self._number(rows)
 
     def clear(self, slots: Slots) -> None:
-        """See Fold."""
         self._picked[slots] = _NULL
 
-    def result(self) -> Picked:
-        """See Fold."""
-        return Picked(self._picked)
+    def result(self) -> PickedRows:
+        return PickedRows(self._picked)
 
     def _number(self, rows: Order) -> Order:
-        """The rows' numbers, -1 where the value is null."""
+        """Return the row numbers, -1 where the value is null."""
         return rows if self._valid is None else np.where(self._valid[rows], rows, _NULL)
 
 
 class LastValue(PickedRow):
-    """`last_value`: the newest value, be it null; a retraction makes it null."""
+    """`last_value`: the newest value, which may be null; a retraction makes it null."""
 
     can_retract = True
-    late = Late.BEFORE
+    late = LateRows.BEFORE
 
     def add(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         self.put(slots, rows)
 
     def add_late(self, slots: Slots, rows: Order) -> None:
-        """Older values change nothing."""
+        """Ignore older values, which change nothing."""
 
     def retract(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         del rows
         self.clear(slots)
 
-    def reduce(self, keys: KeyRows) -> Picked:
-        """See Fold."""
-        return Picked(keys.newest)
+    def reduce(self, keys: KeyRows) -> PickedRows:
+        return PickedRows(keys.newest)
 
 
 class LastNonNullValue(PickedRow):
-    """`last_non_null_value`: the newest value that is not null; taking back such a value makes it null."""
+    """`last_non_null_value`: the newest value that is not null; a retraction of such a value makes it null."""
 
     can_retract = True
-    late = Late.BEFORE
+    late = LateRows.BEFORE
 
     def add(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         if self._valid is None:
             self._picked[slots] = rows
         else:
             self._picked[slots] = np.where(self._valid[rows], rows, self._picked[slots])
 
     def add_late(self, slots: Slots, rows: Order) -> None:
-        """Older values fill in where there is none."""
+        """Use older values only where there is no value yet."""
         picked = self._picked[slots]
         self._picked[slots] = np.where(picked == _NULL, self._number(rows), picked)
 
     def retract(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         if self._valid is None:
             self._picked[slots] = _NULL
         else:
             self._picked[slots] = np.where(self._valid[rows], _NULL, self._picked[slots])
 
-    def reduce(self, keys: KeyRows) -> Picked:
-        """See Fold."""
-        return Picked(keys.newest if self._valid is None else keys.newest_where(self._valid))
+    def reduce(self, keys: KeyRows) -> PickedRows:
+        return PickedRows(keys.newest if self._valid is None else keys.newest_where(self._valid))
 
 
 class FirstValue(PickedRow):
-    """`first_value`: the oldest value, be it null."""
+    """`first_value`: the oldest value, which may be null."""
 
-    late = Late.BEFORE
+    late = LateRows.BEFORE
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
         super().__init__(column, slots, of)
         self._begun = np.zeros(slots, np.bool_)
 
     def add(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         self._picked[slots] = np.where(self._begun[slots], self._picked[slots], self._number(rows))
         self._begun[slots] = True
 
     def add_late(self, slots: Slots, rows: Order) -> None:
-        """A value that comes late is the older one."""
+        """Replace values by late ones, which are older."""
         self._picked[slots] = np.where(self._begun[slots], self._number(rows), self._picked[slots])
         self._begun[slots] = True
 
-    def reduce(self, keys: KeyRows) -> Picked:
-        """See Fold."""
-        return Picked(keys.oldest)
+    def reduce(self, keys: KeyRows) -> PickedRows:
+        return PickedRows(keys.oldest)
 
 
 class FirstNonNullValue(PickedRow):
@@ -131,29 +120,27 @@ class FirstNonNullValue(PickedRow):
         self._begun = np.zeros(slots, np.bool_)
 
     def add(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         numbers, begun = self._number(rows), self._begun[slots]
         taken = ~begun & (numbers != _NULL)
         self._picked[slots] = np.where(taken, numbers, self._picked[slots])
         self._begun[slots] = begun | taken
 
     def add_late(self, slots: Slots, rows: Order) -> None:
-        """A value that comes late replaces a younger one, with null even, as in Paimon."""
+        """Replace values by late ones, even by null, as Paimon does."""
         picked, begun = self._picked[slots], self._begun[slots]
         stays = ~begun & (picked != _NULL)
         self._picked[slots] = np.where(stays, picked, self._number(rows))
         self._begun[slots] = begun | stays
 
-    def reduce(self, keys: KeyRows) -> Picked:
-        """See Fold."""
-        return Picked(keys.oldest if self._valid is None else keys.oldest_where(self._valid))
+    def reduce(self, keys: KeyRows) -> PickedRows:
+        return PickedRows(keys.oldest if self._valid is None else keys.oldest_where(self._valid))
 
 
-class Greatest(PickedRow):
-    """`max` and `bool_or`; with `least`, a subclass, `min` and `bool_and`. Values compare as keys do."""
+class MaxValue(PickedRow):
+    """`max` and `bool_or`; with `least` (a subclass) `min` and `bool_and`. Values compare as keys do."""
 
     least = False
-    late = Late.ANYWHERE
+    late = LateRows.ANYWHERE
 
     @cached_property
     def _ranks(self) -> "npt.NDArray[np.uint64]":
@@ -161,16 +148,14 @@ class Greatest(PickedRow):
         return (np.uint64((1 << ranks.bits) - 1) - ranks.values) if self.least else ranks.values
 
     def add(self, slots: Slots, rows: Order) -> None:
-        """See Fold."""
         picked, numbers = self._picked[slots], self._number(rows)
         replaces = (picked == _NULL) | (self._ranks[numbers] > self._ranks[picked])
         self._picked[slots] = np.where((numbers != _NULL) & replaces, numbers, picked)
 
-    def reduce(self, keys: KeyRows) -> Picked:
-        """See Fold."""
+    def reduce(self, keys: KeyRows) -> PickedRows:
         if not len(keys):
-            return Picked(keys.newest)
-        words = words_in_turn(without_nulls(self.column))
+            return PickedRows(keys.newest)
+        words = lazy_words(without_nulls(self.column))
         first = next(words)
         lowest = first.min()
         bits = (int(first.max() - lowest) + 1).bit_length()
@@ -181,11 +166,11 @@ class Greatest(PickedRow):
                 return self._greatest_of_short(first - lowest, bits, shift, keys)
             words = chain([rest], words)
         if keys.longest > _MANY_ROWS:
-            return Picked(self._greatest_of_long(chain([first], words), keys))
+            return PickedRows(self._greatest_of_long(chain([first], words), keys))
         return self._greatest_of_few(first, words, keys)
 
-    def _greatest_of_short(self, words: Words, bits: int, shift: int, keys: KeyRows) -> Picked:
-        """Where key, value and place fit into one number: a running maximum that begins anew with each key."""
+    def _greatest_of_short(self, words: Words, bits: int, shift: int, keys: KeyRows) -> PickedRows:
+        """Compute a running maximum per key; key, value and position are packed into one 64-bit number."""
         top = np.uint64((1 << bits) - 1)
         words = top - words if self.least else words + np.uint64(1)
         if self._valid is not None:
@@ -193,13 +178,13 @@ class Greatest(PickedRow):
         mixed = (keys.keys.view(np.uint64) << np.uint64(bits)) | words.take(keys.order)
         mixed = (mixed << np.uint64(shift)) | np.arange(len(mixed), dtype=np.uint64)
         places = np.maximum.accumulate(mixed).take(keys.lasts) & np.uint64((1 << shift) - 1)
-        return Picked(keys.order.take(places.view(np.int64)))
+        return PickedRows(keys.order.take(places.view(np.int64)))
 
-    def _greatest_of_few(self, first: Words, rest: Iterable[Words], keys: KeyRows) -> Picked:
-        """Round by round the greater first word stays; keys with two alike are looked at again, by all words."""
+    def _greatest_of_few(self, first: Words, rest: Iterable[Words], keys: KeyRows) -> PickedRows:
+        """Compare the first words round by round; keys with equal first words are compared again by all words."""
         words = ~first if self.least else first
         if self._valid is not None:
-            # Nulls are least. What halving makes alike is looked at again.
+            # Nulls are smallest. Values that become equal by halving are compared again.
             words = np.where(self._valid, (words >> np.uint64(1)) + np.uint64(1), np.uint64(0))
         rows = keys.oldest.copy()
         most = words.take(rows)
@@ -214,10 +199,10 @@ class Greatest(PickedRow):
                 alike[more.compress(equal)] = True
         if alike.any():
             rows[alike] = self._greatest_of_long(chain([first], rest), keys.of_keys(alike))
-        return Picked(rows)
+        return PickedRows(rows)
 
     def _greatest_of_long(self, words: Iterable[Words], keys: KeyRows) -> Order:
-        """Word by word: of a key's values those stay that have the greatest first word, then the greatest second …"""
+        """Compare word by word: keep the values of a key with the greatest first word, then the greatest second …"""
         rows = keys.newest.copy()
         left, most = np.ones(len(keys.order), np.bool_), len(keys)
         if self._valid is not None:
@@ -232,13 +217,13 @@ class Greatest(PickedRow):
             all_left = False
             if np.count_nonzero(left) == most:
                 break
-        # Where no value is left, all are null, and so is the newest one.
+        # If no value is left, all are null, and so is the newest one.
         places = np.flatnonzero(left)
         rows[keys.keys.take(places)] = keys.order.take(places)
         return rows
 
 
-class Least(Greatest):
-    """`min` and `bool_and`."""
+class MinValue(MaxValue):
+    """`min` and `bool_and`, the reverse of the base class."""
 
     least = True

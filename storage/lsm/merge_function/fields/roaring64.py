@@ -1,20 +1,21 @@
-"""Roaring bitmaps of 64-bit numbers in the serialisation of Java's Roaring64Bitmap, which `rbm64` columns hold.
+"""Roaring bitmaps of 64-bit numbers in the serialization of Java's Roaring64Bitmap, for `rbm64` columns.
 
-This is not the portable format, which pyroaring's BitMap64 has. A number's high 48 bits lead through a radix tree to
-the place of a container with its low 16 bits. On disk: one byte, 0 for an empty bitmap, else 1; the number of keys
-(int64); the tree's nodes in depth-first order; the containers by place. All numbers are in little end first, but
-keys are not.
+This is not the portable format, which pyroaring's BitMap64 has. The high 48 bits of a number are a key in a radix tree,
+whose leaf has the place of a container with the low 16 bits. On disk: one byte (0 for an empty bitmap, otherwise 1);
+the number of keys (int64); the nodes of the tree in depth-first order; the containers by place. All numbers are
+little-endian, but keys are not.
 
-- node: kind (0 to 3: branch of up to 4, 16, 48, 256 children, 4: leaf), children (int16), prefix length (int8), prefix;
-  a branch of 4 or 16 goes on with its children's bytes, one of 48 with the child's place for each of 256 bytes (-1:
-  none), one of 256 with a bit mask; a leaf with the key in 6 bytes and the container's place in 8. Bytes of a branch of
-  48 and bits of a mask are in words of 8 bytes, and so are the bytes of a branch of 16 and, in words of 4, of 4.
-- containers: number of arrays (int32; one holds 2^31), and for each a mark (int8, -2), its length (int32) and the
-  containers: 0 for a place without, else 1, kind (0: runs, 1: bits, 2: numbers), cardinality (int32), content. Then the
-  number of containers (int64) and the last place taken (two int32).
+- node: kind (0 to 3: branch of up to 4, 16, 48, 256 children; 4: leaf), children (int16), prefix length (int8), prefix.
+  A branch of 4 or 16 continues with the bytes of its children, one of 48 with the place of the child for each of 256
+  bytes (-1: none), one of 256 with a bit mask; a leaf with the key in 6 bytes and the place of its container in 8. The
+  bytes of a branch of 48, the bits of a mask and the bytes of a branch of 16 are in words of 8 bytes, the bytes of a
+  branch of 4 in a word of 4 bytes.
+- containers: number of arrays (int32; an array has up to 2^31), and for each array a mark (int8, -2), its length
+  (int32) and the containers: 0 for an empty place, otherwise 1, kind (0: runs, 1: bits, 2: numbers), cardinality
+  (int32) and content. Then the number of containers (int64) and the last place used (two int32).
 
-A union gives the same bytes as Java does: containers keep their places, new ones come behind, arrays grow by half.
-Source: `Roaring64Bitmap`, `HighLowContainer`, `Art` and `Containers` of RoaringBitmap 1.2.
+A union gives the same bytes as Java: containers keep their places, new ones are appended, arrays grow by half. Source:
+`Roaring64Bitmap`, `HighLowContainer`, `Art` and `Containers` of RoaringBitmap 1.2.
 """
 
 import struct
@@ -46,7 +47,7 @@ class _Container:
     content: bytes
 
     def values(self) -> Values:
-        """The low halves, ascending."""
+        """Return the low 16 bits of the numbers, ascending."""
         numbers: Values
         if self.kind == _NUMBERS:
             numbers = np.frombuffer(self.content, "<u2")
@@ -60,15 +61,15 @@ class _Container:
         numbers = (np.arange(int(sizes.sum())) + np.repeat(runs[:, 0] - before, sizes)).astype(np.uint16)
         return numbers
 
-    def optimised(self) -> "_Container":
-        """As runs where those are smaller."""
+    def optimized(self) -> "_Container":
+        """Return the container in runs if that is smaller."""
         if self.kind == _RUNS:
             return self
         values = self.values()
         return _as_runs(values) if 2 + 4 * _count_runs(values) < len(self.content) else self
 
     def union(self, other: "_Container") -> "_Container":
-        """What is in one of both, in the form that Java's library chooses."""
+        """Return the union of both, in the kind of container that Java's library chooses."""
         values = np.union1d(self.values(), other.values())
         size = 2 + 4 * _count_runs(values)
         kinds = {self.kind, other.kind}
@@ -89,73 +90,73 @@ class _Leaf:
 
 @dataclass(slots=True)
 class _Branch:
-    """`children` are by byte, in the order in which they came; that is the order of places in a branch of 48."""
+    """An inner node; `children` are by byte, in order of insertion, the order of places in a branch of 48."""
 
     kind: int
     prefix: bytes
     children: "dict[int, _Node]" = field(default_factory=dict)
 
     def insert(self, byte: int, child: "_Node") -> None:
-        """Add a child, and grow when there is no place left."""
+        """Add a child; grow if no place is left."""
         self.children[byte] = child
         if len(self.children) > _SIZES[self.kind]:
             self.kind += 1
             if _SIZES[self.kind] == 48:
-                # The children of a smaller branch are kept sorted; the new one comes behind them.
+                # The children of a smaller branch are sorted; the new one is appended.
                 self.children = {**{b: self.children[b] for b in sorted(self.children) if b != byte}, byte: child}
 
 
 _Node: TypeAlias = _Leaf | _Branch
 
 
-class Roaring64:
-    """A bitmap that others can be added to."""
+class Roaring64Bitmap:
+    """A mutable bitmap of 64-bit numbers."""
 
     def __init__(self, data: bytes) -> None:
-        """Read a bitmap; raises CorruptFileError."""
+        """Deserialize a bitmap; raises CorruptFileError."""
         self._root: _Node | None = None
         self._places: dict[bytes, int] = {}
         self._arrays: list[list[_Container | None]] = []
         self._last = (-1, 0)
-        self._optimised = False
+        self._optimized = False
         try:
             self._read(data)
         except (struct.error, IndexError, ValueError, KeyError) as error:
             raise CorruptFileError(f"This is no 64-bit roaring bitmap of Java's library: {error}.") from error
 
     @staticmethod
-    def of(numbers: Iterable[int]) -> "Roaring64":
-        """A bitmap of those numbers, from 0 to 2^64 - 1."""
-        bitmap = Roaring64(b"\0")
+    def of(numbers: Iterable[int]) -> "Roaring64Bitmap":
+        """Return a bitmap of these numbers, each from 0 to 2^64 - 1."""
+        bitmap = Roaring64Bitmap(b"\0")
         lows: dict[bytes, list[int]] = {}
         for number in sorted(set(numbers)):
             lows.setdefault((number >> 16).to_bytes(_KEY_BYTES, "big"), []).append(number & 0xFFFF)
         for key, values in lows.items():
             low = np.array(values, np.uint16)
             container = _as_bits(low) if len(low) > _ARRAY_LIMIT else _as_numbers(low)
-            bitmap._put(key, container.optimised())
+            bitmap._put(key, container.optimized())
         return bitmap
 
     def numbers(self) -> Iterator[int]:
-        """The numbers, ascending when taken as unsigned."""
+        """Yield the numbers as unsigned integers, ascending."""
         for key, container in self._containers():
             high = int.from_bytes(key, "big") << 16
             yield from (high + low for low in container.values().tolist())
 
-    def add_all(self, other: "Roaring64") -> None:
-        """Add the numbers of another bitmap, container by container: each pair may have other forms."""
+    def add_all(self, other: "Roaring64Bitmap") -> None:
+        """Add the numbers of another bitmap, container by container, because each pair may have different kinds."""
         for key, container in other._containers():
             place = self._places.get(key)
             if place is None:
-                self._put(key, container.optimised())
+                self._put(key, container.optimized())
             else:
                 self._arrays[place >> 32][place & 0xFFFFFFFF] = self._at(place).union(container)
-        if not self._optimised:
-            self._arrays = [[c and c.optimised() for c in array] for array in self._arrays]
-            self._optimised = True
+        if not self._optimized:
+            self._arrays = [[c and c.optimized() for c in array] for array in self._arrays]
+            self._optimized = True
 
     def to_bytes(self) -> bytes:
-        """The bitmap as Java's library writes it."""
+        """Return the bitmap in the serialization of Java's library."""
         if self._root is None:
             return b"\0"
         parts = [b"\1", struct.pack("<q", len(self._places))]
@@ -218,13 +219,13 @@ class _Reader:
         self._at = at
 
     def take(self, layout: str) -> tuple[Any, ...]:
-        """Numbers, in the notation of module struct."""
+        """Return the next numbers, in a format of module struct."""
         numbers = struct.unpack_from(layout, self._data, self._at)
         self._at += struct.calcsize(layout)
         return numbers
 
     def bytes(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next `size` bytes."""
         taken = self._data[self._at : self._at + size]
         if size < 0 or len(taken) != size:
             raise ValueError("its end is missing")
@@ -232,7 +233,7 @@ class _Reader:
         return taken
 
     def container(self) -> _Container | None:
-        """What is at the next place."""
+        """Return the next container; None for an empty place."""
         (there,) = self.take("<b")
         if not there:
             return None
@@ -295,7 +296,7 @@ def _write_node(node: _Node, parts: list[bytes]) -> None:
 
 
 def _inserted(node: _Node | None, key: bytes, depth: int, place: int) -> _Node:
-    """The tree with one leaf more."""
+    """Return the tree with one more leaf."""
     leaf = _Leaf(key, place)
     if node is None:
         return leaf

@@ -1,11 +1,11 @@
-"""`rbm32`, `rbm64`, `hll_sketch` and `theta_sketch`: unions of sets, and of sketches of sets, that a key's values hold.
+"""`rbm32`, `rbm64`, `hll_sketch` and `theta_sketch`: unions of serialized sets, and of sketches of sets.
 
-Values are what Java's libraries write: RoaringBitmap's portable format for `rbm32` and its own one for `rbm64` (see
-`roaring64`), compact sketches of Apache DataSketches. Unions have the same bytes as in Paimon (`RoaringBitmap64`,
-`HllSketchUtil` and `ThetaSketch` of its utilities), but for HLL sketches of different precision, whose unions hold
-another intermediate estimate (a number of 8 bytes). A value that is the only one of its key stays as it is.
+Values are in the formats of Java's libraries: RoaringBitmap's portable format for `rbm32` and its own one for `rbm64`
+(see `roaring64`), compact sketches of Apache DataSketches. Unions have the same bytes as in Paimon (`RoaringBitmap64`,
+`HllSketchUtil` and `ThetaSketch` of its utilities), except HLL sketches of different precision, whose unions have
+another intermediate estimate (a number of 8 bytes). The only value of a key is unchanged.
 
-They loop over the rows in Python: each union is one call into a library.
+The functions loop over rows in Python, because each union is one call of a library.
 """
 
 import struct
@@ -15,7 +15,7 @@ from pyroaring import BitMap
 
 from interbed.storage.base.errors import CorruptFileError, load_extra
 from interbed.storage.lsm.merge_function.fields.fold import Column, FieldValues
-from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64
+from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64Bitmap
 
 _FLAGS, _EMPTY, _OUT_OF_ORDER, _SINGLE_ITEM = 5, 0x04, 0x10, 0x20
 _MODE, _REGISTERS = 7, 2
@@ -24,7 +24,7 @@ _PROBABILITY = struct.pack("<f", 1.0)
 
 
 class Union(FieldValues):
-    """Sets by slot, as bytes."""
+    """A fold of serialized sets by slot."""
 
     def _agg(self, held: Any, value: Any) -> Any:
         if held is None or value is None:
@@ -32,10 +32,10 @@ class Union(FieldValues):
         try:
             return self._union(held, value)
         except (CorruptFileError, ValueError, RuntimeError, IndexError) as error:
-            raise CorruptFileError(f"The {self.of} met a value that it can't read: {error}.") from error
+            raise CorruptFileError(f"The {self.of} can't read a value: {error}.") from error
 
     def _union(self, held: Any, value: Any) -> Any:
-        """The union, where `held` is the older one."""
+        """Return the union; `held` is the older value."""
         raise NotImplementedError
 
 
@@ -49,21 +49,20 @@ class RoaringUnion(Union):
 
 
 class Roaring64Union(Union):
-    """`rbm64`: the union of 64-bit roaring bitmaps; what is held is read once only."""
+    """`rbm64`: the union of 64-bit roaring bitmaps, which are kept deserialized."""
 
     def result(self) -> Column:
-        """See Fold."""
-        self._held = [held.to_bytes() if isinstance(held, Roaring64) else held for held in self._held]
+        self._held = [held.to_bytes() if isinstance(held, Roaring64Bitmap) else held for held in self._held]
         return super().result()
 
-    def _union(self, held: "bytes | Roaring64", value: "bytes | Roaring64") -> Roaring64:
-        union = held if isinstance(held, Roaring64) else Roaring64(held)
-        union.add_all(value if isinstance(value, Roaring64) else Roaring64(value))
+    def _union(self, held: "bytes | Roaring64Bitmap", value: "bytes | Roaring64Bitmap") -> Roaring64Bitmap:
+        union = held if isinstance(held, Roaring64Bitmap) else Roaring64Bitmap(held)
+        union.add_all(value if isinstance(value, Roaring64Bitmap) else Roaring64Bitmap(value))
         return union
 
 
 class HllUnion(Union):
-    """`hll_sketch`: the union of HLL sketches, with the precision of the newer one at most."""
+    """`hll_sketch`: the union of HLL sketches, with at most the precision of the newer one."""
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
         super().__init__(column, slots, of)
@@ -73,8 +72,8 @@ class HllUnion(Union):
         merged = [s for s in (held, value) if _is_array(s) and s[_FLAGS] & _OUT_OF_ORDER]
         lists = [s for s in (held, value) if not _is_array(s)]
         if merged and lists:
-            # Java goes on with the running estimate of such a sketch, though nobody reads it again. C++ does so only
-            # where the sketch is not marked as merged.
+            # Java continues the running estimate of such a sketch, although it is never read again. C++ does so only
+            # if the sketch is not marked as merged.
             data = bytearray(self._united(*(_unmarked(s) if s in merged else s for s in (held, value))))
             data[_FLAGS] |= _OUT_OF_ORDER
             return bytes(data)
@@ -100,8 +99,8 @@ class ThetaUnion(Union):
         union.update(self._library.compact_theta_sketch.deserialize(held))
         union.update(self._library.compact_theta_sketch.deserialize(value))
         data = bytearray(union.get_result().serialize())
-        # Java marks a sketch of one number, names no seed in an empty one, and writes the probability of sampling,
-        # which compact sketches do not use; C++ leaves all that out.
+        # Java marks a sketch of one number, writes no seed into an empty one, and writes the sampling probability,
+        # which compact sketches do not use. C++ does none of this.
         if data[_FLAGS] & _EMPTY:
             data[6:8] = b"\0\0"
         elif data[0] & _PREAMBLE_LONGS == 1:
@@ -112,7 +111,7 @@ class ThetaUnion(Union):
 
 
 def _is_array(sketch: bytes) -> bool:
-    """Whether an HLL sketch has registers, and is no list or set of a few numbers."""
+    """Return whether an HLL sketch has registers, and is not a list or set of a few numbers."""
     return sketch[_MODE] & 3 == _REGISTERS
 
 
@@ -121,5 +120,5 @@ def _unmarked(sketch: bytes) -> bytes:
 
 
 def datasketches(of: str) -> Any:
-    """The library of sketches; raises MissingExtraError, for the function `of`, when it is not installed."""
+    """Return the library of sketches; raises MissingExtraError, naming the function `of`, if it is not installed."""
     return load_extra("datasketches", needed_by=f"The {of}")
