@@ -197,7 +197,6 @@ class _Difference:
     keep_deletes: bool
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """See MergeFunction."""
         return (*output, _AFTER)
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
@@ -218,7 +217,6 @@ class _Difference:
         return take_rows(_with_kinds(rows, kinds), output, order[changed])
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
         every = np.arange(rows.num_rows)
         groups = KeyGroups(rows=rows, order=every, starts=np.ones(rows.num_rows, np.bool_), kinds=kinds)
         return self.merge(groups, output)

@@ -261,7 +261,6 @@ class _Found:
         self._rows = rows
 
     def batches(self, file: DataFileMeta, path: str, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-        """See RowSource."""
         yield self._rows[file.file_name]
 
 

@@ -42,10 +42,10 @@ BINLOG = "binlog"
 
 @dataclass(frozen=True)
 class ChangeQuery(ArrowRows):
-    """What `Table.changes` returns: the changes of some snapshots, both ends included; read when asked for.
+    """The result of `Table.changes`: the changes of a range of snapshots, both ends included. It is read on demand.
 
-    `from_snapshot` None is the oldest snapshot that has its changes yet, `to_snapshot` None the newest when the query
-    is planned. `mode` says where the changes are read from; a comparison (`diff`) is with the snapshot before
+    `from_snapshot` None is the oldest snapshot whose changes are still available, `to_snapshot` None the newest one at
+    the time of planning. `mode` selects the source of the changes; a comparison (`diff`) is with the snapshot before
     `from_snapshot` and contains each key once.
     """
 
@@ -57,18 +57,18 @@ class ChangeQuery(ArrowRows):
     mode: IncrementalScanMode = IncrementalScanMode.AUTO
 
     def __post_init__(self) -> None:
-        # Made once here, so that a wrong column or filter is refused at once.
+        # Created here, so that a wrong column or filter is refused at once.
         _ = self.read
 
     @property
     def read(self) -> ChangeRead:
-        """The reader of the plan's splits."""
+        """The reader of the splits of the plan."""
         keep = self.mode is IncrementalScanMode.DIFF
         return ChangeRead(self.store, self.columns, self.predicate, keep_deletes=keep)
 
     @cached_property
     def plan(self) -> Plan:
-        """The splits to read, in the order of the snapshots; made once. Raises SnapshotNotFoundError."""
+        """The splits to read, in the order of the snapshots, planned once. Raises SnapshotNotFoundError."""
         check_readable(self.store)
         between = self._between
         if between is None:
@@ -78,17 +78,17 @@ class ChangeQuery(ArrowRows):
 
     @property
     def snapshots(self) -> list[Snapshot]:
-        """The snapshots whose changes are read, oldest first; raises SnapshotNotFoundError for one that has expired."""
+        """The snapshots whose changes are read, oldest first; raises SnapshotNotFoundError for an expired one."""
         between = self._between
         return [] if between is None else [snapshot_changed(self.store, i, between) for i in between.snapshot_ids]
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows: the columns asked for, and ROW_KIND."""
+        """The Arrow schema of the rows: the requested columns, and ROW_KIND."""
         return self.read.schema
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """The changes as a stream of batches, in memory bounded by a block."""
+        """Return the changes as a stream of batches, with memory bounded by a block."""
         return self.read.to_reader(self.plan.splits)
 
     @cached_property
@@ -98,7 +98,7 @@ class ChangeQuery(ArrowRows):
         last = manager.latest_id() if self.to_snapshot is None else self.to_snapshot
         if first is None or last is None:
             return None
-        # A range that ends right before it begins is an empty one, as loops over snapshots come to ask for.
+        # A range that ends right before it begins is empty: loops over snapshots request such ranges.
         if self.from_snapshot is not None and self.to_snapshot is not None and last < first - 1:
             raise InvalidInputError(f"Changes from snapshot {first} to {last} end before they begin.")
         newest = manager.latest_id() or 0
@@ -119,7 +119,7 @@ class ChangeQuery(ArrowRows):
 
 @dataclass(frozen=True)
 class ChangeView:
-    """The audit log of a table, or with `packed` its binlog. It is read only."""
+    """The audit log of a table, or with `packed` its binlog. It is read-only."""
 
     name: str
     store: FileStore
@@ -127,17 +127,17 @@ class ChangeView:
 
     @staticmethod
     def of(table: str, store: FileStore, kind: str) -> "ChangeView":
-        """The view of that kind, AUDIT_LOG or BINLOG, of the table with that name."""
+        """Return the view of a kind, AUDIT_LOG or BINLOG, of the table with that name."""
         return ChangeView(f"{table}${kind}", store, kind == BINLOG)
 
     @property
     def fields(self) -> list[DataField]:
-        """The columns."""
+        """The columns of the view."""
         return list(audit_fields(self.store, packed=self.packed))
 
     @property
     def field_names(self) -> list[str]:
-        """The columns' names."""
+        """The names of the columns."""
         return [f.name for f in self.fields]
 
     @property
@@ -147,16 +147,16 @@ class ChangeView:
 
     @property
     def primary_keys(self) -> list[str]:
-        """There are none: a key has as many rows as changes."""
+        """No columns, because a key has a row for each change."""
         return []
 
     @property
     def partition_keys(self) -> list[str]:
-        """Those of the table."""
+        """The partition keys of the table."""
         return list(self.store.schema.partition_keys)
 
     def copy(self, dynamic_options: Mapping[str, object]) -> "ChangeView":
-        """The same with options on top, as Table.copy has them: `{"incremental-between": "2,5"}`."""
+        """Return the view with more options, as Table.copy does: `{"incremental-between": "2,5"}`."""
         return ChangeView(self.name, at_snapshot(self.store.with_options(dynamic_options)), self.packed)
 
     def scan(
@@ -166,14 +166,14 @@ class ChangeView:
         limit: int | None = None,
         snapshot_id: int | None = None,
     ) -> "ChangeViewQuery":
-        """A query, as Table.scan; errors are those of AuditRead, SnapshotNotFoundError and InvalidInputError."""
+        """Return a query, as Table.scan does; raises what AuditRead raises and SnapshotNotFoundError."""
         store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
         predicate = None if filter is None else bound_filter(filter, audit_fields(store, packed=self.packed))
         read = AuditRead(store, columns, predicate, packed=self.packed)
         return ChangeViewQuery(store, read, predicate, limit, snapshot_id)
 
     def new_read_builder(self) -> ViewReadBuilder:
-        """pypaimon's read builder."""
+        """Return pypaimon's read builder."""
         return ViewReadBuilder(self.store, packed=self.packed)
 
     def stream(
@@ -185,7 +185,7 @@ class ChangeView:
         poll_seconds: float | None = None,
         idle_seconds: float | None = None,
     ) -> TableStream:
-        """The rows as they come, as Table.stream."""
+        """Return a stream of the rows, as Table.stream does."""
         store = streamed(self.store)
         predicate = None if filter is None else bound_filter(filter, audit_fields(store, packed=self.packed))
         scan = StreamScan(store, predicate=pushed_down(predicate, store))
@@ -201,7 +201,7 @@ class ChangeView:
 
 @dataclass(frozen=True)
 class ChangeViewQuery(ArrowRows):
-    """What `ChangeView.scan` returns. The plan is made once, on first use."""
+    """The result of `ChangeView.scan`. It is planned once, on first use."""
 
     store: FileStore
     read: AuditRead
@@ -211,7 +211,7 @@ class ChangeViewQuery(ArrowRows):
 
     @cached_property
     def plan(self) -> Plan:
-        """The splits to read."""
+        """The splits of the query."""
         predicate = pushed_down(self.predicate, self.store)
         return TableScan(self.store, predicate=predicate, snapshot_id=self.snapshot_id).plan()
 
@@ -221,10 +221,10 @@ class ChangeViewQuery(ArrowRows):
         return self.read.schema
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of batches, in memory bounded by a block."""
+        """Return the rows as a stream of batches, with memory bounded by a block."""
         return limited(self.read.to_reader(self.plan.splits), self.limit)
 
 
 def pushed_down(predicate: Predicate | None, store: FileStore) -> Predicate | None:
-    """What the predicate says of the table's own columns."""
+    """Return the part of the predicate on the table's own columns."""
     return None if predicate is None else restrict_to(predicate, store.schema.names)

@@ -1,4 +1,4 @@
-"""Pictures by matplotlib, the optional extra `plot`: loaded when one is drawn, without its global state or windows."""
+"""Figures of matplotlib, the optional extra `plot`. It is loaded on use, without its global state or windows."""
 
 import io
 from os import PathLike
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = ("svg", "png", "pdf")
-"""Kinds of files that are written."""
+"""The supported kinds of files."""
 
 INK = "#1f2937"
 MUTED = "#6b7280"
 GRID = "#e5e7eb"
 COLORS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#dc2626", "#0891b2", "#a16207", "#475569")
-"""Lines are distinguished by these, also by most people with a colour-vision deficiency."""
+"""Colors of lines, which most readers with a color-vision deficiency can distinguish."""
 
 _STYLE: Any = {
     "axes.edgecolor": MUTED,
@@ -35,13 +35,13 @@ _STYLE: Any = {
     "text.color": INK,
     "xtick.color": MUTED,
     "ytick.color": MUTED,
-    # The same picture has the same bytes.
+    # Equal pictures have equal bytes.
     "svg.hashsalt": "interbed",
 }
 
 
 def kind_of(path: str | PathLike[str]) -> str:
-    """The kind of picture by the file's suffix; raises InvalidInputError for one that is not written."""
+    """Return the kind of a picture by the suffix of its file; raises InvalidInputError for an unsupported one."""
     kind = Path(path).suffix.lower().removeprefix(".")
     if kind not in KINDS:
         raise InvalidInputError(f"A picture is an .svg, .png or .pdf file, which '{Path(path).name}' is not.")
@@ -49,9 +49,9 @@ def kind_of(path: str | PathLike[str]) -> str:
 
 
 def require_drawing(path: str | PathLike[str]) -> None:
-    """Find out whether a picture can be drawn to that file, before the work is done for it.
+    """Check that a picture can be drawn to the file, before any other work.
 
-    Raises MissingExtraError when matplotlib is not installed, InvalidInputError for an unknown kind of file.
+    Raises MissingExtraError if matplotlib is not installed, InvalidInputError for an unsupported kind of file.
     """
     kind_of(path)
     if not is_installed("matplotlib"):
@@ -59,26 +59,26 @@ def require_drawing(path: str | PathLike[str]) -> None:
 
 
 def new_figure(path: str | PathLike[str], width: float, height: float) -> "Figure":
-    """A figure of so many inches for that file; raises as require_drawing does."""
+    """Return a figure of this size in inches for the file; raises what require_drawing raises."""
     require_drawing(path)
-    # An optional extra, and slow to load.
+    # Imported here: an optional extra, and slow to load.
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained", facecolor="white")
 
 
 def style() -> Any:
-    """The context in which figures are filled and saved, so that a user's own settings stay as they are."""
+    """Return the context in which figures are drawn and saved, which keeps the user's own settings."""
     from matplotlib import rc_context
 
     return rc_context(_STYLE)
 
 
 def save_figure(figure: "Figure", path: str | PathLike[str]) -> None:
-    """Write the figure; the file is whole or not there. Raises StorageAccessError when it can't be written."""
+    """Write the figure to the file; raises StorageAccessError if that fails."""
     kind = kind_of(path)
     content = io.BytesIO()
-    # A date would make the bytes of equal pictures differ.
+    # A date would make equal pictures differ.
     metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     figure.savefig(content, format=kind, dpi=144, metadata=metadata)
     try:
@@ -88,7 +88,7 @@ def save_figure(figure: "Figure", path: str | PathLike[str]) -> None:
 
 
 def light_grid(axes: "Axes", axis: Literal["x", "y"] = "y") -> None:
-    """Lines behind the data, for the ticks of one axis."""
+    """Draw grid lines behind the data, for the ticks of one axis."""
     axes.set_axisbelow(True)
     axes.grid(visible=True, axis=axis)
     axes.tick_params(length=0)

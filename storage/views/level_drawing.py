@@ -46,9 +46,9 @@ _GAUGE_MAX = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeFile:
-    """A file: its size in bytes, its range of keys as text and from 0 to 1 along the axis, its time of creation.
+    """A file of a tree: its size in bytes, its range of keys as text and from 0 to 1 along the axis, its creation time.
 
-    `created_millis` is local time without zone, as files have it. `deletes` is None when the file does not record it.
+    `created_millis` is local time without zone, as files record it. `deletes` is None if the file does not record it.
     """
 
     name: str
@@ -62,7 +62,7 @@ class TreeFile:
     created_millis: int
 
     def to_json(self) -> dict[str, Any]:
-        """The file as a JSON object; its place on the axis is for drawing only."""
+        """Return the file as a JSON object, without its place on the axis."""
         created = datetime.fromtimestamp(self.created_millis / 1000, UTC).replace(tzinfo=None)
         return {
             "name": self.name,
@@ -77,34 +77,34 @@ class TreeFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeRun:
-    """A sorted run: files in key order."""
+    """A sorted run of a tree: files in key order."""
 
     level: int
     files: tuple[TreeFile, ...]
 
     @property
     def bytes(self) -> int:
-        """Bytes of the files."""
+        """The size of the files in bytes."""
         return sum(f.bytes for f in self.files)
 
     @property
     def rows(self) -> int:
-        """Records in the files."""
+        """The number of records in the files."""
         return sum(f.rows for f in self.files)
 
     @property
     def created_millis(self) -> int:
-        """When the newest of the files was made."""
+        """The creation time of the newest file."""
         return max(f.created_millis for f in self.files)
 
     def to_json(self) -> dict[str, Any]:
-        """The run as a JSON object."""
+        """Return the run as a JSON object."""
         return {"level": self.level, "files": [f.to_json() for f in self.files]}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketTree:
-    """The sorted runs of a bucket, newest first, and the numbers of runs at which something happens.
+    """The sorted runs of a bucket, newest first, and the numbers of runs at which compaction and waits begin.
 
     `keys` names the key columns; `least_key` and `greatest_key` are the ends of the axis.
     """
@@ -121,31 +121,31 @@ class BucketTree:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all files."""
+        """The size of all files in bytes."""
         return sum(r.bytes for r in self.runs)
 
     @property
     def rows(self) -> int:
-        """Records in all files."""
+        """The number of records in all files."""
         return sum(r.rows for r in self.runs)
 
     @property
     def name(self) -> str:
-        """The bucket with its partition."""
+        """The name of the bucket with its partition."""
         return f"{self.partition + ' ' if self.partition else ''}bucket {self.bucket}"
 
     @property
     def state(self) -> str:
-        """What the number of sorted runs means."""
+        """The state of the bucket by its number of sorted runs."""
         if len(self.runs) > self.stop_trigger:
             return "writers wait"
         return "compaction due" if len(self.runs) >= self.compaction_trigger else "in shape"
 
     @property
     def gauge(self) -> str:
-        """A box for each run there is or may be without anybody waiting, filled for those there are; "" for too many.
+        """A box for each sorted run up to the stop trigger, filled for existing runs; empty text for too many runs.
 
-        A thin line stands where compaction is due from, a thick one where writers wait from.
+        A thin line marks the compaction trigger, a thick line the stop trigger, above which writers wait.
         """
         runs, trigger, stop = len(self.runs), self.compaction_trigger, self.stop_trigger
         if max(runs, stop) > _GAUGE_MAX:
@@ -156,7 +156,7 @@ class BucketTree:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The tree as a JSON object."""
+        """Return the tree as a JSON object."""
         return {
             "partition": self.partition,
             "bucket": self.bucket,
@@ -170,7 +170,7 @@ class BucketTree:
 def tree_of(
     files: Sequence[DataFileMeta], schema: TableSchema, options: CoreOptions, *, partition: str | None, bucket: int
 ) -> BucketTree:
-    """The tree of a bucket's files, of which there is at least one, in a table with a primary key."""
+    """Return the tree of the files of a bucket in a primary-key table; there is at least one file."""
     levels = Levels.of(files, options.num_levels)
     newest_first = levels.files
     starts, ends, texts = _axis(newest_first, schema.key_types)
@@ -212,7 +212,7 @@ def tree_of(
 def _axis(
     files: Sequence[DataFileMeta], types: Sequence[DataType]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], list[str]]:
-    """Where the files' ranges begin and end, from 0 to 1, and their least and then their greatest keys as text."""
+    """Return the starts and ends of the files from 0 to 1, and the texts of their smallest, then their largest keys."""
     columns = decode_rows([f.min_key for f in files] + [f.max_key for f in files], types)
     texts = [_key_text(values) for values in zip(*(python_values(c) for c in columns), strict=True)]
     numbers = _numbers(columns)
@@ -225,7 +225,7 @@ def _axis(
 
 
 def _numbers(columns: Sequence[Any]) -> npt.NDArray[np.float64] | None:
-    """The keys as numbers to scale; None when they are none or not finite."""
+    """Return the keys as numbers to scale; None if they are not numeric or not finite."""
     if len(columns) != 1:
         return None
     column, kind = columns[0], columns[0].type
@@ -245,19 +245,19 @@ def _key_text(values: Sequence[object]) -> str:
 
 
 BUCKETS_DRAWN = 8
-"""Buckets that are drawn unless all are asked for: those with the most sorted runs."""
+"""The number of buckets that are drawn by default: those with the most sorted runs."""
 
 _FIGURES_WIDTH = 40
 _LEAST_BAR = 20
 _GREATEST_BAR = 100
 _FILLS = "█▒"
-"""Files that lie side by side in a run are distinguished by these."""
+"""The alternating fills of consecutive files in a run."""
 _LEVEL_STYLES = ("cyan", "blue", "magenta", "green", "yellow")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelsDrawing:
-    """Trees to be printed by rich; `now_millis` is local time without zone, `left_out` the buckets not drawn."""
+    """A drawing of trees for rich; `now_millis` is local time without zone, `left_out` the number of other buckets."""
 
     title: str
     trees: tuple[BucketTree, ...]
@@ -265,7 +265,6 @@ class LevelsDrawing:
     left_out: int = 0
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """See rich."""
         width = min(_GREATEST_BAR, max(_LEAST_BAR, options.max_width - _FIGURES_WIDTH))
         yield Text(escaped(self.title), style="bold")
         for tree in self.trees:
@@ -280,7 +279,7 @@ class LevelsDrawing:
 
 
 def most_runs(trees: Sequence[BucketTree], count: int) -> tuple[BucketTree, ...]:
-    """The trees with the most sorted runs, in their order."""
+    """Return the trees with the most sorted runs, in their order."""
     chosen = sorted(range(len(trees)), key=lambda i: -len(trees[i].runs))[:count]
     return tuple(trees[i] for i in sorted(chosen))
 
@@ -312,7 +311,7 @@ def _line(run: TreeRun, tree: BucketTree, now_millis: int, width: int) -> Text:
 
 
 def _bar(run: TreeRun, width: int) -> str:
-    """The files of a run; each has a character at least, later ones give way to earlier ones."""
+    """Return the files of a run as a bar; each file has at least one character."""
     cells = [" "] * width
     for index, file in enumerate(run.files):
         first = min(int(file.start * width), width - 1)
@@ -323,10 +322,10 @@ def _bar(run: TreeRun, width: int) -> str:
 
 
 BUCKETS_PICTURED = 12
-"""Buckets in one picture: those with the most sorted runs."""
+"""The number of buckets in a picture: those with the most sorted runs."""
 
 _BLUES = ("#93c5fd", "#60a5fa", "#3b82f6", "#2563eb", "#1d4ed8", "#1e3a8a")
-"""From level 0, the newest and lightest, to the highest."""
+"""The colors of the levels, from level 0 (newest, lightest) to the highest."""
 _STATE_COLORS = {"in shape": "#059669", "compaction due": "#d97706", "writers wait": "#dc2626"}
 _ROW_INCHES = 0.3
 _LEAST_WIDTH = 0.004
@@ -374,7 +373,7 @@ def _draw_tree(part: "SubFigure", tree: BucketTree, now_millis: int, *, rows: in
             color=INK,
             annotation_clip=False,
         )
-        # Else the longest text would decide on the widths of this part.
+        # Otherwise the longest text would determine the widths of this part.
         figures.set_in_layout(False)
     _frame(keys, tree, rows)
     keys.set_xlim(0, 1)
@@ -385,7 +384,7 @@ def _draw_tree(part: "SubFigure", tree: BucketTree, now_millis: int, *, rows: in
     _headline(keys, tree.name, f"{tree.rows:,} records, {size_text(tree.bytes)}", (INK, MUTED))
     _frame(sizes, tree, rows)
     sizes.set_yticks([])
-    # More than half of the width is for the figures behind the bars.
+    # More than half of the width is for the figures next to the bars.
     sizes.set_xlim(0, largest * 5)
     sizes.set_xticks([])
     color = _STATE_COLORS[tree.state]
@@ -394,7 +393,7 @@ def _draw_tree(part: "SubFigure", tree: BucketTree, now_millis: int, *, rows: in
 
 
 def _frame(axes: "Axes", tree: BucketTree, rows: int) -> None:
-    """A line for each run, newest on top, and lines between the levels."""
+    """Draw a line for each run, newest on top, and lines between the levels."""
     axes.set_ylim(rows - 0.5, -0.5)
     axes.set_yticks(range(len(tree.runs)), _level_names(tree), color=INK, fontsize=8)
     axes.tick_params(length=0)
@@ -406,13 +405,13 @@ def _frame(axes: "Axes", tree: BucketTree, rows: int) -> None:
 
 
 def _level_names(tree: BucketTree) -> list[str]:
-    """A name for the first run of each level."""
+    """Return the labels of the runs: a name for the first run of each level."""
     levels = [run.level for run in tree.runs]
     return [f"level {level}" if level not in levels[:row] else "" for row, level in enumerate(levels)]
 
 
 def _headline(axes: "Axes", first: str, second: str, colors: tuple[str, str]) -> None:
-    """Two lines in the place of a title."""
+    """Draw two lines in place of a title."""
     axes.set_title(first, color=colors[0], fontsize=10, pad=21)
     axes.annotate(
         second, (0, 1), xycoords="axes fraction", xytext=(0, 6), textcoords="offset points", color=colors[1], fontsize=9

@@ -1,4 +1,4 @@
-"""The LSM tree of a table as a view for people and programs: files, rows and bytes of every level of every bucket."""
+"""A view of the LSM tree of a table: files, rows and bytes of every level of every bucket."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ from interbed.storage.views.level_drawing import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelSummary:
-    """One level: of one bucket, or of all of them when `bucket` is None. `runs` counts the sorted runs."""
+    """One level of one bucket, or of all buckets if `bucket` is None. `runs` is the number of sorted runs."""
 
     partition: str | None
     bucket: int | None
@@ -48,8 +48,8 @@ class LevelSummary:
 class TableLevels:
     """The levels of a table at one snapshot (None: no snapshot yet).
 
-    `trees` has the LSM tree of every bucket, of tables with a primary key; `seen_millis` is when this was read, in
-    local time without zone.
+    `trees` has the LSM tree of every bucket of a primary-key table. `seen_millis` is the time of the read, in local
+    time without zone.
     """
 
     table: str
@@ -59,7 +59,7 @@ class TableLevels:
     seen_millis: int = 0
 
     def by_level(self) -> list[LevelSummary]:
-        """One summary for each level, over all partitions and buckets."""
+        """Return one summary for each level, over all partitions and buckets."""
         grouped: dict[int, list[LevelSummary]] = defaultdict(list)
         for summary in self.levels:
             grouped[summary.level].append(summary)
@@ -78,7 +78,7 @@ class TableLevels:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """The view as a JSON object."""
+        """Return the view as a JSON object."""
         names = ("partition", "bucket", "level", "runs", "files", "rows", "deletes", "bytes")
         return {
             "snapshotId": self.snapshot_id,
@@ -87,7 +87,7 @@ class TableLevels:
         }
 
     def drawing(self, *, all_buckets: bool = False) -> LevelsDrawing:
-        """The trees, to be printed by rich: those with the most sorted runs, or all of them."""
+        """Return a drawing of the trees for rich: those with the most sorted runs, or all of them."""
         trees = self.trees if all_buckets else most_runs(self.trees, BUCKETS_DRAWN)
         return LevelsDrawing(
             title=self.title, trees=trees, now_millis=self.seen_millis, left_out=len(self.trees) - len(trees)
@@ -97,7 +97,7 @@ class TableLevels:
         """Draw the trees (of the twelve buckets with the most sorted runs) to an SVG, PNG or PDF file.
 
         Raises NotSupportedError without matplotlib (the extra `plot`), InvalidInputError for another kind of file or
-        when there is no tree to draw, StorageAccessError when the file can't be written.
+        without a tree, StorageAccessError if the file can't be written.
         """
         if not self.trees:
             raise InvalidInputError(f"There is nothing to draw of {self.title}: it has no buckets of an LSM tree.")
@@ -105,7 +105,7 @@ class TableLevels:
 
     @property
     def title(self) -> str:
-        """The table and its snapshot."""
+        """The name of the table and its snapshot."""
         snapshot = "no snapshot" if self.snapshot_id is None else f"snapshot {self.snapshot_id}"
         return f"{self.table}, {snapshot}"
 
@@ -129,9 +129,9 @@ def levels_of(
     bucket: int | None = None,
     clock: Clock = local_millis,
 ) -> TableLevels:
-    """The levels of the newest snapshot: of all buckets, or of some partitions or of one bucket number.
+    """Return the levels of the newest snapshot: of all buckets, of some partitions, or of one bucket number.
 
-    Raises InvalidInputError for a partition column that the table does not have.
+    Raises InvalidInputError for an unknown partition column.
     """
     schema = store.schema
     wanted = partition_filter(
@@ -156,7 +156,7 @@ def levels_of(
 
 
 def _trees(entries: Iterable[ManifestEntry], store: FileStore) -> tuple[BucketTree, ...]:
-    """The trees, by partition directory and bucket."""
+    """Return the trees, in order of partition directory and bucket."""
     files = by_bucket(entries)
     directories = {partition: store.paths.partition_directory(partition) for partition, _ in files}
     return tuple(
@@ -172,7 +172,7 @@ def _trees(entries: Iterable[ManifestEntry], store: FileStore) -> tuple[BucketTr
 
 
 def summarize(entries: Iterable[ManifestEntry], store: FileStore) -> tuple[LevelSummary, ...]:
-    """The summaries of live files, by partition directory, bucket and level."""
+    """Return summaries of live files by partition directory, bucket and level."""
     grouped: dict[tuple[str, int, int], list[ManifestEntry]] = defaultdict(list)
     directories: dict[bytes, str] = {}
     for entry in entries:
@@ -184,7 +184,7 @@ def summarize(entries: Iterable[ManifestEntry], store: FileStore) -> tuple[Level
             partition=partition or None,
             bucket=bucket,
             level=level,
-            # Files of level 0 are sorted runs by themselves; any other level is one run.
+            # Each file of level 0 is a sorted run; any other level is one run.
             runs=len(group) if level == 0 else 1,
             files=len(group),
             rows=sum(e.file.row_count for e in group),

@@ -181,6 +181,6 @@ def test_a_stream_of_the_old_one_ends(lake: Lake) -> None:
     new = lake.made_anew()
     for number in range(4):
         new.append([{"id": number, "salary": 1, "z": 1}])
-    with pytest.raises(SnapshotNotFoundError, match="made anew"):
+    with pytest.raises(SnapshotNotFoundError, match="recreated"):
         next(changes)
     assert new.versions.consumers() == {}

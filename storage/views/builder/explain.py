@@ -1,4 +1,4 @@
-"""pypaimon's form of an explained plan: figures by the names that `ReadBuilder.explain` has there."""
+"""pypaimon's explanation of a plan: figures under the names of its `ReadBuilder.explain`."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,20 +13,20 @@ from interbed.storage.scan.split import Plan, Split
 
 @dataclass(frozen=True, slots=True)
 class PruningStat:
-    """How many files there were before and after a step of pruning."""
+    """The number of files before and after a step of pruning."""
 
     before: int
     after: int
 
     @property
     def pruned(self) -> int:
-        """How many files the step left out."""
+        """The number of files that the step removed."""
         return self.before - self.after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainSplitInfo:
-    """One split; sizes in bytes."""
+    """One split of an explained plan; sizes in bytes."""
 
     partition: Mapping[str, str]
     bucket: int
@@ -43,7 +43,7 @@ class ExplainSplitInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainResult:
-    """What a read would do; `str` shows it. Steps of pruning that do not apply are None. Sizes in bytes."""
+    """The explanation of a read, which `str` renders. Inapplicable steps of pruning are None. Sizes in bytes."""
 
     table_identifier: str
     is_primary_key_table: bool
@@ -91,7 +91,7 @@ def explained(
     limit: int | None,
     verbose: bool,
 ) -> ExplainResult:
-    """The plan in figures, with its splits one by one if `verbose`."""
+    """Return the plan in figures, with every split if `verbose`."""
     splits, statistics = plan.splits, plan.statistics
     files = [len(split.files) for split in splits] or [0]
     sizes = [split.byte_size for split in splits] or [0]

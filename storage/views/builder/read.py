@@ -1,12 +1,11 @@
-"""pypaimon's read builder: filter, projection and limit first, then scan and read; also for audit log and binlog.
+"""pypaimon's read builder: filter, projection and limit, then scan and read; also for audit log and binlog.
 
 A projection may name fields inside of ROW columns: `with_projection(["id", "address.city"])`. Such a field is returned
-as a column of its own, named by its path with `_` between the parts: `address_city`. Where names collide, the later
-ones end in `__0`, `__1` and so on. Source: pypaimon's NestedProjection.
+as a separate column, named by its path with `_` between the parts: `address_city`. If names collide, the later ones
+end in `__0`, `__1` and so on. Source: pypaimon's NestedProjection.
 
-A plan can be read in shards or slices, which together are all of it. Rows of append tables are divided one by one, also
-those of one file. Rows of primary-key tables result from merging the files of a bucket, so a shard of them has whole
-buckets.
+A plan can be divided into shards or slices. Rows of append tables are divided individually, even within a file. Rows of
+primary-key tables result from merging the files of a bucket, so a shard of them has whole buckets.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,14 +38,14 @@ from interbed.storage.views.builder.predicate import PredicateBuilder
 
 @dataclass(frozen=True, slots=True)
 class NestedColumns:
-    """The columns handed out, and by which path each is found in a row of the columns that are read."""
+    """The columns of the result, and the path of each in a row of the columns that are read."""
 
     fields: tuple[DataField, ...]
     paths: tuple[tuple[str, ...], ...]
 
     @staticmethod
     def of(fields: Sequence[DataField], names: Sequence[str]) -> "NestedColumns":
-        """Those of names with dots; a column whose own name has the dot comes first. Raises InvalidInputError."""
+        """Resolve names with dots; a column whose own name has the dot takes precedence. Raises InvalidInputError."""
         found, paths, taken, clashes = [], [], set[str](), 0
         for name in names:
             path = (name,) if any(f.name == name for f in fields) else tuple(name.split("."))
@@ -61,16 +60,16 @@ class NestedColumns:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the table to read."""
+        """The columns of the table that are read."""
         return tuple(dict.fromkeys(path[0] for path in self.paths))
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of what is handed out."""
+        """The Arrow schema of the result."""
         return fields_to_schema(self.fields)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The columns handed out of a batch of the columns read; a field of a null ROW is null."""
+        """Return the result columns of a batch; a field of a null ROW is null."""
         arrays: list[Any] = []
         for path in self.paths:
             array: Any = batch.column(path[0])
@@ -81,7 +80,7 @@ class NestedColumns:
 
 
 def _leaf(fields: Sequence[DataField], path: tuple[str, ...], name: str) -> DataField:
-    """The field at the end of a path, admitting nulls if any ROW around it does."""
+    """Return the field at the end of a path; it is nullable if any enclosing ROW is."""
     nullable = False
     inside: Sequence[DataField] = fields
     field: DataField | None = None
@@ -97,9 +96,9 @@ def _leaf(fields: Sequence[DataField], path: tuple[str, ...], name: str) -> Data
 
 
 def shard_of(plan: Plan, index: int, count: int, *, keyed: bool) -> Plan:
-    """The part of that index, counted from 0, among `count` equal ones.
+    """Return the shard `index`, counted from 0, of `count` equal shards of a plan.
 
-    With `keyed`, of a table with a primary key, it has the buckets whose number divided by `count` leaves `index`.
+    With `keyed` (a primary-key table) it has the buckets whose number modulo `count` is `index`.
     """
     if keyed:
         return replace(plan, splits=tuple(s for s in plan.splits if s.bucket % count == index))
@@ -111,9 +110,9 @@ def shard_of(plan: Plan, index: int, count: int, *, keyed: bool) -> Plan:
 
 
 def slice_of(plan: Plan, start: int, end: int) -> Plan:
-    """The rows from position `start` up to, but not with, `end`, counted over all files in the order of the plan.
+    """Return the rows from position `start` to `end` (exclusive), counted over all files in the order of the plan.
 
-    Rows that deletion vectors mark count, too. Raises InvalidInputError for a plan of changes.
+    Rows that deletion vectors mark are counted, too. Raises InvalidInputError for a plan of changes.
     """
     splits, position = [], 0
     for split in plan.splits:
@@ -139,12 +138,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BuiltPlan:
-    """pypaimon's form of a plan, whose splits are had by a call."""
+    """pypaimon's form of a plan, whose splits are returned by a method."""
 
     plan: Plan
 
     def splits(self) -> list[Split]:
-        """The splits to read."""
+        """Return the splits to read."""
         return list(self.plan.splits)
 
     @property
@@ -154,9 +153,9 @@ class BuiltPlan:
 
 
 class BuiltScan:
-    """pypaimon's form of a scan; `scan` makes its plan. Every `with_…` returns the scan itself, as in pypaimon.
+    """pypaimon's form of a scan; `scan` plans it. Every `with_…` returns the scan itself, as in pypaimon.
 
-    `keyed` says that the table has a primary key.
+    `keyed` is whether the table has a primary key.
     """
 
     def __init__(self, scan: Callable[[], Plan], *, keyed: bool = False) -> None:
@@ -166,7 +165,7 @@ class BuiltScan:
         self._slice: tuple[int, int] | None = None
 
     def plan(self) -> BuiltPlan:
-        """The splits of the newest snapshot, or this shard's or this slice's part of them."""
+        """Plan the newest snapshot, or the shard or slice of it."""
         plan = self._scan()
         if self._shard is not None:
             plan = shard_of(plan, *self._shard, keyed=self._keyed)
@@ -175,10 +174,10 @@ class BuiltScan:
         return BuiltPlan(plan)
 
     def with_shard(self, idx_of_this_subtask: int, number_of_para_subtasks: int) -> "BuiltScan":
-        """One of several disjoint parts of the table, which together are all of it.
+        """Read one of several disjoint shards of the table.
 
-        Rows of append tables are dealt out evenly, also those of one file; of a table with a primary key a part has
-        whole buckets. Raises InvalidInputError.
+        Rows of append tables are divided evenly, even within a file. A shard of a primary-key table has whole buckets.
+        Raises InvalidInputError.
         """
         if not 0 <= idx_of_this_subtask < number_of_para_subtasks:
             raise InvalidInputError(f"Not a shard: {idx_of_this_subtask} of {number_of_para_subtasks}.")
@@ -188,7 +187,7 @@ class BuiltScan:
         return self
 
     def with_slice(self, start_pos: int, end_pos: int) -> "BuiltScan":
-        """The rows of an append table from one position up to, but not with, another; files are in a fixed order.
+        """Read the rows of an append table from one position to another (exclusive); files are in a fixed order.
 
         Raises InvalidInputError, NotSupportedError for a table with a primary key.
         """
@@ -204,21 +203,21 @@ class BuiltScan:
         return self
 
     def with_global_index_result(self, result: object) -> NoReturn:
-        """Refused: there are no global indexes."""
+        """Raise NotSupportedError, because there are no global indexes."""
         raise NotSupportedError("Global indexes are not supported; filter by with_filter.")
 
     def with_row_ranges(self, row_ranges: object) -> NoReturn:
-        """Refused: rows have no ids without row tracking."""
+        """Raise NotSupportedError, because rows have no ids without row tracking."""
         raise NotSupportedError("Row ids are not supported; take parts by with_slice or with_shard.")
 
     def with_chunk_shuffle(self, seed: int, chunk_size: int) -> NoReturn:
-        """Refused: chunks are not shuffled."""
+        """Raise NotSupportedError, because chunks are not shuffled."""
         raise NotSupportedError("Chunks are not shuffled; take parts by with_slice in an order of your own.")
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltRead:
-    """pypaimon's form of a read. It can be pickled, for other processes to read splits with."""
+    """pypaimon's form of a read. It can be pickled, so that other processes can read splits."""
 
     read: SplitsRead
     limit: int | None = None
@@ -232,16 +231,16 @@ class BuiltRead:
     def to_arrow_batch_reader(
         self, splits: Sequence[Split], blob_parallelism: int | None = None
     ) -> pa.RecordBatchReader:
-        """The rows of the splits as a stream of batches. There are no BLOBs; `blob_parallelism` is passed over."""
-        return self._handed_out(self.read.to_reader(splits))
+        """Return the rows of the splits as a stream of batches. There are no BLOBs; `blob_parallelism` is ignored."""
+        return self._projected(self.read.to_reader(splits))
 
     def to_arrow(
         self, splits: Sequence[Split], parallelism: int | None = None, blob_parallelism: int | None = None
     ) -> pa.Table:
-        """The rows of the splits as one Arrow table, in the order of the splits if `parallelism` is given.
+        """Return the rows of the splits as one Arrow table, in the order of the splits if `parallelism` is given.
 
-        `parallelism` is how many splits are read at once; by default as many as there are cores, up to four. Raises
-        InvalidInputError for less than one.
+        `parallelism` is the number of splits that are read at once; by default the number of cores, up to four. Raises
+        InvalidInputError if it is less than one.
         """
         if parallelism is not None and parallelism < 1:
             raise InvalidInputError(f"The parallelism of a read is at least 1, not {parallelism}.")
@@ -257,12 +256,12 @@ class BuiltRead:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-        return self._handed_out(pa.RecordBatchReader.from_batches(read.schema, batches)).read_all()
+        return self._projected(pa.RecordBatchReader.from_batches(read.schema, batches)).read_all()
 
     def to_pandas(
         self, splits: Sequence[Split], parallelism: int | None = None, blob_parallelism: int | None = None
     ) -> "pd.DataFrame":
-        """The rows of the splits as a pandas data frame; arguments as in to_arrow."""
+        """Return the rows of the splits as a pandas data frame; arguments as in to_arrow."""
         load_extra("pandas", needed_by="to_pandas")
         return pandas_frame(self.to_arrow(splits, parallelism))
 
@@ -274,7 +273,7 @@ class BuiltRead:
         parallelism: int | None = None,
         blob_parallelism: int | None = None,
     ) -> "duckdb.DuckDBPyConnection":
-        """A DuckDB connection in which the rows of the splits are a view of that name; the rest as in to_arrow."""
+        """Return a DuckDB connection with the rows of the splits as a view of that name; arguments as in to_arrow."""
         library = load_extra("duckdb", needed_by="to_duckdb")
         target: duckdb.DuckDBPyConnection = connection or library.connect(database=":memory:")
         check_apart_without_case(self.schema, "the table")
@@ -282,19 +281,19 @@ class BuiltRead:
         return target
 
     def to_ray(self, splits: Sequence[Split], **_: object) -> NoReturn:
-        """Refused: interbed does not know Ray."""
+        """Raise NotSupportedError, because Ray is not supported."""
         raise NotSupportedError("Ray is not supported; make a data set by ray.data.from_arrow(read.to_arrow(splits)).")
 
     def to_torch(self, splits: Sequence[Split], **_: object) -> NoReturn:
-        """Refused: interbed does not know PyTorch."""
+        """Raise NotSupportedError, because PyTorch is not supported."""
         raise NotSupportedError("PyTorch is not supported; read batches by to_arrow_batch_reader and make tensors.")
 
     def to_iterator(self, splits: Sequence[Split]) -> "Iterator[BuiltRow]":
-        """The rows of the splits one by one, as tuples of Python values; for small results."""
+        """Yield the rows of the splits one by one, as tuples of Python values; for small results."""
         for batch in self.to_arrow_batch_reader(splits):
             yield from map(BuiltRow, zip(*(python_values(column) for column in batch.columns), strict=True))
 
-    def _handed_out(self, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    def _projected(self, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
         if self.nested is not None:
             reader = pa.RecordBatchReader.from_batches(self.nested.schema, map(self.nested.apply, reader))
         return limited(reader, self.limit)
@@ -306,18 +305,18 @@ class BuiltRow(tuple[object, ...]):
     __slots__ = ()
 
     def get_field(self, pos: int) -> object:
-        """The value of the column at that position, counted from 0."""
+        """Return the value of the column at a position, counted from 0."""
         return self[pos]
 
     def get_row_kind(self) -> RowKind:
-        """The kind of the row: what a batch read hands out is there, an insertion."""
+        """Return the kind of the row: rows of a batch read are insertions."""
         return RowKind.INSERT
 
 
 class ReadBuilder:
-    """What to read from a table; every `with_…` returns the builder itself, as in pypaimon.
+    """Builder of a read of a table; every `with_…` returns the builder itself, as in pypaimon.
 
-    `fields` are the columns, where they are not those of the table.
+    `fields` are the columns if they are not those of the table.
     """
 
     def __init__(self, store: FileStore, fields: Sequence[DataField] | None = None, *, name: str = "") -> None:
@@ -331,14 +330,14 @@ class ReadBuilder:
         self._limit: int | None = None
 
     def with_filter(self, predicate: Predicate | None) -> "ReadBuilder":
-        """Read only rows that the predicate selects, all for None; made by `new_predicate_builder`."""
+        """Read only rows that the predicate selects, all for None; see `new_predicate_builder`."""
         self._predicate = None if predicate is None else bind(predicate, list(self._fields.values()))
         return self
 
     def with_partition_filter(self, partition_filter: Predicate | None) -> "ReadBuilder":
-        """Read only partitions that the predicate selects, besides the filter.
+        """Read only partitions that the predicate selects, in addition to the filter.
 
-        Raises InvalidInputError for one that mentions other columns.
+        Raises InvalidInputError for a predicate on other columns.
         """
         keys = self._store.schema.partition_keys
         others = set() if partition_filter is None else columns_of(partition_filter).difference(keys)
@@ -353,7 +352,7 @@ class ReadBuilder:
     def with_projection(self, projection: Sequence[str] | None) -> "ReadBuilder":
         """Read only these columns, in this order; all for None. `a.b` is the field `b` of the ROW `a`, as `a_b`.
 
-        Raises InvalidInputError for a column that is not there.
+        Raises InvalidInputError for an unknown column.
         """
         self._columns, self._nested = None, None
         if projection is None:
@@ -370,23 +369,23 @@ class ReadBuilder:
         return self
 
     def with_limit(self, limit: int | None) -> "ReadBuilder":
-        """Read at most that many rows, all for None."""
+        """Read at most this many rows, all for None."""
         check_limit(limit)
         self._limit = limit
         return self
 
     def new_predicate_builder(self) -> PredicateBuilder:
-        """Makes predicates over the table's columns."""
+        """Return a builder of predicates over the table's columns."""
         return PredicateBuilder(tuple(self._fields.values()))
 
     def read_type(self) -> list[DataField]:
-        """The columns that will be read."""
+        """Return the columns that will be read."""
         if self._nested is not None:
             return list(self._nested.fields)
         return [self._fields[name] for name in (self._fields if self._columns is None else self._columns)]
 
     def explain(self, verbose: bool = False) -> ExplainResult:
-        """What the read would do, in figures: what was pruned, files, splits; with each split if `verbose`."""
+        """Explain the read in figures: pruning, files, splits; with every split if `verbose`."""
         return explained(
             self._store,
             self._name,
@@ -398,34 +397,34 @@ class ReadBuilder:
         )
 
     def new_scan(self) -> BuiltScan:
-        """The planner."""
+        """Return the scan, which plans the read."""
         scan = partial(plan_rows, self._store, predicate=self._all(), limit=self._limit)
         return BuiltScan(scan, keyed=self._store.schema.has_primary_key)
 
     def new_read(self) -> BuiltRead:
-        """The reader."""
+        """Return the read of planned splits."""
         return BuiltRead(TableRead(self._store, self._columns, self._all()), self._limit, self._nested)
 
     def _all(self) -> Predicate | None:
-        """The filter and that of partitions."""
+        """Return the conjunction of the filter and the partition filter."""
         both = [p for p in (self._predicate, self._partitions) if p is not None]
         return And(tuple(both)) if len(both) > 1 else both[0] if both else None
 
 
 class ViewReadBuilder(ReadBuilder):
-    """What to read from a view of a table's changes; see ReadBuilder."""
+    """Builder of a read of a view of a table's changes; see ReadBuilder."""
 
     def __init__(self, store: FileStore, *, packed: bool) -> None:
         super().__init__(store, audit_fields(store, packed=packed))
         self._packed = packed
 
     def new_scan(self) -> BuiltScan:
-        """The planner."""
+        """Return the scan, which plans the read."""
         predicate = self._all()
         own = None if predicate is None else restrict_to(predicate, self._store.schema.names)
         return BuiltScan(TableScan(self._store, predicate=own).plan)
 
     def new_read(self) -> BuiltRead:
-        """The reader."""
+        """Return the read of planned splits."""
         read = AuditRead(self._store, self._columns, self._all(), packed=self._packed)
         return BuiltRead(read, self._limit, self._nested)

@@ -1,4 +1,4 @@
-"""pypaimon's read builder for system tables, whose rows are made when a scan is planned."""
+"""pypaimon's read builder for system tables, whose rows are computed when a scan is planned."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class RowsSource(Protocol):
-    """A table of rows that are made when they are asked for."""
+    """A table whose rows are computed on demand."""
 
     @property
     def fields(self) -> list[DataField]:
-        """The columns."""
+        """The columns of the table."""
         ...
 
     def scan(
@@ -33,39 +33,39 @@ class RowsSource(Protocol):
         filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
         limit: int | None = None,
     ) -> ArrowRows:
-        """A query."""
+        """Return a query of the table."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RowsSplit:
-    """All rows of a system table, filtered and cut."""
+    """The rows of a system table, filtered and limited, as a split."""
 
     rows: pa.Table
 
     @property
     def row_count(self) -> int:
-        """How many there are."""
+        """The number of rows in the split."""
         return self.rows.num_rows
 
     def arrow_table(self) -> pa.Table:
-        """The rows."""
+        """Return the rows as an Arrow table."""
         return self.rows
 
 
 @dataclass(frozen=True, slots=True)
 class RowsPlan:
-    """What the table shows at the time of planning."""
+    """The rows of the table at the time of planning."""
 
     rows: pa.Table
 
     def splits(self) -> list[RowsSplit]:
-        """One split."""
+        """Return the only split of the plan."""
         return [RowsSplit(self.rows)]
 
 
 class RowsReadBuilder:
-    """What to read from a system table; every `with_…` returns the builder itself, as in pypaimon."""
+    """Builder of a read of a system table; every `with_…` returns the builder itself, as in pypaimon."""
 
     def __init__(self, table: RowsSource) -> None:
         self._table = table
@@ -74,75 +74,75 @@ class RowsReadBuilder:
         self._limit: int | None = None
 
     def with_filter(self, predicate: Predicate | None) -> "RowsReadBuilder":
-        """Read only rows that the predicate selects, all for None; made by `new_predicate_builder`."""
+        """Read only rows that the predicate selects, all for None; see `new_predicate_builder`."""
         self._predicate = None if predicate is None else bind(predicate, self._table.fields)
         return self
 
     def with_projection(self, projection: Sequence[str] | None) -> "RowsReadBuilder":
-        """Read only these columns, in this order; all for None. Raises InvalidInputError for one that is not there."""
+        """Read only these columns, in this order; all for None. Raises InvalidInputError for an unknown column."""
         # The query checks the names.
         self._table.scan(projection)
         self._columns = None if projection is None else tuple(projection)
         return self
 
     def with_limit(self, limit: int | None) -> "RowsReadBuilder":
-        """Read at most that many rows, all for None."""
+        """Read at most this many rows, all for None."""
         check_limit(limit)
         self._limit = limit
         return self
 
     def new_predicate_builder(self) -> PredicateBuilder:
-        """Makes predicates over the table's columns."""
+        """Return a builder of predicates over the table's columns."""
         return PredicateBuilder(self._table.fields)
 
     def read_type(self) -> list[DataField]:
-        """The columns that will be read."""
+        """Return the columns that will be read."""
         fields = {field.name: field for field in self._table.fields}
         return [fields[name] for name in (fields if self._columns is None else self._columns)]
 
     def new_scan(self) -> "RowsScan":
-        """The planner."""
+        """Return the scan, which plans the read."""
         return RowsScan(self._table.scan(self._columns, self._predicate, self._limit))
 
     def new_read(self) -> "BuiltRowsRead":
-        """The reader."""
+        """Return the read of planned splits."""
         return BuiltRowsRead(self._table.scan(self._columns, limit=0).to_arrow().schema)
 
 
 @dataclass(frozen=True, slots=True)
 class RowsScan:
-    """pypaimon's form of a scan of a system table."""
+    """pypaimon's scan of a system table."""
 
     query: ArrowRows
 
     def plan(self) -> RowsPlan:
-        """What the table shows now."""
+        """Return the rows of the table now."""
         return RowsPlan(self.query.to_arrow())
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltRowsRead:
-    """pypaimon's form of a read of a system table."""
+    """pypaimon's read of a system table."""
 
     schema: pa.Schema
 
     def to_arrow(self, splits: Sequence[RowsSplit], **_: object) -> pa.Table:
-        """The rows of the splits as one Arrow table."""
+        """Return the rows of the splits as one Arrow table."""
         return pa.concat_tables([pa.Table.from_batches([], self.schema), *(split.rows for split in splits)])
 
     def to_arrow_batch_reader(self, splits: Sequence[RowsSplit]) -> pa.RecordBatchReader:
-        """The rows of the splits as a stream of batches."""
+        """Return the rows of the splits as a stream of batches."""
         return self.to_arrow(splits).to_reader()
 
     def to_pandas(self, splits: Sequence[RowsSplit], **_: object) -> "pd.DataFrame":
-        """The rows of the splits as a pandas data frame."""
+        """Return the rows of the splits as a pandas data frame."""
         load_extra("pandas", needed_by="to_pandas")
         return pandas_frame(self.to_arrow(splits))
 
     def to_duckdb(
         self, splits: Sequence[RowsSplit], table_name: str, connection: Any = None
     ) -> "duckdb.DuckDBPyConnection":
-        """A DuckDB connection in which the rows of the splits are a view of that name."""
+        """Return a DuckDB connection in which the rows of the splits are a view of that name."""
         library = load_extra("duckdb", needed_by="to_duckdb")
         target: duckdb.DuckDBPyConnection = connection or library.connect(database=":memory:")
         check_apart_without_case(self.schema, "the table")
@@ -150,5 +150,5 @@ class BuiltRowsRead:
         return target
 
     def to_iterator(self, splits: Sequence[RowsSplit]) -> Iterator[dict[str, Any]]:
-        """The rows of the splits one by one, by column name, as in pypaimon."""
+        """Yield the rows of the splits one by one, by column name, as in pypaimon."""
         yield from python_rows(self.to_arrow(splits))

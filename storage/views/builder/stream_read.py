@@ -1,4 +1,4 @@
-"""pypaimon's builder of reads that go on: a plan for each snapshot, as a generator or an asynchronous one."""
+"""pypaimon's builder of streaming reads: a plan for each snapshot, as a generator or an asynchronous generator."""
 
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterator, Sequence
@@ -25,7 +25,7 @@ _KIND_TEXTS = array_of([kind.short for kind in RowKind], pa.string())
 
 
 class BuiltStreamScan:
-    """Plans a stream: first the rows of the newest snapshot (or what the scan's options say), then changes."""
+    """Plans a stream: first the rows of the newest snapshot (or by the scan's options), then changes."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class BuiltStreamScan:
 
     @property
     def next_snapshot_id(self) -> int | None:
-        """The next snapshot to look at; None before the first plan. Setting it makes the stream go on from there."""
+        """The next snapshot to read; None before the first plan. Setting it makes the stream resume from there."""
         return self._scan.checkpoint()
 
     @next_snapshot_id.setter
@@ -49,7 +49,7 @@ class BuiltStreamScan:
         self._scan.restore(snapshot_id)
 
     def plan(self) -> BuiltPlan | None:
-        """What comes next; None when there is nothing new. Asking says that the plan before is done with."""
+        """Return the next plan; None if there is nothing new. The call confirms that the plan before is processed."""
         self._scan.notify_checkpoint_complete(self._scan.checkpoint())
         plan = self._scan.plan()
         if plan is None or self._bucket_filter is None:
@@ -57,7 +57,7 @@ class BuiltStreamScan:
         return BuiltPlan(replace(plan, splits=tuple(s for s in plan.splits if self._bucket_filter(s.bucket))))
 
     def stream_sync(self) -> Generator[BuiltPlan]:
-        """Plans as snapshots come, without an end."""
+        """Yield plans of new snapshots, without an end."""
         while not self._scan.is_finished:
             plan = self.plan()
             if plan is None:
@@ -66,8 +66,8 @@ class BuiltStreamScan:
                 yield plan
 
     async def stream(self) -> AsyncGenerator[BuiltPlan]:
-        """The same for `async for`; planning itself runs in a thread."""
-        # By use: few processes have a loop of events.
+        """Yield plans for `async for`; planning runs in a thread."""
+        # Imported by use: few processes have an event loop.
         import asyncio
 
         while not self._scan.is_finished:
@@ -91,7 +91,7 @@ class KindRead:
         return pa.schema([pa.field(ROW_KIND, pa.string()), *columns])
 
     def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """The rows of the splits."""
+        """Return the rows of the splits."""
         return pa.RecordBatchReader.from_batches(self.schema, self._batches(splits))
 
     def _batches(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
@@ -103,7 +103,7 @@ class KindRead:
 
 
 class StreamReadBuilder:
-    """What to read from a table as it changes; every `with_…` returns the builder itself, as in pypaimon."""
+    """Builder of a streaming read; every `with_…` returns the builder itself, as in pypaimon."""
 
     def __init__(self, store: FileStore) -> None:
         self._store = streamed(store)
@@ -114,12 +114,12 @@ class StreamReadBuilder:
         self._bucket_filter: Callable[[int], bool] | None = None
 
     def with_filter(self, predicate: Predicate | None) -> "StreamReadBuilder":
-        """Read only rows that the predicate selects, all for None; made by `new_predicate_builder`."""
+        """Read only rows that the predicate selects, all for None; see `new_predicate_builder`."""
         self._predicate = None if predicate is None else bind(predicate, self._store.schema.fields)
         return self
 
     def with_projection(self, projection: Sequence[str] | None) -> "StreamReadBuilder":
-        """Read only these columns, in this order; all for None. Raises InvalidInputError for one that is not there."""
+        """Read only these columns, in this order; all for None. Raises InvalidInputError for an unknown column."""
         known = self._store.schema.by_name
         check_asked_once(projection)
         unknown = [name for name in projection or () if name not in known]
@@ -129,19 +129,19 @@ class StreamReadBuilder:
         return self
 
     def with_poll_interval_ms(self, poll_interval_ms: int) -> "StreamReadBuilder":
-        """How long to wait before looking for a new snapshot again, in milliseconds; 1000 by default."""
+        """Set the interval of polling for new snapshots, in milliseconds; 1000 by default."""
         if poll_interval_ms < 0:
             raise InvalidInputError(f"A poll interval is zero or more milliseconds, not {poll_interval_ms}.")
         self._poll_seconds = poll_interval_ms / 1000
         return self
 
     def with_include_row_kind(self, include: bool = True) -> "StreamReadBuilder":
-        """Read the kinds of changes as a first column, `_row_kind`; without it rows taken back are left out."""
+        """Read the kinds of changes as a first column, `_row_kind`; without it retracted rows are left out."""
         self._with_kinds = include
         return self
 
     def with_consumer_id(self, consumer_id: str) -> "StreamReadBuilder":
-        """Keep the progress with the table under that name, and go on from it."""
+        """Store the progress in the table under this consumer id, and resume from it."""
         self._store = self._store.with_options({"consumer-id": consumer_id})
         return self
 
@@ -151,26 +151,26 @@ class StreamReadBuilder:
         return self
 
     def with_buckets(self, bucket_ids: Collection[int]) -> "StreamReadBuilder":
-        """Read only these buckets."""
+        """Read only the buckets of these numbers."""
         return self.with_bucket_filter(frozenset(bucket_ids).__contains__)
 
     def new_predicate_builder(self) -> PredicateBuilder:
-        """Makes predicates over the table's columns."""
+        """Return a builder of predicates over the table's columns."""
         return PredicateBuilder(self._store.schema.fields)
 
     def read_type(self) -> list[DataField]:
-        """The columns that will be read."""
+        """Return the columns that will be read."""
         return list(
             self._store.schema.fields_named(self._store.schema.names if self._columns is None else self._columns)
         )
 
     def new_streaming_scan(self) -> BuiltStreamScan:
-        """The planner."""
+        """Return the scan, which plans the stream."""
         scan = StreamScan(self._store, predicate=self._predicate)
         return BuiltStreamScan(scan, self._poll_seconds, self._bucket_filter)
 
     def new_read(self) -> BuiltRead:
-        """The reader."""
+        """Return the read of planned splits."""
         if self._with_kinds:
             return BuiltRead(KindRead(ChangeRead(self._store, self._columns, self._predicate)))
         return BuiltRead(TableRead(self._store, self._columns, self._predicate))

@@ -1,4 +1,4 @@
-"""pypaimon's write builders: a writer makes commit messages, a committer makes snapshots and calls callbacks."""
+"""pypaimon's write builders: a writer returns commit messages, a committer creates snapshots and calls callbacks."""
 
 import uuid
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from interbed.storage.write.table_write import TableWrite
 
 @dataclass(frozen=True, slots=True)
 class CommitCallbackContext:
-    """A snapshot that was made, the files that it added and deleted, and the identifier of its commit."""
+    """A new snapshot, the files that it added and deleted, and the identifier of its commit."""
 
     snapshot: Snapshot
     commit_entries: Sequence[ManifestEntry]
@@ -31,18 +31,18 @@ class CommitCallbackContext:
 
 
 class CommitCallback:
-    """Derive from this and override `call`, which may be called again for a snapshot after a failure."""
+    """Base class of callbacks. `call` may be repeated for a snapshot after a failure."""
 
     def call(self, context: CommitCallbackContext) -> None:
-        """A snapshot was made."""
+        """Handle a new snapshot of the table."""
         raise NotImplementedError(f"{type(self).__name__} has no method 'call'.")
 
     def close(self) -> None:
-        """The committer is closed."""
+        """Handle the end of the committer."""
 
 
-def call_back(store: FileStore, ids: Sequence[int], callbacks: Sequence[CommitCallback]) -> None:
-    """Call them for each of the snapshots that a commit has made."""
+def _call_callbacks(store: FileStore, ids: Sequence[int], callbacks: Sequence[CommitCallback]) -> None:
+    """Call the callbacks for each snapshot of a commit."""
     reader = ManifestReader(store.file_io, store.paths)
     for snapshot_id in ids:
         snapshot = store.snapshots.snapshot(snapshot_id)
@@ -56,14 +56,14 @@ if TYPE_CHECKING:
 
 
 _ROWS_AT_ONCE = 1_024
-"""Rows that are written one by one go to the writer in batches of so many."""
+"""The batch size of rows that are written one by one."""
 
 
-class _Closing:
-    """Use with `with`."""
+class _ClosingContext:
+    """A context manager that calls `close` at the end."""
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Release the resources of the object."""
 
     def __enter__(self) -> Self:
         return self
@@ -74,8 +74,8 @@ class _Closing:
         self.close()
 
 
-class _BuiltWrite(_Closing):
-    """What batch and stream writers share."""
+class _BuiltWrite(_ClosingContext):
+    """The base class of batch and stream writers."""
 
     def __init__(self, write: TableWrite, schema: pa.Schema) -> None:
         self._write = write
@@ -93,7 +93,7 @@ class _BuiltWrite(_Closing):
         self.write_arrow(data)
 
     def write_row(self, row: Mapping[str, object] | Sequence[object]) -> None:
-        """Write one row: values by column, or a value for each column in order. Many are better written as Arrow.
+        """Write one row: values by column, or a value for each column in order. Write many rows as Arrow data.
 
         Raises InvalidInputError for a row without a value for every column.
         """
@@ -106,23 +106,23 @@ class _BuiltWrite(_Closing):
             self._write_rows()
 
     def write_pandas(self, dataframe: "pd.DataFrame") -> None:
-        """Write the rows of a pandas data frame, its index left out."""
+        """Write the rows of a pandas data frame, without its index."""
         self.write_arrow(pa.Table.from_pandas(dataframe, preserve_index=False))
 
     def write_ray(self, dataset: object, **_: object) -> NoReturn:
-        """Refused: interbed does not know Ray."""
+        """Raise NotSupportedError, because Ray is not supported."""
         raise NotSupportedError("Ray is not supported; write its blocks by write_arrow, one writer for each task.")
 
     def with_write_type(self, write_cols: Sequence[str]) -> NoReturn:
-        """Refused: a file has all columns."""
+        """Raise NotSupportedError, because a file has all columns."""
         raise NotSupportedError("Rows are written with all columns; give null where a column has no value.")
 
     def abort(self) -> None:
-        """Delete the files written so far."""
+        """Delete the files that were written so far."""
         self._write.abort()
 
     def close(self) -> None:
-        """Give back the write buffer; rows that were not committed are gone."""
+        """Release the write buffer; uncommitted rows are lost."""
         self._write.close()
 
     def _write_rows(self) -> None:
@@ -132,14 +132,14 @@ class _BuiltWrite(_Closing):
 
 
 class BatchTableWrite(_BuiltWrite):
-    """Writes rows for one commit."""
+    """A writer of the rows of one commit."""
 
     def __init__(self, write: TableWrite, schema: pa.Schema) -> None:
         super().__init__(write, schema)
         self._prepared = False
 
     def prepare_commit(self) -> list[CommitMessage]:
-        """The messages to commit; once only."""
+        """Return the messages to commit; raises UsedTwiceError for a second call."""
         if self._prepared:
             raise UsedTwiceError("A batch write prepares its commit once; make a new one for more rows.")
         self._prepared = True
@@ -148,18 +148,18 @@ class BatchTableWrite(_BuiltWrite):
 
 
 class StreamTableWrite(_BuiltWrite):
-    """Writes rows for a sequence of commits."""
+    """A writer of the rows of a sequence of commits."""
 
     def prepare_commit(self, commit_identifier: int) -> list[CommitMessage]:
-        """The messages of the rows since the last call, for the commit of that identifier."""
+        """Return the messages of the rows since the last call, for the commit of that identifier."""
         if commit_identifier < 0:
             raise InvalidInputError(f"A commit identifier is zero or more, not {commit_identifier}.")
         self._write_rows()
         return self._write.prepare_commit()
 
 
-class _BuiltCommit(_Closing):
-    """What batch and stream committers share: what `partition` says is overwritten, {} for all; nothing for None."""
+class _BuiltCommit(_ClosingContext):
+    """The base class of batch and stream committers. `partition` is overwritten ({}: all); None appends."""
 
     def __init__(self, store: FileStore, commit_user: str, partition: Mapping[str, object] | None) -> None:
         self._store = store
@@ -168,7 +168,7 @@ class _BuiltCommit(_Closing):
         self._callbacks: list[CommitCallback] = []
 
     def add_commit_callback(self, callback: CommitCallback) -> None:
-        """Call it after every snapshot that is made here; the commit stands whatever it raises."""
+        """Call the callback after every snapshot of this committer. Its errors do not undo the commit."""
         self._callbacks.append(callback)
 
     def abort(self, commit_messages: Sequence[CommitMessage]) -> None:
@@ -176,11 +176,11 @@ class _BuiltCommit(_Closing):
         self._commit.abort(commit_messages)
 
     def close(self) -> None:
-        """Close the callbacks."""
+        """Close all callbacks of the committer."""
         for callback in self._callbacks:
             callback.close()
 
-    def _make(self, messages: Sequence[CommitMessage], identifier: int) -> None:
+    def _commit_messages(self, messages: Sequence[CommitMessage], identifier: int) -> None:
         if self._partition is None:
             ids = self._commit.commit(messages, identifier=identifier)
         else:
@@ -188,34 +188,34 @@ class _BuiltCommit(_Closing):
             ids = self._commit.overwrite(messages, partition=self._partition, dynamic=dynamic, identifier=identifier)
         if self._commit.gave_up_compaction:
             compact_again(self._store)
-        self._made(ids)
+        self._notify(ids)
 
-    def _made(self, ids: Sequence[int]) -> None:
+    def _notify(self, ids: Sequence[int]) -> None:
         if self._callbacks:
-            call_back(self._store, ids, self._callbacks)
+            _call_callbacks(self._store, ids, self._callbacks)
 
 
 class BatchTableCommit(_BuiltCommit):
-    """Commits once."""
+    """A committer of a single commit."""
 
     def __init__(self, store: FileStore, commit_user: str, partition: Mapping[str, object] | None) -> None:
         super().__init__(store, commit_user, partition)
         self._committed = False
 
     def commit(self, commit_messages: Sequence[CommitMessage]) -> None:
-        """Make the snapshot; errors as documented at CommitError."""
+        """Create the snapshot; raises the errors that CommitError documents."""
         self._once()
-        self._make(commit_messages, BATCH_COMMIT_IDENTIFIER)
+        self._commit_messages(commit_messages, BATCH_COMMIT_IDENTIFIER)
 
     def truncate_table(self) -> None:
-        """Delete all rows."""
+        """Delete all rows of the table."""
         self._once()
-        self._made(self._commit.truncate())
+        self._notify(self._commit.truncate())
 
     def truncate_partitions(self, partitions: Sequence[Mapping[str, object]]) -> None:
         """Delete the rows of the partitions."""
         self._once()
-        self._made(self._commit.truncate(partitions))
+        self._notify(self._commit.truncate(partitions))
 
     def _once(self) -> None:
         if self._committed:
@@ -224,16 +224,16 @@ class BatchTableCommit(_BuiltCommit):
 
 
 class StreamTableCommit(_BuiltCommit):
-    """Commits again and again; a commit whose identifier was committed already is left out."""
+    """A committer of a sequence of commits; identifiers that are committed already are skipped."""
 
     def commit(self, commit_messages: Sequence[CommitMessage], commit_identifier: int) -> None:
-        """Make the snapshot of that identifier, unless it exists."""
+        """Create the snapshot of an identifier, unless it exists."""
         if self._commit.filter_committed([commit_identifier]):
-            self._make(commit_messages, commit_identifier)
+            self._commit_messages(commit_messages, commit_identifier)
 
 
 class _WriteBuilder:
-    """What both write builders share."""
+    """The base class of both write builders."""
 
     def __init__(self, store: FileStore) -> None:
         self._store = store
@@ -241,12 +241,12 @@ class _WriteBuilder:
         self._static_partition: Mapping[str, object] | None = None
 
     def overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
-        """Replace the partition given, or, without one, the partitions that occur in the data (or all rows)."""
+        """Overwrite the given partition, or without one the partitions in the data (or all rows)."""
         self._static_partition = static_partition or {}
         return self
 
     def new_update(self) -> NoReturn:
-        """Refused: rows have no ids without row tracking."""
+        """Raise NotSupportedError, because rows have no ids without row tracking."""
         raise NotSupportedError(
             "Updates by row id are not supported. Change rows of a primary-key table by writing them again, delete "
             "rows by Table.delete, or run UPDATE and MERGE INTO on Spark."
@@ -261,31 +261,31 @@ class _WriteBuilder:
 
 
 class BatchWriteBuilder(_WriteBuilder):
-    """Makes a writer and a committer that belong together, for one commit."""
+    """Builder of a writer and its committer, for one commit."""
 
     def new_write(self) -> BatchTableWrite:
-        """The writer."""
+        """Return the writer of the commit."""
         return BatchTableWrite(self._table_write(batch_strategy_of), self._store.schema.arrow)
 
     def new_commit(self) -> BatchTableCommit:
-        """The committer."""
+        """Return the committer of the messages."""
         return BatchTableCommit(self._store, self.commit_user, self._static_partition)
 
 
 class StreamWriteBuilder(_WriteBuilder):
-    """Makes a writer and a committer that belong together, for a sequence of commits."""
+    """Builder of a writer and its committer, for a sequence of commits."""
 
     def with_commit_user(self, commit_user: str) -> "StreamWriteBuilder":
-        """Commit under that user, so that a restarted job goes on where it stopped."""
+        """Set the commit user, so that a restarted job resumes its commits."""
         self.commit_user = commit_user
         return self
 
     def new_write(self) -> StreamTableWrite:
-        """The writer."""
+        """Return the writer of the commit."""
         return StreamTableWrite(self._table_write(strategy_of), self._store.schema.arrow)
 
     def new_commit(self) -> StreamTableCommit:
-        """The committer."""
+        """Return the committer of the messages."""
         return StreamTableCommit(self._store, self.commit_user, self._static_partition)
 
 

@@ -1,4 +1,4 @@
-"""Compaction without I/O: what a table's options would cost over a workload.
+"""Simulation of compaction without I/O: the cost of a table's options over a workload.
 
-`workload` says what is written, `simulator` runs the compaction strategy over it, `simulation` is the result.
+`workload` generates the rows, `simulator` runs the compaction strategy over them, `simulation` is the result.
 """

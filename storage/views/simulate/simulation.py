@@ -1,12 +1,11 @@
-"""What a simulation recorded: a step for each commit, every compaction, the three amplifications; and its picture.
+"""The result of a simulation: a step for each commit, every compaction, the three amplifications, and pictures.
 
-Write amplification: bytes written by flushes and compactions, for each byte of the rows that were given. Read
-amplification: sorted runs in which an existing key has to be looked for. Space amplification: bytes of all files, for
-each byte of live rows.
+Write amplification: bytes written by flushes and compactions, for each byte of the rows that were written. Read
+amplification: sorted runs in which an existing key must be searched. Space amplification: bytes of all files, for each
+byte of live rows.
 
-The picture of one simulation also shows what each of its compactions wrote. Sorted runs and read amplification go up
-and down with every compaction, so their lines are means over a stretch of commits, over the pale figures of each
-commit.
+The picture of a single simulation also shows the output of each compaction. Sorted runs and read amplification jump
+with every compaction, so their lines are moving averages, above pale lines of each commit.
 """
 
 from collections import Counter
@@ -28,10 +27,10 @@ from interbed.storage.views.simulate.workload import Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """The bucket after a commit and its compaction. Sizes in bytes; what was given, flushed and compacted adds up.
+class SimulationStep:
+    """The bucket after a commit and its compaction. Sizes in bytes; given, flushed and compacted bytes are cumulative.
 
-    `waited` says whether the writer had more sorted runs than the stop trigger allows.
+    `waited` is whether the writer had more sorted runs than the stop trigger allows.
     """
 
     commit: int
@@ -47,12 +46,12 @@ class Step:
 
     @property
     def write_amplification(self) -> float:
-        """Bytes written so far for each byte given."""
+        """The bytes written so far for each byte given."""
         return (self.flushed_bytes + self.compacted_bytes) / self.given_bytes
 
     @property
     def space_amplification(self) -> float:
-        """Bytes of files for each byte of live rows; 1 while there is nothing."""
+        """The bytes of files for each byte of live rows; 1 for an empty bucket."""
         if not self.live_bytes:
             return 1.0 if not self.total_bytes else float("inf")
         return self.total_bytes / self.live_bytes
@@ -60,7 +59,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCompaction:
-    """One compaction: after which commit, why, and what it took. Sizes in bytes."""
+    """One compaction: its commit, its reason and its cost. Sizes in bytes."""
 
     commit: int
     reason: PickReason
@@ -83,7 +82,7 @@ class Curve:
 
     @property
     def last(self) -> float:
-        """The value at the end."""
+        """The value after the last commit."""
         return self.values[-1]
 
     @property
@@ -93,7 +92,7 @@ class Curve:
 
     @property
     def highest(self) -> float:
-        """The greatest value."""
+        """The greatest value of the curve."""
         return max(self.values)
 
 
@@ -103,7 +102,7 @@ _CURVE_WIDTH = 48
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """The outcome of `simulate`; `label` distinguishes several ones."""
+    """The result of `simulate`; `label` distinguishes several simulations."""
 
     label: str
     workload: Workload
@@ -111,12 +110,12 @@ class Simulation:
     compact_every: int
     compaction_trigger: int
     stop_trigger: int
-    steps: tuple[Step, ...]
+    steps: tuple[SimulationStep, ...]
     compactions: tuple[SimulatedCompaction, ...]
 
     @property
     def curves(self) -> tuple[Curve, ...]:
-        """Sorted runs and the amplifications."""
+        """The curves of sorted runs and of the amplifications."""
         return (
             Curve(name="sorted runs", values=tuple(float(s.runs) for s in self.steps)),
             Curve(name="write amplification", values=tuple(s.write_amplification for s in self.steps)),
@@ -126,11 +125,11 @@ class Simulation:
 
     @property
     def waits(self) -> int:
-        """Commits in which the writer waited."""
+        """The number of commits in which the writer waited."""
         return sum(s.waited for s in self.steps)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as a JSON object."""
+        """Return the simulation as a JSON object."""
         return {
             "label": self.label,
             "workload": asdict(self.workload),
@@ -152,7 +151,7 @@ class Simulation:
         }
 
     def plot(self, path: str | PathLike[str]) -> None:
-        """Draw it to an SVG, PNG or PDF file; see plot_simulations."""
+        """Draw the simulation to an SVG, PNG or PDF file; see plot_simulations."""
         plot_simulations([self], path)
 
     def __str__(self) -> str:
@@ -163,14 +162,14 @@ def plot_simulations(simulations: Sequence[Simulation], path: str | PathLike[str
     """Draw simulations, one line each, to an SVG, PNG or PDF file.
 
     Raises NotSupportedError without matplotlib (the extra `plot`), InvalidInputError for another kind of file,
-    StorageAccessError when the file can't be written.
+    StorageAccessError if the file can't be written.
     """
     triggers = {
         "compaction trigger": {s.compaction_trigger for s in simulations},
         "stop trigger": {s.stop_trigger for s in simulations},
     }
     draw_simulations(
-        f"Universal compaction: {_told(simulations[0])}",
+        f"Universal compaction: {_workload_text(simulations[0])}",
         [(s.label, s.curves) for s in simulations],
         {name: min(runs) for name, runs in triggers.items() if len(runs) == 1},
         simulations[0].compactions if len(simulations) == 1 else (),
@@ -179,7 +178,7 @@ def plot_simulations(simulations: Sequence[Simulation], path: str | PathLike[str
 
 
 def compared(simulations: Sequence[Simulation]) -> str:
-    """Several simulations beside each other, for people."""
+    """Return a table that compares simulations, as text."""
     table = RichTable(title="at the end; in brackets the mean over the commits", title_justify="left")
     table.add_column("")
     for simulation in simulations:
@@ -192,8 +191,8 @@ def compared(simulations: Sequence[Simulation]) -> str:
     return _rendered([table])
 
 
-def _told(simulation: Simulation) -> str:
-    """The workload in a line."""
+def _workload_text(simulation: Simulation) -> str:
+    """Return the workload in one line."""
     w = simulation.workload
     parts = [f"{w.commits:,} commits of {w.rows:,} rows of {w.row_bytes:,} bytes", f"{w.update_ratio:.0%} updates"]
     if w.delete_ratio:
@@ -236,7 +235,7 @@ def _views(simulation: Simulation) -> list[RichTable]:
 
 
 def _sparkline(values: Sequence[float]) -> str:
-    """The curve as a row of blocks, each the mean of a stretch of commits."""
+    """Return the curve as a row of blocks, each the mean of several commits."""
     width = min(_CURVE_WIDTH, len(values))
     edges = [len(values) * i // width for i in range(width + 1)]
     means = [fmean(values[a:b]) for a, b in pairwise(edges)]
@@ -255,7 +254,7 @@ def _rendered(views: Sequence[RichTable]) -> str:
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no infinity."""
+    """Return None for infinity, which JSON does not have."""
     return value if value < float("inf") else None
 
 
@@ -271,7 +270,7 @@ _PANELS = {
 _STEPPED = ("sorted runs", "read amplification")
 _COMPACTIONS = "compactions"
 _SMOOTHED_PART = 25
-"""Lines of quantities that jump are means over this part of the commits."""
+"""Lines of quantities that jump are means over this fraction of the commits: one in so many."""
 _LABEL_POINTS = 9
 _PANEL_POINTS = 170
 
@@ -283,8 +282,9 @@ def draw_simulations(
     compactions: Sequence[SimulatedCompaction],
     path: str | PathLike[str],
 ) -> None:
-    """Draw the curves of simulations, each with its label (or none), numbers of runs as lines, and the compactions of
-    one if there are any. Raises as plot_simulations does.
+    """Draw the labelled curves of simulations, triggers (numbers of runs) as lines, and compactions if there are any.
+
+    Raises what plot_simulations raises.
     """
     names = list(_PANELS)
     mosaic: Any = [names[:2], names[2:]]
@@ -324,7 +324,7 @@ def _draw_curves(axes: "Axes", name: str, curves: Sequence[tuple[str, Sequence[f
     axes.set_xlim(left=0)
     light_grid(axes)
     low, high = axes.get_ylim()
-    # Labels of lines that end close together are pushed apart, upward.
+    # Labels of lines that end close together are moved apart, upward.
     lowest = float("-inf")
     for value, color in sorted(ends):
         place = (value - low) / (high - low) * _PANEL_POINTS
@@ -359,7 +359,7 @@ def _draw_triggers(axes: "Axes", triggers: Mapping[str, int]) -> None:
 
 
 def _draw_compactions(axes: "Axes", compactions: Sequence[SimulatedCompaction]) -> None:
-    """What each compaction wrote, by its reason."""
+    """Draw the bytes that each compaction wrote, by its reason."""
     reasons = [r for r in PickReason if any(c.reason is r for c in compactions)]
     for reason, color in zip(reasons, (COLORS[1:] + COLORS[:1]) * 2, strict=False):
         those = [c for c in compactions if c.reason is reason]
@@ -375,7 +375,7 @@ def _draw_compactions(axes: "Axes", compactions: Sequence[SimulatedCompaction]) 
 
 
 def _smoothed(values: "np.typing.NDArray[np.float64]") -> "np.typing.NDArray[np.float64]":
-    """The mean of each value and those just before it."""
+    """Return the moving average over the values."""
     width = max(1, len(values) // _SMOOTHED_PART)
     sums = np.concatenate([np.zeros(1), np.cumsum(values)])
     ends = np.arange(1, len(values) + 1)

@@ -1,10 +1,10 @@
-"""Universal compaction over a workload, without I/O: the same strategy and the same units as a writer's, on numbers.
+"""Universal compaction over a workload, without I/O: the strategy and the units of a writer, applied to numbers.
 
-After each commit the writer's compaction may run (at every n-th commit, if asked for), as it does in a table: one
-pick, carried out at once. Above `num-sorted-run.stop-trigger` the writer waits for an extra compaction.
+After each commit (or each n-th commit) the compaction of the writer may run, as it does in a table: one pick, executed
+at once. Above `num-sorted-run.stop-trigger` the writer waits for an extra compaction.
 
-A bucket exists in memory only: files are sorted arrays of keys, with the metadata that decisions are made on. Flushes
-and compaction units change it as they would change files; sizes follow from the number of rows.
+A bucket exists in memory only: files are sorted arrays of keys, with the metadata that decisions are based on. Flushes
+and compaction units change the bucket as they would change files; sizes follow from the number of rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,16 +32,16 @@ from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.entry import DataFileMeta
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import MergeEngine
-from interbed.storage.views.simulate.simulation import SimulatedCompaction, Simulation, Step
+from interbed.storage.views.simulate.simulation import SimulatedCompaction, Simulation, SimulationStep
 from interbed.storage.views.simulate.workload import CommitRows, Workload
 
 KEY_TYPES = (AtomicType(root=TypeRoot.BIGINT, nullable=False),)
-"""A simulated table has one key column."""
+"""The key columns of a simulated table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Records:
-    """Rows of a file: distinct positions of keys in order, and which of the rows delete."""
+    """The rows of a file: distinct positions of keys in order, and the mask of the rows that delete."""
 
     positions: Ints
     deletes: Mask
@@ -49,7 +49,7 @@ class _Records:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitCost:
-    """What a compaction unit took. Sizes in bytes."""
+    """The cost of a compaction unit. Sizes in bytes."""
 
     files_rewritten: int
     files_moved: int
@@ -58,7 +58,7 @@ class UnitCost:
 
 
 class SimulatedBucket:
-    """The live files of a bucket; `row_bytes` is the size of a row, `file_bytes` that at which files are rolled."""
+    """The live files of a bucket; `row_bytes` is the size of a row, `file_bytes` the target size of files."""
 
     def __init__(self, *, num_levels: int, row_bytes: int, file_bytes: int) -> None:
         self._num_levels = num_levels
@@ -70,12 +70,12 @@ class SimulatedBucket:
 
     @property
     def levels(self) -> Levels:
-        """The bucket's levels."""
+        """The levels of the bucket."""
         return Levels.of((meta for meta, _ in self._files.values()), self._num_levels)
 
     def flush(self, positions: Ints, deletes: Mask, *, now_millis: int) -> int:
-        """Rows in the order of writing as new sorted runs of level 0; the bytes written."""
-        # The last row of a key wins, so that the first of each key is looked for from behind.
+        """Write rows, in write order, as new files of level 0; return the bytes written."""
+        # The last row of a key wins, so the first row of each key in reverse order is taken.
         unique, last = np.unique(positions[::-1], return_index=True)
         first_sequence = self._sequence
         self._sequence += len(positions)
@@ -83,7 +83,7 @@ class SimulatedBucket:
         return self._store(records, level=0, sequences=(first_sequence, self._sequence - 1), now_millis=now_millis)
 
     def compact(self, unit: CompactionUnit, *, now_millis: int) -> UnitCost:
-        """Carry a unit out, and return its cost."""
+        """Execute a unit, and return its cost."""
         age = {f.file_name: i for i, run in enumerate(self.levels.runs) for f in run.run.files}
         read = written = rewritten = moved = 0
         for step in unit.steps:
@@ -105,8 +105,8 @@ class SimulatedBucket:
             written += self._store(merged, level=unit.output_level, sequences=sequences, now_millis=now_millis)
         return UnitCost(files_rewritten=rewritten, files_moved=moved, bytes_read=read, bytes_written=written)
 
-    def runs_met(self, positions: Ints) -> float:
-        """How many sorted runs have a file whose range of keys holds a position: the mean over positions, in order."""
+    def runs_containing(self, positions: Ints) -> float:
+        """Return the mean number of sorted runs with a file whose key range contains a position; positions ascend."""
         if not len(positions) or not self._files:
             return 0.0
         least = np.array([records.positions[0] for _, records in self._files.values()])
@@ -115,7 +115,7 @@ class SimulatedBucket:
         return float(covered.sum()) / len(positions)
 
     def rows(self) -> Ints:
-        """The positions of the keys that a scan finds, in order."""
+        """Return the positions of the live keys, in order."""
         runs = [f for run in self.levels.runs for f in run.run.files]
         return self._merge(runs, drop_deletes=True).positions
 
@@ -130,7 +130,7 @@ class SimulatedBucket:
         return _Records(positions=positions, deletes=deletes)
 
     def _store(self, records: _Records, *, level: int, sequences: tuple[int, int], now_millis: int) -> int:
-        """The records as files; the bytes of them all."""
+        """Store the records as files; return their size in bytes."""
         count = len(records.positions)
         starts = range(0, count, self._file_rows)
         ends = [min(start + self._file_rows, count) for start in starts]
@@ -158,24 +158,24 @@ class SimulatedBucket:
 
 
 SAMPLED_KEYS = 1024
-"""Live keys by which the read amplification is measured at each commit."""
+"""The number of live keys that are sampled for the read amplification at each commit."""
 _ALMOST = 0.9
-"""How alike two names are for one to be taken for a slip of the other, from 0 to 1."""
+"""The similarity from 0 to 1 at which a name is taken for a misspelled option."""
 _MILLIS_PER_HOUR = 3_600_000
 
 
 def simulate(
     workload: Workload, options: Mapping[str, str] | None = None, *, compact_every: int = 1, label: str = ""
 ) -> Simulation:
-    """What a table with those options would go through.
+    """Simulate the writes of a workload into a table with these options.
 
-    Follows the options of compaction, levels, file sizes and the write buffer; a row takes as many bytes in the buffer
-    as in a file. `compact_every` is the number of commits between two turns of the compaction. The lookups, changelogs
-    and deletion vectors of tables that have them are not counted. Raises InvalidOptionError and InvalidInputError.
+    The options of compaction, levels, file sizes and the write buffer apply; a row has the same size in the buffer and
+    in a file. `compact_every` is the number of commits between compactions. Lookups, changelogs and deletion vectors
+    are not counted. Raises InvalidOptionError and InvalidInputError.
     """
     core = _checked(options or {})
     if compact_every < 1:
-        raise InvalidInputError(f"Compaction gets its turn every so many commits, at least 1, not {compact_every}.")
+        raise InvalidInputError(f"Compaction runs every n commits, with n at least 1, not {compact_every}.")
     simulator = _Simulator(workload, core, compact_every)
     steps = tuple(simulator.step(number, rows) for number, rows in enumerate(workload.batches(), start=1))
     return Simulation(
@@ -190,8 +190,8 @@ def simulate(
     )
 
 
-class _Noting(dict[str, str]):
-    """A map that notes which keys it was asked for."""
+class _RecordingOptions(dict[str, str]):
+    """A map that records the keys that were read."""
 
     def __init__(self, given: Mapping[str, str]) -> None:
         super().__init__(given)
@@ -207,21 +207,21 @@ class _Noting(dict[str, str]):
 
 
 def _checked(options: Mapping[str, str]) -> CoreOptions:
-    """The options; InvalidOptionError for a name that is almost that of one, for it would make no difference.
+    """Return the options; raises InvalidOptionError for a misspelled name, which would have no effect.
 
-    Other names may be options of something else than compaction.
+    Other unknown names are accepted, because they may be options that do not concern compaction.
     """
-    noting = _Noting(options)
-    CoreOptions(noting).check()
+    recording = _RecordingOptions(options)
+    CoreOptions(recording).check()
     for key in options:
-        like = [] if key in noting.asked else get_close_matches(key, noting.asked, 1, _ALMOST)
+        like = [] if key in recording.asked else get_close_matches(key, recording.asked, 1, _ALMOST)
         if like:
             raise InvalidOptionError(f"There is no option '{key}'; is '{like[0]}' meant?")
     return CoreOptions(dict(options))
 
 
 class _Simulator:
-    """One run: the bucket, what is alive, and what was written so far."""
+    """The state of a simulation: the bucket, the live keys, and the bytes written so far."""
 
     def __init__(self, workload: Workload, options: CoreOptions, compact_every: int) -> None:
         self.compactions: list[SimulatedCompaction] = []
@@ -241,19 +241,19 @@ class _Simulator:
         self._skipped = 0
         self._flushed = self._compacted = self._given = 0
 
-    def step(self, number: int, rows: CommitRows) -> Step:
-        """One commit, and the compaction after it."""
+    def step(self, number: int, rows: CommitRows) -> SimulationStep:
+        """Simulate one commit, and the compaction after it."""
         workload = self._workload
         now = (number - 1) * workload.interval_millis
         waited = self._write(number, rows, now)
-        self._note_live(rows)
+        self._update_live(rows)
         delta_commits = self._options.full_compaction_delta_commits
         if delta_commits is not None and number % max(1, delta_commits) == 0:
             self._compact(number, now, full=True)
         levels = self._bucket.levels
         live_rows = int(self._live.sum())
         live_bytes = live_rows * workload.row_bytes
-        return Step(
+        return SimulationStep(
             commit=number,
             runs=len(levels.runs),
             files=len(levels.files),
@@ -262,20 +262,20 @@ class _Simulator:
             given_bytes=self._given,
             flushed_bytes=self._flushed,
             compacted_bytes=self._compacted,
-            read_amplification=self._bucket.runs_met(self._sample(live_rows)),
+            read_amplification=self._bucket.runs_containing(self._sample(live_rows)),
             waited=waited,
         )
 
     def _write(self, number: int, rows: CommitRows, now: int) -> bool:
-        """Flush the rows, a buffer at a time; whether the writer waited for a compaction."""
+        """Flush the rows, one buffer at a time; return whether the writer waited for a compaction."""
         waited = False
         positions = self._workload.positions(rows.keys)
         for start in range(0, len(positions), self._flush_rows):
             end = start + self._flush_rows
             self._flushed += self._bucket.flush(positions[start:end], rows.deletes[start:end], now_millis=now)
-            turn = number % self._every == 0
+            is_due = number % self._every == 0
             stopped = len(self._bucket.levels.runs) > self._options.stop_trigger
-            if turn or stopped:
+            if is_due or stopped:
                 self._compact(number, now)
             waited |= stopped
         self._given += len(positions) * self._workload.row_bytes
@@ -327,7 +327,7 @@ class _Simulator:
         )
 
     def _upgrade_rule(self, file: DataFileMeta, level: int, max_level: int) -> UpgradeRule:
-        """As LookupCompactionChanges has it: rows of level 0 that are not whole yet are rewritten."""
+        """Return the rule of LookupCompactionChanges: incomplete rows of level 0 are rewritten."""
         options = self._options
         if file.level != 0 or not options.needs_lookup:
             return UpgradeRule.PLAIN
@@ -335,15 +335,15 @@ class _Simulator:
         deletes = options.deletion_vectors_enabled and file.delete_row_count != 0
         return UpgradeRule.REWRITE if deletes or not (alone or level == max_level) else UpgradeRule.PLAIN
 
-    def _note_live(self, rows: CommitRows) -> None:
+    def _update_live(self, rows: CommitRows) -> None:
         known = int(rows.keys.max()) + 1
         if known > len(self._live):
             self._live = np.concatenate([self._live, np.zeros(known - len(self._live), np.bool_)])
-        # Where a key occurs several times the last assignment stays, as the last row does.
+        # If a key occurs several times, the last assignment wins, as the last row does.
         self._live[rows.keys] = ~rows.deletes
 
     def _sample(self, live_rows: int) -> Ints:
-        """Positions of some of the live keys, in order."""
+        """Return the positions of some of the live keys, in order."""
         if not live_rows:
             return np.empty(0, np.int64)
         keys = np.flatnonzero(self._live)[self._random.integers(0, live_rows, SAMPLED_KEYS)]

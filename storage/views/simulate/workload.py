@@ -1,7 +1,7 @@
-"""What a simulated writer commits: rows of keys, as numbers, commit by commit.
+"""The workload of a simulated writer: rows of keys, as numbers, commit by commit.
 
-Keys are numbered in the order of their first insert. Which numbers an update hits is the distribution's matter; where a
-key lies among the others is that of the insert order.
+Keys are numbered in the order of their first insert. The key distribution selects the numbers that updates hit; the
+insert order determines the position of a key among the others.
 """
 
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ from interbed.storage.base.errors import InvalidInputError
 
 
 class KeyDistribution(StrEnum):
-    """Which of the existing keys are updated and deleted."""
+    """The distribution of updates and deletes over the existing keys."""
 
     UNIFORM = "uniform"
-    """All alike."""
+    """All keys equally often."""
     ZIPF = "zipf"
     """By Zipf's law, the oldest keys most often."""
     LATEST = "latest"
@@ -27,17 +27,17 @@ class KeyDistribution(StrEnum):
 
 
 class InsertOrder(StrEnum):
-    """Where new keys lie in key order."""
+    """The position of new keys in key order."""
 
     RANDOM = "random"
-    """Anywhere, as those of UUIDs or hashes."""
+    """Anywhere, as with UUIDs or hashes."""
     ASCENDING = "ascending"
-    """After all others, as those of counters and times."""
+    """After all others, as with counters and times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRows:
-    """The rows of one commit in the order in which they are written: key numbers, and which rows delete."""
+    """The rows of one commit in write order: key numbers, and the mask of the rows that delete."""
 
     keys: Ints
     deletes: Mask
@@ -47,8 +47,8 @@ class CommitRows:
 class Workload:
     """Commits of `rows` rows of `row_bytes` bytes each, `interval_millis` apart, into one bucket.
 
-    `update_ratio` and `delete_ratio` are the parts of the rows that hit existing keys; the others are new ones. The
-    same seed gives the same rows. Raises InvalidInputError for figures that make no workload.
+    `update_ratio` and `delete_ratio` are the fractions of rows that hit existing keys; other rows are new keys. The
+    same seed gives the same rows. Raises InvalidInputError for invalid figures.
     """
 
     commits: int = 200
@@ -78,7 +78,7 @@ class Workload:
             raise InvalidInputError(f"The exponent of Zipf's law is from 0 to 10, not {self.zipf_exponent}.")
 
     def batches(self) -> Iterator[CommitRows]:
-        """The commits, one after the other."""
+        """Yield the rows of the commits, one after the other."""
         random = np.random.default_rng(self.seed)
         known = 0
         for _ in range(self.commits):
@@ -86,7 +86,7 @@ class Workload:
             deletes = dice < self.delete_ratio
             existing = dice < self.delete_ratio + self.update_ratio
             if known == 0:
-                # There is nothing yet to update or to delete.
+                # There are no keys yet to update or delete.
                 deletes[:] = existing[:] = False
             keys = np.empty(self.rows, np.int64)
             keys[existing] = self._existing(random, int(existing.sum()), known)
@@ -96,7 +96,7 @@ class Workload:
             yield CommitRows(keys=keys, deletes=deletes)
 
     def positions(self, keys: Ints) -> Ints:
-        """Where keys lie: distinct numbers that order as the keys do."""
+        """Return the positions of keys: distinct numbers in the order of the keys."""
         if self.insert_order is InsertOrder.ASCENDING:
             return keys
         return _scattered(keys)
@@ -109,7 +109,7 @@ class Workload:
 
 
 def _zipf_ranks(uniform: npt.NDArray[np.float64], count: int, exponent: float) -> Ints:
-    """Ranks from 0 to count - 1 by Zipf's law, from uniform numbers: the inverse of the law's continuous form."""
+    """Return ranks from 0 to count - 1 by Zipf's law, from uniform numbers by its continuous inverse."""
     if abs(exponent - 1) < 1e-6:
         values = (count + 1.0) ** uniform
     else:
@@ -119,7 +119,7 @@ def _zipf_ranks(uniform: npt.NDArray[np.float64], count: int, exponent: float) -
 
 
 def _scattered(keys: Ints) -> Ints:
-    """Distinct numbers all over the range of int64: the finaliser of SplitMix64, which maps one to one."""
+    """Return distinct numbers over the range of int64, by the finalizer of SplitMix64, which is one-to-one."""
     word = keys.astype(np.uint64)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -32,8 +32,8 @@ from interbed.storage.scan.split import Split
 from interbed.storage.views.stream.eventual_rows import (
     KEYS_AT_ONCE,
     EventualRows,
+    check_emitted,
     check_eventual_stream,
-    check_told,
     covered_by,
     differences,
 )
@@ -47,30 +47,30 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogStep:
-    """What a batch reads of one bucket, which is a partition of the log.
+    """The part of a batch in one bucket, which is a partition of the log.
 
-    `told` are the offsets whose records lie over the snapshot `before`, `written` those over the snapshot `after`;
-    `splits` have the keys that the snapshots between them may have changed.
+    `emitted` are the offsets of the records on top of the snapshot `before`, `written` those on top of the snapshot
+    `after`; `splits` have the keys that the snapshots between them may have changed.
     """
 
     bucket: int
     before: int
-    told: tuple[int, int]
+    emitted: tuple[int, int]
     after: int
     written: tuple[int, int]
     splits: Sequence[Split]
 
     @property
     def record_count(self) -> int:
-        """At most so many records are read."""
-        return sum(end - begin for begin, end in (self.told, self.written))
+        """The maximum number of records to read."""
+        return sum(end - begin for begin, end in (self.emitted, self.written))
 
     def to_bytes(self) -> bytes:
-        """The step for whoever reads it."""
+        """Serialize the step for the task that reads it."""
         value = {
             "bucket": self.bucket,
             "before": self.before,
-            "told": self.told,
+            "told": self.emitted,
             "after": self.after,
             "written": self.written,
             "splits": [b64encode(split.to_bytes()).decode() for split in self.splits],
@@ -79,13 +79,13 @@ class LogStep:
 
     @staticmethod
     def from_bytes(content: bytes) -> "LogStep":
-        """The step of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        """Deserialize a step; raises InvalidInputError for other bytes."""
         try:
             value = json.loads(content)
             return LogStep(
                 bucket=value["bucket"],
                 before=value["before"],
-                told=(value["told"][0], value["told"][1]),
+                emitted=(value["told"][0], value["told"][1]),
                 after=value["after"],
                 written=(value["written"][0], value["written"][1]),
                 splits=tuple(Split.from_bytes(b64decode(split)) for split in value["splits"]),
@@ -95,17 +95,17 @@ class LogStep:
 
 
 class EventualBatches:
-    """Plans the batches of a stream of a table with an eventual log; keeps no state. Errors are those of MicroBatches.
+    """Plans the batches of a stream of a table with an eventual log, without state. Raises what MicroBatches raises.
 
-    `bounds` says where a log begins and ends, as LogBounds.of does.
+    `bounds` returns the first and last offsets of a log.
     """
 
     def __init__(self, store: FileStore, *, bounds: Callable[[LogSettings], WrittenRange | None] = bounds_of) -> None:
-        """Raises NotSupportedError for a table without such a log, and for options that it does not carry out."""
+        """Raise NotSupportedError for a table without such a log, and for options that it does not support."""
         check_eventual_stream(store)
         if store.options.reads_raw_log:
             raise NotSupportedError(
-                "Micro-batches of an eventual log are put right at snapshots; 'log.scan.remove-normalize' is for "
+                "Micro-batches of an eventual log are corrected at snapshots; 'log.scan.remove-normalize' is for "
                 "Table.stream(log=True)."
             )
         store = streamed(store)
@@ -116,7 +116,7 @@ class EventualBatches:
         self._bounds = bounds
 
     def start(self) -> str:
-        """Where the stream begins now, by `scan.mode` and what goes with it."""
+        """Return the position where the stream begins now, by `scan.mode` and related options."""
         start = self._files.start()
         if start.full:
             return start.to_json()
@@ -126,14 +126,14 @@ class EventualBatches:
         return self._after(before).to_json()
 
     def newest(self) -> int | None:
-        """The newest snapshot now, for a stream that is to end there."""
+        """Return the newest snapshot now, for a stream that ends there."""
         return self._files.newest()
 
     def advance(self, after: str, limits: BatchLimits | None = None, *, last_snapshot: int | None = None) -> str | None:
-        """Where the batch after the position ends; None when there is nothing, or not enough, to read.
+        """Return the end of the batch after a position; None if there is nothing, or not enough, to read.
 
-        `limits` are those of the snapshot's rows; of the log `rows` and `min_rows` count records. With `last_snapshot`
-        the end is that snapshot, and nothing is told that was written after it.
+        `limits` apply to the rows of the first snapshot; of the log `rows` and `min_rows` count records. With
+        `last_snapshot` the batch ends at that snapshot, and later records are not read.
         """
         limits = limits or BatchLimits()
         position = LogBatchPosition.from_json(after)
@@ -141,13 +141,13 @@ class EventualBatches:
             end = self._files.advance(position, limits, last_snapshot=position.snapshot_id)
             if end is not None:
                 return end.to_json()
-        # Looked for once: what the base is compared with is what the batch ends at.
+        # Read once, so that the base is compared with the snapshot at which the batch ends.
         latest = self._store.snapshots.latest()
         if isinstance(position, StreamPosition):
-            base = self._rows.found_again(position.snapshot_id, _commit_of(position), latest)
+            base = self._rows.reached_snapshot(position.snapshot_id, _commit_of(position), latest)
             position = self._after(base)
         else:
-            base = self._rows.found_again(position.snapshot_id, position.uuid, latest)
+            base = self._rows.reached_snapshot(position.snapshot_id, position.uuid, latest)
         newest = latest
         if last_snapshot is not None and (latest is None or last_snapshot != latest.id):
             newest = self._rows.snapshot(last_snapshot)
@@ -166,50 +166,50 @@ class EventualBatches:
         return None if end_position == position else end_position.to_json()
 
     def splits(self, after: str, end: str) -> Sequence[Split] | None:
-        """What the batch reads of the snapshot with which the stream begins; None for a batch of the log."""
+        """Return the splits of a batch of the snapshot with which the stream begins; None for a batch of the log."""
         first, last = LogBatchPosition.from_json(after), LogBatchPosition.from_json(end)
         if isinstance(first, StreamPosition) and isinstance(last, StreamPosition):
             return self._files.splits(first, last)
         return None
 
     def steps(self, after: str, end: str) -> list[LogStep]:
-        """What the batch between two positions reads of the log; raises SnapshotNotFoundError when it is gone."""
+        """Return the steps of a batch between two positions; raises SnapshotNotFoundError for a missing snapshot."""
         first, last = LogBatchPosition.from_json(after), LogBatchPosition.from_json(end)
         if isinstance(last, StreamPosition):
             raise InvalidInputError(f"A stream of a log does not go from {after} to {end}.")
         latest = self._store.snapshots.latest()
         if isinstance(first, StreamPosition):
-            first = self._after(self._rows.found_again(first.snapshot_id, _commit_of(first), latest))
-        base, newest = (self._rows.found_again(p.snapshot_id, p.uuid, latest) for p in (first, last))
-        is_judged = first.snapshot_id != last.snapshot_id
+            first = self._after(self._rows.reached_snapshot(first.snapshot_id, _commit_of(first), latest))
+        base, newest = (self._rows.reached_snapshot(p.snapshot_id, p.uuid, latest) for p in (first, last))
+        is_corrected = first.snapshot_id != last.snapshot_id
         by_bucket: dict[int, list[Split]] = {}
-        if newest is not None and is_judged:
+        if newest is not None and is_corrected:
             for split in self._rows.splits_changed(base, newest):
                 by_bucket.setdefault(split.bucket, []).append(split)
         found = []
         for bucket in sorted({*last.log, *first.log, *by_bucket}):
-            told = first.covered.get(bucket, 0), first.log.get(bucket, 0)
-            begin = last.covered.get(bucket, 0) if is_judged else told[1]
+            emitted = first.covered.get(bucket, 0), first.log.get(bucket, 0)
+            begin = last.covered.get(bucket, 0) if is_corrected else emitted[1]
             step = LogStep(
                 bucket=bucket,
                 before=first.snapshot_id,
-                told=(told[0], max(told)),
+                emitted=(emitted[0], max(emitted)),
                 after=last.snapshot_id,
                 written=(begin, max(begin, last.log.get(bucket, 0))),
                 splits=tuple(by_bucket.get(bucket, ())),
             )
-            # What was told stays as it is where no snapshot judges it and nothing was written since.
-            if step.written[0] < step.written[1] or (is_judged and step.record_count) or step.splits:
+            # Emitted records stay valid if no new snapshot decides about them and nothing was written since.
+            if step.written[0] < step.written[1] or (is_corrected and step.record_count) or step.splits:
                 found.append(step)
         return found
 
     def _after(self, snapshot: Snapshot | None) -> LogBatchPosition:
-        """The view right after a snapshot."""
+        """Return the view right after a snapshot."""
         covered = {} if snapshot is None else covered_by(snapshot, {})
         return _view(snapshot, covered, covered)
 
     def _ends(self, position: LogBatchPosition) -> Offsets:
-        """Where the log ends now; nothing when it can't be read, and the files are all that there is."""
+        """Return the ends of the log now; empty if it is unreachable, so that only the files are read."""
         try:
             bounds = self._bounds(self._settings)
         except LogUnavailableError as error:
@@ -218,19 +218,19 @@ class EventualBatches:
         if bounds is None:
             return {}
         for partition in bounds.begins:
-            told = position.covered.get(partition, 0), position.log.get(partition, 0)
-            check_told(told, bounds, partition, self._settings)
+            emitted = position.covered.get(partition, 0), position.log.get(partition, 0)
+            check_emitted(emitted, bounds, partition, self._settings)
         return bounds.ends
 
 
 def has_eventual_log(store: FileStore) -> bool:
-    """Whether rows are in the table's log before they are committed; raises NotSupportedError for one without a log."""
+    """Return whether the table's log has rows before they are committed; raises NotSupportedError without a log."""
     check_log_stream(store)
     return store.log_consistency is LogConsistency.EVENTUAL
 
 
 def _commit_of(position: StreamPosition) -> str | None:
-    """The commit of the position's snapshot, which a position that has read nothing of it does not know."""
+    """Return the commit of the position's snapshot; None if nothing of it was read."""
     return None if position.index == NOTHING_READ else position.commit
 
 
@@ -241,7 +241,7 @@ def _view(snapshot: Snapshot | None, covered: Offsets, log: Offsets) -> LogBatch
 
 
 def _limited(reached: Offsets, ends: Offsets, most: int | None) -> dict[int, int]:
-    """How far the log is read: to its end, or so many records further than was reached."""
+    """Return the offsets to read the log to: its ends, or at most this many records after the reached offsets."""
     found = dict(reached)
     left = most
     for partition, end in sorted(ends.items()):
@@ -256,7 +256,7 @@ def _limited(reached: Offsets, ends: Offsets, most: int | None) -> dict[int, int
 
 
 class LogStepRead:
-    """Reads steps as changes: the columns asked for, and ROW_KIND. Raises InvalidInputError for an unknown column."""
+    """Reads steps as changes: the requested columns, and ROW_KIND. Raises InvalidInputError for an unknown column."""
 
     def __init__(
         self,
@@ -275,20 +275,20 @@ class LogStepRead:
         self._connect = connect
 
     def to_batches(self, step: LogStep) -> Iterator[pa.RecordBatch]:
-        """The changes of a step. Raises SnapshotNotFoundError, LogUnavailableError and InvalidOptionError."""
+        """Yield the changes of a step. Raises SnapshotNotFoundError, LogUnavailableError and InvalidOptionError."""
         before, after = (self._rows.snapshot(i) if i else None for i in (step.before, step.after))
-        told, written = TouchedKeys(), TouchedKeys()
+        emitted, written = TouchedKeys(), TouchedKeys()
         log = self._connect(self._settings)
         try:
-            self._gather(log, step, told, written)
+            self._gather(log, step, emitted, written)
             if step.before != step.after:
-                # What was told and is not in the newer snapshot, or otherwise, is put right.
+                # Emitted values that the newer snapshot does not have, or has otherwise, are corrected.
                 for keys in self._rows.keys_in(step.splits):
                     written.judge(keys)
-                written.judge(told.keys())
+                written.judge(emitted.keys())
             written.judge_all()
             for keys, newest in written.judged(KEYS_AT_ONCE):
-                known = told.find(keys)
+                known = emitted.find(keys)
                 old = {**self._rows.at(before, [key for key in keys if key not in known]), **known}
                 new = {**self._rows.at(after, [key for key in keys if key not in newest]), **newest}
                 records = differences(keys, old, new)
@@ -296,32 +296,32 @@ class LogStepRead:
                     yield from self._decoder.batches(records)
         finally:
             log.close()
-            told.close()
+            emitted.close()
             written.close()
 
     def added(self, step: LogStep) -> Iterator[pa.RecordBatch]:
-        """The rows that the changes of a step add, as ChangeRead.added has those of a split."""
+        """Yield the rows that the changes of a step add, as ChangeRead.added does for a split."""
         for batch in self.to_batches(step):
             kept = from_numpy(~is_retract(to_numpy(batch.column(ROW_KIND))))
             yield batch.filter(kept).select(list(self._names))
 
-    def _gather(self, log: WrittenRanges, step: LogStep, told: TouchedKeys, written: TouchedKeys) -> None:
-        """The last record of each key in both ranges."""
+    def _gather(self, log: WrittenRanges, step: LogStep, emitted: TouchedKeys, written: TouchedKeys) -> None:
+        """Collect the last record of each key in both ranges."""
         if not step.record_count:
             return
         bounds = log.bounds() or WrittenRange({}, {})
-        check_told(step.told, bounds, step.bucket, self._settings)
+        check_emitted(step.emitted, bounds, step.bucket, self._settings)
         low = bounds.begins.get(step.bucket, 0)
         high = bounds.ends.get(step.bucket, 0)
-        for (begin, end), keys in ((step.told, told), (step.written, written)):
+        for (begin, end), keys in ((step.emitted, emitted), (step.written, written)):
             if begin < low and end > begin:
-                # What is committed is in the files, and the rest is put right at a snapshot.
-                _log.warning("Records of the %s are gone before they were read.", self._settings.place)
+                # Committed records are in the files, and a later snapshot corrects the others.
+                _log.warning("Records of the %s were deleted before they were read.", self._settings.place)
             for rows in log.between(step.bucket, max(begin, low), min(end, high)):
                 if any(row.by.table != self._table for row in rows):
                     raise error_of_another_table(self._settings, self._store)
                 newest = {row.key: row for row in rows}
-                keys.put(self._rows.with_columns_of_today(list(newest.values())))
+                keys.put(self._rows.with_current_columns(list(newest.values())))
 
     @cached_property
     def _table(self) -> int:

@@ -1,6 +1,6 @@
-"""What keys have in a table's snapshots and in its eventual log, and the changes from one to the other.
+"""The values of keys in a table's snapshots and in its eventual log, and the changes between them.
 
-Rows are compared as records have them: as the bytes of their JSON, with the columns that the table has today.
+Rows are compared in the form of records: as the bytes of their JSON, with the current columns of the table.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,14 +25,14 @@ from interbed.storage.scan.split import Split
 from interbed.storage.views.stream.log_stream import check_log_stream
 
 KEYS_AT_ONCE = 10_000
-"""Keys that are looked up together, and whose changes are handed out together."""
+"""The number of keys that are looked up together, and whose changes are returned together."""
 
 Values = Mapping[bytes, bytes | None]
-"""By key the value of its record, None for a key without a row."""
+"""The value of the record of each key, None for a key without a row."""
 
 
 class EventualRows:
-    """Looks up rows of a table with an eventual log. `store` is the table as streams see it."""
+    """Looks up rows of a table with an eventual log. `store` is the table as streams read it."""
 
     def __init__(self, store: FileStore) -> None:
         self._store = store
@@ -40,35 +40,37 @@ class EventualRows:
         self._codec = RecordCodec(store.schema)
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
-        """A snapshot that a stream needs; raises SnapshotNotFoundError that says so."""
+        """Return a snapshot that a stream needs; raises SnapshotNotFoundError with the way out."""
         try:
             return self._store.snapshots.read(snapshot_id)
         except SnapshotNotFoundError as error:
             raise self._expired(snapshot_id) from error
 
-    def check_in_line(self, base: Snapshot | None, newest: Snapshot | None) -> None:
-        """Raise SnapshotNotFoundError when the base is none of the table's snapshots any more, as far as anybody can
-        tell: it was taken back to an earlier one.
-        """
-        if base is None or (newest is not None and self._is_in_line(base, newest)):
-            return
-        raise self._taken_back(base.id)
+    def check_in_history(self, base: Snapshot | None, newest: Snapshot | None) -> None:
+        """Raise SnapshotNotFoundError if a rollback has removed the base from the history of the table.
 
-    def found_again(self, snapshot_id: int, uuid: str | None, newest: Snapshot | None) -> Snapshot | None:
-        """A snapshot that a stream has come to, None for 0; raises SnapshotNotFoundError when the table, whose newest
-        snapshot is given, was taken back to an earlier one meanwhile, or does not have it any more.
+        Without the base's snapshot file the history is assumed to be the same.
+        """
+        if base is None or (newest is not None and self._is_in_history(base, newest)):
+            return
+        raise self._rolled_back(base.id)
+
+    def reached_snapshot(self, snapshot_id: int, uuid: str | None, newest: Snapshot | None) -> Snapshot | None:
+        """Return the snapshot that a stream has reached, None for 0. `newest` is the newest snapshot of the table.
+
+        Raises SnapshotNotFoundError if the snapshot has expired or was rolled back.
         """
         if not snapshot_id:
             return None
         if newest is None or newest.id < snapshot_id:
-            raise self._taken_back(snapshot_id)
+            raise self._rolled_back(snapshot_id)
         found = newest if newest.id == snapshot_id else self.snapshot(snapshot_id)
         if None not in (found.uuid, uuid) and found.uuid != uuid:
-            raise self._taken_back(snapshot_id)
+            raise self._rolled_back(snapshot_id)
         return found
 
     def splits_changed(self, base: Snapshot | None, newest: Snapshot) -> Sequence[Split]:
-        """Where the keys are that the snapshots after the base may have changed."""
+        """Return the splits with the keys that the snapshots after the base may have changed."""
         if base is None:
             return TableScan(self._store, snapshot_id=newest.id).plan().splits
         mode = IncrementalScanMode.DELTA
@@ -85,13 +87,13 @@ class EventualRows:
         return plan_between(self._store, TableScan(self._store), changed, mode).splits
 
     def keys_in(self, splits: Sequence[Split]) -> Iterator[Iterable[bytes]]:
-        """The keys of the rows in splits that `splits_changed` found."""
+        """Yield the keys of the rows in splits of `splits_changed`, batch by batch."""
         names = list(self._store.schema.primary_keys)
         for batch in ChangeRead(self._store, names, keep_deletes=True).to_reader(splits):
             yield (key for key in self._codec.keys(batch.select(names)) if key is not None)
 
     def at(self, snapshot: Snapshot | None, keys: Sequence[bytes]) -> Values:
-        """The values of the keys in a snapshot."""
+        """Return the values of the keys in a snapshot."""
         values: dict[bytes, bytes | None] = dict.fromkeys(keys)
         if snapshot is None or not keys:
             return values
@@ -107,8 +109,8 @@ class EventualRows:
             values.update((key, value) for key, value in zip(records.keys, records.values, strict=True) if key)
         return values
 
-    def with_columns_of_today(self, rows: Sequence[WrittenRow]) -> Sequence[WrittenRow]:
-        """Records with the columns that the table has, whatever schema they were written by."""
+    def with_current_columns(self, rows: Sequence[WrittenRow]) -> Sequence[WrittenRow]:
+        """Return records with the current columns of the table, whatever schema they were written by."""
         others = {row.by.schema_id for row in rows if row.by.schema_id != self._store.schema.id}
         changed = list(rows)
         for schema_id in others:
@@ -123,7 +125,7 @@ class EventualRows:
                 changed[i] = rows[i]._replace(value=value)
         return changed
 
-    def _is_in_line(self, base: Snapshot, newest: Snapshot) -> bool:
+    def _is_in_history(self, base: Snapshot, newest: Snapshot) -> bool:
         if newest.id < base.id:
             return False
         try:
@@ -132,64 +134,64 @@ class EventualRows:
             return True
         return None in (found.uuid, base.uuid) or found.uuid == base.uuid
 
-    def _taken_back(self, snapshot_id: int) -> SnapshotNotFoundError:
+    def _rolled_back(self, snapshot_id: int) -> SnapshotNotFoundError:
         return SnapshotNotFoundError(
-            f"The table at {self._store.location} was taken back to before snapshot {snapshot_id}, which the stream "
-            "has come to. Start the stream anew."
+            f"The table at {self._store.location} was rolled back to before snapshot {snapshot_id}, which the stream "
+            "has reached. Start a new stream."
         )
 
     def _expired(self, snapshot_id: int) -> SnapshotNotFoundError:
         return SnapshotNotFoundError(
-            f"The stream of the log of {self._store.location} needs the rows of snapshot {snapshot_id}, which is not "
-            "there. Start it anew; to keep snapshots longer, set 'snapshot.time-retained', or look for new ones more "
-            "often ('continuous.discovery-interval')."
+            f"The stream of the log of {self._store.location} needs the rows of snapshot {snapshot_id}, which is "
+            "missing. Start a new stream; to keep snapshots longer, set 'snapshot.time-retained', or poll more often "
+            "('continuous.discovery-interval')."
         )
 
 
 def check_eventual_stream(store: FileStore) -> None:
-    """Raise NotSupportedError for a table without a log, and for options that streams of an eventual one do not carry
-    out.
-    """
+    """Raise NotSupportedError for a table without a log, and for options that streams of an eventual log refuse."""
     check_log_stream(store)
     if store.options.consumer_id is not None:
         raise NotSupportedError(
-            "A stream of an eventual log does not know 'consumer-id'; remove it, and keep the checkpoint yourself."
+            "A stream of an eventual log does not support 'consumer-id'; remove it, and store the checkpoint yourself."
         )
 
 
-def check_told(told: tuple[int, int], bounds: WrittenRange, partition: int, settings: LogSettings) -> None:
-    """Raise SnapshotNotFoundError when records that were told before they were committed are gone from the log."""
-    begin, end = told
+def check_emitted(emitted: tuple[int, int], bounds: WrittenRange, partition: int, settings: LogSettings) -> None:
+    """Raise SnapshotNotFoundError if the log no longer has records that were emitted before they were committed."""
+    begin, end = emitted
     if begin >= end:
         return
     low, high = bounds.begins.get(partition, 0), bounds.ends.get(partition, 0)
     if begin < low or end > high:
         raise SnapshotNotFoundError(
-            f"Records {begin} to {end} of partition {partition} of the {settings.place} are gone, which the stream has "
-            "told before they were committed, so that it is not known any more what it told. Start the stream anew."
+            f"Records {begin} to {end} of partition {partition} of the {settings.place} are missing. The stream "
+            "emitted them before they were committed, so that it can no longer correct them. Start a new stream."
         )
 
 
 def covered_by(snapshot: Snapshot, known: Mapping[int, int]) -> dict[int, int]:
-    """The offsets before which a snapshot judges the log, with those that are known: they never go back."""
+    """Return the offsets before which a snapshot decides about the log, at least those known: they never decrease."""
     offsets = LogPosition.offsets_of(snapshot.log_offsets)
     return {p: max(known.get(p, 0), offsets.get(p, 0)) for p in known.keys() | offsets.keys()}
 
 
-def differences(keys: Iterable[bytes], before: Values, after: Values, *, told_again: bool = False) -> LogRecords | None:
-    """What changes keys from one value to another, with kinds; None when nothing does.
+def differences(
+    keys: Iterable[bytes], before: Values, after: Values, *, emit_unchanged: bool = False
+) -> LogRecords | None:
+    """Return the changes of keys from one value to another, with kinds; None without changes.
 
-    What stays is `told_again` where a reader may have been told otherwise meanwhile.
+    With `emit_unchanged` unchanged keys are included, because a reader may have received another value before.
     """
     values: list[bytes] = []
     kinds: list[RowKind] = []
     for key in keys:
         old, new = before[key], after[key]
-        if old == new and not told_again:
+        if old == new and not emit_unchanged:
             continue
         if old is None and new is None:
-            # A reader may have been told of a row; only its key is known.
-            values.append(with_key_alone(key))
+            # A reader may have received a row; only its key is known.
+            values.append(key_only_value(key))
             kinds.append(RowKind.DELETE)
         if old is not None:
             values.append(old)
@@ -201,10 +203,10 @@ def differences(keys: Iterable[bytes], before: Values, after: Values, *, told_ag
 
 
 def as_records(values: Sequence[bytes], kinds: Sequence[RowKind]) -> LogRecords:
-    """Values of records with kinds."""
+    """Return values with kinds as records without keys."""
     return LogRecords(keys=[None] * len(values), values=values, kinds=np.array(kinds, np.int8))
 
 
-def with_key_alone(key: bytes) -> bytes:
-    """The value of a row that has nothing but its key, whose text is that of a row with these columns."""
+def key_only_value(key: bytes) -> bytes:
+    """Return the value of a row with its key columns only; the key is the JSON of such a row."""
     return b'{"before":null,"after":%b,"op":"c"}' % key

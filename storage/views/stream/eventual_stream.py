@@ -1,10 +1,11 @@
-"""A stream of a table's changes from an eventual log: rows as they are written, put right at each snapshot.
+"""A stream of a table's changes from an eventual log: rows as they are written, corrected at each snapshot.
 
-A record of such a log says what became of a key, if its writer commits. The stream keeps of each key what it has handed
-out since the last snapshot that it looked at, its base, and makes changes of it: the row before comes from there, or
-from the base. At each new snapshot the file store is the truth: the keys of records from before the snapshot (its
-`logOffsets`) and the keys that the snapshots since the base have changed are looked up, and differences are handed out
-as changes. So a writer that never commits is corrected, and one that knows of no log, as Java Paimon, is told as well.
+A record of such a log is the new value of a key, if its writer commits. The stream remembers the values of each key
+that it has emitted since the last snapshot it has processed, the base, and derives changes from them: the row before is
+the emitted value or the row of the base. At each new snapshot the file store decides: the stream looks up the keys of
+records before the snapshot (its `logOffsets`) and the keys that the snapshots since the base have changed, and emits
+the differences as changes. So rows of a writer that never commits are corrected, and the changes of a writer that does
+not write to the log, such as Java Paimon, are emitted as well.
 """
 
 import logging
@@ -30,7 +31,7 @@ from interbed.storage.views.stream.eventual_rows import (
     check_eventual_stream,
     covered_by,
     differences,
-    with_key_alone,
+    key_only_value,
 )
 from interbed.storage.views.stream.log_stream import LogRead, LogRowDecoder
 from interbed.storage.views.stream.position import StreamCheckpoint
@@ -39,7 +40,7 @@ from interbed.storage.views.stream.stream_scan import StreamedChanges, TableStre
 _log = logging.getLogger(__name__)
 
 CATCH_UP_SECONDS = 10.0
-"""How long a log that gives nothing is waited for before a snapshot is looked at."""
+"""The time to wait for a silent log before a snapshot is processed."""
 
 _SHORTEST_WAIT = 0.05
 _LONGEST_WAIT = 0.25
@@ -47,11 +48,11 @@ _LONGEST_WAIT = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class EventualLogStream(TableStream):
-    """What `Table.stream(log=True)` returns for a table with an eventual log.
+    """The result of `Table.stream(log=True)` for a table with an eventual log.
 
-    It looks for snapshots every `poll_seconds`. Of several records of a key that come together the last one is told.
-    With `log.scan.remove-normalize` the records of the log are handed out as they are, and no snapshot is looked at
-    after the first. `store` is the table as streams see it, `columns` are those handed out, `connect` makes the reader
+    It polls snapshots every `poll_seconds`. Of several records of a key in one poll only the last one is emitted. With
+    `log.scan.remove-normalize` the records of the log are emitted unchanged, and no snapshot is processed after the
+    first. `store` is the table as streams read it, `columns` are the columns of the result, `connect` opens the reader
     of the log.
     """
 
@@ -63,29 +64,29 @@ class EventualLogStream(TableStream):
         check_eventual_stream(self.store)
 
     def __iter__(self) -> Generator[StreamedChanges]:
-        side = _EventualSide(self)
+        reading = _EventualReading(self)
         try:
-            yield from side.beginning()
-            last_news = self.now()
+            yield from reading.beginning()
+            last_change = self.now()
             while True:
-                for changes in side.put_right():
+                for changes in reading.correct():
                     yield changes
-                    last_news = self.now()
+                    last_change = self.now()
                 until = self.now() + self.poll_seconds
                 if self.idle_seconds is not None:
-                    until = min(until, max(last_news + self.idle_seconds, self.now() + _SHORTEST_WAIT))
-                for changes in side.written(until):
+                    until = min(until, max(last_change + self.idle_seconds, self.now() + _SHORTEST_WAIT))
+                for changes in reading.written(until):
                     yield changes
-                    last_news = self.now()
-                is_idle = self.idle_seconds is not None and self.now() >= last_news + self.idle_seconds
-                if is_idle and side.is_at_end and not side.is_behind():
+                    last_change = self.now()
+                is_idle = self.idle_seconds is not None and self.now() >= last_change + self.idle_seconds
+                if is_idle and reading.is_at_end and not reading.is_behind():
                     return
         finally:
-            side.close()
+            reading.close()
 
 
-class _EventualSide:
-    """The log as a stream reads it, and the snapshot on which what it tells is based."""
+class _EventualReading:
+    """The state of a stream: its position in the log, its base, and the emitted values since."""
 
     def __init__(self, stream: EventualLogStream) -> None:
         self._stream = stream
@@ -101,9 +102,9 @@ class _EventualSide:
         self._reader: WrittenReader | None = None
         self._is_open = False
         self._has_failed = False
-        self._goes_on = stream.scan.checkpoint() is not None
-        self._told_before: Mapping[int, int] | None = None
-        """The end of the log when the stream began, before which is what an earlier stream may have told."""
+        self._is_resumed = stream.scan.checkpoint() is not None
+        self._resumed_ends: Mapping[int, int] | None = None
+        """The ends of the log when the stream began. An earlier stream may have emitted records before them."""
 
     @cached_property
     def _table(self) -> int:
@@ -111,11 +112,11 @@ class _EventualSide:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether all was read that the log has, or it can't be read."""
+        """Whether the log was read to its end, or is unreachable."""
         return self._reader is None or not self._is_open or self._reader.is_at_end
 
     def is_behind(self) -> bool:
-        """Whether there is a snapshot that was not looked at."""
+        """Return whether there is an unprocessed snapshot."""
         return not self._is_raw and (self._store.snapshots.latest_id() or 0) > self._base_id
 
     @property
@@ -127,7 +128,7 @@ class _EventualSide:
         return StreamCheckpoint(FIRST_SNAPSHOT_ID) if self._base is None else StreamCheckpoint.after(self._base)
 
     def beginning(self) -> Iterator[StreamedChanges]:
-        """The rows of the snapshot with which the stream begins, if it begins with rows; it is the base then."""
+        """Yield the rows of the snapshot with which the stream begins, if it begins with rows, and set the base."""
         scan = self._stream.scan
         upcoming, rows_of = scan.checkpoint(), None
         if upcoming is None and (start := scan.starting_point()) is not None:
@@ -136,20 +137,20 @@ class _EventualSide:
             newest = None if upcoming.passed is None else self._store.snapshots.latest()
             base = self._rows.snapshot(upcoming - 1)
             if newest is not None:
-                base = self._rows.found_again(upcoming - 1, upcoming.passed, newest) or base
-            self._stand_on(base)
+                base = self._rows.reached_snapshot(upcoming - 1, upcoming.passed, newest) or base
+            self._set_base(base)
         if rows_of is not None:
             scan.restore(rows_of, full=True)
             plan = scan.plan()
             if plan is not None:
                 yield from self._stream.parts(plan)
 
-    def put_right(self) -> Iterator[StreamedChanges]:
-        """What the newest snapshot has otherwise than it was told; it is the base then."""
+    def correct(self) -> Iterator[StreamedChanges]:
+        """Yield the differences of the newest snapshot to the emitted values, and make it the base."""
         if self._is_raw:
             return
         newest = self._store.snapshots.latest()
-        self._rows.check_in_line(self._base, newest)
+        self._rows.check_in_history(self._base, newest)
         if newest is None or newest.id == self._base_id:
             return
         covered = covered_by(newest, self._covered)
@@ -158,8 +159,8 @@ class _EventualSide:
             self._touched.judge(keys)
         self._touched.judge_before(covered)
         held: StreamedChanges | None = None
-        for keys, told in self._touched.judged(KEYS_AT_ONCE):
-            before = {**self._rows.at(self._base, [k for k in keys if k not in told]), **told}
+        for keys, emitted in self._touched.judged(KEYS_AT_ONCE):
+            before = {**self._rows.at(self._base, [k for k in keys if k not in emitted]), **emitted}
             found = self._changes(keys, before, self._rows.at(newest, keys), newest.id)
             if found is not None:
                 if held is not None:
@@ -167,15 +168,17 @@ class _EventualSide:
                 held = found
         self._touched.settle()
         self._base, self._covered = newest, covered
-        if self._told_before is not None and all(covered.get(p, 0) >= end for p, end in self._told_before.items()):
-            self._goes_on = False
+        if self._resumed_ends is not None and all(covered.get(p, 0) >= end for p, end in self._resumed_ends.items()):
+            self._is_resumed = False
         if held is not None:
-            # All is told now up to this snapshot.
+            # All changes up to this snapshot are emitted now.
             yield StreamedChanges(plan=held.plan, checkpoint=self._checkpoint, read=held.read)
 
     def _up_to(self, offsets: Mapping[int, int]) -> Iterator[StreamedChanges]:
-        """What comes to the log before the offsets: a stream that goes on from a checkpoint may have told it before, so
-        that it has to be told again to be put right. What the log lacks, or does not give, is passed over.
+        """Yield the changes of the log before the offsets.
+
+        A stream that resumes from a checkpoint may have emitted them before, so that they must be emitted again to be
+        corrected. Missing records are skipped.
         """
         stream = self._stream
         give_up = stream.now() + CATCH_UP_SECONDS
@@ -188,17 +191,17 @@ class _EventualSide:
                 return
 
     def written(self, until: float) -> Iterator[StreamedChanges]:
-        """What comes to the log until a time."""
+        """Yield the changes of the log until a time."""
         stream = self._stream
         try:
             if not self._opened():
-                # The topic is made when something is written first.
+                # The topic is created by the first write.
                 stream.wait(max(0.0, min(_LONGEST_WAIT, until - stream.now())))
                 return
             while True:
                 assert self._reader is not None
                 rows = self._reader.poll(max(0.0, until - stream.now()))
-                changes = self._told(rows)
+                changes = self._emitted(rows)
                 if changes is not None:
                     yield changes
                 if stream.now() >= until:
@@ -211,7 +214,7 @@ class _EventualSide:
             stream.wait(max(0.0, until - stream.now()))
 
     def close(self) -> None:
-        """Let go of connections, and of what is kept of keys."""
+        """Close the connections, and drop the emitted values."""
         self._close_reader()
         self._touched.close()
 
@@ -227,10 +230,10 @@ class _EventualSide:
             self._has_failed = self._has_failed and not self._is_open
             begins, ends = found or ({}, {})
             self._next |= begins
-            if self._told_before is None:
-                self._told_before = ends
+            if self._resumed_ends is None:
+                self._resumed_ends = ends
             if self._is_raw and any(offset > wanted.get(p, offset) for p, offset in begins.items()):
-                _log.warning("Records of the %s are gone before they were read.", self._settings.place)
+                _log.warning("Records of the %s were deleted before they were read.", self._settings.place)
         return self._is_open
 
     def _close_reader(self) -> None:
@@ -239,12 +242,12 @@ class _EventualSide:
         self._reader = None
         self._is_open = False
 
-    def _told(self, rows: Sequence[WrittenRow]) -> StreamedChanges | None:
-        """What records change; None when they change nothing."""
+    def _emitted(self, rows: Sequence[WrittenRow]) -> StreamedChanges | None:
+        """Return the changes of records; None without changes."""
         newest: dict[bytes, WrittenRow] = {}
         for row in rows:
             self._next[row.partition] = row.offset + 1
-            # What is before the base's offsets was looked up in it.
+            # The base decides about records before its offsets.
             if row.offset >= self._covered.get(row.partition, 0) or self._is_raw:
                 newest[row.key] = row
         if any(row.by.table != self._table for row in newest.values()):
@@ -253,37 +256,37 @@ class _EventualSide:
             return self._as_written([row for row in rows if row.key in newest])
         if not newest:
             return None
-        news = self._rows.with_columns_of_today(list(newest.values()))
-        keys = [row.key for row in news]
-        told = self._touched.find(keys)
-        before = {**self._rows.at(self._base, [key for key in keys if key not in told]), **told}
-        changes = self._changes(keys, before, {row.key: row.value for row in news}, self._base_id)
-        self._touched.put(news)
+        current = self._rows.with_current_columns(list(newest.values()))
+        keys = [row.key for row in current]
+        emitted = self._touched.find(keys)
+        before = {**self._rows.at(self._base, [key for key in keys if key not in emitted]), **emitted}
+        changes = self._changes(keys, before, {row.key: row.value for row in current}, self._base_id)
+        self._touched.put(current)
         return changes
 
     def _as_written(self, rows: Sequence[WrittenRow]) -> StreamedChanges | None:
-        """The records one by one: a row that is new, or a key that went with nothing but the key."""
+        """Return the records as changes: each is a new row, or the deletion of a row with its key only."""
         if not rows:
             return None
-        rows = self._rows.with_columns_of_today(rows)
-        values = [with_key_alone(row.key) if row.value is None else row.value for row in rows]
+        rows = self._rows.with_current_columns(rows)
+        values = [key_only_value(row.key) if row.value is None else row.value for row in rows]
         kinds = [RowKind.DELETE if row.value is None else RowKind.UPDATE_AFTER for row in rows]
-        return self._handed_out(as_records(values, kinds), self._base_id)
+        return self._as_changes(as_records(values, kinds), self._base_id)
 
-    def _stand_on(self, snapshot: Snapshot) -> None:
+    def _set_base(self, snapshot: Snapshot) -> None:
         self._base = snapshot
         self._covered = covered_by(snapshot, self._covered)
 
     def _changes(
         self, keys: Sequence[bytes], before: Values, after: Values, snapshot_id: int
     ) -> StreamedChanges | None:
-        """What changes keys from one value to another; None when nothing does.
+        """Return the changes of keys from one value to another; None without changes.
 
-        A stream that goes on from a checkpoint tells also what stays: it may be news after what an earlier one told.
+        A resumed stream emits unchanged keys, too, because the earlier stream may have emitted other values.
         """
-        records = differences(keys, before, after, told_again=self._goes_on)
-        return None if records is None else self._handed_out(records, snapshot_id)
+        records = differences(keys, before, after, emit_unchanged=self._is_resumed)
+        return None if records is None else self._as_changes(records, snapshot_id)
 
-    def _handed_out(self, records: LogRecords, snapshot_id: int) -> StreamedChanges:
+    def _as_changes(self, records: LogRecords, snapshot_id: int) -> StreamedChanges:
         plan = Plan(snapshot_id=snapshot_id or None, splits=(), schema_id=self._store.schema.id)
         return StreamedChanges(plan=plan, checkpoint=self._checkpoint, read=LogRead([records], self._decoder))

@@ -1,9 +1,8 @@
-"""A stream of a table's changes that gets them from the table's log as soon as they are there.
+"""A stream of a table's changes that reads them from the table's log as soon as they are published.
 
-The log only makes the stream faster: where it is cut off, not written to or not reachable, the same changes come from
-the table's files, which are looked at every `poll_seconds` anyway. Both the log and the files identify what was handed
-out by the ids of snapshots, so that nothing comes twice and nothing is left out, and a checkpoint of one is one of the
-other.
+The log only makes the stream faster. If the log is truncated, has gaps or is unreachable, the same changes are read
+from the table's files, which are polled every `poll_seconds` anyway. Both the log and the files identify changes by the
+ids of snapshots, so that no change is duplicated or lost, and checkpoints are valid for both.
 """
 
 import logging
@@ -46,9 +45,10 @@ _LONGEST_WAIT = 0.25
 
 @dataclass(frozen=True, kw_only=True)
 class TableLogStream(TableStream):
-    """What `Table.stream(log=True)` returns: a TableStream that waits at the log instead of looking for snapshots.
+    """The result of `Table.stream(log=True)`: a TableStream that waits for the log instead of polling snapshots.
 
-    `store` is the table as streams see it, `columns` are those handed out. `connect` makes the reader of the log.
+    `store` is the table as streams read it, `columns` are the columns of the result. `connect` opens the reader of the
+    log.
     """
 
     store: FileStore
@@ -59,42 +59,42 @@ class TableLogStream(TableStream):
         check_log_stream(self.store)
 
     def __iter__(self) -> Generator[StreamedChanges]:
-        log = _LogSide(self)
-        last_news = self.now()
+        log = _LogReading(self)
+        last_change = self.now()
         try:
             while True:
-                for changes in self._next(log, last_news):
+                for changes in self._next(log, last_change):
                     yield changes
-                    last_news = self.now()
-                if self.idle_seconds is not None and self.now() >= last_news + self.idle_seconds:
+                    last_change = self.now()
+                if self.idle_seconds is not None and self.now() >= last_change + self.idle_seconds:
                     log.raise_missing()
                     return
         finally:
             log.close()
 
-    def _next(self, log: "_LogSide", last_news: float) -> Iterator[StreamedChanges]:
-        """What the files have now, and then what comes to the log until it is time to look at them again."""
+    def _next(self, log: "_LogReading", last_change: float) -> Iterator[StreamedChanges]:
+        """Yield the changes in the files now, then those of the log until the files are polled again."""
         while (plan := self._plan(log)) is not None:
             yield from self.parts(plan)
-            last_news = self.now()
-            log.note_progress()
+            last_change = self.now()
+            log.store_progress()
         if self.scan.checkpoint() is None and self.store.options.startup_mode in _FROM_FIRST:
-            # The table is empty, and whatever comes first is new.
+            # The table is empty, so its first snapshot is new.
             self.scan.restore(FIRST_SNAPSHOT_ID)
         until = self.now() + self.poll_seconds
         if self.idle_seconds is not None:
-            until = min(until, last_news + self.idle_seconds)
+            until = min(until, last_change + self.idle_seconds)
         for changes in log.changes(until):
             yield changes
-            log.note_progress()
-        log.note_progress()
+            log.store_progress()
+        log.store_progress()
 
-    def _plan(self, log: "_LogSide") -> Plan | None:
-        """What the files have next; None when it has to come from the log, which may have what has expired."""
+    def _plan(self, log: "_LogReading") -> Plan | None:
+        """Return the next plan of the files; None if it must come from the log, which may have expired snapshots."""
         try:
             return self.scan.plan()
         except SnapshotNotFoundError as error:
-            if log.lacks(self.scan.checkpoint()):
+            if log.is_missing(self.scan.checkpoint()):
                 raise
             log.missing = error
             return None
@@ -105,7 +105,7 @@ _FROM_FIRST = (StartupMode.LATEST_FULL, StartupMode.LATEST)
 
 
 def check_log_stream(store: FileStore) -> None:
-    """Raise NotSupportedError for a table without a log, and for options that the log does not carry out."""
+    """Raise NotSupportedError for a table without a log, and for options that the log does not support."""
     if store.log_consistency is None:
         what = f"the branch '{store.paths.branch}' of a table" if store.options.log_system != "none" else "the table"
         raise NotSupportedError(
@@ -114,11 +114,11 @@ def check_log_stream(store: FileStore) -> None:
         )
     for key in ("streaming.read.snapshot.delay", "scan.bounded.watermark"):
         if key in store.options.raw:
-            raise NotSupportedError(f"A stream of a log does not know '{key}'; remove it, or read without the log.")
+            raise NotSupportedError(f"A stream of a log does not support '{key}'; remove it, or read without the log.")
 
 
-class _LogSide:
-    """The log as a stream reads it: from the snapshot on that its scan comes to next."""
+class _LogReading:
+    """The state of reading the log of a stream, from the next snapshot of its scan on."""
 
     def __init__(self, stream: TableLogStream) -> None:
         self._stream = stream
@@ -127,25 +127,25 @@ class _LogSide:
         self._reader: LogReader | None = None
         self._is_open = False
         self._groups: deque[LogGroup] = deque()
-        self._line: int | None = None
+        self._history: int | None = None
         self._decoders: dict[int, LogRowDecoder] = {}
         self._has_failed = False
-        self._noted: int | None = None
-        self._lacking: int | None = None
+        self._stored: int | None = None
+        self._not_in_log: int | None = None
         self.missing: SnapshotNotFoundError | None = None
-        """Why what comes next is not in the files, if it is not."""
+        """The error of the files for the next snapshot, if they do not have it."""
 
     @cached_property
     def _table(self) -> int:
         return identity_of(self._store)
 
     def changes(self, until: float) -> Iterator[StreamedChanges]:
-        """What comes to the log until a time, or until the files are needed for what follows."""
+        """Yield the changes of the log until a time, or until the files are needed for the next ones."""
         before = self._stream.scan.checkpoint()
         yield from self._changes(until)
         after = self._stream.scan.checkpoint()
         if after == before:
-            self._lacking = after
+            self._not_in_log = after
         else:
             self.missing = None
 
@@ -153,7 +153,7 @@ class _LogSide:
         stream = self._stream
         try:
             if not self._opened():
-                # The topic is made when something is published first.
+                # The topic is created by the first publication.
                 stream.wait(max(0.0, min(_LONGEST_WAIT, until - stream.now())))
                 return
             while True:
@@ -167,9 +167,9 @@ class _LogSide:
                         return
                     group = self._groups.popleft()
                     stream.scan.restore(StreamCheckpoint(group.marker.last + 1, group.marker.uuid))
-                    self._tell_replaced(group)
+                    self._warn_of_replaced(group)
                     if group.records:
-                        yield self._handed_out(group)
+                        yield self._as_changes(group)
                 left = until - stream.now()
                 if left <= 0:
                     return
@@ -182,24 +182,24 @@ class _LogSide:
             self.close()
             stream.wait(max(0.0, until - stream.now()))
 
-    def lacks(self, snapshot_id: int | None) -> bool:
-        """Whether the log was looked at for a snapshot, and does not have it."""
-        return snapshot_id is None or snapshot_id == self._lacking
+    def is_missing(self, snapshot_id: int | None) -> bool:
+        """Return whether the log was searched for a snapshot and does not have it."""
+        return snapshot_id is None or snapshot_id == self._not_in_log
 
     def raise_missing(self) -> None:
-        """Raise what the files said of a snapshot that did not come from the log either."""
-        if self.missing is not None and self.lacks(self._stream.scan.checkpoint()):
+        """Raise the error of the files for a snapshot that the log does not have either."""
+        if self.missing is not None and self.is_missing(self._stream.scan.checkpoint()):
             raise self.missing
 
-    def note_progress(self) -> None:
-        """Keep how far the stream was read with the table, if it has a `consumer-id`."""
+    def store_progress(self) -> None:
+        """Store the progress of the stream in the table, if it has a `consumer-id`."""
         upcoming = self._stream.scan.checkpoint()
-        if upcoming != self._noted:
-            self._noted = upcoming
+        if upcoming != self._stored:
+            self._stored = upcoming
             self._stream.scan.notify_checkpoint_complete(upcoming)
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections to the log."""
         if self._reader is not None:
             self._reader.close()
         self._reader = None
@@ -218,12 +218,12 @@ class _LogSide:
         return self._is_open
 
     def _offsets_before(self, snapshot_id: int) -> Mapping[int, int]:
-        """Offsets before which there is nothing of the snapshot, and as little as possible after them before it."""
-        noted = LogPositions(self._store.file_io, self._store.paths).read()
-        if noted is not None and noted.snapshot < snapshot_id:
-            if noted.snapshot == snapshot_id - 1:
-                self._line = noted.line
-            return noted.offsets
+        """Return offsets at or shortly before the first record of the snapshot."""
+        stored = LogPositions(self._store.file_io, self._store.paths).read()
+        if stored is not None and stored.snapshot < snapshot_id:
+            if stored.snapshot == snapshot_id - 1:
+                self._history = stored.line
+            return stored.offsets
         for known in (snapshot_id, snapshot_id - 1):
             try:
                 return LogPosition.offsets_of(self._store.snapshots.snapshot(known).log_offsets)
@@ -232,46 +232,46 @@ class _LogSide:
         return {}
 
     def _needs_files(self, group: LogGroup) -> bool | None:
-        """Whether what comes next is not in the log but in the files; None for what was read already."""
+        """Return whether the next changes must be read from the files; None for changes that were read already."""
         upcoming, marker = self._stream.scan.checkpoint() or FIRST_SNAPSHOT_ID, group.marker
         if marker.table != self._table:
             raise error_of_another_table(self._settings, self._store)
-        if self._line is not None and marker.line != self._line:
+        if self._history is not None and marker.line != self._history:
             raise SnapshotNotFoundError(
-                f"The table at {self._store.location} was taken back to before snapshot {upcoming}, which the stream "
-                "has come to. Start the stream anew."
+                f"The table at {self._store.location} was rolled back to before snapshot {upcoming}, which the stream "
+                "has reached. Start a new stream."
             )
         if marker.last < upcoming:
             return None
-        if self._line is None:
-            if self._is_of_another_line(group):
+        if self._history is None:
+            if self._is_of_another_history(group):
                 return None
-            self._line = marker.line
+            self._history = marker.line
         if marker.told and marker.first < upcoming:
-            # Only its first snapshot changed something.
+            # Only the first snapshot of the group has changes.
             self._stream.scan.restore(StreamCheckpoint(marker.last + 1, marker.uuid))
             return None
         return marker.first > upcoming or not group.is_whole
 
-    def _is_of_another_line(self, group: LogGroup) -> bool:
-        """Whether the table was taken back after the group, which is no part of its history any more."""
+    def _is_of_another_history(self, group: LogGroup) -> bool:
+        """Return whether a rollback has removed the group from the history of the table."""
         try:
             found = self._store.snapshots.read(group.marker.last)
         except SnapshotNotFoundError:
             return False
         return None not in (found.uuid, group.marker.uuid) and found.uuid != group.marker.uuid
 
-    def _tell_replaced(self, group: LogGroup) -> None:
+    def _warn_of_replaced(self, group: LogGroup) -> None:
         if group.marker.replaces:
             first, keyed = group.marker.first, self._store.schema.has_primary_key
             _log.warning(
-                "Snapshot %d of %s replaced rows, and streams of the table do not tell which: %s.",
+                "Snapshot %d of %s replaced rows, and streams of the table do not report which: %s.",
                 first,
                 self._store.location,
                 advice(self._store.options.changelog_producer, first) if keyed else _APPEND_ADVICE,
             )
 
-    def _handed_out(self, group: LogGroup) -> StreamedChanges:
+    def _as_changes(self, group: LogGroup) -> StreamedChanges:
         marker = group.marker
         decoder = self._decoders.get(marker.schema_id)
         if decoder is None:
@@ -288,7 +288,7 @@ _ROWS_AT_ONCE = 50_000
 
 @dataclass(frozen=True, slots=True)
 class LogRowDecoder:
-    """Makes rows of the stream's columns of records that were written by one of the table's schemas."""
+    """Decodes records of one schema of the table into rows with the columns of the stream."""
 
     written: TableSchema
     columns: ReadColumns
@@ -296,7 +296,7 @@ class LogRowDecoder:
     place: str
 
     def batches(self, records: LogRecords) -> Iterator[pa.RecordBatch]:
-        """The rows with their kinds, filtered; raises CorruptFileError."""
+        """Yield the rows with their kinds, filtered; raises CorruptFileError."""
         codec = RecordCodec(self.written)
         mapping = map_fields(self.columns.fields, self.written.fields)
         for start in range(0, len(records), _ROWS_AT_ONCE):
@@ -306,27 +306,25 @@ class LogRowDecoder:
             )
             rows, kinds = codec.decoded(some, place=self.place)
             mapped = mapping.apply(rows)
-            told = pa.RecordBatch.from_arrays(
+            changes = pa.RecordBatch.from_arrays(
                 [*mapped.columns, from_numpy(kinds.astype(np.int8))], names=[*mapped.schema.names, ROW_KIND]
             )
-            kept = self.columns.kept(told)
+            kept = self.columns.kept(changes)
             if kept.num_rows:
                 yield pa.RecordBatch.from_arrays([kept.column(n) for n in self.schema.names], schema=self.schema)
 
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """A SplitsRead of records, part after part, which needs no splits."""
+    """A SplitsRead of log records, without splits."""
 
     parts: Sequence[LogRecords]
     decoder: LogRowDecoder
 
     @property
     def schema(self) -> pa.Schema:
-        """See SplitsRead."""
         return self.decoder.schema
 
     def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """See SplitsRead."""
         batches = (batch for records in self.parts for batch in self.decoder.batches(records))
         return pa.RecordBatchReader.from_batches(self.schema, batches)

@@ -1,8 +1,8 @@
-"""A stream as micro-batches: from a position in it to the next one, in steps as large as limits allow.
+"""A stream as micro-batches: from one position to the next, in steps as large as limits allow.
 
-The caller keeps the positions; planning a step again gives the same splits, whatever the limits are by then. A step is
-counted in units that no option moves: the files of an append table, the splits of a table with a primary key. A
-snapshot may be read in several steps. Source: documentation page `spark/structured-streaming`.
+The caller keeps the positions. Planning a step again gives the same splits, even with other limits. A step is counted
+in units that do not depend on options: the files of an append table, the splits of a primary-key table. A snapshot may
+be read in several steps. Source: documentation page `spark/structured-streaming`.
 """
 
 from collections.abc import Iterator
@@ -17,9 +17,9 @@ from interbed.storage.views.stream.stream_scan import StreamScan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """At most so many files, bytes and rows (before merging) in a step, but at least one unit; None for any.
+    """Limits of the files, bytes and rows (before merging) in a step, which has at least one unit; None for no limit.
 
-    With fewer than `min_rows` there is no step at all.
+    With fewer than `min_rows` rows there is no step.
     """
 
     files: int | None = None
@@ -35,7 +35,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Unit:
-    """What is read in one step or not at all; `origin` numbers the split that it is of within its snapshot."""
+    """An indivisible part of a snapshot; `origin` is the number of its split within the snapshot."""
 
     position: StreamPosition
     origin: int
@@ -43,33 +43,34 @@ class _Unit:
 
 
 class MicroBatches:
-    """Plans the steps of one stream of a table; keeps no state. Errors are those of StreamScan.plan, and
-    NotSupportedError when the table's columns have changed since the store was opened.
+    """Plans the steps of one stream of a table, without state.
+
+    Raises what StreamScan.plan raises, and NotSupportedError if the table's columns have changed since it was opened.
     """
 
     def __init__(self, store: FileStore) -> None:
         self._store = store
 
     def start(self) -> StreamPosition:
-        """Where the stream begins now, by `scan.mode`, `consumer-id` and what goes with them."""
+        """Return the position where the stream begins now, by `scan.mode`, `consumer-id` and related options."""
         start = StreamScan(self._store).starting_point()
         if start is None:
-            # Whatever comes first is new to a stream of an empty table.
+            # The first snapshot is new to a stream of an empty table.
             return StreamPosition(snapshot_id=self._store.options.scan_snapshot_id or 1)
         if start.full is not None:
             return StreamPosition(snapshot_id=start.full, full=True)
         return StreamPosition(snapshot_id=start.next_snapshot, commit=start.passed)
 
     def newest(self) -> int | None:
-        """The newest snapshot now, for a stream that is to end there."""
+        """Return the newest snapshot now, for a stream that ends there."""
         return self._store.snapshots.latest_id()
 
     def advance(
         self, after: StreamPosition, limits: BatchLimits | None = None, *, last_snapshot: int | None = None
     ) -> StreamPosition | None:
-        """Where the step after the position ends; None when there is nothing, or not enough, to read.
+        """Return the end of the step after a position; None if there is nothing, or not enough, to read.
 
-        Snapshots after `last_snapshot` are left for later.
+        The step does not extend beyond `last_snapshot`.
         """
         limits = limits or BatchLimits()
         end: StreamPosition | None = None
@@ -79,13 +80,13 @@ class MicroBatches:
             try:
                 unit = next(units, None)
             except NotSupportedError:
-                # What comes before the change can still be read.
+                # Units before the change of columns can still be read.
                 if end is None:
                     raise
                 return end
             if unit is None:
                 break
-            # What an overwrite took away is read, too.
+            # The rows that an overwrite deleted are read, too.
             files += len(unit.split.files) + len(unit.split.before or ())
             size += unit.split.byte_size
             rows += unit.split.row_count
@@ -102,28 +103,28 @@ class MicroBatches:
         return end
 
     def splits(self, after: StreamPosition, end: StreamPosition) -> list[Split]:
-        """What the step from one position to another reads; raises SnapshotNotFoundError when that is not there."""
+        """Return the splits of the step between two positions; raises SnapshotNotFoundError if they are missing."""
         if end.order <= after.order:
             if end.order == after.order:
                 return []
-            raise self._lost(after, end)
+            raise self._missing(after, end)
         found: list[_Unit] = []
         for unit in self._units(after, end.snapshot_id):
             if unit.position.order > end.order:
                 break
             found.append(unit)
         if not found or found[-1].position.order != end.order:
-            raise self._lost(after, end)
+            raise self._missing(after, end)
         self._check_same(end, found[-1].position)
         if None not in (end.commit, found[-1].position.commit) and end.commit != found[-1].position.commit:
-            raise self._lost(after, end)
+            raise self._missing(after, end)
         return _joined(found)
 
     def commit(self, end: StreamPosition) -> None:
-        """Note with the table's consumer, if the stream has one, that the position was passed for good.
+        """Store the position as the progress of the table's consumer, if the stream has one.
 
-        A snapshot that is read in part is kept; the rows of a whole snapshot only once all of them are read, since a
-        consumer always goes on with changes.
+        A snapshot that was read in part is retained. A position within the rows of a whole snapshot is not stored,
+        because a consumer always resumes with changes.
         """
         scan = StreamScan(self._store)
         if end.is_complete:
@@ -132,7 +133,7 @@ class MicroBatches:
             scan.notify_checkpoint_complete(end.snapshot_id)
 
     def _units(self, after: StreamPosition, last_snapshot: int | None) -> Iterator[_Unit]:
-        """The units after a position, in their order, up to a snapshot (None: to the newest)."""
+        """Yield the units after a position, in order, up to a snapshot (None: to the newest)."""
         scan = StreamScan(self._store)
         if after.is_complete:
             scan.restore(StreamCheckpoint(after.snapshot_id + 1, after.commit))
@@ -160,7 +161,7 @@ class MicroBatches:
             yield from units
 
     def _units_of(self, plan: Plan, next_: StreamCheckpoint | None, *, full: bool) -> list[_Unit]:
-        """The units of a plan, after which the stream is at the checkpoint."""
+        """Return the units of a plan, after which the stream is at the checkpoint."""
         assert plan.snapshot_id is not None
         commit = None if next_ is None else next_.passed
         pieces = [(n, piece) for n, split in enumerate(plan.splits) for piece in self._pieces(split)]
@@ -181,44 +182,44 @@ class MicroBatches:
         return [replace(split, files=(file,)) for file in split.files]
 
     def _check_commit(self, known: StreamPosition, planned: StreamPosition) -> None:
-        """Raise SnapshotNotFoundError when the snapshot that was read in part is another commit now."""
+        """Raise SnapshotNotFoundError if the snapshot that was read in part is another commit now."""
         is_known = known.index != NOTHING_READ and None not in (known.commit, planned.commit)
         if is_known and known.commit != planned.commit:
             raise SnapshotNotFoundError(
-                f"The stream of {self._store.location} goes on in the middle of snapshot {known.snapshot_id}, which is "
-                "not the one that it has read. The table was made anew or rolled back meanwhile; start the stream anew."
+                f"The stream of {self._store.location} resumes within snapshot {known.snapshot_id}, which is "
+                "not the one that it has read. The table was recreated or rolled back; start a new stream."
             )
 
     def _check_same(self, known: StreamPosition, planned: StreamPosition) -> None:
         if known.index != NOTHING_READ and known.total is not None and known.total != planned.total:
             raise InvalidInputError(
-                f"The stream of {self._store.location} stands in the middle of snapshot {known.snapshot_id}, at part "
-                f"{known.index + 1} of {known.total}, but the snapshot is read in {planned.total} parts now. Give the "
-                "options that the stream was started with ('source.split.target-size' above all), or start it anew."
+                f"The stream of {self._store.location} resumes within snapshot {known.snapshot_id}, after part "
+                f"{known.index + 1} of {known.total}, but the snapshot has {planned.total} parts now. Set the options "
+                "that the stream was started with (especially 'source.split.target-size'), or start a new stream."
             )
 
-    def _lost(self, after: StreamPosition, end: StreamPosition) -> SnapshotNotFoundError:
+    def _missing(self, after: StreamPosition, end: StreamPosition) -> SnapshotNotFoundError:
         return SnapshotNotFoundError(
-            f"The stream of {self._store.location} has to read again from {after.to_json()} to {end.to_json()}, which "
-            "the table does not have any more: it was made anew or rolled back meanwhile. Start the stream anew."
+            f"The stream of {self._store.location} must read again from {after.to_json()} to {end.to_json()}, which "
+            "the table no longer has: it was recreated or rolled back; start a new stream."
         )
 
 
 def check_columns(store: FileStore, snapshot_id: int | None, schema_id: int) -> None:
-    """Raise NotSupportedError when the columns of a snapshot with this schema are others than those of the store."""
+    """Raise NotSupportedError if the columns of a snapshot with this schema differ from those of the file store."""
     schema = store.schema
     if schema_id <= schema.id:
         return
     if store.schemas.schema(schema_id).fields != schema.fields:
         raise NotSupportedError(
             f"The columns of the table at {store.location} were changed: snapshot {snapshot_id} has schema "
-            f"{schema_id}, the stream reads by schema {schema.id}. Start the query again, from its checkpoint, to go "
-            "on with the new columns."
+            f"{schema_id}, the stream reads by schema {schema.id}. Restart the query from its checkpoint to "
+            "continue with the new columns."
         )
 
 
 def _joined(units: list[_Unit]) -> list[Split]:
-    """The splits of the units; neighbours of one split are put together again."""
+    """Return the splits of the units; consecutive units of one split are joined."""
     splits: list[Split] = []
     last: _Unit | None = None
     for unit in units:

@@ -54,7 +54,7 @@ _REMEMBERED = 1_000
 
 
 class StreamCheckpoint(int):
-    """The id of the next snapshot to look at; `passed` is the commit of the snapshot before, None for not known."""
+    """The id of the next snapshot to read; `passed` is the commit of the snapshot before, None if unknown."""
 
     passed: str | None
 
@@ -65,12 +65,12 @@ class StreamCheckpoint(int):
 
     @staticmethod
     def after(snapshot: Snapshot) -> "StreamCheckpoint":
-        """The checkpoint of a stream that has passed the snapshot."""
+        """Return the checkpoint of a stream that has read the snapshot."""
         return StreamCheckpoint(snapshot.id + 1, commit_of(snapshot))
 
     @staticmethod
     def of(given: int | str) -> "StreamCheckpoint":
-        """The checkpoint of a number, or of what `to_text` made; raises InvalidInputError for other texts."""
+        """Return the checkpoint of a number or of the text of `to_text`; raises InvalidInputError for other texts."""
         if isinstance(given, StreamCheckpoint):
             return given
         if isinstance(given, int):
@@ -81,17 +81,17 @@ class StreamCheckpoint(int):
         return StreamCheckpoint(int(number), passed or None)
 
     def to_text(self) -> str:
-        """The checkpoint as text, with the commit, to be kept outside of the process."""
+        """Return the checkpoint as text, with the commit, to be stored outside of the process."""
         return str(int(self)) if self.passed is None else f"{int(self)}@{self.passed}"
 
 
 def commit_of(snapshot: Snapshot) -> str:
-    """What names the commit of a snapshot: its uuid, or the name of its changes' list where a writer gave it none."""
+    """Return the name of the commit of a snapshot: its uuid, or its delta manifest list if it has no uuid."""
     return snapshot.uuid or snapshot.delta_manifest_list
 
 
 def is_commit(snapshot: Snapshot, commit: str) -> bool:
-    """Whether `commit_of` made that text of this snapshot."""
+    """Return whether the name is that of the snapshot's commit (see commit_of)."""
     return commit in (snapshot.uuid, snapshot.delta_manifest_list)
 
 
@@ -100,9 +100,9 @@ NOTHING_READ = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPosition:
-    """Units up to `index` of a snapshot are read. `total` is how many it has, None before any of them is known.
+    """A position of micro-batches: units up to `index` of a snapshot are read, of `total` (None if unknown).
 
-    `commit` is that of the snapshot, or of the one before it at `NOTHING_READ`; None where it is not known.
+    `commit` is the commit of the snapshot, at `NOTHING_READ` of the one before it; None if unknown.
     """
 
     snapshot_id: int
@@ -113,16 +113,16 @@ class StreamPosition:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing of the snapshot is left."""
+        """Whether the snapshot is read completely."""
         return self.total is not None and self.index == self.total - 1
 
     @property
     def order(self) -> tuple[int, int]:
-        """Positions of one stream in the order in which it passes them."""
+        """A key that orders the positions of one stream."""
         return self.snapshot_id, self.index
 
     def to_json(self) -> str:
-        """The position as JSON."""
+        """Return the position as JSON."""
         value: dict[str, object] = {
             "snapshotId": self.snapshot_id,
             "index": self.index,
@@ -136,7 +136,7 @@ class StreamPosition:
 
     @staticmethod
     def from_json(text: str) -> "StreamPosition":
-        """The position of such JSON; raises InvalidInputError for anything else."""
+        """Parse a position from JSON; raises InvalidInputError for any other text."""
         try:
             value = json.loads(text)
             total, commit = value.get("totalSplits"), value.get("commit")
@@ -152,12 +152,12 @@ class StreamPosition:
 
 
 Offsets = Mapping[int, int]
-"""Of partitions of the log."""
+"""Offsets by partition of the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogBatchPosition:
-    """A reader's view of the table; snapshot 0 is a table without any."""
+    """A position in an eventual log: a view of the table. Snapshot 0 is a table without snapshots."""
 
     snapshot_id: int
     uuid: str | None = None
@@ -165,7 +165,7 @@ class LogBatchPosition:
     log: Offsets
 
     def to_json(self) -> str:
-        """The position as JSON."""
+        """Return the position as JSON."""
         value = {
             "snapshotId": self.snapshot_id,
             "uuid": self.uuid,
@@ -176,7 +176,7 @@ class LogBatchPosition:
 
     @staticmethod
     def from_json(text: str) -> "LogBatchPosition | StreamPosition":
-        """The position of such JSON, or of one in the rows of a snapshot; raises InvalidInputError for others."""
+        """Parse a position in a log, or in the rows of a snapshot; raises InvalidInputError for any other text."""
         try:
             value = json.loads(text)
             if "log" not in value:
@@ -201,10 +201,10 @@ def _numbers(value: Mapping[str, int]) -> dict[int, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStart:
-    """`full` is the snapshot whose rows come first, None for none; `next_snapshot` the first whose changes follow.
+    """The start of a stream: the rows of the snapshot `full` (None: no rows), then changes from `next_snapshot` on.
 
-    Of those rows only those of files come that were made since `files_since`, in milliseconds since the epoch. `passed`
-    is the commit that has to be before the next snapshot, None for any.
+    With `files_since` (milliseconds since the epoch) only rows of files that were created since then are read.
+    `passed` is the commit that must precede the next snapshot, None for any.
     """
 
     next_snapshot: int
@@ -214,15 +214,15 @@ class StreamStart:
 
     @staticmethod
     def with_rows_of(snapshot_id: int) -> "StreamStart":
-        """A stream that begins with the rows of a snapshot."""
+        """Return the start of a stream that begins with the rows of a snapshot."""
         return StreamStart(next_snapshot=snapshot_id + 1, full=snapshot_id)
 
 
 def stream_start(store: FileStore, *, was_empty: bool) -> StreamStart | None:
-    """Where a stream with the table's options starts now; None while the table has no snapshot.
+    """Return the start of a stream with the table's options now; None while the table has no snapshot.
 
-    `was_empty` says that the table had no snapshot when the stream was asked before. Raises InvalidOptionError for
-    modes that are for batch reads only, SnapshotNotFoundError.
+    `was_empty` is whether the table had no snapshot at an earlier call for this stream. Raises InvalidOptionError for
+    modes of batch reads only, SnapshotNotFoundError.
     """
     mode = store.options.startup_mode
     start = _START.get(mode)
@@ -234,7 +234,7 @@ def stream_start(store: FileStore, *, was_empty: bool) -> StreamStart | None:
 
 
 def start_at(store: FileStore, snapshot_id: int, *, passed: str | None = None) -> StreamStart | None:
-    """A stream of the changes from that snapshot on, or from the oldest there is; None while there is none."""
+    """Return the start of a stream of changes from a snapshot on, or from the oldest one; None without snapshots."""
     oldest = earliest_changes(store)
     if oldest is None:
         return None
@@ -255,7 +255,7 @@ def _new_changes(store: FileStore, was_empty: bool) -> StreamStart | None:
     newest = store.snapshots.latest()
     if newest is None:
         return None
-    # What came while the stream was waiting for the first snapshot is new to it.
+    # Snapshots that were committed while the stream waited for the first one are new to it.
     if was_empty:
         return StreamStart(next_snapshot=FIRST_SNAPSHOT_ID)
     return StreamStart(next_snapshot=newest.id + 1, passed=commit_of(newest))
@@ -306,33 +306,33 @@ _START = {
 
 
 def warn_of_overlooked(location: str, snapshot: Snapshot, producer: ChangelogProducer) -> None:
-    """Log, once for each commit, that a stream of a table with a primary key passes over the snapshot's changes."""
+    """Log, once for each commit, that a stream of a primary-key table skips the changes of the snapshot."""
     rows_before = snapshot.total_record_count - snapshot.delta_record_count
     if snapshot.commit_kind is CommitKind.OVERWRITE and rows_before > 0:
-        said = f"replaced files, and the stream does not tell which rows went: {advice(producer, snapshot.id)}"
+        said = f"replaced files, and the stream does not report the deleted rows: {advice(producer, snapshot.id)}"
         _warn(location, snapshot.id, commit_of(snapshot), said)
     is_new_rows = snapshot.commit_kind is CommitKind.APPEND and snapshot.delta_record_count > 0
     if producer is ChangelogProducer.INPUT and is_new_rows and snapshot.changelog_manifest_list is None:
         said = (
             "was written without a changelog, by another 'changelog-producer' than the table has now, and the stream "
-            f"does not tell its changes. {_by_comparison(snapshot.id)}"
+            f"does not report its changes. {_by_comparison(snapshot.id)}"
         )
         _warn(location, snapshot.id, commit_of(snapshot), said)
 
 
 def advice(producer: ChangelogProducer, snapshot_id: int) -> str:
-    """How to get the changes of an overwrite in a table with a primary key."""
+    """Return the advice how to read the changes of an overwrite in a primary-key table."""
     if producer in (ChangelogProducer.NONE, ChangelogProducer.INPUT):
         return "set 'streaming-read-overwrite'"
-    return f"'changelog-producer' = '{producer}' has nothing of them. {_by_comparison(snapshot_id)}"
+    return f"'changelog-producer' = '{producer}' does not contain them. {_by_comparison(snapshot_id)}"
 
 
 def _by_comparison(snapshot_id: int) -> str:
-    return f"Read table.changes({snapshot_id}, {snapshot_id}, mode='diff'), or start the stream anew"
+    return f"Read table.changes({snapshot_id}, {snapshot_id}, mode='diff'), or start a new stream"
 
 
 @lru_cache(maxsize=_REMEMBERED)
 def _warn(location: str, snapshot_id: int, commit: str, said: str) -> None:
-    """Log the warning; the cache remembers the last commits, so that each is logged once."""
+    """Log the warning. The cache holds the last commits, so that each is logged once."""
     del commit
     _log.warning("Snapshot %d of %s %s.", snapshot_id, location, said)

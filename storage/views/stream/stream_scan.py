@@ -49,15 +49,15 @@ from interbed.storage.views.stream.position import (
 
 
 def streamed(store: FileStore) -> FileStore:
-    """The table as streams see it: with the columns of today, also where they begin in the past."""
+    """Return the table as streams read it: with the current columns, even if the stream begins in the past."""
     return store.refreshed() if travels(store) else store
 
 
 class StreamScan:
-    """Plans one stream of a table's changes; not for use by several threads at once.
+    """Plans one stream of a table's changes. Not safe for several threads.
 
-    `predicate`, `partition_filter` and `buckets` as TableScan has them. `clock` gives milliseconds since the epoch, for
-    `streaming.read.snapshot.delay`. Raises NotSupportedError for tables that this version does not read.
+    `predicate`, `partition_filter` and `buckets` are those of TableScan. `clock` returns milliseconds since the epoch,
+    for `streaming.read.snapshot.delay`. Raises NotSupportedError for tables that this version cannot read.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class StreamScan:
         check_readable(store)
         if not store.options.tracks_changes:
             raise NotSupportedError(
-                f"The table at {store.location} has '{CHANGE_TRACKING}' = 'false': it is for batch reads alone. Set it "
+                f"The table at {store.location} has '{CHANGE_TRACKING}' = 'false': it is for batch reads only. Set it "
                 "to 'true' to read its changes."
             )
         check_changes_readable(store)
@@ -82,8 +82,8 @@ class StreamScan:
         self._buckets = buckets
         self._clock = clock
         self._rules = SnapshotChangeRules.of_stream(store)
-        # No changelog will contain rows that wait for their bucket, so they are read as they are written.
-        self._tells_postponed = (
+        # No changelog will contain rows of the postponed bucket, so they are read as they are written.
+        self._reads_postponed = (
             buckets is None
             and bucket_mode(store.schema, store.options) is BucketMode.POSTPONED
             and store.options.changelog_producer is ChangelogProducer.NONE
@@ -93,7 +93,7 @@ class StreamScan:
             predicate=predicate,
             partition_filter=partition_filter,
             buckets=buckets,
-            postponed=self._tells_postponed,
+            postponed=self._reads_postponed,
         )
         self._consumers = ConsumerManager(store.file_io, store.paths)
         self._changelogs = ChangelogManager(store.file_io, store.paths)
@@ -113,16 +113,16 @@ class StreamScan:
 
     @property
     def is_finished(self) -> bool:
-        """Whether `scan.bounded.watermark` was reached: no plan will follow."""
+        """Whether `scan.bounded.watermark` was reached, so that no plan will follow."""
         return self._finished
 
     def plan(self) -> Plan | None:
-        """What comes next, None when there is nothing new.
+        """Plan the next snapshot; return None if there is nothing new.
 
-        The first plan may be of the rows of a whole snapshot; all others are of the changes of one snapshot each.
-        Snapshots that change nothing for a stream are skipped. Raises SnapshotNotFoundError when the next
-        snapshot has expired, when the table has fewer snapshots than the stream has read, or when another commit is in
-        the place of the last one that it has read; InvalidOptionError; what TableScan.plan raises.
+        The first plan may have the rows of a whole snapshot; every other one has the changes of one snapshot. Snapshots
+        without changes for a stream are skipped. Raises SnapshotNotFoundError if the next snapshot has expired, if the
+        table has fewer snapshots than the stream has read, or if another commit has replaced the last snapshot that the
+        stream has read; InvalidOptionError; what TableScan.plan raises.
         """
         if self._finished:
             return None
@@ -139,7 +139,7 @@ class StreamScan:
         while True:
             snapshot = self._due(self._next)
             if not is_checked:
-                # After the next snapshot was read, so that a rollback in between is noticed now or the next time.
+                # After the next snapshot was read, so that a rollback in between is noticed now or by the next call.
                 self._check_passed(self._next - 1)
                 is_checked = True
             if snapshot is None:
@@ -154,21 +154,22 @@ class StreamScan:
                 return plan_of(snapshot, splits)
 
     def upcoming(self) -> int | None:
-        """The snapshot that `plan` looks at next, None before the first plan."""
+        """Return the snapshot that `plan` reads next, None before the first plan."""
         return self._next if self._full is None else self._full
 
     def checkpoint(self) -> StreamCheckpoint | None:
-        """The next snapshot to look at, None before the first plan: what `restore` takes to go on from here."""
+        """Return the next snapshot to read, None before the first plan; `restore` resumes from it."""
         return None if self._full is not None or self._next is None else StreamCheckpoint(self._next, self._passed)
 
     def checkpoint_before(self) -> StreamCheckpoint | None:
-        """The checkpoint from which the changes that were planned last are planned again."""
+        """Return the checkpoint from which the last planned changes are planned again."""
         return self._planned
 
     def restore(self, next_snapshot: int | str | None, *, full: bool = False) -> None:
-        """Go on from a checkpoint, or its text; None starts anew. With `full` the rows of that snapshot come first.
+        """Resume from a checkpoint or its text; None restarts. With `full` the rows of that snapshot come first.
 
-        A plain number is where the stream goes on, whatever was before. Raises InvalidInputError for other texts.
+        A plain number resumes from that snapshot without verifying the history. Raises InvalidInputError for other
+        texts.
         """
         checkpoint = None if next_snapshot is None else StreamCheckpoint.of(next_snapshot)
         self._next = None if checkpoint is None else int(checkpoint)
@@ -181,19 +182,19 @@ class StreamScan:
             self._passed = None
 
     def notify_checkpoint_complete(self, next_snapshot: int | None) -> None:
-        """Keep the progress with the table, under the name that `consumer-id` gives, if it does.
+        """Store the progress in the table, as the consumer `consumer-id`, if the option is set.
 
-        Snapshots from there on are kept for this consumer when others expire.
+        Snapshots from there on do not expire while the consumer needs them.
         """
         consumer_id = self._store.options.consumer_id
         if consumer_id is not None and next_snapshot is not None:
-            self._check_here()
+            self._check_same_table()
             self._consumers.reset(consumer_id, int(next_snapshot), passed=StreamCheckpoint.of(next_snapshot).passed)
 
     def starting_point(self) -> StreamStart | None:
-        """Where a stream starts that begins now: where its consumer is, or else where options say.
+        """Return the start of a stream now: the progress of its consumer, otherwise by the table's options.
 
-        None while the table has no snapshot. Raises InvalidOptionError and SnapshotNotFoundError.
+        Return None while the table has no snapshot. Raises InvalidOptionError and SnapshotNotFoundError.
         """
         options = self._store.options
         if options.consumer_id is not None and not options.consumer_ignore_progress:
@@ -210,27 +211,27 @@ class StreamScan:
             partition_filter=self._partition_filter,
             buckets=self._buckets,
             snapshot_id=snapshot_id,
-            level_filter=self._levels_told(),
+            level_filter=self._levels_read(),
             files_since=self._files_since,
         )
         plan = scan.plan()
-        if self._tells_postponed:
-            plan = replace(plan, splits=(*plan.splits, *self._waiting(snapshot_id)))
+        if self._reads_postponed:
+            plan = replace(plan, splits=(*plan.splits, *self._postponed(snapshot_id)))
         self._full, self._passed = None, commit_of(snapshot)
         self._watermark = snapshot.watermark
         self._finished = self._is_over(snapshot)
         return plan
 
-    def _waiting(self, snapshot_id: int) -> list[Split]:
-        """The rows of a snapshot that wait for their bucket, as the records that they are."""
+    def _postponed(self, snapshot_id: int) -> list[Split]:
+        """Return the splits of the postponed bucket of a snapshot, whose rows are read as records."""
         scan = TableScan(
             self._store, partition_filter=self._partition_filter, buckets=[POSTPONE_BUCKET], snapshot_id=snapshot_id
         )
         entries = sorted(scan.entries(), key=lambda e: e.file.creation_time_millis)
         return record_splits(self._store, snapshot_id, entries)
 
-    def _levels_told(self) -> Callable[[int], bool] | None:
-        """The levels whose rows are in no later change; None for an append table."""
+    def _levels_read(self) -> Callable[[int], bool] | None:
+        """Return the filter of the levels whose rows no later changelog contains; None for an append table."""
         if not self._store.schema.has_primary_key:
             return None
         producer = self._store.options.changelog_producer
@@ -242,12 +243,12 @@ class StreamScan:
         return lambda level: True
 
     def _due(self, snapshot_id: int) -> Snapshot | None:
-        """The snapshot, None when it is yet to come, or too young; ends the stream where it is bounded."""
+        """Return the snapshot, None if it is missing or too young. Finish the stream at its bound."""
         manager = self._store.snapshots
         if manager.exists(snapshot_id):
-            # As it is now: what the process remembers may have been rolled back by another one.
+            # Read again, because another process may have rolled back the cached snapshot.
             snapshot = manager.stored(snapshot_id)
-            self._check_here(snapshot)
+            self._check_same_table(snapshot)
         else:
             changelog = self._changelogs.find(snapshot_id)
             if changelog is None:
@@ -262,18 +263,18 @@ class StreamScan:
             return None
         return snapshot
 
-    def _check_here(self, beside: Snapshot | None = None) -> None:
-        """Raise SnapshotNotFoundError when the table is not the one that the stream is of, any more."""
+    def _check_same_table(self, beside: Snapshot | None = None) -> None:
+        """Raise SnapshotNotFoundError if another table has replaced the table of the stream."""
         if self._store.schemas.is_another(self._store.schema, beside):
             raise SnapshotNotFoundError(
-                f"The table at {self._store.location} was dropped, and perhaps made anew, since its stream began; "
-                "get it from its catalog again and start the stream anew."
+                f"The table at {self._store.location} was dropped, and perhaps recreated, since its stream began; "
+                "get it from its catalog again and start a new stream."
             )
 
     def _check_passed(self, snapshot_id: int) -> None:
-        """Raise SnapshotNotFoundError when another commit has the id of the snapshot that the stream has passed last.
+        """Raise SnapshotNotFoundError if another commit has the id of the last snapshot that the stream has read.
 
-        A snapshot that has expired can't be compared, and neither can one that nothing is known of.
+        An expired snapshot can't be compared, nor can a stream without a known commit.
         """
         if self._passed is None or snapshot_id < FIRST_SNAPSHOT_ID:
             return
@@ -284,8 +285,8 @@ class StreamScan:
         if found is not None and not is_commit(found, self._passed):
             consumer = self._store.options.consumer_id
             raise SnapshotNotFoundError(
-                f"The stream of {self._store.location} goes on after snapshot {snapshot_id}, which is not the one that "
-                "it has read. The table was made anew or rolled back meanwhile; start the stream anew"
+                f"The stream of {self._store.location} resumes after snapshot {snapshot_id}, which is not the one that "
+                "it has read. The table was recreated or rolled back; start a new stream"
                 + (f" after resetting the consumer {consumer!r}." if consumer is not None else ".")
             )
 
@@ -297,25 +298,25 @@ class StreamScan:
         oldest, newest = self._store.snapshots.earliest_id(), self._store.snapshots.latest_id()
         if oldest is not None and snapshot_id < oldest and not self._store.snapshots.exists(snapshot_id):
             raise SnapshotNotFoundError(
-                f"The stream of {self._store.location} goes on with snapshot {snapshot_id}, which has expired; the "
-                f"oldest is {oldest}. Start anew, or from snapshot {oldest}. To keep snapshots that are yet to be "
-                "read, give the stream a 'consumer-id', or let them expire later ('snapshot.time-retained')."
+                f"The stream of {self._store.location} continues with snapshot {snapshot_id}, which has expired; the "
+                f"oldest is {oldest}. Start a new stream, or resume from snapshot {oldest}. To keep snapshots until "
+                "they are read, give the stream a 'consumer-id', or let them expire later ('snapshot.time-retained')."
             )
         if snapshot_id > (newest or 0) + 1:
             raise SnapshotNotFoundError(
-                f"The stream of {self._store.location} goes on with snapshot {snapshot_id}, but the newest is "
-                f"{newest or 'yet to come'}. The table was made anew or rolled back meanwhile; start the stream anew."
+                f"The stream of {self._store.location} continues with snapshot {snapshot_id}, but the newest is "
+                f"{newest or 'missing'}. The table was recreated or rolled back; start a new stream."
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedChanges(ArrowRows):
-    """The changes of one snapshot, or a part of them; or the rows of the snapshot with which a stream begins.
+    """The changes of one snapshot or a part of them, or the rows of the snapshot with which a stream begins.
 
-    `checkpoint` is where a stream goes on that is started after these were processed: the `from_snapshot` of another
-    one. It is the id of the next snapshot, and knows the commit before it; `checkpoint.to_text()` is what to keep
-    outside of the process. While a snapshot is handed out in parts it stays at that snapshot, None for one that is
-    read as a whole.
+    `checkpoint` is the `from_snapshot` of a stream that resumes after these changes were processed. It is the id of the
+    next snapshot together with the commit before it; store `checkpoint.to_text()` outside of the process. If a snapshot
+    is returned in parts, all parts but the last one have a checkpoint at that snapshot, or None for the rows of a whole
+    snapshot.
     """
 
     plan: Plan
@@ -324,29 +325,29 @@ class StreamedChanges(ArrowRows):
 
     @property
     def snapshot_id(self) -> int | None:
-        """The snapshot."""
+        """The id of the snapshot."""
         return self.plan.snapshot_id
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """The splits, for reading them elsewhere by `Table.new_change_read`."""
+        """The splits, which other processes can read by `Table.new_change_read`."""
         return self.plan.splits
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows: the columns asked for, and `_row_kind`."""
+        """The Arrow schema of the rows: the requested columns, and `_row_kind`."""
         return self.read.schema
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """The changes as a stream of batches, in memory bounded by a block."""
+        """Return the changes as a stream of batches, with memory bounded by a block."""
         return self.read.to_reader(self.plan.splits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamLimits:
-    """How much is handed out at a time, None for all that a snapshot changed: at most so many splits and files.
+    """Limits of the splits and files that are returned at a time; None for all changes of a snapshot.
 
-    A split is never torn, so that one of more files comes alone.
+    A split is never divided, so a split of more files is returned alone.
     """
 
     splits: int | None = None
@@ -355,10 +356,10 @@ class StreamLimits:
     def __post_init__(self) -> None:
         for what, value in (("splits", self.splits), ("files", self.files)):
             if value is not None and value < 1:
-                raise InvalidInputError(f"A stream hands out at least one at a time, not {value} {what}.")
+                raise InvalidInputError(f"A stream returns at least one at a time, not {value} {what}.")
 
     def parts(self, splits: Sequence[Split]) -> list[tuple[Split, ...]]:
-        """The splits in order, cut to the limits; one part without splits when there are none."""
+        """Divide the splits, in order, into parts within the limits; one empty part without splits."""
         parts: list[list[Split]] = [[]]
         for split in splits:
             held = sum(_files_of(s) for s in parts[-1])
@@ -372,11 +373,11 @@ class StreamLimits:
 
 @dataclass(frozen=True, kw_only=True)
 class TableStream:
-    """What `Table.stream` returns: an iterator over StreamedChanges that waits for new snapshots.
+    """The result of `Table.stream`: an iterator over StreamedChanges that waits for new snapshots.
 
-    It looks for them every `poll_seconds`, and ends when none came for `idle_seconds` (None: never; 0: at once), or at
-    `scan.bounded.watermark`. Asking for the next changes says that those before are done with: then the progress is
-    kept with the table, if the stream has a `consumer-id`. `now` and `wait` are the clock, in seconds.
+    It polls every `poll_seconds`, and ends after `idle_seconds` without a new snapshot (None: never; 0: at once), or at
+    `scan.bounded.watermark`. The request for the next changes confirms that those before are processed: then the
+    progress is stored in the table, if the stream has a `consumer-id`. `now` and `wait` are the clock, in seconds.
     """
 
     scan: StreamScan
@@ -388,30 +389,30 @@ class TableStream:
     wait: Callable[[float], object] = time.sleep
 
     def __iter__(self) -> Generator[StreamedChanges]:
-        last_news = self.now()
-        noted: int | None = None
+        last_change = self.now()
+        stored: int | None = None
         while True:
             plan = self.scan.plan()
             if plan is not None:
                 yield from self.parts(plan)
-                last_news = self.now()
-            if self.scan.checkpoint() != noted:
-                noted = self.scan.checkpoint()
-                self.scan.notify_checkpoint_complete(noted)
+                last_change = self.now()
+            if self.scan.checkpoint() != stored:
+                stored = self.scan.checkpoint()
+                self.scan.notify_checkpoint_complete(stored)
             if plan is not None:
                 continue
             if self.scan.is_finished:
                 return
             pause = self.poll_seconds
             if self.idle_seconds is not None:
-                left = last_news + self.idle_seconds - self.now()
+                left = last_change + self.idle_seconds - self.now()
                 if left <= 0:
                     return
                 pause = min(pause, left)
             self.wait(pause)
 
     def parts(self, plan: Plan) -> Iterator[StreamedChanges]:
-        """What the scan has planned last, cut to the limits."""
+        """Yield the changes of the last plan, divided by the limits."""
         parts = self.limits.parts(plan.splits)
         for part in parts[:-1]:
             again = self.scan.checkpoint_before() if part[0].tells_changes else None

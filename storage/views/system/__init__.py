@@ -1,1 +1,1 @@
-"""System tables: what is known of a table, as tables to read (documentation: concepts/system-tables)."""
+"""System tables: the metadata of a table, as tables to read (documentation: concepts/system-tables)."""

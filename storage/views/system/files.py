@@ -23,11 +23,11 @@ from interbed.storage.views.system.rows_table import (
     SystemTableKind,
     bigint,
     bound_text,
+    file_wall_clock,
     integer,
     list_text,
     map_text,
     moment,
-    noted_wall_clock,
     row_text,
     text,
     value_text,
@@ -35,7 +35,7 @@ from interbed.storage.views.system.rows_table import (
 
 
 def current_entries(store: FileStore) -> list[ManifestEntry]:
-    """The data files of the newest snapshot, or of the one that the scan options name."""
+    """Return the data files of the newest snapshot, or of the one that the scan options name."""
     snapshot = starting_snapshot(store)
     if snapshot is None:
         return []
@@ -44,7 +44,7 @@ def current_entries(store: FileStore) -> list[ManifestEntry]:
 
 
 def data_file_path(store: FileStore, entry: ManifestEntry) -> str:
-    """Where a data file is."""
+    """Return the path of a data file."""
     return entry.file.path_in(store.paths.bucket_directory(entry.bucket_id))
 
 
@@ -72,7 +72,7 @@ def _files(store: FileStore) -> Sequence[Row]:
                 greatest,
                 file.min_sequence_number,
                 file.max_sequence_number,
-                noted_wall_clock(file.creation_time_millis),
+                file_wall_clock(file.creation_time_millis),
                 file.delete_row_count,
                 None if file.file_source is None else file.file_source.name,
                 file.first_row_id,
@@ -115,7 +115,7 @@ _KEY_RANGES = (
 
 
 def _chosen(kind: SystemTableKind, names: Sequence[str]) -> SystemTableKind:
-    """The same rows with fewer columns."""
+    """Return the kind with some of its columns."""
     places = [[column.name for column in kind.columns].index(name) for name in names]
     return SystemTableKind(
         columns=tuple(kind.columns[i] for i in places),
@@ -127,13 +127,13 @@ FILE_KEY_RANGES = _chosen(FILES, _KEY_RANGES)
 
 
 class _Statistics:
-    """Shows the statistics of files by the columns of today: those are found by their ids in the files' schemas."""
+    """The statistics of files by the current columns, which are found by their ids in the files' schemas."""
 
     def __init__(self, store: FileStore) -> None:
         self._store = store
 
     def of(self, file: DataFileMeta) -> tuple[str, str, str]:
-        """Null counts, least and greatest values, each as a map from the columns' names."""
+        """Return null counts, least and greatest values, each as the text of a map by column name."""
         then = self._store.schemas.schema(file.schema_id)
         names = then.names if file.value_stats_cols is None else file.value_stats_cols
         fields = [then.by_name[name] for name in names if name in then.by_name]
@@ -142,7 +142,7 @@ class _Statistics:
         try:
             least, greatest = decode_row(stats.min_values, types), decode_row(stats.max_values, types)
         except CorruptFileError:
-            # Without statistics there is an empty row.
+            # Files without statistics have an empty row.
             fields, least, greatest = [], (), ()
         by_id = {
             field.id: (count, bound_text(low, field.type), bound_text(high, field.type))
@@ -198,7 +198,7 @@ MANIFESTS = SystemTableKind(
 def _buckets(store: FileStore) -> Sequence[Row]:
     types = store.schema.partition_types
     rows = [
-        (row_text(partition, types), bucket, s.records, s.bytes, s.files, noted_wall_clock(s.created_millis))
+        (row_text(partition, types), bucket, s.records, s.bytes, s.files, file_wall_clock(s.created_millis))
         for (partition, bucket), s in sum_files(current_entries(store), lambda e: (e.partition, e.bucket)).items()
     ]
     return sorted(rows, key=lambda row: row[:2])
@@ -234,7 +234,7 @@ def _partitions(store: FileStore) -> Sequence[Row]:
                 s.records,
                 s.bytes,
                 s.files,
-                noted_wall_clock(s.created_millis),
+                file_wall_clock(s.created_millis),
                 None,
                 None,
                 None,
@@ -267,7 +267,7 @@ PARTITIONS = SystemTableKind(
 
 
 def _deleted_records(store: FileStore) -> dict[bytes, int | None]:
-    """How many records deletion vectors mark in each partition; None where an old index does not say."""
+    """Return the number of deleted records of each partition; None if an old index does not record it."""
     found: dict[bytes, int | None] = {}
     snapshot = starting_snapshot(store)
     if snapshot is None:
@@ -288,7 +288,7 @@ def _statistics(store: FileStore) -> Sequence[Row]:
     path = store.paths.statistics(snapshot.statistics)
     try:
         value = json.loads(store.file_io.read_bytes(path))
-        # A space before the colon, too, as Java's printer has it.
+        # With a space before the colon, as Java's printer writes it.
         columns = json.dumps(value.get("colStats", {}), indent=2, separators=(",", " : "), ensure_ascii=False)
         counts = (value.get("mergedRecordCount"), value.get("mergedRecordSize"))
         return [(int(value["snapshotId"]), int(value["schemaId"]), *counts, columns)]

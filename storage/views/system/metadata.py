@@ -79,7 +79,7 @@ def _tags(store: FileStore) -> Sequence[Row]:
 
 
 def span_text(span: timedelta) -> str:
-    """A span as Java shows a Duration: `PT24H`, `PT1H30M`, `PT0.5S`."""
+    """Return a time span in the form of a Java Duration: `PT24H`, `PT1H30M`, `PT0.5S`."""
     seconds = span.total_seconds()
     hours, rest = divmod(seconds, 3600)
     minutes, rest = divmod(rest, 60)

@@ -1,6 +1,6 @@
-"""A read-only table whose rows are made when they are read: what system tables of tables and of catalogs share.
+"""The base class of system tables of tables and catalogs: a read-only table whose rows are computed on demand.
 
-Its columns, and how rows, times and statistics are shown in them.
+The module also has their column types, and the text forms of rows, times and statistics.
 """
 
 from abc import ABC, abstractmethod
@@ -29,72 +29,72 @@ Row = tuple[Any, ...]
 
 
 def text(name: str, *, nullable: bool = False) -> "pa.Field[Any]":
-    """A column of text."""
+    """Return a column of type STRING."""
     return pa.field(name, pa.string(), nullable)
 
 
 def bigint(name: str, *, nullable: bool = False) -> "pa.Field[Any]":
-    """A column of 64-bit integers."""
+    """Return a column of type BIGINT."""
     return pa.field(name, pa.int64(), nullable)
 
 
 def integer(name: str, *, nullable: bool = False) -> "pa.Field[Any]":
-    """A column of 32-bit integers."""
+    """Return a column of type INT."""
     return pa.field(name, pa.int32(), nullable)
 
 
 def moment(name: str, *, nullable: bool = False) -> "pa.Field[Any]":
-    """A column of wall-clock times in milliseconds, of this machine's zone as Paimon has them."""
+    """Return a column of local times in milliseconds, in the zone of this machine as in Paimon."""
     return pa.field(name, pa.timestamp("ms"), nullable)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemTableKind:
-    """One system table: its columns, and what makes its rows from a table."""
+    """A kind of system table: its columns, and the function that computes its rows."""
 
     columns: "tuple[pa.Field[Any], ...]"
     rows: Callable[[FileStore], Sequence[Row]]
 
 
 def wall_clock(epoch_millis: int) -> datetime:
-    """The local time of milliseconds since the epoch, without a zone."""
+    """Return the local time of milliseconds since the epoch, without a zone."""
     return datetime.fromtimestamp(epoch_millis / 1000)
 
 
-def noted_wall_clock(millis: int) -> datetime:
-    """The time that a file's metadata note, which is wall-clock time already."""
+def file_wall_clock(millis: int) -> datetime:
+    """Return the time in the metadata of a file, which is local time already."""
     return datetime.fromtimestamp(millis / 1000, UTC).replace(tzinfo=None)
 
 
 def value_text(value: object, data_type: DataType) -> str:
-    """A value as a cast to text has it; `null` for none."""
+    """Return a value as a cast to text renders it; `null` for None."""
     return "null" if value is None else render_text(value, data_type, legacy=False)
 
 
 def bound_text(value: object, data_type: DataType) -> str:
-    """A value as it is stored: dates as days, times as milliseconds, bytes in hexadecimal; `null` for none."""
+    """Return a value as stored: dates as days, times as milliseconds, bytes in hexadecimal; `null` for None."""
     if value is None:
         return "null"
     return value.hex() if isinstance(value, bytes) else render_text(value, data_type, legacy=True)
 
 
 def row_text(row: bytes, types: Sequence[DataType]) -> str:
-    """A serialised row in braces: `{2026-01-31, 7}`."""
+    """Return a serialized row in braces: `{2026-01-31, 7}`."""
     return f"{{{', '.join(map(value_text, decode_row(row, types), types))}}}"
 
 
 def list_text(row: bytes, types: Sequence[DataType]) -> str:
-    """The bounds of a key in brackets: `[20484, 7]`."""
+    """Return a bound of a key in brackets: `[20484, 7]`."""
     return f"[{', '.join(map(bound_text, decode_row(row, types), types))}]"
 
 
 def map_text(values: Mapping[str, str]) -> str:
-    """Texts by name, as Java shows a sorted map: `{a=1, b=null}`."""
+    """Return texts by name in the form of a sorted map in Java: `{a=1, b=null}`."""
     return f"{{{', '.join(f'{name}={values[name]}' for name in sorted(values))}}}"
 
 
 class RowsTable(ABC):
-    """A table of rows that are made when they are asked for."""
+    """A read-only table whose rows are computed on demand."""
 
     name: str
 
@@ -105,45 +105,45 @@ class RowsTable(ABC):
 
     @abstractmethod
     def rows(self, wanted: Collection[str]) -> Sequence[Row]:
-        """The rows, with all columns; those that are not `wanted` may be None."""
+        """Return the rows with all columns; values of columns that are not `wanted` may be None."""
 
     @property
     def fields(self) -> list[DataField]:
-        """The columns."""
+        """The columns of the table."""
         return list(fields_from_arrow(list(self.arrow_schema), FieldIds()))
 
     @property
     def field_names(self) -> list[str]:
-        """The columns' names."""
+        """The names of the columns."""
         return list(self.arrow_schema.names)
 
     @property
     def primary_keys(self) -> list[str]:
-        """There are none."""
+        """No columns, for a system table."""
         return []
 
     @property
     def partition_keys(self) -> list[str]:
-        """There are none."""
+        """No columns, for a system table."""
         return []
 
     def row_type(self) -> RowType:
-        """The columns as one type, as in pypaimon."""
+        """Return the columns as one type, as in pypaimon."""
         return RowType(self.fields, nullable=False)
 
     def new_read_builder(self) -> RowsReadBuilder:
-        """pypaimon's read builder."""
+        """Return pypaimon's read builder."""
         return RowsReadBuilder(self)
 
     def new_batch_write_builder(self) -> NoReturn:
-        """Refused: what it shows is written by other means."""
+        """Raise NotSupportedError, because system tables are read-only."""
         raise NotSupportedError(f"The system table '{self.name}' is read only.")
 
     new_stream_write_builder = new_batch_write_builder
 
     def new_stream_read_builder(self) -> NoReturn:
-        """Refused: what it shows is made when it is read."""
-        raise NotSupportedError(f"The system table '{self.name}' is no stream; read it again to see what is new.")
+        """Raise NotSupportedError, because system tables have no stream of changes."""
+        raise NotSupportedError(f"The system table '{self.name}' has no stream; read it again to see new rows.")
 
     def scan(
         self,
@@ -151,7 +151,7 @@ class RowsTable(ABC):
         filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
         limit: int | None = None,
     ) -> "RowsQuery":
-        """A query, as Table.scan; raises FilterError and InvalidInputError for an unknown column."""
+        """Return a query, as Table.scan does; raises FilterError and InvalidInputError for an unknown column."""
         check_asked_once(columns)
         unknown = [name for name in columns or () if name not in self.field_names]
         if unknown:
@@ -164,7 +164,7 @@ class RowsTable(ABC):
 
 @dataclass(frozen=True)
 class RowsQuery(ArrowRows):
-    """What `RowsTable.scan` returns; what it shows is read when it is asked for."""
+    """The result of `RowsTable.scan`, whose rows are computed on demand."""
 
     table: RowsTable
     columns: tuple[str, ...] | None = None
@@ -178,7 +178,7 @@ class RowsQuery(ArrowRows):
         return schema if self.columns is None else pa.schema([schema.field(name) for name in self.columns])
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of batches."""
+        """Return the rows as a stream of batches."""
         return limited(pa.RecordBatchReader.from_batches(self.schema, self._batches()), self.limit)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -193,5 +193,5 @@ class RowsQuery(ArrowRows):
         if self.predicate is not None:
             batch = batch.filter(mask(self.predicate, batch))
         if batch.num_rows:
-            # Selected, because that keeps the number of rows when no column is asked for.
+            # A selection, which keeps the number of rows even without columns.
             yield batch.select(self.schema.names)

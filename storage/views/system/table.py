@@ -1,4 +1,4 @@
-"""A system table: what is known of a table, read like one: `catalog.get_table("db.t$snapshots").scan().to_arrow()`."""
+"""A system table, read like a table: `catalog.get_table("db.t$snapshots").scan().to_arrow()`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ SYSTEM_TABLES: Mapping[str, SystemTableKind] = {
     "table_indexes": files.TABLE_INDEXES,
     "tags": metadata.TAGS,
 }
-"""All kinds but the views of changes, by name."""
+"""All kinds by name, except the views of changes."""
 
 
 @dataclass(frozen=True)
 class SystemTable(RowsTable):
-    """One system table of a table; read only. `kind` is one of SYSTEM_TABLES."""
+    """A read-only system table of a table. `kind` is one of SYSTEM_TABLES."""
 
     name: str
     store: FileStore
@@ -42,7 +42,7 @@ class SystemTable(RowsTable):
 
     @staticmethod
     def of(table: str, store: FileStore, kind: str) -> "SystemTable":
-        """The system table of that kind; raises InvalidInputError naming those that there are."""
+        """Return the system table of a kind; raises InvalidInputError, with the known kinds, for another one."""
         if kind not in SYSTEM_TABLES:
             raise InvalidInputError(
                 f"There is no system table {kind!r}; there are {', '.join(SYSTEM_TABLES)}, audit_log, binlog and ro."
@@ -57,7 +57,7 @@ class SystemTable(RowsTable):
         return SYSTEM_TABLES[self.kind].rows(self.store)
 
     def copy(self, dynamic_options: Mapping[str, object]) -> "SystemTable":
-        """The same with options on top: `{"scan.tag-name": "a"}` shows the files of the tag."""
+        """Return the table with more options: `{"scan.tag-name": "a"}` shows the files of the tag."""
         return SystemTable(self.name, at_snapshot(self.store.with_options(dynamic_options)), self.kind)
 
     def scan(

@@ -251,7 +251,7 @@ def test_a_table_that_was_taken_back_ends_its_streams(table: Table) -> None:
     reader.take()
     table.versions.rollback_to(1)
     table.upsert([{"id": 50, "v": "x"}])
-    with pytest.raises(SnapshotNotFoundError, match="taken back"):
+    with pytest.raises(SnapshotNotFoundError, match="rolled back"):
         reader.take_some(10)
 
 

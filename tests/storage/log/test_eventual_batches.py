@@ -130,7 +130,7 @@ def test_what_was_told_and_is_gone_from_the_log_ends_the_stream(kafka: KafkaServ
     position = LogBatchPosition.from_json(query.position)
     assert isinstance(position, LogBatchPosition)
     cut_log(kafka, table, dict(position.log))
-    with pytest.raises(SnapshotNotFoundError, match="Start the stream anew"):
+    with pytest.raises(SnapshotNotFoundError, match="Start a new stream"):
         query.step()
 
 
@@ -152,12 +152,12 @@ def test_a_table_that_was_taken_back_ends_its_streams(table: Table) -> None:
     table.upsert([{"id": 1, "v": "c"}])
     query.to_end()
     table.versions.rollback_to(1)
-    with pytest.raises(SnapshotNotFoundError, match="taken back"):
+    with pytest.raises(SnapshotNotFoundError, match="rolled back"):
         query.step()
     table.upsert([{"id": 1, "v": "d"}])
     table.upsert([{"id": 1, "v": "e"}])
     # Another snapshot has the number now.
-    with pytest.raises(SnapshotNotFoundError, match="taken back"):
+    with pytest.raises(SnapshotNotFoundError, match="rolled back"):
         query.step()
 
 
@@ -179,7 +179,7 @@ def test_a_batch_ends_at_the_snapshot_by_which_its_beginning_was_judged(table: T
     batches = EventualBatches(open_store(table.location, environment=environment))
     assert batches.advance(query.position) is None
     assert questions == 1
-    with pytest.raises(SnapshotNotFoundError, match="taken back"):
+    with pytest.raises(SnapshotNotFoundError, match="rolled back"):
         batches.advance(query.position)
 
 
@@ -196,7 +196,7 @@ def test_what_is_no_position_is_refused(text: str) -> None:
 
 
 def test_what_is_no_step_is_refused() -> None:
-    step = LogStep(bucket=0, before=1, told=(0, 1), after=1, written=(1, 2), splits=())
+    step = LogStep(bucket=0, before=1, emitted=(0, 1), after=1, written=(1, 2), splits=())
     assert LogStep.from_bytes(step.to_bytes()) == step
     with pytest.raises(InvalidInputError, match="Not a step"):
         LogStep.from_bytes(replace(step, bucket=1).to_bytes()[:-3])

@@ -305,7 +305,7 @@ def test_readers_are_told_that_the_table_was_taken_back(kafka: KafkaServer, tmp_
     assert told([*given, next(stream)]) == told_by_files(table, 3)
     table.versions.rollback_to(2)
     change(table, seed=13, commits=4)
-    with pytest.raises(SnapshotNotFoundError, match="taken back"):
+    with pytest.raises(SnapshotNotFoundError, match="rolled back"):
         next(stream)
     # A new stream finds the new line in the log, and what came before it was told of in the files.
     assert told(table.stream(1, log=True, poll_seconds=0.5, idle_seconds=1.0)) == told_by_files(table, 1)

@@ -155,7 +155,7 @@ def test_changed_columns_end_the_stream_after_the_last_old_row(tmp_path: Path) -
     end = MicroBatches(table.store).advance(start)
     assert end is not None
     assert _read(table, start, end) == [1]
-    with pytest.raises(NotSupportedError, match="Start the query again"):
+    with pytest.raises(NotSupportedError, match="Restart the query"):
         MicroBatches(table.store).advance(end)
     later = MicroBatches(altered.store).advance(end)
     assert later is not None
@@ -167,11 +167,11 @@ def test_a_position_that_the_table_does_not_have_is_refused(tmp_path: Path) -> N
     _write(table, 1)
     batches = MicroBatches(table.store)
 
-    with pytest.raises(SnapshotNotFoundError, match="Start the stream anew"):
+    with pytest.raises(SnapshotNotFoundError, match="start a new stream"):
         batches.splits(StreamPosition(snapshot_id=1), StreamPosition(snapshot_id=1, index=4, total=5))
-    with pytest.raises(SnapshotNotFoundError, match="Start the stream anew"):
+    with pytest.raises(SnapshotNotFoundError, match="start a new stream"):
         batches.splits(StreamPosition(snapshot_id=1, index=0), StreamPosition(snapshot_id=1))
-    with pytest.raises(InvalidInputError, match="part 1 of 7, but the snapshot is read in 1 parts"):
+    with pytest.raises(InvalidInputError, match="part 1 of 7, but the snapshot has 1 parts"):
         batches.advance(StreamPosition(snapshot_id=1, index=0, total=7))
     for text in ("", "{}", "[]", '{"snapshotId": "x", "index": 1, "scanSnapshot": false}'):
         with pytest.raises(InvalidInputError, match="Not a position"):

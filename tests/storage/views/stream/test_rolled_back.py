@@ -18,7 +18,7 @@ from interbed.storage.views.stream.position import StreamCheckpoint, StreamPosit
 from tests.storage.views.stream.test_stream_scan import create, rows
 from tests.support.tally import Tally
 
-REFUSAL = "made anew or rolled back meanwhile; start the stream anew"
+REFUSAL = "recreated or rolled back; start a new stream"
 
 
 def _written(warehouse: Path, *numbers: int, bucket: str = "1") -> Table:
@@ -140,7 +140,7 @@ def test_a_consumer_notices_a_rollback_and_its_file_stays_as_paimon_has_it(tmp_p
     assert kept["nextSnapshot"] == 5
     assert set(kept) == {"nextSnapshot", "passed"}
     _back_and_on(table, 2, 10, 11, 12, 13)
-    with pytest.raises(SnapshotNotFoundError, match=r"rolled back meanwhile; .* after resetting the consumer 'c'"):
+    with pytest.raises(SnapshotNotFoundError, match=r"rolled back; .* after resetting the consumer 'c'"):
         list(consumer.stream(idle_seconds=0))
     # As Paimon writes it: nothing is known of what was before.
     path.write_text(json.dumps({"nextSnapshot": 5}))
@@ -161,10 +161,10 @@ def test_micro_batches_notice_a_rollback_at_every_position(tmp_path: Path) -> No
     table.upsert(rows(*range(30, 50)))
     table.upsert(rows(60))
     for position in positions[2:]:
-        with pytest.raises(SnapshotNotFoundError, match="rolled back meanwhile"):
+        with pytest.raises(SnapshotNotFoundError, match="recreated or rolled back"):
             batches.advance(position)
     for after, end in pairwise(positions[1:]):
-        with pytest.raises(SnapshotNotFoundError, match="rolled back meanwhile"):
+        with pytest.raises(SnapshotNotFoundError, match="recreated or rolled back"):
             batches.splits(after, end)
     assert batches.advance(positions[1]) is not None
     # Positions of Paimon, and those of before, say no more than the id.
