@@ -16,6 +16,7 @@ DONE: tuple[str, ...] = (
     "storage/log",
     "storage/lsm",
     "storage/meta",
+    "storage/read",
     "storage/scan",
     "storage/upkeep",
     "storage/version",

@@ -25,23 +25,23 @@ _SHOWN_CHARACTERS = 80
 
 
 class ArrowRows(ABC):
-    """Rows that are read when asked for, as a stream of Arrow batches."""
+    """Rows that are read on demand, as a stream of Arrow batches."""
 
     @abstractmethod
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of batches."""
+        """Return the rows as a stream of batches."""
 
     def to_arrow(self) -> pa.Table:
-        """All rows as one Arrow table."""
+        """Return all rows as one Arrow table."""
         return self.to_arrow_batch_reader().read_all()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        # What Polars, DuckDB, pandas and others take rows by.
+        # The interface by which Polars, DuckDB, pandas and others take rows.
         reader: Any = self.to_arrow_batch_reader()
         return reader.__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """All rows as a pandas data frame; needs the extra `interbed[pandas]`."""
+        """Return all rows as a pandas data frame; needs the extra `interbed[pandas]`."""
         load_extra("pandas", needed_by="to_pandas")
         return pandas_frame(self.to_arrow())
 
@@ -52,14 +52,14 @@ class ArrowRows(ABC):
     def to_polars(self, *, lazy: Literal[True]) -> "pl.LazyFrame": ...
 
     def to_polars(self, *, lazy: bool = False) -> "pl.DataFrame | pl.LazyFrame":
-        """All rows as a Polars data frame, or with `lazy` a LazyFrame; needs the extra `interbed[polars]`.
+        """Return all rows as a Polars data frame, or with `lazy` a LazyFrame; needs the extra `interbed[polars]`.
 
-        A lazy frame of a scan reads the columns, the rows and as much of a filter as its query needs. Raises
+        A lazy frame of a scan reads only the columns and rows that its query needs, with filters pushed down. Raises
         MissingExtraError.
         """
         polars = load_extra("polars", needed_by="to_polars")
         if lazy:
-            # Loaded here, because it loads what only Polars needs.
+            # Imported here, because only Polars needs it.
             from interbed.storage.read.polars_scan import lazy_frame
 
             pinned = self._pinned()
@@ -76,13 +76,13 @@ class ArrowRows(ABC):
     def to_duckdb(
         self, table_name: str | None = None, connection: Any = None
     ) -> "duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation":
-        """A DuckDB relation of the rows; with `table_name` the connection, in which they are a view of that name.
+        """Return a DuckDB relation of the rows; with `table_name` the connection, with a view of that name.
 
-        The connection is the one given, or a new one. Columns and filters of a query are pushed down into a scan. Needs
-        the extra `interbed[duckdb]`. Raises MissingExtraError, NotSupportedError for columns apart by case alone.
+        The connection is the given one, or a new one. Columns and filters of a query are pushed down into a scan. Needs
+        the extra `interbed[duckdb]`. Raises MissingExtraError, NotSupportedError for names that differ only in case.
         """
         library = load_extra("duckdb", needed_by="to_duckdb")
-        # Loaded here, because Arrow's datasets load slowly.
+        # Imported here, because Arrow's datasets load slowly.
         from interbed.storage.base.types.column_names import check_apart_without_case
         from interbed.storage.read.duckdb_scan import RowsDataset
 
@@ -96,10 +96,10 @@ class ArrowRows(ABC):
         return target
 
     def _repr_html_(self) -> str:
-        """The first rows as a table, for notebooks."""
+        """Return the first rows as an HTML table, for notebooks."""
         return html_table(_first(self.to_arrow_batch_reader(), SHOWN_ROWS + 1), repr(self))
 
-    # -- what engines ask for --------------------------------------------------------------------------------------
+    # -- the interface of engines --------------------------------------------------------------------------------------
 
     @property
     def _row_schema(self) -> pa.Schema:
@@ -107,17 +107,17 @@ class ArrowRows(ABC):
 
     @property
     def _row_fields(self) -> Sequence[DataField]:
-        """The columns that predicates of `_narrowed` may look at."""
+        """The columns that predicates of `_narrowed` may use."""
         return ()
 
     def _pinned(self) -> "ArrowRows":
-        """The same rows, whatever is committed from now on."""
+        """Return the same rows, independent of later commits."""
         return self
 
     def _narrowed(
         self, columns: Sequence[str] | None, predicate: Predicate | None, limit: int | None
     ) -> pa.RecordBatchReader:
-        """Some columns of the rows that may fulfil a predicate; with a limit that many at most, and no predicate."""
+        """Return some columns of the rows that may match a predicate; with a limit the first rows only."""
         reader = limited(self.to_arrow_batch_reader(), limit)
         if columns is None:
             return reader
@@ -126,7 +126,7 @@ class ArrowRows(ABC):
 
 
 class SplitsRead(Protocol):
-    """Reads the splits of a plan."""
+    """A read of the splits of a plan."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -134,18 +134,18 @@ class SplitsRead(Protocol):
         ...
 
     def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """The rows of the splits as a stream of batches."""
+        """Return the rows of the splits as a stream of batches."""
         ...
 
 
 def check_limit(limit: int | None) -> None:
-    """Raise InvalidInputError for a number of rows that none can be."""
+    """Raise InvalidInputError for a negative limit."""
     if limit is not None and limit < 0:
         raise InvalidInputError(f"A limit is zero or more rows, not {limit}.")
 
 
 def limited(reader: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchReader:
-    """The first rows of a stream, all without a limit; reading stops where they end."""
+    """Return the first rows of a stream, all without a limit; reading stops after them."""
     return reader if limit is None else pa.RecordBatchReader.from_batches(reader.schema, _head(reader, limit))
 
 
@@ -164,12 +164,12 @@ def _head(reader: pa.RecordBatchReader, limit: int) -> Iterator[pa.RecordBatch]:
 
 
 def _first(reader: pa.RecordBatchReader, rows: int) -> pa.Table:
-    """The first rows; no more are read than they need."""
+    """Return the first rows; no later rows are read."""
     return limited(reader, rows).read_all()
 
 
 def html_table(rows: pa.Table, caption: str) -> str:
-    """The rows with their columns and types, cut off after SHOWN_ROWS."""
+    """Return the rows as HTML with their columns and types, cut off after SHOWN_ROWS; all texts are escaped."""
     heads = (f"{_escape(f.name)}<br><small>{_escape(str(f.type))}</small>" for f in rows.schema)
     shown = rows.slice(0, SHOWN_ROWS)
     cells = zip(*(python_values(column) for column in shown.columns), strict=True) if shown.num_columns else ()
@@ -182,7 +182,7 @@ def html_table(rows: pa.Table, caption: str) -> str:
 
 
 def html_facts(facts: Iterable[tuple[str, str]], caption: str) -> str:
-    """Names and values, one pair a row."""
+    """Return names and values as HTML, one pair in a row."""
     body = "".join(_row("td", (_escape(name), _escape(value))) for name, value in facts)
     return f"<div><p><code>{_escape(caption)}</code></p><table><tbody>{body}</tbody></table></div>"
 
@@ -197,7 +197,7 @@ def _cut(value: object) -> str:
 
 
 def _escape(text: str) -> str:
-    # Loaded here, because only notebooks need it.
+    # Imported here, because only notebooks need it.
     from html import escape
 
     return escape(text)

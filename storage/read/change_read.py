@@ -1,10 +1,10 @@
-"""Read splits as changes, rows with their kinds, and as the rows of the audit log and the binlog.
+"""Reads splits as changes (rows with their kinds), and as the rows of the audit log and the binlog.
 
-What each kind of split means is said at `Split`. Source: documentation pages `primary-key-table/changelog-producer` and
-`concepts/system-tables`; which rows a comparison returns is that of Paimon's IncrementalDiffSplitRead.
+`Split` describes the kinds of splits. Source: documentation pages `primary-key-table/changelog-producer` and
+`concepts/system-tables`; a comparison returns the rows of Paimon's IncrementalDiffSplitRead.
 
-Audit log: `rowkind` (+I, -U, +U, -D), then the table's columns. Binlog: the same with arrays of one value, or of the
-value before and the one after of an update. With `table-read.sequence-number.enabled` both have `_SEQUENCE_NUMBER`
+Audit log: `rowkind` (+I, -U, +U, -D), then the table's columns. Binlog: the same with arrays of one value, or for
+updates of the values before and after. With `table-read.sequence-number.enabled` both have `_SEQUENCE_NUMBER`
 after `rowkind`. Source: paimon-core's AuditLogTable and BinlogTable.
 """
 
@@ -40,20 +40,19 @@ from interbed.storage.read.positions import DeletionReader
 from interbed.storage.scan.split import DeletionFile, Split
 
 ROW_KIND = "_row_kind"
-"""The column of the rows' kinds: 0 insert, 1 update-before, 2 update-after, 3 delete."""
+"""The column of row kinds: 0 insert, 1 update-before, 2 update-after, 3 delete."""
 
 _AFTER = "_AFTER"
-"""A column, boolean, that no file has: whether the row is of the later of two snapshots."""
+"""A virtual boolean column: whether the row is of the later of two snapshots."""
 
 
 class ChangeRead:
-    """Reads splits as batches of the columns asked for (all of the table's when None) and ROW_KIND, filtered exactly.
+    """Reads splits as batches of the requested columns (all of the table for None) and ROW_KIND, filtered exactly.
 
-    Rows of the table, which are not changes, are insertions. With `keep_deletes` they have the kinds that they were
-    written with, keys that a record deletes are in it, and comparisons return the rows that are gone: so the
-    audit log wants it. `with_sequence` adds `_SEQUENCE_NUMBER` after ROW_KIND, for tables with a primary key.
-    May be shared by threads. Raises InvalidInputError for an unknown column and FilterError for a predicate that does
-    not fit the table.
+    Rows of a snapshot (not of changes) are insertions. With `keep_deletes`, for the audit log, they have the kinds that
+    they were written with, deleted keys are included, and comparisons return deleted rows. `with_sequence` adds
+    `_SEQUENCE_NUMBER` after ROW_KIND, for primary-key tables. Safe for several threads. Raises InvalidInputError for an
+    unknown column and FilterError for a predicate that does not fit the table.
     """
 
     def __init__(
@@ -75,34 +74,34 @@ class ChangeRead:
 
     @property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows: the columns asked for, ROW_KIND, and perhaps `_SEQUENCE_NUMBER`."""
+        """The Arrow schema of the rows: the requested columns, ROW_KIND, and optionally `_SEQUENCE_NUMBER`."""
         schema = self._columns.schema.append(pa.field(ROW_KIND, pa.int8(), nullable=False))
         return schema.append(pa.field(SEQUENCE_NUMBER, pa.int64(), nullable=False)) if self._with_sequence else schema
 
     def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """The rows of the splits, one split after the other."""
+        """Return the rows of the splits, one split after the other."""
         batches = (batch for split in splits for batch in self.to_batches(split))
         return pa.RecordBatchReader.from_batches(self.schema, batches)
 
     def to_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """The rows of a split; raises CorruptFileError for a file that can't be decoded, StorageAccessError."""
+        """Yield the rows of a split; raises CorruptFileError for a file that can't be decoded, StorageAccessError."""
         for batch in self._unfiltered(split):
             rows = self._columns.kept(batch)
             if rows.num_rows:
-                yield self._handed_out(rows)
+                yield self._as_output(rows)
 
     def added(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """What a batch read shows of changes: the rows that they add, unfiltered and with the filter's columns."""
+        """Yield the rows that the changes add, for batch reads: unfiltered and with the columns of the filter."""
         schema = fields_to_schema(self._columns.fields)
         for batch in self._unfiltered(split):
             adds = batch
             if self._keyed:
                 adds = batch.filter(from_numpy(~is_retract(_kinds_of(batch))))
             shown = adds.select(schema.names)
-            # By schema, so that columns that are never null stay so; without columns rows are still counted.
+            # By schema, to keep the nullability of the columns; without columns the number of rows is kept.
             yield shown if shown.schema == schema else pa.RecordBatch.from_arrays(shown.columns, schema=schema)
 
-    def _handed_out(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _as_output(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         kinds: pa.Array[Any] = from_numpy(np.zeros(rows.num_rows, np.int8))
         if self._keyed:
             kinds = rows.column(VALUE_KIND).cast(pa.int8())
@@ -112,7 +111,7 @@ class ChangeRead:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _unfiltered(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """Rows with the fields read; of a primary-key table with `_VALUE_KIND`, and `_SEQUENCE_NUMBER` if wanted."""
+        """Yield rows with the fields read; of a primary-key table with its kinds, and optional sequence numbers."""
         if not self._keyed or (split.streaming and split.before is None):
             yield from self._records(split)
         elif split.before is None:
@@ -150,7 +149,7 @@ class ChangeRead:
         *,
         drop_deletes: bool,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that the files amount to, by key, with both system columns."""
+        """Yield the merged rows of the files, by key, with both system columns."""
         function = merge_function_for(self._store, drop_deletes=drop_deletes)
         merge = MergeRead(self._store, self._columns.fields, function)
         deleted_of = self._deletions.of(deletions)
@@ -165,7 +164,7 @@ class ChangeRead:
             )
 
     def _difference(self, split: Split, before: Sequence[DataFileMeta]) -> Iterator[pa.RecordBatch]:
-        # Rows differ in any column, whichever are asked for, and none may be left out before they are compared.
+        # Rows may differ in any column, and no row may be filtered out before the comparison.
         whole = ChangeRead(self._store)
         sides = ((before, split.before_deletion_files), (split.files, split.deletion_files))
         inputs = [
@@ -177,12 +176,12 @@ class ChangeRead:
         ]
         names = self._store.schema.names
         plan = MergePlan(keys=self._store.schema.trimmed_primary_keys, output=(*names, SEQUENCE_NUMBER, VALUE_KIND))
-        yield from merge_runs(inputs, plan, _Difference(compared=names, keep_deletes=self._keep_deletes))
+        yield from merge_runs(inputs, plan, _SnapshotDifference(compared=names, keep_deletes=self._keep_deletes))
 
     def _side(
         self, split: Split, files: Sequence[DataFileMeta], deletions: Mapping[str, DeletionFile], age: int, _rows: int
     ) -> Iterator[RunBatch]:
-        """One side of a comparison as a sorted run; its batches are as large as its merge makes them."""
+        """Yield one side of a comparison as a sorted run, in the batches of its merge."""
         for batch in self._merged(split, files, deletions, drop_deletes=True):
             after: pa.Array[Any] = from_numpy(np.full(batch.num_rows, age == 1))
             names = [*batch.schema.names, _AFTER]
@@ -190,8 +189,8 @@ class ChangeRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Difference:
-    """Of each key the row after, unless it is as it was before; of keys that are gone the row before, as deleted."""
+class _SnapshotDifference:
+    """A merge function that returns the changed rows of the later snapshot, and deleted rows of the earlier one."""
 
     compared: tuple[str, ...]
     keep_deletes: bool
@@ -200,7 +199,7 @@ class _Difference:
         return (*output, _AFTER)
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction; a key has a row before, one after, or both in this order."""
+        # A key has a row before, a row after, or both in this order.
         rows, order = groups.rows, groups.order.astype(np.int64)
         after = to_numpy(rows.column(_AFTER))
         kinds = np.array(_kinds_of(rows))
@@ -210,10 +209,10 @@ class _Difference:
         changed = np.ones(len(order), np.bool_)
         changed[pairs] = False
         changed[pairs[same_rows(rows, rows, old, new, self.compared)] + 1] = False
-        gone = changed & ~after[order]
-        kinds[order[gone]] = RowKind.DELETE
+        deleted = changed & ~after[order]
+        kinds[order[deleted]] = RowKind.DELETE
         if not self.keep_deletes:
-            changed &= ~gone
+            changed &= ~deleted
         return take_rows(_with_kinds(rows, kinds), output, order[changed])
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
@@ -228,7 +227,7 @@ def _kinds_of(rows: pa.RecordBatch) -> Kinds:
 
 
 def _with_kinds(rows: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
-    """The rows with other kinds."""
+    """Return the rows with other kinds."""
     column: pa.Array[Any] = from_numpy(kinds)
     arrays = [column if n == VALUE_KIND else rows.column(n) for n in rows.schema.names]
     return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)
@@ -241,7 +240,7 @@ _KIND_TEXTS = array_of([k.short for k in RowKind], pa.string())
 
 
 def audit_fields(store: FileStore, *, packed: bool) -> tuple[DataField, ...]:
-    """The columns of the audit log, or with `packed` of the binlog."""
+    """Return the columns of the audit log, or with `packed` of the binlog."""
     system = [_ROWKIND_FIELD]
     if store.options.reads_sequence_numbers and store.schema.has_primary_key:
         system.append(_SEQUENCE_FIELD)
@@ -252,10 +251,10 @@ def audit_fields(store: FileStore, *, packed: bool) -> tuple[DataField, ...]:
 
 
 class AuditRead:
-    """Reads splits as rows of the audit log, or with `packed` of the binlog; all columns when `columns` is None.
+    """Reads splits as rows of the audit log, or with `packed` of the binlog; all columns if `columns` is None.
 
-    `predicate` may be about `rowkind`, and in the audit log about any column. Raises InvalidInputError for an unknown
-    column, FilterError for a predicate that does not fit, NotSupportedError for one about the binlog's arrays.
+    `predicate` may use `rowkind`, and in the audit log any column. Raises InvalidInputError for an unknown column,
+    FilterError for a predicate that does not fit, NotSupportedError for a predicate on arrays of the binlog.
     """
 
     def __init__(
@@ -282,8 +281,8 @@ class AuditRead:
         data = [n for n in dict.fromkeys((*self._names, *sorted(filtered))) if n in store.schema.by_name]
         inner = None if self._predicate is None else restrict_to(self._predicate, store.schema.names)
         self._read = ChangeRead(store, data, inner, keep_deletes=True, with_sequence=SEQUENCE_NUMBER in fields)
-        # The columns that are made, those of the filter included.
-        self._made = [ROWKIND, *([SEQUENCE_NUMBER] if SEQUENCE_NUMBER in fields else []), *data]
+        # The columns that are computed, those of the filter included.
+        self._computed = [ROWKIND, *([SEQUENCE_NUMBER] if SEQUENCE_NUMBER in fields else []), *data]
 
     @property
     def schema(self) -> pa.Schema:
@@ -291,35 +290,35 @@ class AuditRead:
         return fields_to_schema([self._fields[n] for n in self._names])
 
     def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """The rows of the splits, one split after the other."""
+        """Return the rows of the splits, one split after the other."""
         batches = (batch for split in splits for batch in self.to_batches(split))
         return pa.RecordBatchReader.from_batches(self.schema, batches)
 
     def to_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """The rows of a split; raises as ChangeRead.to_batches does."""
+        """Return the rows of a split; raises what ChangeRead.to_batches raises."""
         return self.of_changes(self._read.to_batches(split), pairs=split.streaming)
 
     @property
     def data_columns(self) -> tuple[str, ...]:
         """The table's columns that are read, those of the filter included."""
-        return tuple(name for name in self._made if name not in (ROWKIND, SEQUENCE_NUMBER))
+        return tuple(name for name in self._computed if name not in (ROWKIND, SEQUENCE_NUMBER))
 
     def of_changes(self, rows: Iterator[pa.RecordBatch], *, pairs: bool) -> Iterator[pa.RecordBatch]:
-        """The rows of changes, which have `data_columns` and ROW_KIND; with `pairs` updates have both of theirs."""
+        """Yield the rows of changes, which have `data_columns` and ROW_KIND; with `pairs` updates have both rows."""
         for batch in self._packs(rows, pairs=pairs) if self._packed else map(self._audited, rows):
             kept = batch if self._predicate is None else batch.filter(mask(self._predicate, batch))
             if kept.num_rows:
                 yield kept.select(list(self._names))
 
     def _audited(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        return self._with_kinds([rows.column(n) for n in self._made[1:]], rows.column(ROW_KIND))
+        return self._with_kinds([rows.column(n) for n in self._computed[1:]], rows.column(ROW_KIND))
 
     def _with_kinds(self, columns: "Sequence[pa.Array[Any]]", kinds: "pa.Array[Any]") -> pa.RecordBatch:
-        schema = fields_to_schema([self._fields[n] for n in self._made])
+        schema = fields_to_schema([self._fields[n] for n in self._computed])
         return pa.RecordBatch.from_arrays([_KIND_TEXTS.take(kinds), *columns], schema=schema)
 
     def _packs(self, batches: Iterator[pa.RecordBatch], *, pairs: bool) -> Iterator[pa.RecordBatch]:
-        """Rows as arrays; with `pairs` a row that says what was before shares them with the row after it."""
+        """Yield rows as arrays; with `pairs` an update-before row shares them with the row after it."""
         waiting: pa.RecordBatch | None = None
         for batch in batches:
             rows: pa.RecordBatch = batch
@@ -329,7 +328,7 @@ class AuditRead:
             firsts = _firsts(to_numpy(rows.column(ROW_KIND)), pairs=pairs)
             last_kind = rows.column(ROW_KIND)[rows.num_rows - 1].as_py()
             if pairs and last_kind == RowKind.UPDATE_BEFORE and firsts[-1] == rows.num_rows - 1:
-                # Its row after comes with the next batch.
+                # Its update-after row is in the next batch.
                 waiting = rows.slice(rows.num_rows - 1)
                 rows, firsts = rows.slice(0, rows.num_rows - 1), firsts[:-1]
             if rows.num_rows:
@@ -343,7 +342,7 @@ class AuditRead:
         first_rows: Any = from_numpy(firsts)
         last_rows: Any = from_numpy(ends - 1)
         columns: list[pa.Array[Any]] = []
-        for name in self._made[1:]:
+        for name in self._computed[1:]:
             column = rows.column(name)
             if name == SEQUENCE_NUMBER:
                 columns.append(column.take(first_rows))
@@ -354,11 +353,11 @@ class AuditRead:
 
 
 def _firsts(kinds: "npt.NDArray[np.int8]", *, pairs: bool) -> "npt.NDArray[np.int64]":
-    """Where each packed row begins: everywhere but at rows that belong to one before them, which they replaced."""
+    """Return the first row of each packed row; an update-after row belongs to the update-before row before it."""
     if not pairs:
         return np.arange(len(kinds))
     before = kinds == RowKind.UPDATE_BEFORE
-    # In a run of such rows the first one takes the second one with it, the third the fourth, and so on.
+    # In a run of update-before rows the first one pairs with the second, the third with the fourth, and so on.
     numbers = np.arange(len(kinds))
     starts = np.maximum.accumulate(np.where(before & ~np.append(False, before[:-1]), numbers, 0))
     takes_next = before & ((numbers - starts) % 2 == 0)

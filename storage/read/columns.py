@@ -1,4 +1,4 @@
-"""Which columns a read hands out, and which it reads because its filter needs them."""
+"""The columns of a read: those of the result, and those that its filter needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 
 @dataclass(frozen=True)
 class ReadColumns:
-    """`names` are handed out, `fields` are read; `predicate` is None when it would keep every row."""
+    """Columns of a read: `names` are returned, `fields` are read; `predicate` is None if it keeps every row."""
 
     names: tuple[str, ...]
     fields: tuple[DataField, ...]
@@ -26,10 +26,10 @@ class ReadColumns:
 
     @staticmethod
     def of(table: TableSchema, columns: Sequence[str] | None, predicate: Predicate | None) -> "ReadColumns":
-        """Those asked for, all when None.
+        """Return the columns of a read, all of the table for None.
 
-        Raises InvalidInputError for a column that is unknown or asked for twice, FilterError for a predicate that does
-        not fit the table.
+        Raises InvalidInputError for an unknown or duplicate column, FilterError for a predicate that does not fit the
+        table.
         """
         names = table.names if columns is None else tuple(columns)
         check_asked_once(names)
@@ -44,9 +44,9 @@ class ReadColumns:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of the columns handed out."""
+        """The Arrow schema of the result."""
         return fields_to_schema(self.table.fields_named(self.names))
 
     def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that the predicate keeps, with all columns."""
+        """Return the rows that the predicate keeps, with all columns."""
         return batch if self.predicate is None else batch.filter(mask(self.predicate, batch))

@@ -1,7 +1,7 @@
-"""Rows as something that DuckDB takes for an Arrow dataset, and asks for the columns and rows that a query needs.
+"""Rows in the form of an Arrow dataset for DuckDB, which reads only the columns and rows that a query needs.
 
-DuckDB relies on its filter being applied, so Arrow's own scanner applies it to the rows that are read. What files can
-be left out by it is found from the filter's text, which is used only if it gives an expression equal to the filter.
+DuckDB relies on its filter being applied, so Arrow's own scanner applies it to the rows that are read. The filter is
+also parsed from its text to skip files; the result is used only if it gives an expression equal to the filter.
 """
 
 import json
@@ -44,10 +44,10 @@ _MEMBER = re.compile(
 
 
 class RowsDataset(ds.Dataset):
-    """A dataset of which there is no more than the schema and scanners; DuckDB needs no more."""
+    """A dataset with a schema and scanners only, which is all that DuckDB needs."""
 
     def __init__(self, schema: pa.Schema, fields: Sequence[DataField], narrowed: Narrowed) -> None:
-        # Arrow's own dataset behind it is not made, so that nothing of the base class may be used.
+        # The native dataset is not initialized, so no method of the base class may be used.
         self._columns = schema
         self._fields = fields
         self._narrowed = narrowed
@@ -57,13 +57,13 @@ class RowsDataset(ds.Dataset):
         """The Arrow schema of the rows."""
         return self._columns
 
-    def scanner(  # type: ignore[override] # How Arrow reads ahead is of no use here.
+    def scanner(  # type: ignore[override] # The read-ahead of Arrow is not used.
         self,
         columns: Sequence[str] | None = None,
-        filter: Any = None,  # noqa: A002 - Arrow's word for it
+        filter: Any = None,  # noqa: A002 - Arrow's name
         **_: Any,
     ) -> ds.Scanner:
-        """The rows that fulfil the filter, with these columns."""
+        """Return a scanner of the rows that match the filter, with these columns."""
         read = None if columns is None else list(columns)
         predicate = None
         if filter is not None:
@@ -80,18 +80,18 @@ class RowsDataset(ds.Dataset):
 
     @property
     def partition_expression(self) -> Any:
-        """Refused as the methods above."""
+        """Raise NotSupportedError, as the methods above."""
         return self._refuse()
 
 
 def predicate_of(
     expression: Any, schema: pa.Schema, fields: Sequence[DataField]
 ) -> tuple[Predicate | None, frozenset[str]] | None:
-    """A predicate that all rows fulfil which the expression selects, and the columns that it looks at.
+    """Return a predicate that is implied by the expression, and the columns of the expression.
 
-    None when the expression is not understood; the predicate is None where the table compares by other rules.
+    Return None if the expression can't be parsed. The predicate is None if the table compares by other rules.
     """
-    reader = _Reader(str(expression), schema)
+    reader = _ExpressionParser(str(expression), schema)
     try:
         predicate, rebuilt = reader.read()
     except (ValueError, ArithmeticError, KeyError, pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
@@ -104,8 +104,8 @@ def predicate_of(
         return None, reader.columns
 
 
-class _Reader:
-    """Reads an expression's text from the left; raises ValueError and others for what it does not know."""
+class _ExpressionParser:
+    """Parses the text of an expression from the left; raises ValueError and other errors for unknown parts."""
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
         self.rest = text
@@ -113,7 +113,7 @@ class _Reader:
         self._schema = schema
 
     def read(self) -> tuple[Predicate, Any]:
-        """The next expression, as a predicate and as Arrow's again."""
+        """Return the next expression, as a predicate and rebuilt as an Arrow expression."""
         if (found := self._taken(_COMPARED)) is not None:
             op, compare = _OPS[found["op"]]
             value = self._value(found["name"], found["value"])

@@ -1,12 +1,12 @@
-"""Find keys in one data file: which of its row groups and pages can have them, and where in those they are.
+"""Lookup of keys in one data file: the row groups and pages that may have them, and their positions in these.
 
-Row groups are chosen by their statistics, pages by the index of pages, both of a Parquet file. `Stretches` are row
-groups or pages with the bounds of their keys. Few keys are looked up in their pages, many in groups as a whole. Columns
-other than those of the key are read where a key was found: at first its row alone, and the page when another of its
-rows is asked for. A file of another format counts as one group.
+Row groups are chosen by their statistics, pages by the page index of a Parquet file. `RowRanges` are row groups or
+pages with the bounds of their keys. Few keys are looked up in their pages, many keys in whole groups. Columns other
+than those of the key are read where a key was found: at first only its row, and the page when another of its rows is
+requested. A file of another format counts as one group.
 
-What was decoded stays in a cache for all tables of the process; `lookup.cache-max-memory-size` bounds its bytes, and
-the entries that were used longest ago are evicted first.
+Decoded data is cached for all tables of the process. `lookup.cache-max-memory-size` limits its bytes, and the least
+recently used entries are evicted first.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,35 +33,35 @@ from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.manifest.entry import DataFileMeta
 
 CACHE = MemoryCache()
-"""The cache of the process."""
+"""The cache of this process."""
 _SHORT = 0.5
-"""Rows that span a greater share of a page are not worth reading without the others."""
+"""The share of a page above which the whole page is read in place of single rows."""
 _OVERHEAD = 512
-"""Bytes that a cached object takes besides its buffers, about."""
+"""The approximate overhead of a cached object in bytes, beside its buffers."""
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """The least and greatest value of one key column, by stretch; null where they are not known."""
+class KeyBounds:
+    """The least and greatest value of one key column by range of rows; null if unknown."""
 
     least: "pa.Array[Any]"
     greatest: "pa.Array[Any]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretches:
-    """Stretches of rows, one behind the other.
+class RowRanges:
+    """Consecutive ranges of rows of a file.
 
-    `starts` are the positions in the file at which they begin, and the end of the last; `bounds` what is known of the
-    key columns, by their place in the key.
+    `starts` are the positions in the file at which they begin, and the end of the last; `bounds` are the known bounds
+    of the key columns, by their index in the key.
     """
 
     starts: Positions
-    bounds: Mapping[int, Bounds]
+    bounds: Mapping[int, KeyBounds]
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory, about."""
+        """The approximate size in memory in bytes."""
         arrays = sum(b.least.nbytes + b.greatest.nbytes for b in self.bounds.values())
         return _OVERHEAD + self.starts.nbytes + arrays
 
@@ -69,48 +69,48 @@ class Stretches:
         return len(self.starts) - 1
 
     def holding(self, keys: KeyColumns) -> list[tuple[int, Positions]]:
-        """The stretches that may hold some of the keys, with the numbers of those."""
+        """Return the ranges that may contain some of the keys, with the numbers of these keys."""
         may = np.ones((len(self), len(keys[0])), np.bool_)
         for place, bounds in self.bounds.items():
             may &= _inside(bounds, keys[place])
         return [(number, np.flatnonzero(row)) for number, row in enumerate(may) if row.any()]
 
 
-def whole_file(rows: int) -> Stretches:
-    """One stretch of which nothing is known."""
-    return Stretches(starts=np.array([0, rows]), bounds={})
+def whole_file(rows: int) -> RowRanges:
+    """Return a single range without known bounds."""
+    return RowRanges(starts=np.array([0, rows]), bounds={})
 
 
-def stretches_of_groups(footer: Footer, names: Sequence[str | None]) -> Stretches:
-    """The row groups of a file; `names` are its names of the key columns, None for one that it does not have."""
-    found: dict[int, Bounds] = {}
+def ranges_of_groups(footer: Footer, names: Sequence[str | None]) -> RowRanges:
+    """Return the row groups of a file; `names` are the names of the key columns in it, None for a missing one."""
+    found: dict[int, KeyBounds] = {}
     for place, name in enumerate(names):
         known = None if name is None else footer.groups.bounds(name)
-        # Of floats nobody can tell whether a NaN is beside their bounds.
+        # The bounds of floats do not include NaN, which the file may have.
         if known is not None and not pa.types.is_floating(known[0].type):
-            found[place] = Bounds(*known)
-    return Stretches(starts=np.array(footer.groups.starts), bounds=found)
+            found[place] = KeyBounds(*known)
+    return RowRanges(starts=np.array(footer.groups.starts), bounds=found)
 
 
-def stretches_of_pages(group: GroupPages, start: int, names: Sequence[str | None], schema: pa.Schema) -> Stretches:
-    """The pages of a row group that begins at a position: those of the first key column that has bounds.
+def ranges_of_pages(group: GroupPages, start: int, names: Sequence[str | None], schema: pa.Schema) -> RowRanges:
+    """Return the pages of a row group that begins at a position: those of the first key column with bounds.
 
-    `schema` is the file's.
+    `schema` is the schema of the file.
     """
     rows: Positions | None = None
-    found: dict[int, Bounds] = {}
+    found: dict[int, KeyBounds] = {}
     for place, name in enumerate(names):
         leaf = None if name is None else group.by_name[name][0]
         known = None if leaf is None or name is None else leaf.bounds(schema.field(name).type)
         if leaf is None or known is None or not (rows is None or np.array_equal(leaf.rows, rows)):
             continue
         rows = leaf.rows
-        found[place] = Bounds(known.least, known.greatest)
-    return Stretches(starts=start + (np.array([0, group.rows]) if rows is None else rows), bounds=found)
+        found[place] = KeyBounds(known.least, known.greatest)
+    return RowRanges(starts=start + (np.array([0, group.rows]) if rows is None else rows), bounds=found)
 
 
-def _inside(bounds: Bounds, keys: "pa.Array[Any]") -> Mask:
-    """Which keys (in columns) may be within the bounds (in rows); all where a bound is not known."""
+def _inside(bounds: KeyBounds, keys: "pa.Array[Any]") -> Mask:
+    """Return the mask of the keys (columns) that may be within the bounds (rows); all where a bound is unknown."""
     count = len(bounds.least)
     arrow = bounds.least.type
     joined: Any = pa.concat_arrays([bounds.least, bounds.greatest, keys if keys.type == arrow else keys.cast(arrow)])
@@ -125,7 +125,7 @@ def _inside(bounds: Bounds, keys: "pa.Array[Any]") -> Mask:
 
 @dataclass(frozen=True, slots=True)
 class _KeysOfRows:
-    """The keys of the rows of one stretch."""
+    """The keys of the rows of one range."""
 
     keys: SortedKeys
     nbytes: int
@@ -133,7 +133,7 @@ class _KeysOfRows:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """The rows of one stretch."""
+    """The rows of one range."""
 
     rows: pa.RecordBatch
     nbytes: int
@@ -141,20 +141,20 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _FirstFound:
-    """The rows of one stretch that were asked for first, and their places in it."""
+    """The rows of one range that were requested first, and their places in it."""
 
     rows: pa.RecordBatch
     places: Positions
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory, about."""
+        """The approximate size in memory in bytes."""
         return self.rows.nbytes + self.places.nbytes + _OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
 class _Filters:
-    """The bloom filters of the key columns, by the column's place in the key."""
+    """The bloom filters of the key columns, by the index of the column in the key."""
 
     readers: tuple[tuple[int, BloomFilterReader], ...]
     nbytes: int
@@ -169,7 +169,7 @@ class PointRows:
 
 
 class FileLookup:
-    """Finds keys in the data files of one table; rows have the `columns` that `files` reads, and the system columns."""
+    """Looks up keys in the data files of one table; rows have the `columns` of `files`, and the system columns."""
 
     def __init__(self, store: FileStore, files: FileRead, columns: tuple[DataField, ...]) -> None:
         self._store = store
@@ -182,7 +182,7 @@ class FileLookup:
         self._indexed = store.options.file_index_read_enabled
 
     def find(self, file: DataFileMeta, path: str, keys: KeyColumns) -> PointRows | None:
-        """The rows of these keys, which are distinct; None without any. Raises what FormatReader raises."""
+        """Return the rows of these keys, which are distinct; None without any. Raises what FormatReader raises."""
         found: list[tuple[int, pa.RecordBatch, Positions]] = []
         for start, end, asked in self._candidates(file, path, keys):
             places = _places(self._keys_of(file, path, start, end), asked)
@@ -195,14 +195,14 @@ class FileLookup:
         joined: Any = batches[0] if len(batches) == 1 else pa.concat_batches(batches)  # type: ignore[attr-defined]
         return PointRows(joined, np.concatenate([positions for _, _, positions in found]))
 
-    # -- where ------------------------------------------------------------------------------------------------------
+    # -- candidates -------------------------------------------------------------------------------------------------
 
     def _candidates(self, file: DataFileMeta, path: str, keys: KeyColumns) -> Iterator[tuple[int, int, KeyColumns]]:
-        """The stretches of rows that can have some of the keys, from one row to before another, with those keys."""
+        """Yield the ranges of rows (start, exclusive end) that may have some of the keys, with these keys."""
         groups = CACHE.get(("groups", path), lambda: self._groups(file, path), limit=self._limit)
         asked = groups.holding(keys)
-        if any(self._name(path, groups, g) not in CACHE for g, _ in asked):
-            # A filter saves decoding; where that is done, looking is as cheap.
+        if any(self._cache_key(path, groups, g) not in CACHE for g, _ in asked):
+            # A bloom filter saves decoding; a lookup in decoded rows is as cheap as the filter.
             maybe = self._maybe(file, path, keys)
             asked = [(g, chosen[maybe[chosen]]) for g, chosen in asked]
         for group, chosen in asked:
@@ -210,16 +210,16 @@ class FileLookup:
                 continue
             start, end = groups.starts[group : group + 2].tolist()
             of_group = _chosen(keys, chosen)
-            if self._name(path, groups, group) not in CACHE:
+            if self._cache_key(path, groups, group) not in CACHE:
                 pages = self._pages(file, path, groups, group)
                 if 2 * len(chosen) < len(pages):
                     for page, numbers in pages.holding(of_group):
-                        first, behind = pages.starts[page : page + 2].tolist()
-                        yield first, behind, _chosen(of_group, numbers)
+                        first, end_of_page = pages.starts[page : page + 2].tolist()
+                        yield first, end_of_page, _chosen(of_group, numbers)
                     continue
             yield start, end, of_group
 
-    def _groups(self, file: DataFileMeta, path: str) -> Stretches:
+    def _groups(self, file: DataFileMeta, path: str) -> RowRanges:
         if file.format.lower() != "parquet":
             return whole_file(file.row_count)
         with data_file_errors(path), open_sized(self._store.file_io, path, file.file_size) as source:
@@ -228,29 +228,29 @@ class FileLookup:
                 raise ValueError(f"it has {footer.metadata.num_rows} rows where the manifest says {file.row_count}")
             if not footer.metadata.num_row_groups:
                 return whole_file(file.row_count)
-            return stretches_of_groups(footer, self._names(file))
+            return ranges_of_groups(footer, self._names(file))
 
-    def _pages(self, file: DataFileMeta, path: str, groups: Stretches, group: int) -> Stretches:
-        return CACHE.get(("pages", path, group), lambda: self._made_pages(file, path, groups, group), limit=self._limit)
+    def _pages(self, file: DataFileMeta, path: str, groups: RowRanges, group: int) -> RowRanges:
+        return CACHE.get(("pages", path, group), lambda: self._read_pages(file, path, groups, group), limit=self._limit)
 
-    def _made_pages(self, file: DataFileMeta, path: str, groups: Stretches, group: int) -> Stretches:
+    def _read_pages(self, file: DataFileMeta, path: str, groups: RowRanges, group: int) -> RowRanges:
         start, end = groups.starts[group : group + 2].tolist()
         if file.format.lower() == "parquet":
             with data_file_errors(path), open_sized(self._store.file_io, path, file.file_size) as source:
                 footer = read_footer(source, path, verify=self._store.options.read_verify_checksums)
                 pages = footer.pages(source).group(group, source)
                 if pages is not None:
-                    return stretches_of_pages(pages, start, self._names(file), footer.schema)
-        return Stretches(starts=np.array([start, end]), bounds={})
+                    return ranges_of_pages(pages, start, self._names(file), footer.schema)
+        return RowRanges(starts=np.array([start, end]), bounds={})
 
     def _names(self, file: DataFileMeta) -> list[str | None]:
-        """The file's names of the key columns."""
-        # A key column may have had another name; its type can't be changed.
+        """Return the names of the key columns in the file."""
+        # A key column may have been renamed; its type can't be changed.
         names = {f.id: f.name for f in self._store.schema_of(file.schema_id).fields}
         return [names.get(key.id) for key in self._store.schema.fields_named(self._keys)]
 
     def _maybe(self, file: DataFileMeta, path: str, keys: KeyColumns) -> Mask:
-        """Which of the keys the file's bloom filters let through."""
+        """Return the mask of the keys that pass the bloom filters of the file."""
         maybe = np.ones(len(keys[0]), np.bool_)
         if not self._indexed or not has_index(file) or file.row_count > MAX_INDEXED_ROWS:
             return maybe
@@ -272,14 +272,14 @@ class FileLookup:
             with_indexes(file, path, {f.name: f for f in written.fields}, self._store.file_io, collect)
         return _Filters(tuple(found), _OVERHEAD + sum(r.nbytes for _, r in found))
 
-    # -- what -------------------------------------------------------------------------------------------------------
+    # -- rows -------------------------------------------------------------------------------------------------------
 
-    def _name(self, path: str, groups: Stretches, group: int) -> object:
+    def _cache_key(self, path: str, groups: RowRanges, group: int) -> object:
         start, end = groups.starts[group : group + 2].tolist()
-        return self._keys_name(path, start, end)
+        return self._cache_key_of_keys(path, start, end)
 
-    def _keys_name(self, path: str, start: int, end: int) -> tuple[object, ...]:
-        # With their types, because a branch may have another schema of the same number.
+    def _cache_key_of_keys(self, path: str, start: int, end: int) -> tuple[object, ...]:
+        # With the types, because a branch may have another schema with the same id.
         return ("keys", path, start, end, self._key_columns)
 
     def _keys_of(self, file: DataFileMeta, path: str, start: int, end: int) -> SortedKeys:
@@ -287,10 +287,10 @@ class FileLookup:
             rows = self._decode(self._key_files, file, path, start, end)
             return _KeysOfRows(SortedKeys([rows.column(k) for k in self._keys]), rows.nbytes + _OVERHEAD)
 
-        return CACHE.get(self._keys_name(path, start, end), make, limit=self._limit).keys
+        return CACHE.get(self._cache_key_of_keys(path, start, end), make, limit=self._limit).keys
 
     def _rows_at(self, file: DataFileMeta, path: str, start: int, end: int, places: Positions) -> pa.RecordBatch:
-        """The rows at places of a stretch, which ascend."""
+        """Return the rows at places of a range; the places ascend."""
         span = int(places[-1] - places[0]) + 1
         few_of_many = file.format.lower() == "parquet" and span <= _SHORT * (end - start)
         if few_of_many and ("rows", path, start, end, self._columns) not in CACHE:
@@ -298,7 +298,7 @@ class FileLookup:
             def make() -> _FirstFound:
                 first = start + int(places[0])
                 rows = self._decode(self._files, file, path, first, first + span)
-                # Taken, so that they do not keep their page in memory.
+                # Copied, so that they do not keep their page in memory.
                 return _FirstFound(rows_taken(rows, places - places[0]), places)
 
             known = CACHE.get(("first found", path, start, end, self._columns), make, limit=self._limit)
@@ -328,7 +328,7 @@ class FileLookup:
 
 
 def _places(keys: SortedKeys, asked: KeyColumns) -> Positions:
-    # Ascending places are in key order; the keys asked for need not be.
+    # Ascending places are in key order, even if the requested keys are not.
     places = keys.find(asked)
     return np.sort(places[places >= 0])
 

@@ -1,4 +1,4 @@
-"""Several streams of batches read ahead by threads, handed out in an order that does not depend on their speed."""
+"""Read-ahead of several streams of batches by threads, in an order that does not depend on their speed."""
 
 import queue
 import threading
@@ -11,19 +11,19 @@ import pyarrow as pa
 from interbed.storage.base.prefetch import PrefetchingIterator, chain_prefetched
 
 QUEUED_BATCHES = 1
-"""Batches that each thread reads ahead."""
+"""The number of batches that each thread reads ahead."""
 _POLL_SECONDS = 0.2
 
 Source = Callable[[], Iterator[pa.RecordBatch]]
 
 
 def read_ahead(sources: Sequence[Source], threads: int, *, ahead: int = 0) -> Generator[pa.RecordBatch, None, None]:
-    """The batches of all sources. `threads` sources are read at once, and their batches are handed out in turn.
+    """Yield the batches of all sources. `threads` sources are read at once, and their batches alternate.
 
-    Once there is a first batch, up to `ahead` of those that come next are begun, up to theirs, before a thread is free
-    for them: what they ask for does not keep those waiting that are read. Each source's batches stay in order; which
-    one comes after which depends on the number of threads alone. An error of a source is raised here, after the batches
-    before it. Threads end soon after the iterator is closed or exhausted.
+    After the first batch, up to `ahead` of the next sources are prefetched up to their first batch, before a thread is
+    free for them, so that their requests do not delay the current sources. The batches of a source stay in order; the
+    order of sources depends on the number of threads only. An error of a source is raised after the batches before it.
+    Threads end soon after the iterator is closed or exhausted.
     """
     if threads <= 1 or len(sources) <= 1:
         if ahead:
@@ -32,32 +32,32 @@ def read_ahead(sources: Sequence[Source], threads: int, *, ahead: int = 0) -> Ge
         for source in sources:
             yield from source()
         return
-    waiting = _Waiting(sources[threads:], ahead)
+    pending = _PendingSources(sources[threads:], ahead)
     cancelled = threading.Event()
-    lanes = [_Lane(source, cancelled) for source in sources[:threads]]
+    readers = [_SourceReader(source, cancelled) for source in sources[:threads]]
     try:
-        while lanes:
+        while readers:
             remaining = []
-            for lane in lanes:
-                batch = lane.next()
-                waiting.begin()
+            for reader in readers:
+                batch = reader.next()
+                pending.begin()
                 if batch is not None:
                     yield batch
-                    remaining.append(lane)
+                    remaining.append(reader)
                     continue
-                following = waiting.next()
+                following = pending.next()
                 if following is not None:
-                    remaining.append(_Lane(following, cancelled))
-            lanes = remaining
+                    remaining.append(_SourceReader(following, cancelled))
+            readers = remaining
     finally:
         cancelled.set()
-        for lane in lanes:
-            lane.join()
-        waiting.close()
+        for reader in readers:
+            reader.join()
+        pending.close()
 
 
-class _Waiting:
-    """The sources that no thread reads yet, the first `ahead` of which are begun."""
+class _PendingSources:
+    """The sources that no thread reads yet; the first `ahead` of them are prefetched."""
 
     def __init__(self, sources: Sequence[Source], ahead: int) -> None:
         self._sources = deque(sources)
@@ -65,12 +65,12 @@ class _Waiting:
         self._begun: deque[PrefetchingIterator[pa.RecordBatch]] = deque()
 
     def begin(self) -> None:
-        """Begin as many as may be."""
+        """Prefetch sources up to the limit."""
         while self._sources and len(self._begun) < self._ahead:
             self._begun.append(PrefetchingIterator(self._sources.popleft()))
 
     def next(self) -> Source | None:
-        """The next one; None after the last."""
+        """Return the next source; None after the last."""
         if self._begun:
             begun = self._begun.popleft()
             self.begin()
@@ -78,7 +78,7 @@ class _Waiting:
         return self._sources.popleft() if self._sources else None
 
     def close(self) -> None:
-        """Close those that nobody took."""
+        """Close the prefetched sources that were not read."""
         while self._begun:
             self._begun.popleft().close()
 
@@ -88,8 +88,8 @@ class _Failure:
     error: BaseException
 
 
-class _Lane:
-    """One source, read by a thread of its own into a bounded queue."""
+class _SourceReader:
+    """One source, which a thread reads into a bounded queue."""
 
     def __init__(self, source: Source, cancelled: threading.Event) -> None:
         self._source = source
@@ -99,15 +99,15 @@ class _Lane:
         self._thread.start()
 
     def next(self) -> pa.RecordBatch | None:
-        """The next batch, None at the end; raises what the source raised."""
+        """Return the next batch, None at the end; raises what the source raised."""
         while True:
             try:
                 item = self._queue.get(timeout=_POLL_SECONDS)
             except queue.Empty:
-                # The thread puts something before it ends, so an empty queue of a dead thread is a defect.
+                # The thread always puts an item before it ends, so an empty queue of a dead thread is a bug.
                 if self._thread.is_alive() or not self._queue.empty():
                     continue
-                raise RuntimeError("a reading thread ended without a word") from None
+                raise RuntimeError("a reading thread ended without a result") from None
             if isinstance(item, _Failure):
                 raise item.error
             return item
@@ -124,7 +124,7 @@ class _Lane:
                 if not self._put(batch):
                     return
             self._put(None)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the thread that takes the rows raises it
+        except BaseException as error:  # noqa: BLE001 - the consuming thread raises every error
             self._put(_Failure(error))
         finally:
             close = getattr(batches, "close", None)

@@ -55,17 +55,17 @@ _PLANS: "LruCache[_Buckets]" = LruCache(16)
 
 _BUCKETS_AT_ONCE = 4
 _FILES_AT_ONCE = 16
-"""Buckets that are looked through at the same time in a store, and files of each."""
+"""The number of remote buckets, and of files of each, in which keys are looked up concurrently."""
 
 MOST_KEYS = 16
-"""More keys are found by a scan, which decodes nothing twice and keeps nothing."""
+"""More keys are found by a scan, which decodes nothing twice and caches nothing."""
 _ROOTS = (*INTEGERS, *STRINGS, TypeRoot.DATE)
-"""Types of keys whose pages are chosen by their bounds."""
+"""The types of keys whose pages are chosen by their bounds."""
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """The visible files of one bucket. `least` and `greatest` are their first and last keys, by key column."""
+    """The visible files of one bucket. `least` and `greatest` are their smallest and largest keys, by key column."""
 
     directory: str
     total_buckets: int
@@ -75,7 +75,7 @@ class _Bucket:
     deleted_of: Callable[[DataFileMeta], DeletionVector | None]
 
     def path_of(self, file: DataFileMeta) -> str:
-        """Where a file lives."""
+        """Return the path of a file."""
         return file.path_in(self.directory)
 
 
@@ -99,9 +99,9 @@ class PointLookup:
         self._schema = fields_to_schema(schema.fields_named(names))
 
     def rows(self, keys: Any) -> pa.Table:
-        """The rows of the keys in their order, without those that are not there; see `keys.key_batch` and Table.get.
+        """Return the rows of the keys in their order, without missing ones; see `key_batch` and Table.get.
 
-        Raises InvalidInputError and NotSupportedError for keys that are none, and what reading raises.
+        Raises InvalidInputError and NotSupportedError for invalid keys, and what TableRead raises.
         """
         begin_loading(self._store.file_io, self._store.options.file_format)
         asked = key_batch(keys, self._store.schema)
@@ -109,7 +109,7 @@ class PointLookup:
         return pa.Table.from_batches([], self._schema) if snapshot is None else self.rows_at(snapshot, asked)
 
     def rows_at(self, snapshot: Snapshot, asked: pa.RecordBatch) -> pa.Table:
-        """The same of one snapshot; `asked` has the primary key's columns, in their order and types."""
+        """Return the rows of a snapshot; `asked` has the columns of the primary key, in their order and types."""
         check_readable(self._store)
         check_not_replaced(self._store, snapshot)
         if not asked.num_rows:
@@ -135,16 +135,16 @@ class PointLookup:
             table = table.take(sorting)
         return table
 
-    # -- where ------------------------------------------------------------------------------------------------------
+    # -- buckets ----------------------------------------------------------------------------------------------------
 
     def _plan(self, snapshot: Snapshot) -> _Buckets:
         store = self._store
-        # The manifest list's name is in it, because a table of the same name may have taken the place of another.
+        # With the name of the manifest list, because a table may have been recreated under its name.
         name = (store.location, snapshot.id, snapshot.base_manifest_list, store.schema.id)
         options = tuple(sorted(store.options.raw.items()))
-        return _PLANS.get((name, options), lambda: self._made_plan(snapshot))
+        return _PLANS.get((name, options), lambda: self._new_plan(snapshot))
 
-    def _made_plan(self, snapshot: Snapshot) -> _Buckets:
+    def _new_plan(self, snapshot: Snapshot) -> _Buckets:
         store = self._store
         scan = TableScan(store, snapshot_id=snapshot.id)
         deletions = scan.deletions_of(snapshot)
@@ -169,12 +169,12 @@ class PointLookup:
         return plan
 
     def _routed(self, plan: _Buckets, asked: pa.RecordBatch) -> Iterator[tuple[_Bucket, Ints]]:
-        """The buckets that can have some of the keys, with the numbers of those."""
+        """Yield the buckets that may have some of the keys, with the numbers of these keys."""
         for partition, numbers in self._partitions(plan, asked):
             buckets = plan.get(partition, {})
             total = next((b.total_buckets for b in buckets.values()), 0)
             if total < 1:
-                # The bucket of a key is noted elsewhere; key ranges and filters rule out most buckets as well.
+                # The hash does not determine the bucket; key ranges and filters exclude most buckets as well.
                 yield from ((bucket, numbers) for bucket in buckets.values())
                 continue
             schema = self._store.schema
@@ -189,7 +189,7 @@ class PointLookup:
         schema = self._store.schema
         everything = np.arange(asked.num_rows)
         if not set(schema.partition_keys) <= set(schema.primary_keys):
-            # The key says nothing of the partition.
+            # The key does not determine the partition.
             yield from ((partition, everything) for partition in plan)
             return
         if not schema.partition_keys:
@@ -197,17 +197,17 @@ class PointLookup:
             return
         rows = encode_rows([asked.column(f.name) for f in schema.partition_fields], schema.partition_types)
         places: dict[bytes, list[int]] = {}
-        # Partitions are bytes, and what is found by them is a directory's files: a dictionary is the index there is.
+        # Partitions are bytes, so that a dictionary is the index.
         for number, partition in enumerate(rows):
             places.setdefault(partition, []).append(number)
         yield from ((partition, np.array(numbers)) for partition, numbers in places.items())
 
-    # -- what -------------------------------------------------------------------------------------------------------
+    # -- rows -------------------------------------------------------------------------------------------------------
 
     def _looked_up(
         self, routed: Sequence[tuple[_Bucket, Ints]], keys_of: Sequence[KeyColumns]
     ) -> Iterator[pa.RecordBatch | None]:
-        """What _look_up finds in each bucket. In a store buckets are looked through at once, and files opened once."""
+        """Yield the result of _look_up for each bucket; remote buckets concurrently, with each file opened once."""
         places = range(len(routed))
         if not self._store.file_io.capabilities.slow_requests:
             yield from (self._look_up(self._store, routed[i][0], keys_of[i]) for i in places)
@@ -221,7 +221,7 @@ class PointLookup:
             )
 
     def _look_up(self, store: FileStore, bucket: _Bucket, keys: KeyColumns) -> pa.RecordBatch | None:
-        """The merged rows of the keys in one bucket, in key order; None without any."""
+        """Return the merged rows of the keys in one bucket, in key order; None without any."""
         merge = MergeRead(store, self._output, merge_function_for(store, drop_deletes=True))
         columns = merge.fields
         files = FileLookup(store, FileRead(store, columns), columns)
@@ -246,7 +246,7 @@ class PointLookup:
                 runs.append(SortedRun(files=(file,)))
         if not runs:
             return None
-        merged = list(merge.section(runs, bucket.path_of, source=_Found(found)))
+        merged = list(merge.section(runs, bucket.path_of, source=_FoundRows(found)))
         if not merged:
             return None
         joined: Any = merged[0] if len(merged) == 1 else pa.concat_batches(merged)  # type: ignore[attr-defined]
@@ -254,8 +254,8 @@ class PointLookup:
         return rows_of_keys
 
 
-class _Found:
-    """The rows that were found in each file, for a merge that would read the file."""
+class _FoundRows:
+    """A RowSource of the rows that were found in each file."""
 
     def __init__(self, rows: Mapping[str, pa.RecordBatch]) -> None:
         self._rows = rows
@@ -265,7 +265,7 @@ class _Found:
 
 
 def _in_range(bucket: _Bucket, keys: KeyColumns) -> Iterator[tuple[DataFileMeta, Ints]]:
-    """The files whose key range has some of the keys, with the numbers of those, each key once."""
+    """Yield the files whose key range contains some of the keys, with the numbers of these keys, each key once."""
     files, count = len(bucket.files), len(keys[0])
     joined: list[Any] = [
         pa.concat_arrays([low, high, key if key.type == low.type else key.cast(low.type)])
@@ -282,7 +282,7 @@ def _in_range(bucket: _Bucket, keys: KeyColumns) -> Iterator[tuple[DataFileMeta,
 
 
 def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table cast to the schema; where its columns have the types already, without loading what casts."""
+    """Return the table cast to the schema; without a cast, and its imports, if the types are equal."""
     fits = table.schema.names == schema.names and all(
         column.type == field.type and (field.nullable or not column.null_count)
         for column, field in zip(table.columns, schema, strict=True)
@@ -301,7 +301,7 @@ def _taken(column: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
 
 
 class KeyedRead:
-    """The rows of a snapshot that have one of some keys and for which a predicate is true."""
+    """The rows of a snapshot that have one of some keys and match a predicate."""
 
     def __init__(self, store: FileStore, columns: ReadColumns, keys: pa.RecordBatch, snapshot: Snapshot) -> None:
         self._store = store
@@ -310,11 +310,11 @@ class KeyedRead:
         self.snapshot = snapshot
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The rows with the columns asked for, read on first use. Raises as TableRead does."""
+        """Return the rows with the requested columns, read on first use. Raises what TableRead raises."""
         return pa.RecordBatchReader.from_batches(self._columns.schema, self._batches())
 
     def count(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         return sum(batch.num_rows for batch in self._rows)
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
@@ -331,9 +331,9 @@ class KeyedRead:
 def keyed_read(
     store: FileStore, columns: Sequence[str] | None, predicate: Predicate, snapshot_id: int | None
 ) -> KeyedRead | None:
-    """How the rows of a scan are looked up; None where its filter does not name a few primary keys.
+    """Return the lookup of the rows of a scan; None if its filter does not name a few primary keys.
 
-    Arguments and errors as those of Scan.
+    Arguments and errors are those of Scan.
     """
     schema, options = store.schema, store.options
     if not schema.has_primary_key or options.fallback_branch is not None or options.file_format != "parquet":
@@ -360,11 +360,11 @@ def keyed_read(
 
 
 def key_batch(given: Any, schema: TableSchema) -> pa.RecordBatch:
-    """Keys as a batch of the primary-key columns in their order and types.
+    """Return keys as a batch of the primary-key columns in their order and types.
 
-    `given` is Arrow data with these columns in any order (an array where there is one), or a sequence of keys. Raises
-    InvalidInputError naming what is missing, unknown, null or of another type, NotSupportedError for a table without a
-    primary key.
+    `given` is Arrow data with these columns in any order (or an array of a single column), or a sequence of keys.
+    Raises InvalidInputError naming a missing, unknown or null column or one of another type, NotSupportedError for a
+    table without a primary key.
     """
     if not schema.has_primary_key:
         raise NotSupportedError(
@@ -382,7 +382,7 @@ def key_batch(given: Any, schema: TableSchema) -> pa.RecordBatch:
         return _from_arrow(given, fields)
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Sequence):
         raise InvalidInputError(f"Keys are Arrow data or a sequence of keys, not {type(given).__name__}.")
-    # Keys in Python's form are few; whoever has many has them in Arrow.
+    # Keys as Python values are few; many keys are given as Arrow data.
     rows = [_row(key, fields) for key in given]
     columns = [[row[i] for row in rows] for i in range(len(fields))]
     arrow = fields_to_schema(fields)
@@ -409,8 +409,8 @@ def _from_arrow(given: pa.Table | pa.RecordBatch, fields: Sequence[DataField]) -
 
 
 def _cast(column: Any, field: "pa.Field[Any]") -> Any:
-    """The keys as they are written: another value would find another row."""
-    # Loaded here, because it loads functions of Arrow, which keys of the column's own type do not need.
+    """Cast keys exactly, as rows are when they are written, so that no other row is found."""
+    # Imported here, because it imports Arrow's functions, which keys of the column's own type do not need.
     from interbed.storage.base.types.exact_cast import exact_cast
 
     chunked: Any = pa.chunked_array([column])

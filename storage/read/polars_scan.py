@@ -1,9 +1,9 @@
-"""Rows as a Polars LazyFrame, which asks for the columns and rows that a query needs (Polars' IO plugins).
+"""Rows as a Polars LazyFrame, which reads only the columns and rows that a query needs (Polars' IO plugins).
 
-Polars' filter comes as an expression. What of it says the same here as in Polars is pushed down, so that files are left
-out; the whole expression is applied to the rows that are read, so that nothing depends on the translation but speed.
-Both cast a literal of another type by rules of their own, so that only one of the column's type is pushed down. Polars
-takes the first rows before it filters them.
+Polars passes its filter as an expression. The parts with the same meaning here are pushed down, so that files are
+skipped. The whole expression is applied to the rows that are read, so that the translation affects only speed. Both
+sides cast a literal of another type by their own rules, so that only literals of the column's type are pushed down.
+Polars applies a limit before the filter.
 """
 
 import io
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Narrowed = Callable[[Sequence[str] | None, Predicate | None, int | None], pa.RecordBatchReader]
-"""Reads some columns (None: all), of rows that may fulfil a predicate, and of those that many at most."""
+"""Reads some columns (None: all) of rows that may match a predicate, with an optional limit."""
 
 _OPS = {"Eq": Op.EQ, "NotEq": Op.NE, "Lt": Op.LT, "LtEq": Op.LE, "Gt": Op.GT, "GtEq": Op.GE}
 _LITERALS: Mapping[TypeRoot, tuple[type, ...]] = {
@@ -53,7 +53,7 @@ _MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
 
 
 def lazy_frame(schema: pa.Schema, fields: Sequence[DataField], narrowed: Narrowed) -> "pl.LazyFrame":
-    """The frame; `fields` are the columns that predicates may look at. Raises MissingExtraError, NotSupportedError."""
+    """Return the frame; `fields` are the columns of predicates. Raises MissingExtraError, NotSupportedError."""
     polars = load_extra("polars", needed_by="to_polars")
     try:
         from polars.io.plugins import register_io_source
@@ -83,23 +83,23 @@ def lazy_frame(schema: pa.Schema, fields: Sequence[DataField], narrowed: Narrowe
 
 
 def translated(expression: "pl.Expr", fields: Sequence[DataField]) -> Predicate | None:
-    """What all rows fulfil for which the expression is true, as far as it can be said; None for nothing."""
+    """Return a predicate that is implied by the expression; None if nothing can be translated."""
     polars = load_extra("polars", needed_by="to_polars")
     try:
-        return _Translation(fields).predicate(json.loads(expression.meta.serialize(format="json")))
+        return _ExpressionTranslator(fields).predicate(json.loads(expression.meta.serialize(format="json")))
     except (polars.exceptions.PolarsError, ValueError, TypeError):
-        # There are expressions that JSON does not hold, such as a literal NaN.
+        # Some expressions can't be written as JSON, such as a literal NaN.
         return None
 
 
-class _Translation:
-    """Makes predicates of Polars' JSON; what it does not know becomes None, which says nothing about rows."""
+class _ExpressionTranslator:
+    """Translates Polars' JSON into predicates; unknown nodes become None, which excludes no rows."""
 
     def __init__(self, fields: Sequence[DataField]) -> None:
         self._fields = {f.name: f for f in fields}
 
     def predicate(self, node: Any) -> Predicate | None:
-        """The predicate of a node that is true or false."""
+        """Return the predicate of a boolean node."""
         match node:
             case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
                 parts = [p for p in (self.predicate(left), self.predicate(right)) if p is not None]
@@ -152,29 +152,29 @@ class _Translation:
         try:
             return bind(predicate, list(self._fields.values()))
         except FilterError:
-            # Polars compares it by rules of its own.
+            # Polars compares it by its own rules.
             return None
 
     def _literal(self, node: Any) -> Any:
-        """The value of a literal; None for anything else."""
+        """Return the value of a literal; None for other nodes."""
         if not isinstance(node, Mapping) or set(node) != {"Literal"}:
             return None
         polars = load_extra("polars", needed_by="to_polars")
         expression = polars.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
         series = polars.select(expression).to_series()
         if "time_unit='ms'" in str(series.dtype):
-            # Polars cuts the column's values off to milliseconds.
+            # Polars truncates the values of the column to milliseconds.
             return None
         value = series[0]
         return value.to_list() if isinstance(value, polars.Series) else value
 
 
 def _is_alike(value: object, field: DataField) -> bool:
-    """Whether the literal is a value of the column's type, which neither side casts."""
+    """Return whether the literal is a value of the column's type, which neither side casts."""
     if not isinstance(field.type, AtomicType) or type(value) not in _LITERALS.get(field.type.root, ()):
         return False
     if field.type.root is TypeRoot.TIMESTAMP and unit_of(field.type) == "ns":
-        # Polars compares it in the microseconds of the literal.
+        # Polars compares in the microseconds of the literal.
         return False
     try:
         return locate(value, field).exact

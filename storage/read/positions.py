@@ -1,7 +1,7 @@
-"""Rows by their positions in files: deletion vectors of the files of splits, and reads that return where rows are.
+"""Rows by their positions in files: deletion vectors of the files of splits, and reads that return positions.
 
-A read of rows with their places (append tables only) has columns with the names that Paimon gives them in Spark:
-`__paimon_file_path` and `__paimon_row_index`.
+A read of rows with their positions (append tables only) has columns with Paimon's names in Spark: `__paimon_file_path`
+and `__paimon_row_index`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ from interbed.storage.meta.manifest.index_manifest import DeletionVectorRange
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.scan.split import DeletionFile, Split
 
-KEPT_BYTES = 64 << 20
-"""Bytes of index files that a reader keeps for the splits to come."""
+CACHED_BYTES = 64 << 20
+"""The bytes of index files that a reader caches for later splits."""
 
 DeletedOf: TypeAlias = Callable[[DataFileMeta], DeletionVector | None]
-"""Which rows of a data file are gone."""
+"""Returns the deletion vector of a data file; None without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,31 +36,31 @@ class _IndexFile:
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory."""
+        """The size in memory in bytes."""
         return len(self.content)
 
 
 class DeletionReader:
-    """Reads the index files of one reader's splits, each once: splits whose vectors lie in one file share it.
+    """Reads the index files of the splits of one reader; splits whose vectors are in one file share it.
 
-    It keeps those that were read last, up to `kept_bytes`. Threads may share it.
+    It caches the index files that were read last, up to `cached_bytes`. Safe for several threads.
     """
 
-    def __init__(self, file_io: FileIO, kept_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, file_io: FileIO, cached_bytes: int = CACHED_BYTES) -> None:
         self._file_io = file_io
-        self._kept_bytes = kept_bytes
-        self._kept = MemoryCache()
-        self._turns: dict[str, Lock] = {}
+        self._cached_bytes = cached_bytes
+        self._cache = MemoryCache()
+        self._locks: dict[str, Lock] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What is kept is read anew where it is unpickled.
-        return DeletionReader, (self._file_io, self._kept_bytes)
+        # The cache is empty after unpickling.
+        return DeletionReader, (self._file_io, self._cached_bytes)
 
     def of(self, places: Mapping[str, DeletionFile]) -> DeletedOf:
-        """Which rows of data files, by their names, are gone, by where their deletion vectors lie.
+        """Return the deletion vectors of data files, whose places are given by file name.
 
-        An index file is read when the first of its vectors is asked for. What is returned raises CorruptFileError
-        naming an index file that can't be read; threads may share it.
+        An index file is read when the first of its vectors is requested. The returned function raises CorruptFileError
+        naming an index file that can't be read; it is safe for several threads.
         """
         ranges: dict[str, list[DeletionVectorRange]] = {}
         for name, place in places.items():
@@ -84,17 +84,17 @@ class DeletionReader:
         return deleted_of
 
     def _content(self, path: str) -> bytes:
-        # Threads that begin with splits of one index file at the same time wait for the first of them to read it.
-        with self._turns.setdefault(path, Lock()):
-            return self._kept.get(path, lambda: self._read(path), limit=self._kept_bytes).content
+        # Threads with splits of one index file wait until the first of them has read it.
+        with self._locks.setdefault(path, Lock()):
+            return self._cache.get(path, lambda: self._read(path), limit=self._cached_bytes).content
 
     def _read(self, path: str) -> _IndexFile:
         return _IndexFile(read_index_file(self._file_io, path))
 
 
 def deletions_in(file_io: FileIO, places: Mapping[str, DeletionFile]) -> DeletedOf:
-    """As DeletionReader.of, for one split, or for files that are read for longer than a reader's splits."""
-    return DeletionReader(file_io, kept_bytes=0).of(places)
+    """Return the deletion vectors of one split, or of files that are read longer than the splits of a reader."""
+    return DeletionReader(file_io, cached_bytes=0).of(places)
 
 
 FILE_PATH = "__paimon_file_path"
@@ -102,9 +102,9 @@ __all__ = ["FILE_PATH", "ROW_INDEX", "LocatedRead"]
 
 
 class LocatedRead:
-    """Reads splits of an append table as batches of the columns asked for (all when None), then path and position.
+    """Reads splits of an append table as batches of the requested columns (all for None), then path and position.
 
-    Filtered exactly; may be shared by threads. Raises as TableRead does.
+    Rows are filtered exactly. Safe for several threads. Raises what TableRead raises.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class LocatedRead:
         self._deletions = DeletionReader(store.file_io)
 
     def to_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
-        """The rows of a split's files, in order; without those that deletion vectors mark."""
+        """Yield the rows of the files of a split, in order, without those that deletion vectors mark."""
         deleted_of = self._deletions.of(split.deletion_files)
         for file in split.files:
             yield from self.file_batches(split, file, deleted_of(file))
@@ -124,7 +124,7 @@ class LocatedRead:
     def file_batches(
         self, split: Split, file: DataFileMeta, deleted: DeletionVector | None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of one file without the deleted ones."""
+        """Yield the rows of one file without the deleted ones."""
         path = split.path_of(file)
         predicate = self._columns.predicate
         selection = EVERYTHING

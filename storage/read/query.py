@@ -1,4 +1,4 @@
-"""A query over one snapshot of a table."""
+"""A query over one snapshot of a table: projection, filter and limit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Scan(ArrowRows):
-    """What `Table.scan` returns: rows of one snapshot, projected, filtered and limited; read when asked for.
+    """The result of `Table.scan`: rows of one snapshot, projected, filtered and limited, which are read on demand.
 
-    The plan is made once, on first use, so that every form of the same query shows the same snapshot.
+    The query is planned once, on first use, so that all forms of its result show the same snapshot.
     """
 
     store: FileStore
@@ -53,7 +53,7 @@ class Scan(ArrowRows):
 
     @cached_property
     def plan(self) -> Plan:
-        """The splits to read and what was pruned."""
+        """The splits to read, and the figures of pruning."""
         store = self.store
         begin_loading(store.file_io, store.options.file_format, many=True, merging=store.schema.has_primary_key)
         if self.level_filter is None:
@@ -76,7 +76,7 @@ class Scan(ArrowRows):
 
     @cached_property
     def _keyed(self) -> "KeyedRead | None":
-        """How the rows are looked up, if the filter names a few keys."""
+        """The lookup of the rows, if the filter names a few keys."""
         if self.predicate is None or self.level_filter is not None:
             return None
         from interbed.storage.read.point_lookup import keyed_read
@@ -91,7 +91,7 @@ class Scan(ArrowRows):
         return self._read.schema
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of batches, in memory bounded by some blocks of a few splits."""
+        """Return the rows as a stream of batches, with memory bounded by some blocks of a few splits."""
         if self._keyed is not None:
             return limited(self._keyed.to_reader(), self.limit)
         reader = self._read.to_reader(self.plan.splits, threads=self.threads, limit=self.limit)
@@ -114,14 +114,14 @@ class Scan(ArrowRows):
         self, columns: Sequence[str] | None, predicate: Predicate | None, limit: int | None
     ) -> pa.RecordBatchReader:
         if self.limit is not None:
-            # Which rows come first must not depend on what is asked of them.
+            # The first rows must not depend on the columns and filters of an engine.
             return super()._narrowed(columns, None, limit)
         names = self.columns if columns is None else tuple(columns)
         both = self.predicate if predicate is None else and_(self.predicate, predicate)
         return replace(self, columns=names, predicate=both, limit=limit).to_arrow_batch_reader()
 
     def count(self) -> int:
-        """The number of rows; none of their columns is read that the filter or the merge does not need."""
+        """Return the number of rows; only the columns of the filter and the merge are read."""
         from interbed.storage.read.table_read import TableRead
 
         if self._keyed is not None:

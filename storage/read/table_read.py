@@ -1,6 +1,6 @@
-"""Read the splits of a plan: projection, merge, exact filter, Arrow batches.
+"""Reads the splits of a plan: projection, merge, exact filter, Arrow batches.
 
-`with_reading` carries a plan out in order to explain what a read decodes.
+`with_reading` executes a plan to explain what the read decodes.
 """
 
 import os
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from interbed.storage.read.change_read import ChangeRead
 
 MAX_DEFAULT_THREADS = 4
-"""Threads of a read unless the caller says how many: each holds blocks and a mapped file in memory."""
-_SMALL_AHEAD = 16
-_SMALL_BYTES = 32 << 20
-"""In a store so many splits are begun before it is their turn, as long as all of them together are no larger."""
+"""The maximum number of threads of a read by default. Each holds blocks and a mapped file in memory."""
+_PREFETCHED_SPLITS = 16
+_PREFETCHED_BYTES = 32 << 20
+"""Limits of the small remote splits that are prefetched together."""
 _FEW_ROWS = 32_768
-"""Where a filter on the key selects fewer, threads gain nothing: they wait for each other between short calls."""
+"""If a filter on the key selects fewer rows, threads do not help: they wait for each other between short calls."""
 
 
 class TableRead:
-    """Reads splits as batches of the columns asked for (all of the table's when None), filtered exactly.
+    """Reads splits as batches of the requested columns (all of the table for None), filtered exactly.
 
-    May be shared by threads. Raises InvalidInputError for an unknown column and FilterError for a predicate that does
-    not fit the table. What is decoded of data files is noted in the `tally`.
+    Safe for several threads. Raises InvalidInputError for an unknown column and FilterError for a predicate that does
+    not fit the table. The `tally` counts what is decoded from data files.
     """
 
     def __init__(
@@ -84,18 +84,18 @@ class TableRead:
     def to_batches(
         self, split: Split, *, use_threads: bool = False, readers: int = 1, limit: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a split, in some order; of a split of changes those that are added.
+        """Yield the rows of a split, in any order; of a split of changes the added rows.
 
-        `use_threads` decodes columns in parallel; `readers` is how many splits are read at once, which share the memory
-        for blocks. Callers that take only the first `limit` rows get them from smaller blocks.
+        `use_threads` decodes columns in parallel. `readers` is the number of splits that are read at once, which share
+        the memory for blocks. With `limit` blocks are smaller, for callers that take only the first rows.
 
-        Raises CorruptFileError for a file that can't be decoded and StorageAccessError for one that is gone.
+        Raises CorruptFileError for a file that can't be decoded and StorageAccessError for a missing file.
         """
         if split.branch is not None:
             for batch in self._of_branch(split.branch).to_batches(
                 replace(split, branch=None), use_threads=use_threads, readers=readers, limit=limit
             ):
-                # What is never null in one branch may be null in the other.
+                # A column that is not nullable in one branch may be nullable in the other.
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema) if batch.columns else batch
             return
         names = self._columns.names
@@ -107,13 +107,14 @@ class TableRead:
     def to_reader(
         self, splits: Sequence[Split], *, threads: int | None = None, limit: int | None = None
     ) -> pa.RecordBatchReader:
-        """The rows of all splits, read ahead by `threads` threads.
+        """Return the rows of all splits, read ahead by `threads` threads.
 
-        By default there is one per core, up to MAX_DEFAULT_THREADS, or just one where the filter selects few keys.
+        The default is one thread for each core, up to MAX_DEFAULT_THREADS, or one thread if the filter selects few
+        keys.
 
-        With more than one thread the batches of several splits alternate, always in the same way, and where there are
-        more splits than threads they begin with the largest. Callers that take only the first `limit` rows get
-        them from one split after the other, without read-ahead of what lies behind.
+        With several threads the batches of several splits alternate in a fixed order, and if there are more splits than
+        threads the largest splits are read first. With `limit`, for callers that take only the first rows, one split is
+        read after the other, without read-ahead of later rows.
         """
         count = self._default_threads(splits) if threads is None else max(threads, 1)
         few = limit if limit is not None and limit < BLOCK_ROWS and self._predicate is None else None
@@ -123,11 +124,11 @@ class TableRead:
         use_threads = count > len(splits)
         readers = min(count, len(splits))
         if 1 < readers < len(splits):
-            # A large one that begins last would keep one thread at work while the others have nothing to do.
+            # A large split that is read last would occupy one thread while the others are idle.
             splits = [splits[place] for place in longest_first([split.byte_size for split in splits])]
-        # Of a store those that come next are begun meanwhile, and their first blocks need memory as well.
-        following = splits[readers:] if few is None and self._files.has_slow_requests else []
-        ahead = max(min(readers, len(following)), _small_at_once(following))
+        # The next remote splits are prefetched, and their first blocks need memory as well.
+        following = splits[readers:] if few is None and self._files.is_remote else []
+        ahead = max(min(readers, len(following)), _small_prefix(following))
         sources = [
             partial(self.to_batches, split, use_threads=use_threads, readers=readers + min(readers, ahead), limit=few)
             for split in splits
@@ -144,7 +145,7 @@ class TableRead:
     def _of_branch(self, name: str) -> "TableRead":
         found = self._branches.get(name)
         if found is None:
-            # Threads may make it twice, which does no harm.
+            # Threads may create it twice, which is harmless.
             store = self._store
             found = self._branches[name] = TableRead(store.plain_branch(name), *self._asked, tally=self._tally)
         return found
@@ -204,19 +205,19 @@ class TableRead:
             )
 
 
-def _small_at_once(splits: Sequence[Split]) -> int:
-    """How many of the first splits are small enough together for all to be begun at once: they are waited for most."""
-    return first_within((split.byte_size for split in splits[:_SMALL_AHEAD]), _SMALL_BYTES)
+def _small_prefix(splits: Sequence[Split]) -> int:
+    """Return the number of first splits that together are small enough to be prefetched, as latency dominates them."""
+    return first_within((split.byte_size for split in splits[:_PREFETCHED_SPLITS]), _PREFETCHED_BYTES)
 
 
 def _rows_of_block(split: Split, readers: int, limit: int | None) -> int:
     rows = block_rows(split.files, readers=readers)
-    # Some of the rows that are read are merged into one, or deleted.
+    # Some of the rows are merged into one, or deleted.
     return rows if limit is None else min(rows, max(2 * limit, MIN_BATCH_ROWS))
 
 
 def _within(rows: tuple[int, int] | None, positions: Positions | None) -> Positions | None:
-    """Those of the positions (all when None) that are in a range of rows; None for all rows of the file."""
+    """Return the positions (all for None) within a range of rows; None for all rows of the file."""
     if rows is None:
         return positions
     if positions is None:
@@ -227,7 +228,7 @@ def _within(rows: tuple[int, int] | None, positions: Positions | None) -> Positi
 def with_reading(
     explanation: Explanation, store: FileStore, splits: Sequence[Split], predicate: Predicate | None
 ) -> Explanation:
-    """The explanation of a plan with what reading its splits has decoded; raises what reading raises."""
+    """Read the splits of a plan, and return its explanation with what was decoded; raises what TableRead raises."""
     tally = DecodeTally()
     rows = sum(batch.num_rows for batch in TableRead(store, predicate=predicate, tally=tally).to_reader(splits))
     decoded = tuple(
