@@ -148,12 +148,12 @@ class LookupFiles:
                 known = self._touched(file.file_name)
             if known is not None:
                 return known
-            made = self._make(file, path)
+            built = self._build(file, path)
             with self._guard:
-                self._known[file.file_name] = (made, self._clock())
+                self._known[file.file_name] = (built, self._clock())
                 self._building.pop(file.file_name, None)
                 self._evict(keep=file.file_name)
-            return made
+            return built
 
     def discard(self, files: Iterable[DataFileMeta]) -> None:
         """Delete the lookup files of data files that were compacted away; never raises."""
@@ -197,7 +197,7 @@ class LookupFiles:
             total -= file.bytes
             shutil.rmtree(file.directory, ignore_errors=True)
 
-    def _make(self, file: DataFileMeta, path: str) -> LookupFile:
+    def _build(self, file: DataFileMeta, path: str) -> LookupFile:
         directory = self._home() / file.file_name
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
@@ -291,13 +291,13 @@ class OlderRows:
                     return found
                 rest = [_taken(k, left) for k in keys]
                 positions = self._files.of(file, self._path_of(file)).find(rest)
-                there = positions >= 0
+                present = positions >= 0
                 deleted = self._deleted_of(file)
                 if deleted is not None:
-                    there &= ~deleted.contains(positions)
-                if there.any():
-                    found.append(FoundRows(file=file, keys=left[there], positions=positions[there]))
-                    left = left[~there]
+                    present &= ~deleted.contains(positions)
+                if present.any():
+                    found.append(FoundRows(file=file, keys=left[present], positions=positions[present]))
+                    left = left[~present]
         return found
 
     def _near(self, run: SortedRun, keys: Sequence["pa.Array[Any]"]) -> list[DataFileMeta]:

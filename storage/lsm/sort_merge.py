@@ -74,12 +74,12 @@ def count_newest(columns: _Columns, adds: Mask | None) -> int | None:
     placed = _KeyIndexes.of(columns, _SLOTS_PER_COUNTED_ROW)
     if placed is None:
         return None
-    there = np.zeros(placed.count, np.bool_)
+    present = np.zeros(placed.count, np.bool_)
     first = 0
     for places in placed.of_columns():
-        there[places] = True if adds is None else adds[first : first + len(places)]
+        present[places] = True if adds is None else adds[first : first + len(places)]
         first += len(places)
-    return int(np.count_nonzero(there))
+    return int(np.count_nonzero(present))
 
 
 class _KeyIndexes:

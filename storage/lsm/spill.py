@@ -53,7 +53,7 @@ class SpilledRun:
 class SpillFiles:
     """The spilled runs of one writer, in a directory that the first run creates. Safe for several threads.
 
-    `max_bytes` limits their bytes on disk (`write-buffer-spill.max-disk-size`; None for no limit). No run is begun
+    `max_bytes` limits their bytes on disk (`write-buffer-spill.max-disk-size`; None for no limit). No run is started
     after the limit is reached.
     """
 

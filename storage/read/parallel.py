@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from interbed.storage.base.prefetch import PrefetchingIterator, chain_prefetched
+from interbed.storage.base.prefetch import chain_prefetched
 
 QUEUED_BATCHES = 1
 """The number of batches that each thread reads ahead."""
@@ -62,25 +62,25 @@ class _PendingSources:
     def __init__(self, sources: Sequence[Source], ahead: int) -> None:
         self._sources = deque(sources)
         self._ahead = ahead
-        self._begun: deque[PrefetchingIterator[pa.RecordBatch]] = deque()
+        self._prefetched: deque[Begun[pa.RecordBatch]] = deque()
 
     def begin(self) -> None:
         """Prefetch sources up to the limit."""
-        while self._sources and len(self._begun) < self._ahead:
-            self._begun.append(PrefetchingIterator(self._sources.popleft()))
+        while self._sources and len(self._prefetched) < self._ahead:
+            self._prefetched.append(Begun(self._sources.popleft()))
 
     def next(self) -> Source | None:
         """Return the next source; None after the last."""
-        if self._begun:
-            begun = self._begun.popleft()
+        if self._prefetched:
+            batches = self._prefetched.popleft()
             self.begin()
-            return lambda: begun
+            return lambda: batches
         return self._sources.popleft() if self._sources else None
 
     def close(self) -> None:
         """Close the prefetched sources that were not read."""
-        while self._begun:
-            self._begun.popleft().close()
+        while self._prefetched:
+            self._prefetched.popleft().close()
 
 
 @dataclass(frozen=True, slots=True)

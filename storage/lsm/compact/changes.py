@@ -209,9 +209,9 @@ class FirstRowChanges(_Changes):
 def _numbers_at(groups: KeyGroups, levels: npt.NDArray[np.int8], wanted: npt.NDArray[np.int8]) -> Ints:
     """Return for each key the number of its row of the wanted level, -1 for NO_LEVEL. A level has each key once."""
     keys = np.cumsum(groups.starts) - 1
-    there = levels == wanted[keys]
+    matches = levels == wanted[keys]
     numbers = np.full(len(wanted), -1, np.int64)
-    numbers[keys[there]] = groups.order[there]
+    numbers[keys[matches]] = groups.order[matches]
     return numbers
 
 
@@ -318,10 +318,10 @@ class OlderLevels:
         return joined
 
     def has(self, keys: Keys) -> Mask:
-        there = np.zeros(len(keys[0]), np.bool_)
+        present = np.zeros(len(keys[0]), np.bool_)
         for found in self.rows.find(keys, above=self.level):
-            there[found.keys] = True
-        return there
+            present[found.keys] = True
+        return present
 
 
 def produces_changelog(store: FileStore) -> bool:

@@ -24,8 +24,8 @@ class Numbers:
 
     def __init__(self, numbers: "npt.NDArray[Any]") -> None:
         missing: Mask = numbers < 0
-        self.there: Mask | None = ~missing if missing.any() else None
-        self.plain = numbers if self.there is None else np.where(missing, 0, numbers)
+        self.present: Mask | None = ~missing if missing.any() else None
+        self.plain = numbers if self.present is None else np.where(missing, 0, numbers)
         indices: Any = from_numpy(self.plain.astype(np.uint32))
         self.indices = indices
         self.run = run_of(numbers)
@@ -38,7 +38,7 @@ class Numbers:
         """Return the numbers in the form of Arrow's take, with nulls."""
         import pyarrow.compute as pc
 
-        return self.indices if self.there is None else pc.if_else(from_numpy(self.there), self.indices, None)
+        return self.indices if self.present is None else pc.if_else(from_numpy(self.present), self.indices, None)
 
 
 def take_column(column: Column, numbers: Numbers, pool: pa.MemoryPool) -> Column:
@@ -52,17 +52,17 @@ def take_column(column: Column, numbers: Numbers, pool: pa.MemoryPool) -> Column
         taken: Column = pc.take(column, numbers.with_nulls(), boundscheck=False, memory_pool=pool)
         return taken
     valid = validity(column)
-    if valid is None and numbers.there is None:
+    if valid is None and numbers.present is None:
         whole: Column = pc.take(column, numbers.indices, boundscheck=False, memory_pool=pool)
         return whole
     values: Any = pc.take(without_nulls(column), numbers.indices, boundscheck=False, memory_pool=pool)
-    there: Mask = np.ones(len(numbers), np.bool_) if valid is None else valid.take(numbers.plain)
-    if numbers.there is not None:
-        there &= numbers.there
-    missing = len(there) - int(np.count_nonzero(there))
+    present: Mask = np.ones(len(numbers), np.bool_) if valid is None else valid.take(numbers.plain)
+    if numbers.present is not None:
+        present &= numbers.present
+    missing = len(present) - int(np.count_nonzero(present))
     if not missing:
         return values  # type: ignore[no-any-return]
-    bits: Any = np.packbits(there, bitorder="little")
+    bits: Any = np.packbits(present, bitorder="little")
     buffers = [pa.py_buffer(bits), *values.buffers()[1:]]
     built: Column = pa.Array.from_buffers(column.type, len(values), buffers, missing)
     return built
@@ -158,8 +158,8 @@ def take_rows(rows: pa.RecordBatch, columns: Sequence[str], numbers: "npt.NDArra
     """Return rows by number, in that order, with some columns."""
     if not columns:
         return no_columns(len(numbers))
-    made, pool = Numbers(numbers), block_memory_pool()
-    taken = [take_column(rows.column(name), made, pool) for name in columns]
+    row_numbers, pool = Numbers(numbers), block_memory_pool()
+    taken = [take_column(rows.column(name), row_numbers, pool) for name in columns]
     return pa.RecordBatch.from_arrays(taken, schema=pa.schema([rows.schema.field(name) for name in columns]))
 
 

@@ -80,28 +80,30 @@ def reduce_group(
     Keys with one row keep it unchanged, unless `alone` is set.
     """
     ranks, present = sequence_ranks([rows.column(name) for name in group.sequence])
-    there = _SequencedKeys.of(keys, present, alone=alone)
-    newer = _newer(there.keys, ranks)
-    winners = np.empty(len(there.keys), np.int64)
+    sequenced = _SequencedKeys.of(keys, present, alone=alone)
+    newer = _newer(sequenced.keys, ranks)
+    winners = np.empty(len(sequenced.keys), np.int64)
     places = np.flatnonzero(newer)
     # If a key has several rows, the last assignment wins.
-    winners[there.keys.keys.take(places)] = there.keys.order.take(places)
-    plain = there.spread_rows(winners)
+    winners[sequenced.keys.keys.take(places)] = sequenced.keys.order.take(places)
+    plain = sequenced.spread_rows(winners)
     late_first: KeyRows | None = None
     results: dict[str, Result] = {}
     for name in output:
-        if name in group.sequence or (name in group.columns and (name not in functions or not len(there.keys))):
+        if name in group.sequence or (name in group.columns and (name not in functions or not len(sequenced.keys))):
             results[name] = plain
         elif name in group.columns:
             fold = functions[name].fold(rows.column(name), 0)
             if fold.late is LateRows.BY_ROUND:
                 return None
             if fold.late is LateRows.BEFORE and late_first is None:
-                late_first = _late_first(there.keys, newer)
-            reduced = fold.reduce(late_first if fold.late is LateRows.BEFORE and late_first is not None else there.keys)
+                late_first = _late_first(sequenced.keys, newer)
+            reduced = fold.reduce(
+                late_first if fold.late is LateRows.BEFORE and late_first is not None else sequenced.keys
+            )
             if reduced is None:
                 return None
-            results[name] = there.spread(reduced, rows.column(name))
+            results[name] = sequenced.spread(reduced, rows.column(name))
     return results
 
 
@@ -116,13 +118,13 @@ class _SequencedKeys:
 
     @staticmethod
     def of(keys: KeyRows, present: Mask, *, alone: bool) -> "_SequencedKeys":
-        there = present.take(keys.order)
-        if there.all():
+        has_sequence = present.take(keys.order)
+        if has_sequence.all():
             return _SequencedKeys(keys, None, keys, alone)
-        sizes = np.bincount(keys.keys.compress(there), minlength=len(keys))
+        sizes = np.bincount(keys.keys.compress(has_sequence), minlength=len(keys))
         which = np.flatnonzero(sizes)
         sizes = sizes.take(which)
-        return _SequencedKeys(KeyRows(keys.order.compress(there), np.cumsum(sizes) - sizes), which, keys, alone)
+        return _SequencedKeys(KeyRows(keys.order.compress(has_sequence), np.cumsum(sizes) - sizes), which, keys, alone)
 
     def spread_rows(self, numbers: Order) -> PickedRows:
         """Return row numbers by key of `keys` as numbers by key of all; -1 for keys without a sequence."""
@@ -239,10 +241,10 @@ class PartialUpdate:
         results: dict[str, Result] = {}
         grouped: set[str] = set()
         for group in self._groups(output):
-            made = reduce_group(group, self.functions, rows, keys, output, alone=self.merges_alone)
-            if made is None:
+            reduced = reduce_group(group, self.functions, rows, keys, output, alone=self.merges_alone)
+            if reduced is None:
                 return None
-            results |= made
+            results |= reduced
             grouped |= {*group.sequence, *group.columns}
         for name in output:
             if name in self.values and name not in grouped:
@@ -367,13 +369,13 @@ class _Update:
             if state.group.removes:
                 removed[state.split(slots, rows)[0]] = True
         removed &= deletes
-        gone = np.flatnonzero(removed)
-        if len(gone):
-            self._deleted[slots[gone]] = True
+        removed_rows = np.flatnonzero(removed)
+        if len(removed_rows):
+            self._deleted[slots[removed_rows]] = True
             for fold in self._folds.values():
-                fold.put(slots[gone], rows[gone])
+                fold.put(slots[removed_rows], rows[removed_rows])
             for state in self._groups:
-                state.follow(slots[gone], rows[gone])
+                state.follow(slots[removed_rows], rows[removed_rows])
             slots, rows = slots[~removed], rows[~removed]
         for state in self._groups:
             newer, late = state.split(slots, rows)

@@ -210,7 +210,7 @@ def finish(
         return no_columns(len(newest))
     pool = block_memory_pool()
     # Most columns have the same row numbers.
-    made: dict[int, Numbers] = {}
+    numbers_of: dict[int, Numbers] = {}
     columns: list[Column] = []
     for name in output:
         result = results.get(name)
@@ -221,9 +221,9 @@ def finish(
             columns.append(result)
             continue
         picked = PickedRows(newest) if result is None else result
-        numbers = made.get(id(picked.rows))
+        numbers = numbers_of.get(id(picked.rows))
         if numbers is None:
-            numbers = made[id(picked.rows)] = Numbers(picked.rows)
+            numbers = numbers_of[id(picked.rows)] = Numbers(picked.rows)
         columns.append(take_column(rows.column(name) if picked.column is None else picked.column, numbers, pool))
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema([rows.schema.field(n) for n in output]))
 

@@ -321,8 +321,8 @@ class ListAgg(FieldValues):
         offsets: Any = from_numpy(starts)
         joined: Any = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), self._delimiter)
         if valid is not None:
-            there: Any = from_numpy(keys.has(valid))
-            joined = pc.if_else(there, joined, scalar_of(None, joined.type))
+            present: Any = from_numpy(keys.has(valid))
+            joined = pc.if_else(present, joined, scalar_of(None, joined.type))
         return joined  # type: ignore[no-any-return]
 
     def _agg(self, held: str | None, value: str | None) -> str | None:
@@ -333,10 +333,10 @@ class ListAgg(FieldValues):
         if not self._distinct:
             return held + self._delimiter + value
         parts = [held]
-        there = set(self._parts(held))
+        present = set(self._parts(held))
         for part in self._parts(value):
-            if part and part not in there:
-                there.add(part)
+            if part and part not in present:
+                present.add(part)
                 parts.append(part)
         return self._delimiter.join(parts)
 

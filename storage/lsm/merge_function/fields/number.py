@@ -114,9 +114,9 @@ class _Numbers(ColumnFold):
             return decimals(self._sums, self._has, self._decimal)
         return self._column(self._sums, ~self._has)
 
-    def _column(self, made: Numbers, missing: Mask | None) -> Column:
+    def _column(self, results: Numbers, missing: Mask | None) -> Column:
         """Return numbers within the range of the column's type as a column."""
-        narrow = made.astype(self.column.type.to_pandas_dtype(), copy=False)
+        narrow = results.astype(self.column.type.to_pandas_dtype(), copy=False)
         numbers: Column = pa.array(narrow, type=self.column.type, mask=missing)
         return numbers
 
@@ -126,8 +126,8 @@ class _Numbers(ColumnFold):
             return None
         ordered = self._values.take(keys.order)
         if self._limits is not None:
-            made = _sums_within if function is np.add else _products_within
-            return self._column(made(ordered, keys, self._limits), self._missing(keys))
+            within = _sums_within if function is np.add else _products_within
+            return self._column(within(ordered, keys, self._limits), self._missing(keys))
         if function is np.add and ordered.dtype == np.float64:
             floats = _float_sums(ordered, keys)
         elif keys.longest > _MANY_ROWS:
@@ -168,10 +168,10 @@ class Sum(_Numbers):
         self._mark_present(slots, rows)
         held, values = self._sums[slots], self._taken(rows)
         with np.errstate(all="ignore"):
-            made = held + values
-        if made.dtype == np.int64:
-            self._count_wraps(slots, held, ((held ^ made) & (values ^ made)) < 0)
-        self._sums[slots] = made
+            results = held + values
+        if results.dtype == np.int64:
+            self._count_wraps(slots, held, ((held ^ results) & (values ^ results)) < 0)
+        self._sums[slots] = results
 
     def retract(self, slots: Slots, rows: Order) -> None:
         held, values = self._sums[slots], self._taken(rows)
@@ -180,13 +180,13 @@ class Sum(_Numbers):
                 negative = -values
                 if self._valid is not None:
                     negative = np.where(self._valid[rows], negative, self._neutral)
-                made = held + negative
+                results = held + negative
             else:
-                made = held - values
-        if made.dtype == np.int64:
-            self._count_wraps(slots, held, ((held ^ values) & (held ^ made)) < 0)
+                results = held - values
+        if results.dtype == np.int64:
+            self._count_wraps(slots, held, ((held ^ values) & (held ^ results)) < 0)
         self._mark_present(slots, rows)
-        self._sums[slots] = made
+        self._sums[slots] = results
 
     def put(self, slots: Slots, rows: Order) -> None:
         super().put(slots, rows)
@@ -313,9 +313,9 @@ def _objects(values: "list[Any]") -> Numbers:
 def sums_of(ordered: Numbers, keys: KeyRows) -> Numbers:
     """Return the sum of the integers of each key, which are in key order; sums wrap around."""
     passed = np.cumsum(ordered, dtype=ordered.dtype)
-    made = passed.take(keys.lasts)
-    made[1:] -= passed.take(keys.lasts[:-1])
-    return made
+    results = passed.take(keys.lasts)
+    results[1:] -= passed.take(keys.lasts[:-1])
+    return results
 
 
 def _sums_within(ordered: Numbers, keys: KeyRows, limits: _Limits) -> Numbers:
@@ -339,9 +339,9 @@ def _sums_within(ordered: Numbers, keys: KeyRows, limits: _Limits) -> Numbers:
 def _products_within(ordered: Numbers, keys: KeyRows, limits: _Limits) -> Numbers:
     """Return the product of the integers of each key; raises InvalidInputError if a step is outside of the limits."""
     with np.errstate(all="ignore"):
-        made = np.multiply.reduceat(ordered, keys.firsts, dtype=ordered.dtype)
+        results = np.multiply.reduceat(ordered, keys.firsts, dtype=ordered.dtype)
         if _greatest(ordered) ** min(keys.longest, 64) <= limits.greatest:
-            return made
+            return results
         # Zeros count as ones, because the product before them must be within the limits, too.
         bounds = np.multiply.reduceat(np.maximum(np.abs(ordered.astype(np.float64)), 1), keys.firsts)
     # Keys whose inexact bound is near the limits. They are few, or one of the first is an error.
@@ -351,7 +351,7 @@ def _products_within(ordered: Numbers, keys: KeyRows, limits: _Limits) -> Number
             product *= value
             if not limits.least <= product <= limits.greatest:
                 limits.refuse(product)
-    return made
+    return results
 
 
 def _greatest(numbers: Numbers) -> int:
@@ -362,13 +362,13 @@ def _greatest(numbers: Numbers) -> int:
 def _float_sums(ordered: Numbers, keys: KeyRows) -> Numbers:
     """Return the sum of the doubles of each key, added one after the other."""
     with np.errstate(all="ignore"):
-        made = np.bincount(keys.keys, weights=ordered, minlength=len(keys))
-    zeros = np.flatnonzero(made == 0)
+        results = np.bincount(keys.keys, weights=ordered, minlength=len(keys))
+    zeros = np.flatnonzero(results == 0)
     if len(zeros):
         # The sum starts with a positive zero, but a sum of negative zeros alone is a negative zero.
         positive = np.bincount(keys.keys, weights=~((ordered == 0) & np.signbit(ordered)), minlength=len(keys))
-        made[zeros.compress(positive.take(zeros) == 0)] = -0.0
-    return made
+        results[zeros.compress(positive.take(zeros) == 0)] = -0.0
+    return results
 
 
 def limbs_of(column: Column) -> "npt.NDArray[np.uint64]":

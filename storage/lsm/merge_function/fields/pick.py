@@ -97,16 +97,16 @@ class FirstValue(PickedRow):
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
         super().__init__(column, slots, of)
-        self._begun = np.zeros(slots, np.bool_)
+        self._started = np.zeros(slots, np.bool_)
 
     def add(self, slots: Slots, rows: Order) -> None:
-        self._picked[slots] = np.where(self._begun[slots], self._picked[slots], self._number(rows))
-        self._begun[slots] = True
+        self._picked[slots] = np.where(self._started[slots], self._picked[slots], self._number(rows))
+        self._started[slots] = True
 
     def add_late(self, slots: Slots, rows: Order) -> None:
         """Replace values by late ones, which are older."""
-        self._picked[slots] = np.where(self._begun[slots], self._number(rows), self._picked[slots])
-        self._begun[slots] = True
+        self._picked[slots] = np.where(self._started[slots], self._number(rows), self._picked[slots])
+        self._started[slots] = True
 
     def reduce(self, keys: KeyRows) -> PickedRows:
         return PickedRows(keys.oldest)
@@ -117,20 +117,20 @@ class FirstNonNullValue(PickedRow):
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
         super().__init__(column, slots, of)
-        self._begun = np.zeros(slots, np.bool_)
+        self._started = np.zeros(slots, np.bool_)
 
     def add(self, slots: Slots, rows: Order) -> None:
-        numbers, begun = self._number(rows), self._begun[slots]
-        taken = ~begun & (numbers != _NULL)
+        numbers, started = self._number(rows), self._started[slots]
+        taken = ~started & (numbers != _NULL)
         self._picked[slots] = np.where(taken, numbers, self._picked[slots])
-        self._begun[slots] = begun | taken
+        self._started[slots] = started | taken
 
     def add_late(self, slots: Slots, rows: Order) -> None:
         """Replace values by late ones, even by null, as Paimon does."""
-        picked, begun = self._picked[slots], self._begun[slots]
-        stays = ~begun & (picked != _NULL)
+        picked, started = self._picked[slots], self._started[slots]
+        stays = ~started & (picked != _NULL)
         self._picked[slots] = np.where(stays, picked, self._number(rows))
-        self._begun[slots] = begun | stays
+        self._started[slots] = started | stays
 
     def reduce(self, keys: KeyRows) -> PickedRows:
         return PickedRows(keys.oldest if self._valid is None else keys.oldest_where(self._valid))

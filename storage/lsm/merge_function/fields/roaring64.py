@@ -234,8 +234,8 @@ class _Reader:
 
     def container(self) -> _Container | None:
         """Return the next container; None for an empty place."""
-        (there,) = self.take("<b")
-        if not there:
+        (is_used,) = self.take("<b")
+        if not is_used:
             return None
         kind, cardinality = self.take("<bi")
         if kind == _RUNS:
@@ -300,15 +300,15 @@ def _inserted(node: _Node | None, key: bytes, depth: int, place: int) -> _Node:
     leaf = _Leaf(key, place)
     if node is None:
         return leaf
-    there = node.key[depth:] if isinstance(node, _Leaf) else node.prefix
+    path = node.key[depth:] if isinstance(node, _Leaf) else node.prefix
     common = 0
-    while common < len(there) and there[common] == key[depth + common]:
+    while common < len(path) and path[common] == key[depth + common]:
         common += 1
-    if isinstance(node, _Leaf) or common < len(there):
-        branch = _Branch(0, there[:common])
-        branch.insert(there[common], node)
+    if isinstance(node, _Leaf) or common < len(path):
+        branch = _Branch(0, path[:common])
+        branch.insert(path[common], node)
         if isinstance(node, _Branch):
-            node.prefix = there[common + 1 :]
+            node.prefix = path[common + 1 :]
         branch.insert(key[depth + common], leaf)
         return branch
     depth += common
