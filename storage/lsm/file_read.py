@@ -11,6 +11,7 @@ import pyarrow as pa
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
+from interbed.storage.base.prefetch import chain_prefetched
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion_vectors import DeletionVector
 from interbed.storage.files.file_index.api import EVERYTHING, Selection
@@ -158,7 +159,7 @@ class FileRead:
 
 def prefetched_files(sources: Sequence[Callable[[], Iterator[_T]]], files: Sequence[DataFileMeta]) -> Iterator[_T]:
     """Yield the contents of remote files one after the other, and prefetch the next files."""
-    return one_after_another(sources, [f.file_size for f in files], most=_PREFETCHED_FILES, weight=_PREFETCHED_BYTES)
+    return chain_prefetched(sources, [f.file_size for f in files], most=_PREFETCHED_FILES, weight=_PREFETCHED_BYTES)
 
 
 def _kept(position: int, rows: int, deleted: DeletionVector | None, wanted: Positions | None) -> Mask | None:

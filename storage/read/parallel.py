@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from interbed.storage.base.prefetch import chain_prefetched
+from interbed.storage.base.prefetch import PrefetchingIterator
 
 QUEUED_BATCHES = 1
 """The number of batches that each thread reads ahead."""
@@ -62,12 +62,12 @@ class _PendingSources:
     def __init__(self, sources: Sequence[Source], ahead: int) -> None:
         self._sources = deque(sources)
         self._ahead = ahead
-        self._prefetched: deque[Begun[pa.RecordBatch]] = deque()
+        self._prefetched: deque[PrefetchingIterator[pa.RecordBatch]] = deque()
 
     def begin(self) -> None:
         """Prefetch sources up to the limit."""
         while self._sources and len(self._prefetched) < self._ahead:
-            self._prefetched.append(Begun(self._sources.popleft()))
+            self._prefetched.append(PrefetchingIterator(self._sources.popleft()))
 
     def next(self) -> Source | None:
         """Return the next source; None after the last."""

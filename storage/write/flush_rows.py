@@ -43,7 +43,7 @@ class PostponedRows:
     """What a flush does to buffered rows: nothing, they go to the file in order. Has the methods of BufferMerge."""
 
     layout: DataFileLayout
-    tells_input: bool = False
+    emits_input: bool = False
     removals: None = None
 
     def join(self, runs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -63,7 +63,7 @@ class BackgroundCompactions:
         self._store = store
         self._pool: ThreadPoolExecutor | None = None
         # Buckets are opened anew for each commit; with `lookup-compact` = `gentle` their compactions count on.
-        self._passed_over: dict[BucketId, int] = {}
+        self._skipped: dict[BucketId, int] = {}
 
     @cached_property
     def _planner(self) -> CompactionPlanner:
@@ -80,15 +80,15 @@ class BackgroundCompactions:
             bucket_id,
             existing.files(bucket_id),
             existing.index_files(bucket_id),
-            self._passed_over.get(bucket_id, 0),
+            self._skipped.get(bucket_id, 0),
         )
 
-    def remember(self, bucket_id: BucketId, passed_over: int) -> None:
+    def remember(self, bucket_id: BucketId, skipped: int) -> None:
         """Keep how many opportunities to compact a bucket has passed over, for when it is opened anew."""
-        if passed_over:
-            self._passed_over[bucket_id] = passed_over
+        if skipped:
+            self._skipped[bucket_id] = skipped
         else:
-            self._passed_over.pop(bucket_id, None)
+            self._skipped.pop(bucket_id, None)
 
     def close(self) -> None:
         """Wait for compactions that run."""
