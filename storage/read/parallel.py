@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from interbed.storage.base.prefetch import PrefetchingIterator
+from interbed.storage.base.prefetch import PrefetchingIterator, chain_prefetched
 
 QUEUED_BATCHES = 1
 """The number of batches that each thread reads ahead."""
