@@ -184,7 +184,7 @@ class FileSystemCatalog(Catalog):
         )
 
     def _is_listed(self, location: str) -> bool:
-        """Whether a directory is a table, or can't be looked into, which is no reason to hide the others."""
+        """Return whether a directory is a table, or can't be looked into, which is no reason to hide the others."""
         try:
             return self._has_schema(location)
         except StorageAccessError as error:
@@ -229,7 +229,7 @@ class FileSystemCatalog(Catalog):
     def _make_table(
         self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
     ) -> None:
-        from interbed.catalog.client.files.table_files import check_no_remains, finish_drop, take_back_schema
+        from interbed.catalog.client.files.table_files import check_no_remains, finish_drop, withdraw_schema
 
         _, location = self._new_location(identifier, path)
         if location != self._table_path(identifier):
@@ -257,7 +257,7 @@ class FileSystemCatalog(Catalog):
         except CommitStateUnknownError:
             raise
         except (InterbedError, OSError):
-            take_back_schema(self._file_io, location, store.paths.schema(schema.id))
+            withdraw_schema(self._file_io, location, store.paths.schema(schema.id))
             raise
 
     def _is_first_schema_made(self, identifier: Identifier, schemas: SchemaManager, schema: TableSchema) -> bool:

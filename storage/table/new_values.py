@@ -1,6 +1,6 @@
-"""Values of options that make a table which interbed can't read or write: refused where they are new.
+"""Checks of new option values that would make a table which interbed can't read or write.
 
-A table that Java Paimon made with one of them keeps it through other changes.
+A table that Java Paimon made with such a value keeps it through other changes.
 """
 
 from collections.abc import Mapping
@@ -18,8 +18,8 @@ _BUCKET_FUNCTION = "bucket-function.type"
 def check_new_values(schema: TableSchema, before: Mapping[str, str] | None) -> None:
     """Check the options that are new, or have other values than `before`.
 
-    Raises InvalidOptionError for sequence fields that have no order, NotSupportedError for kinds of tables and of
-    buckets that are not carried out.
+    Raises InvalidOptionError for sequence fields that have no order, NotSupportedError for unsupported kinds of tables
+    and bucket functions.
     """
     new = {key: value for key, value in schema.options.items() if before is None or before.get(key) != value}
     if _SEQUENCE in new:

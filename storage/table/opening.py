@@ -1,6 +1,7 @@
-"""Open a table's file store with what the layers of storage supply to it: the rules for options, the log, and upkeep.
+"""Opening of a table's file store with the hooks that higher layers of storage supply: option rules, log and upkeep.
 
-A table can switch to deletion vectors only when it is compacted: a read with them merges nothing and skips level 0.
+A table can switch to deletion vectors only when it is compacted, because a read with deletion vectors merges nothing
+and skips level 0.
 """
 
 from collections.abc import Mapping
@@ -35,14 +36,14 @@ def _check_options(
 
 def _maintain(of: FileStore) -> None:
     if of.log_consistency is LogConsistency.TRANSACTIONAL:
-        # First, because readers wait for it.
+        # The log is published first, because its readers wait for it.
         from interbed.storage.log.publisher import publish_after_commit
 
         publish_after_commit(of)
     from interbed.storage.meta.commit_listener import follow
     from interbed.storage.upkeep.maintenance import maintain
 
-    # Before old snapshots go, whose files readers of what was published before may still need.
+    # Listeners run before the expiry of snapshots: readers of the previous publication may still need their files.
     follow(of)
     maintain(of)
 
@@ -74,7 +75,7 @@ HOOKS = StoreHooks(
     log_of_writes=_log_of_writes,
     log_ends=_log_ends,
 )
-"""What every store is opened with."""
+"""The hooks that every file store is opened with."""
 
 
 def open_store(
@@ -97,17 +98,17 @@ def open_store(
 
 
 def find_store(location: str, file_io: FileIO) -> FileStore | None:
-    """The store of the table at the location, None where there is no table; errors as of open_store."""
+    """Return the file store of the table at the location, None where there is no table; errors as of open_store."""
     return file_store.find_store(location, file_io, hooks=HOOKS)
 
 
 def schema_manager(location: str, file_io: FileIO | None = None) -> SchemaManager:
-    """The schema manager of a location, whether or not there is a table."""
+    """Return the schema manager of a location, whether or not there is a table."""
     return file_store.schema_manager(location, file_io, rules=_check_options)
 
 
 def _switches_on(before: TableSchema, after: TableSchema) -> bool:
-    """Whether the change makes reads of the files that are there pass over some of them."""
+    """Return whether the change switches on deletion vectors, so that reads skip some of the existing files."""
     return before.has_primary_key and after.core.deletion_vectors_enabled and not before.core.deletion_vectors_enabled
 
 

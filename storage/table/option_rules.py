@@ -1,8 +1,8 @@
-"""Which options, keys and columns of a table go together: Paimon's SchemaValidation as a list of rules. Pure.
+"""Rules for combinations of options, keys and columns of a table: Paimon's SchemaValidation as a list of rules. Pure.
 
-`check_options` looks at a whole schema: when a table is made or altered, and when dynamic options are set on top of its
-own. `CoreOptions.check` sees to the value of each option by itself, `validate_schema` to names, keys and types.
-Source: paimon-core `schema.SchemaValidation`, `mergetree.compact.PartialUpdateMergeFunction`; documentation page
+`check_options` checks a whole schema: when a table is made or altered, and when dynamic options are set on top of its
+own. `CoreOptions.check` checks the value of each option by itself, `validate_schema` names, keys and types. Source:
+paimon-core `schema.SchemaValidation`, `mergetree.compact.PartialUpdateMergeFunction`; documentation page
 `maintenance/configurations`.
 """
 
@@ -51,16 +51,16 @@ _TIME_TYPES = (TypeRoot.INT, TypeRoot.BIGINT, *TIMESTAMPS)
 
 
 def check_options(schema: TableSchema, before: TableSchema | None = None) -> None:
-    """Raise InvalidOptionError for options that contradict each other, the keys or the columns; NotSupportedError for
-    what this version lacks. The message names the options, and the way out.
+    """Raise InvalidOptionError for options that contradict each other, the keys or the columns.
 
-    `before` is the table that is changed: what Java Paimon let it have it may keep.
+    NotSupportedError for features that this version lacks. The message names the options and the way out. `before` is
+    the schema of the table that is changed, which may keep options that Java Paimon accepted.
     """
     had = None if before is None else before.options
     check_names(schema.options, had)
     options = schema.core
     options.check()
-    if before is None or not _tells_input_with_vectors(before.core):
+    if before is None or not _has_input_with_vectors(before.core):
         _no_input_with_vectors(options)
     check_new_values(schema, had)
     for rule in _RULES:
@@ -78,7 +78,7 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
             column.check_options()
         DynamicBucketRules.of(options)
         _named_columns(schema, options)
-    # Last: what contradicts in itself has a message of its own.
+    # Last, because contradictions between options have more specific messages.
     check_supported(schema.options, had)
     for listener in commit_listeners(schema.options):
         listener.check(schema, before)
@@ -91,14 +91,16 @@ def changed_schema(
     time_millis: int | None = None,
     has_snapshots: bool = True,
 ) -> TableSchema:
-    """The next schema after the changes, checked as a whole; raises as apply_changes and check_options do."""
+    """Return the next schema after the changes, checked as a whole; raise the errors of apply_changes and
+    check_options.
+    """
     result = apply_changes(schema, changes, time_millis=time_millis, has_snapshots=has_snapshots)
     check_options(result, before=schema)
     return result
 
 
 def _named_columns(schema: TableSchema, options: CoreOptions) -> None:
-    """Columns that Java Paimon does not look for; a slip is reported all the same when a table is made."""
+    """Check columns that Java Paimon does not check, so that a typo is reported when a table is made."""
     key = "changelog-producer.row-deduplicate-ignore-fields"
     _in_table(schema, key, options.changelog_row_deduplicate_ignored)
 
@@ -142,7 +144,7 @@ def _upsert_key(schema: TableSchema, options: CoreOptions) -> None:
 def _buckets(schema: TableSchema, options: CoreOptions) -> None:
     written = options.text(BUCKET_KEY, "")
     if written != ",".join(options.bucket_key):
-        # Paimon takes the names as they stand there, with their blanks.
+        # Paimon takes the names as written, with their blanks.
         raise InvalidOptionError(
             f"Option '{BUCKET_KEY}' = '{written}' has blanks or empty names in it; write "
             f"'{','.join(options.bucket_key)}'."
@@ -239,13 +241,13 @@ def _changelog(schema: TableSchema, options: CoreOptions) -> None:
         )
 
 
-def _tells_input_with_vectors(options: CoreOptions) -> bool:
+def _has_input_with_vectors(options: CoreOptions) -> bool:
     return options.deletion_vectors_enabled and options.changelog_producer is ChangelogProducer.INPUT
 
 
 def _no_input_with_vectors(options: CoreOptions) -> None:
-    # Java takes this, but its documentation does not: what is read skips level 0, and the changelog has it already.
-    if _tells_input_with_vectors(options):
+    # Java accepts this, against its documentation: reads skip level 0, but the changelog has its rows already.
+    if _has_input_with_vectors(options):
         raise InvalidOptionError(
             "Option 'deletion-vectors.enabled' can't be combined with 'changelog-producer' = 'input'; use 'lookup' or "
             "'none'."
@@ -348,7 +350,7 @@ def _key_clustering(schema: TableSchema, options: CoreOptions) -> None:
 
 
 def _log(schema: TableSchema, options: CoreOptions) -> None:
-    """What a log needs, and what it does not go together with."""
+    """Check the options that a log needs, and those that can't be combined with it."""
     eventual = options.log_consistency is LogConsistency.EVENTUAL
     if options.log_system is LogSystem.NONE:
         for key, needs_log in (
@@ -397,7 +399,7 @@ def _log_of(options: CoreOptions) -> tuple[object, ...]:
 def _eventual_log(schema: TableSchema, options: CoreOptions) -> None:
     asked = f"Option '{LOG_CONSISTENCY}' = 'eventual'"
     if not schema.has_primary_key:
-        raise InvalidOptionError(f"{asked} needs a primary key, by which readers tell the rows; add one.")
+        raise InvalidOptionError(f"{asked} needs a primary key, by which readers identify rows; add one.")
     if options.merge_engine is not MergeEngine.DEDUPLICATE:
         raise InvalidOptionError(
             f"{asked} can't be combined with 'merge-engine' = '{options.merge_engine}': the last record of a key is to "
@@ -410,8 +412,8 @@ def _eventual_log(schema: TableSchema, options: CoreOptions) -> None:
         )
     for key, is_set, why in (
         ("sequence.field", bool(options.sequence_fields), "the last record of a key is to be its row"),
-        ("ignore-delete", options.ignore_delete, "the log tells of every key that went"),
-        ("record-level.expire-time", options.record_expire_millis is not None, "rows go without a record"),
+        ("ignore-delete", options.ignore_delete, "the log reports every deleted key"),
+        ("record-level.expire-time", options.record_expire_millis is not None, "rows expire without a record"),
         ("deletion-vectors.enabled", options.deletion_vectors_enabled, "readers see rows before they are compacted"),
         (
             "changelog-producer",
@@ -426,7 +428,7 @@ def _eventual_log(schema: TableSchema, options: CoreOptions) -> None:
 
 
 def _optimizing_order(schema: TableSchema, options: CoreOptions) -> None:
-    """The order that the optimizer is to keep rows in is one that a sort compaction can make."""
+    """Check that a sort compaction can make the order that the optimizer maintains."""
     if not options.optimizing_order_by:
         if OPTIMIZING_ORDER_STRATEGY in options.raw:
             raise InvalidOptionError(
@@ -483,4 +485,4 @@ _RULES: tuple[Rule, ...] = (
     _optimizing_order,
     _of_catalogs,
 )
-"""In the order in which they are checked; the first that is broken is reported."""
+"""The rules in the order in which they are checked; the first broken rule is reported."""

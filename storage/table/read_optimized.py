@@ -1,7 +1,7 @@
-"""`t$ro`: the rows of a primary-key table that are in its top level, which full compactions write; nothing is merged.
+"""`t$ro`: the rows of a primary-key table in its top level, which full compactions write, without merging.
 
-They are as old as the last full compaction of their bucket, and cost what the rows of an append table cost. Source:
-paimon-core's ReadOptimizedTable.
+They are as old as the last full compaction of their bucket, and reading them costs as much as reading an append table.
+Source: paimon-core's ReadOptimizedTable.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,16 +20,16 @@ READ_OPTIMIZED = "ro"
 
 
 class ReadOptimizedTable(Table):
-    """A table of which only what is fully compacted is read. It is read only."""
+    """View of a table that reads only fully compacted files. It is read only."""
 
     @staticmethod
     def of(table: Table) -> "ReadOptimizedTable":
-        """The one of a table."""
+        """Return the read-optimized view of a table."""
         return ReadOptimizedTable(f"{table.name}${READ_OPTIMIZED}", table.store)
 
     @property
     def level_filter(self) -> Callable[[int], bool] | None:
-        """Which levels are read; None for all, of a table without a primary key."""
+        """The filter of levels that are read; None for all, of a table without a primary key."""
         if not self.schema.has_primary_key:
             return None
         top = self.options.num_levels - 1
@@ -69,7 +69,7 @@ class ReadOptimizedTable(Table):
 
 
 class ReadOnlyMaintenance(TableMaintenance):
-    """The maintenance of a read-optimized table: what would write files is refused."""
+    """The maintenance of a read-optimized table: operations that write files are refused."""
 
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise NotSupportedError(f"'{self.name}' is read only; write to the table itself.")

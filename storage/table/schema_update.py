@@ -1,4 +1,4 @@
-"""Changing a table's schema as one block: `with table.update_schema() as update: update.add_column("x", "BIGINT")`."""
+"""Change of a table's schema as one block: `with table.update_schema() as update: update.add_column("x", "BIGINT")`."""
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
@@ -8,7 +8,7 @@ from interbed.storage.meta.schema.change import GivenPath, GivenType, Move, Sche
 
 
 class SchemaUpdate:
-    """Collects changes and carries them out together when the block ends; none of them when it ends by an error.
+    """Collects schema changes and applies them together when the block ends; none of them when it ends with an error.
 
     The methods are those of SchemaChange, and return this object, so that calls can be chained. Without a block call
     `commit`.
@@ -20,7 +20,7 @@ class SchemaUpdate:
 
     @property
     def changes(self) -> tuple[SchemaChange, ...]:
-        """What was collected and is not carried out yet."""
+        """The collected changes that are not applied yet."""
         return tuple(self._changes)
 
     def apply(self, *changes: SchemaChange) -> Self:
@@ -37,54 +37,54 @@ class SchemaUpdate:
         *,
         default_value: str | None = None,
     ) -> Self:
-        """See SchemaChange.add_column."""
+        """Add SchemaChange.add_column to the changes."""
         change = SchemaChange.add_column(field_name, data_type, comment, move, default_value=default_value)
         return self.apply(change)
 
     def rename_column(self, field_name: GivenPath, new_name: str) -> Self:
-        """See SchemaChange.rename_column."""
+        """Add SchemaChange.rename_column to the changes."""
         return self.apply(SchemaChange.rename_column(field_name, new_name))
 
     def drop_column(self, field_name: GivenPath) -> Self:
-        """See SchemaChange.drop_column."""
+        """Add SchemaChange.drop_column to the changes."""
         return self.apply(SchemaChange.drop_column(field_name))
 
     def update_column_type(
         self, field_name: GivenPath, new_data_type: GivenType, keep_nullability: bool = False
     ) -> Self:
-        """See SchemaChange.update_column_type."""
+        """Add SchemaChange.update_column_type to the changes."""
         return self.apply(SchemaChange.update_column_type(field_name, new_data_type, keep_nullability))
 
     def update_column_nullability(self, field_name: GivenPath, new_nullability: bool) -> Self:
-        """See SchemaChange.update_column_nullability."""
+        """Add SchemaChange.update_column_nullability to the changes."""
         return self.apply(SchemaChange.update_column_nullability(field_name, new_nullability))
 
     def update_column_comment(self, field_name: GivenPath, comment: str | None) -> Self:
-        """See SchemaChange.update_column_comment."""
+        """Add SchemaChange.update_column_comment to the changes."""
         return self.apply(SchemaChange.update_column_comment(field_name, comment))
 
     def update_column_default_value(self, field_names: GivenPath, default_value: str | None) -> Self:
-        """See SchemaChange.update_column_default_value."""
+        """Add SchemaChange.update_column_default_value to the changes."""
         return self.apply(SchemaChange.update_column_default_value(field_names, default_value))
 
     def update_column_position(self, move: Move) -> Self:
-        """See SchemaChange.update_column_position."""
+        """Add SchemaChange.update_column_position to the changes."""
         return self.apply(SchemaChange.update_column_position(move))
 
     def set_option(self, key: str, value: object) -> Self:
-        """See SchemaChange.set_option."""
+        """Add SchemaChange.set_option to the changes."""
         return self.apply(SchemaChange.set_option(key, value))
 
     def remove_option(self, key: str) -> Self:
-        """See SchemaChange.remove_option."""
+        """Add SchemaChange.remove_option to the changes."""
         return self.apply(SchemaChange.remove_option(key))
 
     def update_comment(self, comment: str | None) -> Self:
-        """See SchemaChange.update_comment."""
+        """Add SchemaChange.update_comment to the changes."""
         return self.apply(SchemaChange.update_comment(comment))
 
     def commit(self) -> None:
-        """Carry the changes out as one new schema, all or none; nothing is done without changes.
+        """Apply the changes as one new schema, all or none; do nothing without changes.
 
         Raises InvalidInputError, NotSupportedError and CommitFailedError.
         """

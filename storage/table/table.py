@@ -62,7 +62,7 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         return f"Table({self.name!r}, {self.location!r})"
 
     def _repr_html_(self) -> str:
-        """The columns and what else is known without reading rows, for notebooks."""
+        """Return the columns and other metadata as HTML, for notebooks; no rows are read."""
         from interbed.storage.read.arrow_rows import html_facts
 
         latest = self.latest_snapshot()
@@ -83,7 +83,7 @@ class Table(TableWrites, TableChanges, PypaimonNames):
 
     @property
     def location(self) -> str:
-        """The table's directory."""
+        """The directory of the table."""
         return self.store.location
 
     @property
@@ -93,12 +93,12 @@ class Table(TableWrites, TableChanges, PypaimonNames):
 
     @property
     def fields(self) -> list[DataField]:
-        """The columns."""
+        """The columns, with names, types and comments."""
         return list(self.schema.fields)
 
     @property
     def field_names(self) -> list[str]:
-        """The columns' names."""
+        """The names of the columns."""
         return list(self.schema.names)
 
     @property
@@ -117,22 +117,22 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         return list(self.schema.partition_keys)
 
     def snapshots(self) -> "list[Snapshot]":
-        """All snapshots that the table still has, oldest first."""
+        """Return all snapshots that have not expired, oldest first."""
         return [self.store.snapshots.snapshot(i) for i in self.store.snapshots.ids()]
 
     def latest_snapshot(self) -> "Snapshot | None":
-        """The newest snapshot; None while nothing was committed."""
+        """Return the newest snapshot; None while nothing was committed."""
         return self.store.snapshots.latest()
 
     def levels(self, *, partitions: "Partitions | None" = None, bucket: int | None = None) -> "TableLevels":
         """The LSM tree of every bucket of the newest snapshot, or of some: `table.levels().plot("levels.svg")`."""
-        # By use, as all that draws.
+        # Imported by use, like all modules that draw.
         from interbed.storage.views.levels import levels_of
 
         return levels_of(self.store, name=self.name, partitions=partitions, bucket=bucket)
 
     def copy(self, dynamic_options: Mapping[str, object]) -> "Table":
-        """The same table with options on top of its own, for this object only; None for an option's default.
+        """Return the same table with options on top of its own, for this object only; None for an option's default.
 
         With `scan.snapshot-id` or `scan.timestamp-millis` it has the columns that it had then.
         """
@@ -141,7 +141,10 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         return Table(self.name, at_snapshot(self.store.with_options(dynamic_options)))
 
     def branch(self, name: str) -> "Table":
-        """A branch of this table, with its own schema and snapshots; `main` is the table. BranchNotFoundError."""
+        """Return a branch of this table, with its own schema and snapshots; `main` is the table.
+
+        BranchNotFoundError.
+        """
         return Table(f"{self.name.partition('$')[0]}$branch_{name}", self.store.on_branch(name))
 
     # -- read ------------------------------------------------------------------------------------------------------
@@ -176,7 +179,7 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         return Scan(store, None if columns is None else tuple(columns), predicate, limit, snapshot_id, threads)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        # What Polars, DuckDB, pandas and others take rows by.
+        # The interface by which Polars, DuckDB, pandas and others read rows.
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> "pa.Table":
@@ -227,10 +230,10 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         return rows[0] if rows else None
 
     def get_many(self, keys: Any, columns: Sequence[str] | None = None) -> "pa.Table":
-        """The rows of primary keys, in the order of the keys; those that are not there are left out.
+        """Return the rows of primary keys, in the order of the keys; missing keys are left out.
 
         `keys` are Arrow data with the key's columns (an array where there is one), or a sequence of what `get` takes.
-        What was decoded is kept for later lookups, up to `lookup.cache-max-memory-size` bytes. Raises as `get` does.
+        Decoded pages are cached for later lookups, up to `lookup.cache-max-memory-size` bytes. Raises as `get` does.
         """
         from interbed.storage.read.point_lookup import PointLookup
 
@@ -243,14 +246,12 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         *,
         analyze: bool = False,
     ) -> "Explanation":
-        """What a scan with that filter would read and why: what was pruned, levels, splits.
+        """Explain what a scan with that filter would read and why: pruning, levels, splits.
 
-        With `analyze` the rows are read, and it is said how many were decoded for those returned, and why. Filters that
-        name keys are explained as if their rows were not looked up. Of an object store it is shown what it was asked
-        for meanwhile, by the whole process.
+        With `analyze` the rows are read, and the result says how many were decoded for those returned, and why. Filters
+        that name keys are explained as if their rows were not looked up. For an object store the result contains the
+        requests of the whole process in the meantime.
         """
-        from dataclasses import replace
-
         from interbed.storage.io.stores.requests import counted_requests
 
         with counted_requests() as requests:
@@ -279,21 +280,21 @@ class Table(TableWrites, TableChanges, PypaimonNames):
     def new_scan(
         self, *, predicate: "Predicate | None" = None, limit: int | None = None, snapshot_id: int | None = None
     ) -> "TableScan":
-        """The planner of one read."""
+        """Return the planner of one read."""
         from interbed.storage.scan.scan import TableScan
 
         return TableScan(self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
 
     def new_read(self, columns: Sequence[str] | None = None, predicate: "Predicate | None" = None) -> "TableRead":
-        """The reader of splits."""
+        """Return the reader of splits."""
         from interbed.storage.read.table_read import TableRead
 
         return TableRead(self.store, None if columns is None else tuple(columns), predicate)
 
     def new_write(self, commit_user: str, *, overwrite: bool = False, batch: bool = False) -> "TableWrite":
-        """The writer of one job or task; `overwrite` when its rows replace all that the partitions hold.
+        """Return the writer of one job or task; `overwrite` when its rows replace all rows of the partitions.
 
-        The rows of a `batch` go to real buckets where the table's are postponed, if no others wait there.
+        With `batch`, the rows of a table with postponed buckets go to real buckets, if no other rows wait there.
         """
         from interbed.storage.write.bucket_restore import NothingBefore
         from interbed.storage.write.bucket_strategy import batch_strategy_of, strategy_of
@@ -304,7 +305,7 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         return TableWrite(self.store, commit_user, restore, strategy=strategy, name=self.name)
 
     def new_commit(self, commit_user: str) -> "FileStoreCommit":
-        """The committer of one job."""
+        """Return the committer of one job."""
         from interbed.storage.commit.file_store_commit import FileStoreCommit
 
         return FileStoreCommit(self.store, commit_user)
@@ -323,14 +324,14 @@ class Table(TableWrites, TableChanges, PypaimonNames):
     ) -> "CompactionResult":
         """Merge the sorted runs of every bucket into one (small files into larger ones on append tables).
 
-        Without `full` only what the universal strategy finds due is done. `partitions` and `bucket` restrict it, and
-        `partition_idle_time` to partitions that got nothing new for so long. The rows stay as they are; the result is
-        one COMPACT snapshot, or none when there was nothing to do. `progress` is called after each bucket with
-        how many are done, and how many there are.
+        Without `full` only compactions that the universal strategy finds due are done. `partitions` and `bucket`
+        restrict it, and `partition_idle_time` to partitions without new rows for that time. The content of the table
+        stays the same; the result is one COMPACT snapshot, or none when there was nothing to do. `progress` is called
+        after each bucket with the number of finished buckets and the number of all.
 
         With `order_strategy` `order`, `zorder` or `hilbert` all rows of the chosen partitions of an append table
-        without buckets are written anew in the order of the columns `order_by` (a sequence, or names with commas), so
-        that filters on them leave more files out. Raises InvalidInputError for what does not go together,
+        without buckets are rewritten in the order of the columns `order_by` (a sequence, or names with commas), so that
+        filters on them skip more files. Raises InvalidInputError for arguments that can't be combined,
         NotSupportedError for a table that can't be sorted, CommitConflictError when another compaction was faster.
         """
         from interbed.storage.table.table_maintenance import chosen_partitions, sort_order
@@ -383,9 +384,9 @@ _PARTS = {"versions": TableVersions, "maintenance": TableMaintenance, "access": 
 
 
 def load_table(location: str, *, schema_json: str | None = None, options: Mapping[str, str] | None = None) -> Table:
-    """The table at a location, without a catalog; `schema_json` saves reading the schema file.
+    """Return the table at a location, without a catalog; `schema_json` saves reading the schema file.
 
-    For workers that were sent a location, and for tables that no catalog knows. Commits are not locked.
+    For workers that got a location, and for tables that are in no catalog. Commits are not locked.
     """
     schema = None if schema_json is None else TableSchema.from_json(schema_json, source=location)
     return Table(location.rstrip("/").rsplit("/", 1)[-1], open_store(location, schema=schema, dynamic_options=options))
@@ -399,7 +400,7 @@ def with_schema(table: Table, schema: TableSchema) -> Table:
 
 
 def _bound(given: "str | Predicate", store: FileStore) -> "Predicate":
-    """The filter, checked against the table's columns."""
+    """Return the filter, checked against the table's columns."""
     from interbed.storage.base.predicate.conditions import bound_filter
 
     return bound_filter(given, store.schema.fields)

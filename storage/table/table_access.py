@@ -22,17 +22,17 @@ class TableAccess(TablePart):
 
     @property
     def storage_io(self) -> FileIO:
-        """What reads and writes the table's files; `file_io` has the same under pypaimon's names."""
+        """The file system of the table; `file_io` is the same under pypaimon's names."""
         return self.store.file_io
 
     @property
     def branch_name(self) -> str:
-        """The branch that this table is, `main` for the table itself."""
+        """The name of the branch, `main` for the table itself."""
         return self.store.paths.branch
 
     @property
     def dynamic_options(self) -> dict[str, str]:
-        """The options that were given when the table was opened, or by `copy`, beside those of its schema."""
+        """The options that were given when the table was opened, or by `copy`, in addition to those of its schema."""
         return dict(self.store.dynamic_options)
 
     # -- snapshots and schemas -------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ class TableAccess(TablePart):
         return travels(self.store)
 
     def starting_snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
-        """The snapshot that a read sees: of that id, else what the options say, else the newest; None without any.
+        """Return the snapshot that a read sees: of that id, of the options, or the newest; None without any.
 
         Raises SnapshotNotFoundError and TagNotFoundError naming those that exist, InvalidOptionError.
         """
@@ -61,49 +61,51 @@ class TableAccess(TablePart):
         return starting_snapshot(self.store, snapshot_id)
 
     def latest_snapshot_of(self, commit_user: str) -> Snapshot | None:
-        """The newest snapshot that the user has committed, None without any."""
+        """Return the newest snapshot that the user has committed, None without any."""
         return self.store.snapshots.latest_of_user(commit_user)
 
     def schema_of(self, schema_id: int) -> TableSchema:
-        """The schema of that id as it is stored, without dynamic options."""
+        """Return the schema of that id as it is stored, without dynamic options."""
         return self.store.schemas.schema(schema_id)
 
     # -- partitions and places -------------------------------------------------------------------------------------
 
     def partition_of(self, spec: Mapping[str, object]) -> bytes:
-        """The partition of a complete specification as a serialised BinaryRow; raises InvalidInputError."""
+        """Return the partition of a complete specification as a serialised BinaryRow; raise InvalidInputError."""
         return self.store.paths.parse_partition_spec(spec)
 
     def partition_spec(self, partition: bytes) -> dict[str, str]:
-        """The text of each partition column's value, not escaped; null is the default name."""
+        """Return the text of the value of each partition column, not escaped; null is the default name."""
         return self.store.paths.partition_spec(partition)
 
     def partition_sums(self) -> "dict[bytes, FileSum]":
-        """What the files of the newest snapshot add up to, by partition; without partition columns all are of one."""
+        """Return the sums of rows, bytes and files of the newest snapshot by partition; one partition without partition
+        columns.
+        """
         from interbed.storage.scan.live_files import partition_sums
 
         latest = self.store.newest_snapshot()
         return {} if latest is None else partition_sums(self.store, latest)
 
     def directory_of(self, bucket_id: BucketId) -> str:
-        """The directory that holds the data files of a bucket."""
+        """Return the directory of the data files of a bucket."""
         return self.store.paths.bucket_directory(bucket_id)
 
     @property
     def snapshot_directory(self) -> str:
-        """The directory that holds the snapshots of this branch."""
+        """The directory of the snapshots of this branch."""
         return self.store.paths.snapshot_directory
 
     # -- reads and writes ------------------------------------------------------------------------------------------
 
     def restore_buckets(self, partition_filter: "PartitionChoice" = None) -> "RestoredBuckets":
-        """What exists in the newest snapshot, bucket by bucket; see scan.live_files."""
+        """Return the files of the newest snapshot, bucket by bucket; see scan.live_files."""
         from interbed.storage.scan.live_files import restore_buckets
 
         return restore_buckets(self.store, partition_filter=partition_filter)
 
     def new_epoch_commit(self, query: str) -> "EpochCommit":
-        """Commits the micro-batches of a streaming query, each once."""
+        """Return the committer of the micro-batches of a streaming query, which commits each once."""
         from interbed.storage.commit.stream_commits import EpochCommit
 
         return EpochCommit(self.store, query)
@@ -111,13 +113,14 @@ class TableAccess(TablePart):
     def plan(
         self, *, predicate: "Predicate | None" = None, limit: int | None = None, snapshot_id: int | None = None
     ) -> "Plan":
-        """The splits that hold the table's rows, with those of the branch that it falls back to; see TableScan.plan."""
+        """Return the splits of the rows of the table, including those of its fallback branch; see TableScan.plan."""
         from interbed.storage.scan.fallback import plan_rows
 
         return plan_rows(self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
 
     def bucket_unit(self) -> int:
-        """What divides the number of buckets of each partition of a table with postponed buckets; 0 for all others.
+        """Return a common divisor of the numbers of buckets of the partitions of a table with postponed buckets; 0 for
+        others.
 
         Rows of one bucket have the same hash modulo this number, so that it can divide a batch among tasks. Also 0
         where batches wait like streams. Raises InvalidOptionError.

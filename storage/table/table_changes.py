@@ -30,15 +30,15 @@ class TableChanges:
         filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
         mode: str = "auto",
     ) -> "ChangeQuery":
-        """What the snapshots from one to another, both included, changed: rows with a column `_row_kind` (0 insert,
-        1 update-before, 2 update-after, 3 delete), as `write_changes` takes them.
+        """Query the changes of snapshots from one to another, both included: rows with a column `_row_kind`.
 
-        With `changelog-producer` = `lookup` or `full-compaction` the changes of a commit are those of the snapshot of
-        the compaction after it. By default all snapshots there are, but for an oldest one whose changelog has expired.
-        `mode` says where the changes are read from: "changelog" files, new files ("delta"), either as the table has it
-        ("auto"), or a comparison with the snapshot before ("diff"), which has of each key only what became of it.
-        Changes of overwrites are in comparisons alone. Raises FilterError, InvalidInputError for an unknown column or
-        mode, and SnapshotNotFoundError for a snapshot that there is not.
+        The kinds are 0 insert, 1 update-before, 2 update-after, 3 delete, as `write_changes` takes them. With
+        `changelog-producer` = `lookup` or `full-compaction` the changes of a commit are those of the snapshot of the
+        compaction after it. By default the query covers all snapshots that exist, except an oldest one whose changelog
+        has expired. `mode` is the source of the changes: "changelog" files, new files ("delta"), either of them
+        according to the table ("auto"), or a comparison with the snapshot before ("diff"), which has only the final
+        state of each key. Changes of overwrites are only in comparisons. Raises FilterError, InvalidInputError for an
+        unknown column or mode, and SnapshotNotFoundError for a missing snapshot.
         """
         from interbed.storage.views.changes import ChangeQuery
 
@@ -46,8 +46,8 @@ class TableChanges:
         names = None if columns is None else tuple(columns)
         if mode not in list(IncrementalScanMode):
             raise InvalidInputError(f"The mode of changes is one of {', '.join(IncrementalScanMode)}, not {mode!r}.")
-        told_by = IncrementalScanMode(mode)
-        return ChangeQuery(self.store, from_snapshot, to_snapshot, names, predicate, told_by)
+        chosen_mode = IncrementalScanMode(mode)
+        return ChangeQuery(self.store, from_snapshot, to_snapshot, names, predicate, chosen_mode)
 
     def stream(
         self,
@@ -61,18 +61,18 @@ class TableChanges:
         max_files: int | None = None,
         log: bool = False,
     ) -> "TableStream":
-        """The table's changes as they come: `for changes in table.stream(): apply(changes.to_arrow())`.
+        """Stream the changes of the table: `for changes in table.stream(): apply(changes.to_arrow())`.
 
-        Rows are those of `changes`. With `from_snapshot`, the checkpoint of an earlier stream or its text, it begins
-        with the changes of that snapshot; else where `scan.mode` and `consumer-id` say, by default with the rows of the
-        newest snapshot. A table that was rolled back behind a checkpoint raises SnapshotNotFoundError; a plain number
-        does not know of that. It looks for new snapshots every `poll_seconds` (`continuous.discovery-interval`) and
-        ends when none came for `idle_seconds` (None: never). Changes of a snapshot are handed out in parts of
-        `max_splits` and `max_files` at most. With `log` the changes come from the table's log (`log.system`) as soon as
-        they are there, and from the files alone what the log does not have; all else is the same. From an eventual log
-        they come before they are committed, and are put right at the snapshots that follow; `snapshot_id` is the last
-        of these then. Errors are those of StreamScan.plan and `changes`, and NotSupportedError for a table without a
-        log.
+        Rows are those of `changes`. With `from_snapshot`, the checkpoint of an earlier stream or its text, the stream
+        begins with the changes of that snapshot. Otherwise `scan.mode` and `consumer-id` say where it begins, by
+        default with the rows of the newest snapshot. A table that was rolled back behind a checkpoint raises
+        SnapshotNotFoundError; a plain number can't detect that. The stream looks for new snapshots every `poll_seconds`
+        (`continuous.discovery-interval`) and ends when none came for `idle_seconds` (None: never). Changes of a
+        snapshot are returned in parts of `max_splits` and `max_files` at most. With `log` the changes come from the
+        table's log (`log.system`) as soon as they are there, and from the files only if the log does not have them; all
+        else is the same. From an eventual log they come before they are committed, and are corrected at the snapshots
+        that follow; `snapshot_id` is the last of these then. Errors are those of StreamScan.plan and `changes`, and
+        NotSupportedError for a table without a log.
         """
         from interbed.storage.views.stream.stream_scan import StreamLimits, TableStream
 
@@ -102,19 +102,19 @@ class TableChanges:
         )
 
     def audit_log(self) -> "ChangeView":
-        """The table with the kind of each row as its first column `rowkind`; also named `<table>$audit_log`."""
+        """Return the table with the kind of each row as its first column `rowkind`; also named `<table>$audit_log`."""
         from interbed.storage.views.changes import AUDIT_LOG, ChangeView
 
         return ChangeView.of(self.name, self.store, AUDIT_LOG)
 
     def binlog(self) -> "ChangeView":
-        """The audit log with arrays for values, in which an update is one row; also named `<table>$binlog`."""
+        """Return the audit log with arrays for values, in which an update is one row; also named `<table>$binlog`."""
         from interbed.storage.views.changes import BINLOG, ChangeView
 
         return ChangeView.of(self.name, self.store, BINLOG)
 
     def new_stream_scan(self, *, predicate: "Predicate | None" = None) -> "StreamScan":
-        """The planner of a stream, whose checkpoints the caller keeps."""
+        """Return the planner of a stream, whose checkpoints the caller keeps."""
         from interbed.storage.views.stream.stream_scan import StreamScan, streamed
 
         return StreamScan(streamed(self.store), predicate=predicate)
@@ -122,7 +122,7 @@ class TableChanges:
     def new_change_read(
         self, columns: Sequence[str] | None = None, predicate: "Predicate | None" = None
     ) -> "ChangeRead":
-        """The reader of splits as changes, with their kinds."""
+        """Return the reader of splits as changes, with their kinds."""
         from interbed.storage.read.change_read import ChangeRead
         from interbed.storage.views.stream.stream_scan import streamed
 

@@ -49,7 +49,7 @@ class TableMaintenance(TablePart):
         order_strategy: str | None = None,
         order_by: Sequence[str] | str | None = None,
     ) -> "list[PlannedCompaction]":
-        """What `compact` would do now, why, and what it would cost, bucket by bucket; nothing is changed."""
+        """Return what `compact` would do now, why, and what it would cost, bucket by bucket; nothing is changed."""
         from interbed.storage.upkeep.compact_table import plan_table_compaction
         from interbed.storage.upkeep.sort_compact import plan_sort_compaction
 
@@ -62,9 +62,9 @@ class TableMaintenance(TablePart):
         )
 
     def health(self) -> "TableHealth":
-        """How much upkeep the table needs, from 0 to 100 with reasons, and the figures behind that, bucket by bucket.
+        """Measure how much maintenance the table needs: a score from 0 to 100 with reasons, and figures of each bucket.
 
-        Only metadata of the newest snapshot are read. Raises CorruptFileError naming a file that can't be.
+        Only metadata of the newest snapshot are read. Raises CorruptFileError naming a file that can't be read.
         """
         from interbed.storage.upkeep.health import table_health
 
@@ -72,10 +72,10 @@ class TableMaintenance(TablePart):
 
     @changes_table
     def analyze(self, columns: Sequence[str] | None = None) -> "TableStatistics | None":
-        """Gather how many rows there are, and of columns (all plain ones by default, [] for none) what they hold.
+        """Count the rows, and gather statistics of columns: all that are not nested by default, none for [].
 
-        The statistics are committed for engines that plan by them; `$statistics` shows them. None for a table without
-        snapshots. Raises InvalidInputError, NotSupportedError for a nested column, and as a commit does.
+        The statistics are committed for the query planners of engines; `$statistics` shows them. None for a table
+        without snapshots. Raises InvalidInputError, NotSupportedError for a nested column, and the errors of a commit.
         """
         from interbed.storage.upkeep.analyze import analyze_table
 
@@ -88,12 +88,13 @@ class TableMaintenance(TablePart):
         bucket_num: int | None = None,
         partitions: "Partitions | None" = None,
     ) -> "RescaleResult":
-        """Spread the rows over another number of buckets, by default the one of the option `bucket`.
+        """Spread the rows over another number of buckets, by default that of the option `bucket`.
 
-        Without `partitions` those of the whole table, and the option `bucket` is changed, also of this object; else
-        those of the partitions chosen, and the option stays. The result is one OVERWRITE snapshot, or none when there
-        was nothing to do. Raises NotSupportedError for a table without fixed or postponed buckets, InvalidInputError
-        for an impossible number, CommitConflictError when other writers came first again and again.
+        Without `partitions` the whole table is rescaled, and the option `bucket` is changed, also of this object.
+        Otherwise the chosen partitions are rescaled, and the option stays. The result is one OVERWRITE snapshot, or
+        none when there was nothing to do. Raises NotSupportedError for a table without fixed or postponed buckets,
+        InvalidInputError for an impossible number, CommitConflictError when other writers committed first in every
+        retry.
         """
         from interbed.storage.upkeep.rescale import rescale_table
 
@@ -109,11 +110,11 @@ class TableMaintenance(TablePart):
         *,
         partitions: "Partitions | None" = None,
     ) -> "IndexRewrite":
-        """Give files that there are the indexes that the options `file-index.…` ask of new ones; rows are not written.
+        """Give existing files the indexes that the options `file-index.…` define for new ones; rows are not rewritten.
 
         Partitions are chosen as in `compact`. The result is one COMPACT snapshot, or none when all files have them.
-        Raises NotSupportedError for indexes other than bloom filters of a table with a primary key,
-        CommitConflictError when another writer replaced a file meanwhile.
+        Raises NotSupportedError for indexes other than bloom filters of a table with a primary key, CommitConflictError
+        when another writer replaced a file meanwhile.
         """
         from interbed.storage.upkeep.rewrite_indexes import rewrite_file_indexes
 
@@ -121,7 +122,7 @@ class TableMaintenance(TablePart):
 
     @changes_table
     def compact_manifests(self) -> int | None:
-        """Merge the manifests as far as possible; the id of the snapshot that has them, None if there is nothing to do.
+        """Merge the manifests as far as possible; return the id of the new snapshot, None if there is nothing to do.
 
         Raises CommitFailedError and CommitStateUnknownError.
         """
@@ -139,10 +140,10 @@ class TableMaintenance(TablePart):
         dry_run: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> "ExpiryResult":
-        """Delete old snapshots, and the files that no newer one, no tag and no branch needs.
+        """Delete old snapshots, and the files that no newer snapshot, tag or branch needs.
 
-        What is not given is as the options `snapshot.num-retained.max`, `snapshot.num-retained.min`,
-        `snapshot.time-retained` and `snapshot.expire.limit` say. Raises as SnapshotExpiry.run does.
+        Defaults are the options `snapshot.num-retained.max`, `snapshot.num-retained.min`, `snapshot.time-retained` and
+        `snapshot.expire.limit`. Raises as SnapshotExpiry.run does.
         """
         from interbed.storage.version.expire import SnapshotExpiry
 
@@ -158,7 +159,7 @@ class TableMaintenance(TablePart):
         return result
 
     def remove_orphan_files(self, older_than: Moment | None = None, *, dry_run: bool = False) -> "OrphansResult":
-        """Delete files that no snapshot, tag or branch names and that are older than a day, or than the time given.
+        """Delete files that no snapshot, tag or branch names and that are older than a day, or than the given time.
 
         Raises InvalidInputError for a time in the future.
         """
@@ -169,18 +170,19 @@ class TableMaintenance(TablePart):
         return remove_orphan_files(self.store, older_than_millis=limit, dry_run=dry_run)
 
     def fsck(self, *, repair: bool = False) -> "FsckResult":
-        """What is wrong with the table: versions that name missing files, changes that were not finished, bad hints.
+        """Check the table for versions that name missing files, unfinished changes and wrong hint files.
 
-        With `repair` what can be mended without guessing is mended. No row is read.
+        With `repair` the problems that have one unambiguous repair are repaired. No row is read.
         """
         from interbed.storage.version.fsck import check_table
 
         return check_table(self.store, repair=repair)
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
-        """Note as the earliest snapshot the one after a gap, since which none is missing; the earliest one before.
+        """Set the earliest snapshot to the one after a gap in the history; return the earliest one before.
 
-        For a table some of whose oldest snapshots were deleted by hand. Raises InvalidInputError.
+        For a table some of whose oldest snapshots were deleted by hand. Raises InvalidInputError if a later snapshot is
+        missing.
         """
         from interbed.storage.version.rollback import repair_earliest
 
@@ -189,7 +191,7 @@ class TableMaintenance(TablePart):
 
     @changes_table
     def remove_unexisting_files(self, *, dry_run: bool = False) -> list[str]:
-        """Take data files that are gone out of the table, whose rows are lost; their paths."""
+        """Remove missing data files from the table, whose rows are lost; return their paths."""
         from interbed.storage.version.fsck import remove_missing_files
 
         self.store.check_here()
@@ -197,7 +199,7 @@ class TableMaintenance(TablePart):
 
     @changes_table
     def purge_files(self) -> None:
-        """Delete all rows, snapshots, tags, branches and consumers; nobody may write to the table meanwhile."""
+        """Delete all rows, snapshots, tags, branches and consumers; there must be no concurrent writers."""
         from interbed.storage.version.purge import purge
 
         self.store.check_here()
@@ -205,10 +207,10 @@ class TableMaintenance(TablePart):
         self._announce()
 
     def publish_iceberg(self) -> int | None:
-        """Publish the newest snapshot as an Iceberg table's, which every commit does otherwise.
+        """Publish the newest snapshot as an Iceberg table, as every commit does.
 
         Returns its id, None for a table without snapshots. Raises NotSupportedError for a table without
-        'metadata.iceberg.storage' or with what Iceberg has not, MissingExtraError without pyiceberg,
+        'metadata.iceberg.storage' or with features that Iceberg lacks, MissingExtraError without pyiceberg,
         InvalidOptionError, StorageAccessError.
         """
         from interbed.storage.meta.commit_listener import listener_of
@@ -222,7 +224,7 @@ class TableMaintenance(TablePart):
         return listener.publish(self.store)
 
     def publish_log(self) -> int | None:
-        """Publish the snapshots that are not in the table's log yet, which every commit does otherwise.
+        """Publish the snapshots that are not in the table's log yet, as every commit does.
 
         Returns the newest snapshot that is in the log, None for a table without snapshots. Raises LogUnavailableError
         when Kafka does not answer, NotSupportedError for a table without a transactional log.

@@ -1,4 +1,4 @@
-"""What `Table` is called by in pypaimon, so that code written for it runs; see docs/pypaimon.md."""
+"""The names of pypaimon's methods for `Table`, so that code written for pypaimon runs; see docs/pypaimon.md."""
 
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PypaimonNames:
-    """The builders of a table, and its parts by pypaimon's names."""
+    """The builders of a table, and its parts, by pypaimon's names."""
 
     name: str
     store: FileStore
@@ -30,36 +30,36 @@ class PypaimonNames:
     # -- builders --------------------------------------------------------------------------------------------------
 
     def new_read_builder(self) -> "ReadBuilder":
-        """pypaimon's read builder."""
+        """Return pypaimon's read builder of one snapshot."""
         from interbed.storage.views.builder.read import ReadBuilder
 
         return ReadBuilder(self.store, name=self.name)
 
     def new_stream_read_builder(self) -> "StreamReadBuilder":
-        """pypaimon's read builder for a sequence of snapshots."""
+        """Return pypaimon's read builder for a sequence of snapshots."""
         from interbed.storage.views.builder.stream_read import StreamReadBuilder
 
         return StreamReadBuilder(self.store)
 
     def new_batch_write_builder(self) -> "BatchWriteBuilder":
-        """pypaimon's write builder for one commit."""
+        """Return pypaimon's write builder for one commit."""
         from interbed.storage.views.builder.write import BatchWriteBuilder
 
         return BatchWriteBuilder(self.store)
 
     def new_stream_write_builder(self) -> "StreamWriteBuilder":
-        """pypaimon's write builder for a sequence of commits, each with its identifier."""
+        """Return pypaimon's write builder for a sequence of commits, each with its identifier."""
         from interbed.storage.views.builder.write import StreamWriteBuilder
 
         return StreamWriteBuilder(self.store)
 
     def new_postpone_fixed_bucket_write_builder(self) -> "BatchWriteBuilder":
-        """pypaimon's write builder for one commit whose rows go to real buckets, of a table with postponed ones."""
+        """Return pypaimon's write builder for one commit to the real buckets of a table with postponed ones."""
         from interbed.storage.views.builder.write import BatchWriteBuilder
 
         return BatchWriteBuilder(self.store.with_options({"postpone.batch-write-fixed-bucket": "true"}))
 
-    # -- what it is ------------------------------------------------------------------------------------------------
+    # -- metadata --------------------------------------------------------------------------------------------------
 
     @property
     def table_schema(self) -> TableSchema:
@@ -68,17 +68,17 @@ class PypaimonNames:
 
     @property
     def table_path(self) -> str:
-        """The table's directory."""
+        """The directory of the table."""
         return self.store.location
 
     @property
     def schema_manager(self) -> SchemaManager:
-        """The versions of the schema."""
+        """The manager of the versions of the schema."""
         return self.store.schemas
 
     @property
     def is_primary_key_table(self) -> bool:
-        """Whether there is a primary key."""
+        """Whether the table has a primary key."""
         return self.store.schema.has_primary_key
 
     @property
@@ -88,7 +88,7 @@ class PypaimonNames:
 
     @property
     def trimmed_primary_keys(self) -> list[str]:
-        """The primary key's columns but for those of the partition key."""
+        """The columns of the primary key that are not partition columns."""
         return list(self.store.schema.trimmed_primary_keys)
 
     @property
@@ -98,7 +98,7 @@ class PypaimonNames:
 
     @property
     def partition_keys_fields(self) -> list[DataField]:
-        """The partition columns."""
+        """The columns of the partition key."""
         return list(self.store.schema.partition_fields)
 
     @property
@@ -108,52 +108,52 @@ class PypaimonNames:
 
     @property
     def total_buckets(self) -> int:
-        """What the option `bucket` says."""
+        """The value of the option `bucket`."""
         return self.store.options.bucket
 
     def bucket_mode(self) -> BucketMode:
-        """How rows find their bucket."""
+        """Return the bucket mode of the table."""
         return bucket_mode(self.store.schema, self.store.options)
 
     def comment(self) -> str | None:
-        """The table's comment."""
+        """Return the comment of the table."""
         return self.store.schema.comment
 
     def current_branch(self) -> str:
-        """The branch that this is, `main` for the table itself."""
+        """Return the name of the branch, `main` for the table itself."""
         return self.store.paths.branch
 
     @property
     def file_io(self) -> "BuiltFiles":
-        """Files of the store that the table lies in."""
+        """The file system of the table, with pypaimon's methods."""
         from interbed.storage.views.builder.managers import BuiltFiles
 
         return BuiltFiles(self.store.file_io)
 
     def snapshot_manager(self) -> "BuiltSnapshots":
-        """The snapshots."""
+        """Return pypaimon's manager of the snapshots."""
         from interbed.storage.views.builder.managers import BuiltSnapshots
 
         return BuiltSnapshots(self.store)
 
     def tag_manager(self) -> "BuiltTags":
-        """The tags."""
+        """Return pypaimon's manager of the tags."""
         from interbed.storage.views.builder.managers import BuiltTags
 
         return BuiltTags(self.store)
 
     def branch_manager(self) -> "BuiltBranches":
-        """The branches."""
+        """Return pypaimon's manager of the branches."""
         from interbed.storage.views.builder.managers import BuiltBranches
 
         return BuiltBranches(self.store)
 
     def consumer_manager(self) -> "BuiltConsumers":
-        """The consumers."""
+        """Return pypaimon's manager of the consumers."""
         from interbed.storage.views.builder.managers import BuiltConsumers
 
         return BuiltConsumers(self.store)
 
     def list_tags(self) -> list[str]:
-        """The names of the tags."""
+        """Return the names of the tags."""
         return self.tag_manager().list_tags()

@@ -27,18 +27,23 @@ class TableVersions(TablePart):
 
     # -- snapshots ---------------------------------------------------------------------------------------------------
 
-    def snapshot(self, snapshot_id: int) -> "Snapshot":
-        """The snapshot of that id, from a tag if it has expired; raises SnapshotNotFoundError."""
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        """Return the snapshot of that id, from a tag if it has expired; raise SnapshotNotFoundError."""
         from interbed.storage.scan.starting_point import snapshot_or_tagged
 
         return snapshot_or_tagged(self.store, snapshot_id)
 
-    def snapshot_at(self, time_millis: int) -> "Snapshot":
-        """The newest snapshot of that time (milliseconds since the epoch) or before; raises SnapshotNotFoundError."""
+    def snapshot_at(self, time_millis: int) -> Snapshot:
+        """Return the newest snapshot at that time (milliseconds since the epoch) or before; raise
+        SnapshotNotFoundError.
+        """
         return self.store.snapshots.by_time_millis(time_millis)
 
-    def snapshot_named(self, name: str) -> "Snapshot":
-        """What VERSION AS OF names: a tag, or the id of a snapshot. Raises TagNotFoundError, SnapshotNotFoundError."""
+    def snapshot_named(self, name: str) -> Snapshot:
+        """Return the snapshot of a tag name or an id, as in VERSION AS OF.
+
+        Raises TagNotFoundError, SnapshotNotFoundError.
+        """
         from interbed.storage.scan.starting_point import named_version
 
         return named_version(self.store, name)
@@ -62,8 +67,8 @@ class TableVersions(TablePart):
     ) -> "Tag":
         """Name a snapshot, the newest one by default, so that it stays readable when it expires.
 
-        `time_retained` is how long the tag stays, by default what `tag.default-time-retained` says. Raises
-        InvalidInputError for a name that is taken, SnapshotNotFoundError.
+        `time_retained` is how long the tag stays, by default `tag.default-time-retained`. Raises InvalidInputError for
+        a name that is taken, SnapshotNotFoundError.
         """
         from interbed.storage.meta.snapshot.tag import new_tag
         from interbed.storage.version.tags import create_tag, note_created
@@ -79,7 +84,7 @@ class TableVersions(TablePart):
         raise InvalidInputError(f"There is a tag {name!r} of the table '{self.name}' already; replace_tag replaces it.")
 
     def create_tag_from_timestamp(self, name: str, timestamp: Moment, *, time_retained: Span | None = None) -> "Tag":
-        """Name the first snapshot, or tagged one, of that time or later; raises as create_tag does."""
+        """Name the first snapshot, or tagged one, at that time or later; raises as create_tag does."""
         millis = moment_millis(timestamp)
         candidates = [*(tag.snapshot for tag in self.tags()), *self.store.snapshots.all()]
         later = [snapshot for snapshot in candidates if snapshot.time_millis >= millis]
@@ -89,7 +94,7 @@ class TableVersions(TablePart):
         return self.create_tag(name, first.id, time_retained=time_retained)
 
     def replace_tag(self, name: str, snapshot_id: int | None = None, time_retained: Span | None = None) -> "Tag":
-        """Make a tag stand for another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
+        """Let a tag name another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
         from interbed.storage.meta.snapshot.tag import new_tag
         from interbed.storage.version.tags import note_created, replace_tag
 
@@ -101,7 +106,7 @@ class TableVersions(TablePart):
         return tag
 
     def rename_tag(self, name: str, new_name: str) -> None:
-        """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
+        """Rename a tag; raises TagNotFoundError, InvalidInputError for a name that is taken."""
         from interbed.storage.version.tags import rename_tag
 
         self.store.check_here()
@@ -109,30 +114,30 @@ class TableVersions(TablePart):
         self._announce()
 
     def delete_tag(self, name: str) -> "Tag | None":
-        """Delete a tag, and the files that only it kept; it is returned, None when its file is damaged.
+        """Delete a tag, and the files that only it kept; return it, or None when its file is damaged.
 
         Raises TagNotFoundError.
         """
         from interbed.storage.version.tags import delete_tag
 
         self.store.check_here()
-        gone = delete_tag(self.store, name)
+        deleted = delete_tag(self.store, name)
         self._announce()
-        return gone
+        return deleted
 
     def expire_tags(self, older_than: Moment | None = None) -> list[str]:
-        """Delete the tags whose time is over, and those made before `older_than`; their names."""
+        """Delete the tags whose retention has ended, and those made before `older_than`; return their names."""
         from interbed.storage.version.tags import expire_tags
 
         self.store.check_here()
         moment = None if older_than is None else datetime.fromtimestamp(moment_millis(older_than) / 1000)
-        gone = expire_tags(self.store, datetime.now(), moment)
-        if gone:
+        deleted = expire_tags(self.store, datetime.now(), moment)
+        if deleted:
             self._announce()
-        return gone
+        return deleted
 
     def create_automatic_tags(self) -> list[str]:
-        """Make the tags that `tag.automatic-creation` and its companions ask for, as commits do; those made.
+        """Make the tags that the options `tag.automatic-creation` and so on define, as commits do; return their names.
 
         Raises InvalidOptionError.
         """
@@ -149,13 +154,13 @@ class TableVersions(TablePart):
     # -- branches ----------------------------------------------------------------------------------------------------
 
     def branches(self) -> list[str]:
-        """The names of all branches but `main`."""
+        """Return the names of all branches but `main`."""
         from interbed.storage.version.branch import BranchManager
 
         return BranchManager(self.store).names()
 
     def create_branch(self, name: str, tag: str | None = None, *, ignore_if_exists: bool = False) -> None:
-        """Make a branch: empty, or with the rows that a tag keeps. Raises InvalidInputError, TagNotFoundError."""
+        """Create a branch: empty, or with the rows of a tag. Raises InvalidInputError, TagNotFoundError."""
         from interbed.storage.version.branch import BranchManager
 
         self.store.check_here()
@@ -169,16 +174,16 @@ class TableVersions(TablePart):
         BranchManager(self.store).delete(name)
 
     def rename_branch(self, name: str, new_name: str) -> None:
-        """Give a branch another name; raises BranchNotFoundError, InvalidInputError for a name that is taken."""
+        """Rename a branch; raises BranchNotFoundError, InvalidInputError for a name that is taken."""
         from interbed.storage.version.branch import BranchManager
 
         self.store.check_here()
         BranchManager(self.store).rename(name, new_name)
 
     def merge_branch(self, source: str, target: str = MAIN_BRANCH) -> int | None:
-        """Add the rows of a branch to another one, or to the table itself; its snapshot, None without any to add.
+        """Add the rows of a branch to another one, or to the table itself; return the new snapshot, None without rows.
 
-        Only for append tables of which both have done nothing but append since they parted; no file is copied. Raises
+        Only for append tables, if both branches have only appended since they diverged; no file is copied. Raises
         BranchNotFoundError, NotSupportedError, InvalidInputError, and as a commit does.
         """
         from interbed.storage.version.branch import BranchManager
@@ -187,7 +192,9 @@ class TableVersions(TablePart):
         return BranchManager(self.store).merge(source, target)
 
     def fast_forward(self, branch: str) -> None:
-        """Make the table what the branch is; raises BranchNotFoundError, InvalidInputError for an empty branch."""
+        """Replace the state of the table by that of the branch; raises BranchNotFoundError, InvalidInputError for an
+        empty branch.
+        """
         from interbed.storage.version.branch import BranchManager
 
         self.store.check_here()
@@ -198,7 +205,7 @@ class TableVersions(TablePart):
     # -- rollback ----------------------------------------------------------------------------------------------------
 
     def rollback_to(self, version: int | str) -> "Snapshot":
-        """Take back all that was committed after a snapshot (its id) or a tag (its name); that snapshot is returned.
+        """Roll back all commits after a snapshot (its id) or a tag (its name); that snapshot is returned.
 
         Raises SnapshotNotFoundError, TagNotFoundError.
         """
@@ -210,7 +217,7 @@ class TableVersions(TablePart):
         return target
 
     def rollback_to_timestamp(self, timestamp: Moment) -> "Snapshot":
-        """Take back all that was committed after a time; raises SnapshotNotFoundError."""
+        """Roll back all commits after a time; raises SnapshotNotFoundError."""
         from interbed.storage.version.rollback import roll_back_to_time
 
         self.store.check_here()
@@ -219,7 +226,7 @@ class TableVersions(TablePart):
         return target
 
     def rollback_to_watermark(self, watermark: int) -> "Snapshot":
-        """Take back all that was committed after a watermark, in milliseconds; raises SnapshotNotFoundError."""
+        """Roll back all commits after a watermark, in milliseconds; raises SnapshotNotFoundError."""
         from interbed.storage.version.rollback import roll_back_to_watermark
 
         self.store.check_here()
@@ -230,13 +237,13 @@ class TableVersions(TablePart):
     # -- consumers ---------------------------------------------------------------------------------------------------
 
     def consumers(self) -> dict[str, int]:
-        """The first snapshot that each consumer has not read."""
+        """Return the first snapshot that each consumer has not read."""
         from interbed.storage.meta.snapshot.progress import ConsumerManager
 
         return ConsumerManager(self.store.file_io, self.store.paths).all()
 
     def reset_consumer(self, consumer_id: str, next_snapshot: int | None = None) -> None:
-        """Let a consumer go on from a snapshot, or forget it without one."""
+        """Let a consumer continue from a snapshot, or delete it without one."""
         from interbed.storage.meta.snapshot.progress import ConsumerManager
         from interbed.storage.version.tags import reset_consumer
 
@@ -248,7 +255,7 @@ class TableVersions(TablePart):
             reset_consumer(self.store, consumer_id, next_snapshot)
 
     def clear_consumers(self, including: str = ".*", excluding: str | None = None) -> list[str]:
-        """Forget the consumers whose whole ids match `including` and not `excluding`; their ids."""
+        """Delete the consumers whose whole ids match `including` and not `excluding`; return their ids."""
         from interbed.storage.meta.snapshot.progress import ConsumerManager
 
         self.store.check_here()

@@ -36,14 +36,14 @@ class TableWrites:
         """Insert rows, replacing those of equal primary key as a whole; the last of equal keys in the data wins.
 
         `data` are Arrow tables, batches, readers or datasets, pandas or Polars frames, DuckDB relations, objects with
-        `__arrow_c_stream__`, or a list of dicts; streams are written batch by batch. Columns are matched by name, and
-        those that are not there get their defaults or null, also where the row of that key had a value. With
-        `columns="present"` they keep the value that the row of that key has, found by lookup in the same commit; each
-        dict may have columns of its own. With `merge_schema` (the table's option `write.merge-schema` unless it is
-        given) see `merge_schema` first. Returns the id of the snapshot made, None when there were no rows. Raises
-        SchemaMismatchError for data that do not fit, InvalidInputError for what holds no rows, NotSupportedError for
-        tables without a primary key, CommitError as documented there. "present" raises CommitConflictError for a
-        stream, which is read once, when another writer committed meanwhile.
+        `__arrow_c_stream__`, or a list of dicts; streams are written batch by batch. Columns are matched by name.
+        Missing columns get their defaults or null, also if the row of that key had a value. With `columns="present"`
+        they keep the value that the row of that key has, found by lookup in the same commit; each dict may have columns
+        of its own. With `merge_schema` (the table's option `write.merge-schema` unless it is given) `merge_schema` is
+        called first. Returns the id of the snapshot made, None when there were no rows. Raises SchemaMismatchError for
+        data that do not fit, InvalidInputError for objects that hold no rows, NotSupportedError for tables without a
+        primary key, CommitError as documented there. "present" raises CommitConflictError for a stream, which is read
+        once, when another writer committed meanwhile.
         """
         if not self.store.schema.has_primary_key:
             raise NotSupportedError(f"The table '{self.name}' has no primary key to upsert by; use append.")
@@ -79,11 +79,12 @@ class TableWrites:
 
     @changes_table
     def merge_schema(self, rows: "pa.Schema", *, explicit_cast: bool | None = None) -> None:
-        """Add the columns and nested fields of such rows that the table lacks, and widen types so that they hold them.
+        """Add the columns and nested fields of such rows that the table lacks, and widen types so that they hold the
+        rows.
 
-        Nothing else is changed, and nothing at all when they fit. With `explicit_cast` (the table's option
-        `write.merge-schema.explicit-cast` unless it is given) a column takes the rows' type even if its old values may
-        lose something. Raises SchemaMismatchError naming the column, and CommitFailedError.
+        Nothing else is changed. With `explicit_cast` (the table's option `write.merge-schema.explicit-cast` unless it
+        is given) a column takes the type of the rows even if its old values may lose something. Raises
+        SchemaMismatchError naming the column, and CommitFailedError.
         """
         from interbed.storage.meta.merge_schema import MergeRules, arrow_fields, merge_into
 
@@ -91,7 +92,7 @@ class TableWrites:
             widens=self.store.options.widens_types,
             casts=self.store.options.casts_types if explicit_cast is None else explicit_cast,
         )
-        # It starts from the newest schema, whosever it is.
+        # The merge starts from the newest schema, also if another writer made it.
         self.store.check_here()
         self.store = merge_into(self.store, arrow_fields(self.store.schema, rows, rules), rules)
 
@@ -106,17 +107,17 @@ class TableWrites:
     ) -> int | None:
         """Replace rows by the data; `data` and `merge_schema` as in upsert.
 
-        With `partitions` ({} for the whole table) exactly those are replaced, and no row may be of another. Without,
-        the partitions that occur in the data are (the whole table, when it has no partitions or its option
-        `dynamic-partition-overwrite` is false).
+        With `partitions` ({} for the whole table) exactly those are replaced, and no row may be in another partition.
+        Without it, the partitions that occur in the data are replaced (the whole table, when it has no partitions or
+        its option `dynamic-partition-overwrite` is false).
 
-        For data that were worked out from the table, `read_at` is the id of the snapshot that they were read from (0: a
-        table without one). When another writer has changed the rows to be replaced since, CommitConflictError is raised
-        and nothing is changed; without it the last overwrite wins. Raises SnapshotNotFoundError for an id to come.
+        For data that were computed from the table, `read_at` is the id of the snapshot that was read (0: a table
+        without one). If another writer has changed the rows to be replaced since, CommitConflictError is raised and
+        nothing is changed; without `read_at` the last overwrite wins. Raises SnapshotNotFoundError for a future id.
 
-        Streams do not tell which rows went, unless they are read with `streaming-read-overwrite`. In a table whose
-        changelog compactions write (`changelog-producer` = `lookup` or `full-compaction`) they can't; there
-        `changes(id, id, mode="diff")` of the snapshot made has what became of each key.
+        Streams do not report deleted rows, unless they are read with `streaming-read-overwrite`. That option is
+        impossible in a table whose changelog is written by compactions (`changelog-producer` = `lookup` or
+        `full-compaction`); there `changes(id, id, mode="diff")` of the new snapshot has the final state of each key.
         """
         import pyarrow as pa
 
@@ -127,7 +128,7 @@ class TableWrites:
                 raise SnapshotNotFoundError(
                     f"The table '{self.name}' has no snapshot {read_at} to have been read; the newest is {newest}."
                 )
-            # What follows from an older snapshot is worked out again by the caller alone.
+            # Data computed from an older snapshot can only be recomputed by the caller.
             return self._overwrite_once(rows, partitions, read_at)
         if isinstance(rows, pa.RecordBatchReader):
             return self._overwrite_once(rows, partitions)
@@ -150,7 +151,7 @@ class TableWrites:
         if refusal is not None:
             raise NotSupportedError(f"DELETE from '{self.name}' is not possible: {refusal}")
         if not self.store.schema.has_primary_key:
-            # What conflicts with a compaction or another deletion is worked out anew.
+            # A conflict with a compaction or another deletion is retried on the newest snapshot.
             return RetryPolicy.of(self.store.options).redo(
                 lambda: delete_rows(self.store, predicate, _new_commit_user())
             )
@@ -158,7 +159,7 @@ class TableWrites:
 
     @changes_table
     def delete_partitions(self, partitions: "Partitions") -> int | None:
-        """Delete all rows of the partitions chosen, without reading any; older snapshots keep them.
+        """Delete all rows of the chosen partitions, without reading any; older snapshots keep them.
 
         Returns the id of the snapshot made, None when there are no such rows. Raises InvalidInputError for a filter or
         a specification with other columns than the partition columns.
@@ -178,10 +179,10 @@ class TableWrites:
 
     @changes_table
     def truncate(self, partitions: "Partitions | None" = None) -> int | None:
-        """Delete all rows, or those of the partitions chosen; older snapshots keep them.
+        """Delete all rows, or those of the chosen partitions; older snapshots keep them.
 
-        Returns the id of the snapshot made, which there is also when nothing was there to delete; None for a table
-        without snapshots. Raises as delete_partitions does.
+        Returns the id of the snapshot made, which is made also without rows to delete; None for a table without
+        snapshots. Raises as delete_partitions does.
         """
         from interbed.storage.commit.file_store_commit import FileStoreCommit
         from interbed.storage.scan.partition_filter import partition_choice
@@ -199,7 +200,7 @@ class TableWrites:
         self.store = self.store.refreshed()
 
     def _incoming(self, data: "IncomingRows", merge_schema: bool | None, kind_column: str | None = None) -> "ArrowRows":
-        """The rows as Arrow data, after the table got their columns if that is wanted."""
+        """Return the rows as Arrow data, after adding their columns to the table if that is wanted."""
         import pyarrow as pa
 
         from interbed.storage.base.incoming import arrow_rows
@@ -261,7 +262,7 @@ class TableWrites:
         for each in given:
             part = self._incoming(each, merge_schema)
             if isinstance(each, list) and isinstance(part, pa.Table):
-                # The dicts of a group have the same columns; those of the others are none of theirs.
+                # The dicts of a group have the same columns; columns of other groups are removed.
                 part = part.select([name for name in part.schema.names if name in each[0]])
             parts.append(part)
 
@@ -276,12 +277,12 @@ class TableWrites:
         import pyarrow as pa
 
         if isinstance(data, pa.RecordBatchReader):
-            # It is read once, so that what conflicts with another writer can't be redone here.
+            # A reader is read only once, so a conflict with another writer can't be retried here.
             return self._write_once(data, kind_column)
         return self._redone(lambda: self._write_once(data, kind_column))
 
     def _redone(self, work: Callable[[], int | None]) -> int | None:
-        """Do it, and redo it when another writer has given keys their dynamic buckets meanwhile."""
+        """Call `work`, and again when another writer has assigned dynamic buckets to keys meanwhile."""
         from interbed.storage.commit.retry import RetryPolicy
 
         if bucket_mode(self.store.schema, self.store.options) not in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION):
@@ -307,7 +308,7 @@ class TableWrites:
         return self._commit(user, messages) if messages else None
 
     def _without_fallback(self) -> FileStore:
-        # What is read from another branch is not this one's to delete.
+        # Rows of the fallback branch must not be deleted from this branch.
         return (
             self.store if self.store.options.fallback_branch is None else self.store.with_options({FALLBACK_BRANCH: ""})
         )
@@ -332,7 +333,9 @@ class TableWrites:
         return self._commit(user, messages) if rows else None
 
     def _commit(self, user: str, messages: "Sequence[CommitMessage]") -> int | None:
-        """Commit new rows; where they are seen when they were compacted, see to that, too."""
+        """Commit new rows; compact them, too, if only compacted rows are visible and the commit gave
+        up a compaction.
+        """
         from interbed.storage.commit.file_store_commit import FileStoreCommit
         from interbed.storage.upkeep.compact_table import compact_again
 
@@ -346,7 +349,7 @@ class TableWrites:
 def split_kinds(
     data: "pa.Table | pa.RecordBatch", kind_column: str
 ) -> "tuple[pa.Table | pa.RecordBatch, pa.Array[Any]]":
-    """The rows without their column of row kinds, and the kinds as int8; raises InvalidInputError."""
+    """Return the rows without their column of row kinds, and the kinds as int8; raise InvalidInputError."""
     import pyarrow as pa
 
     from interbed.storage.write.incoming import kinds_of
@@ -360,7 +363,10 @@ def split_kinds(
 
 @contextmanager
 def _batches(data: "ArrowRows") -> Iterator[Iterable["pa.Table | pa.RecordBatch"]]:
-    """The rows in batches; a reader is closed at the end: DuckDB's connection is of no use while its rows are open."""
+    """Yield the rows in batches; a reader is closed at the end.
+
+    A connection of DuckDB can't be used while its rows are open.
+    """
     import pyarrow as pa
 
     if isinstance(data, pa.RecordBatchReader):

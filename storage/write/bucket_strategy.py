@@ -1,7 +1,7 @@
-"""How the rows of one writer find their buckets: one strategy for each bucket mode, chosen once.
+"""Strategies by which the rows of one writer find their buckets, one for each bucket mode.
 
-A strategy says what the mode means for a writer: where rows go, how the files look that they are flushed to, from which
-sequence number a bucket goes on, and what beside the files belongs into commit messages.
+A strategy routes rows, defines the layout of flushed files and the first sequence number of a bucket, and adds to
+commit messages what has to be committed beside data files.
 """
 
 import math
@@ -28,89 +28,90 @@ from interbed.storage.write.route import BLOCK_ROWS, RoutedRows, Router
 
 
 class PreparedBuckets(Protocol):
-    """What the choice of buckets adds to the messages of one commit."""
+    """The additions of a bucket strategy to the messages of one commit."""
 
     def added_to(self, message: CommitMessage) -> CommitMessage:
-        """The message of a bucket that was written."""
+        """Return the message of a bucket with new rows, completed."""
         ...
 
     def others(self, written: Collection[BucketId]) -> list[CommitMessage]:
-        """Messages of buckets that were not written."""
+        """Return messages of buckets without new rows."""
         ...
 
 
 class BucketStrategy(Protocol):
-    """What a bucket mode means for one writer; not for use by several threads."""
+    """The behaviour of a bucket mode for one writer; not for use by several threads."""
 
     @property
     def files(self) -> FlushedFiles:
-        """How new data files look."""
+        """The layout of new data files."""
         ...
 
     @property
     def compacts(self) -> bool:
-        """Whether buckets are compacted while they are written, where the table is not `write-only`."""
+        """Whether buckets are compacted while they are written, if the table is not `write-only`."""
         ...
 
     def route(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[RoutedRows]:
-        """The rows that are to be written, by bucket."""
+        """Yield the rows that are to be written, by bucket."""
         ...
 
     def first_sequence(self, bucket_id: BucketId, following: int) -> int:
-        """The sequence number of the next row of a bucket; `following` is the one after those that this writer gave.
+        """Return the sequence number of the next row of a bucket; `following` is the next one after those that this
+        writer assigned.
 
         Raises InvalidInputError for a bucket that can't be written.
         """
         ...
 
     def prepare(self) -> PreparedBuckets:
-        """Write what has to be committed beside data files; on an error nothing of it is left."""
+        """Write what has to be committed beside data files; on an error all of it is deleted."""
         ...
 
     def close(self) -> None:
-        """Give memory and local disk back; never raises."""
+        """Release memory and local disk; never raise."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NothingAdded:
-    """A choice of buckets that rests on nothing but the rows."""
+    """Additions of a choice of buckets that depends only on the rows."""
 
     def added_to(self, message: CommitMessage) -> CommitMessage:
-        """The message itself."""
         return message
 
     def others(self, written: Collection[BucketId]) -> list[CommitMessage]:
-        """None."""
         return []
 
 
 @dataclass(frozen=True, slots=True)
 class BucketsAsOf(NothingAdded):
-    """The snapshot whose numbers of buckets the writer went by."""
+    """The snapshot whose number of buckets the writer used."""
 
     snapshot_id: int | None
 
     def added_to(self, message: CommitMessage) -> CommitMessage:
-        """The message with the snapshot as its basis."""
+        """Return the message with the snapshot as its basis."""
         return replace(message, basis=WriteBasis(buckets_as_of=self.snapshot_id))
 
 
 @dataclass(frozen=True, slots=True)
 class KeysAsOf(NothingAdded):
-    """The snapshot in which keys were looked for; None where no row came."""
+    """The snapshot from which the locations of keys were read; None if there were no rows."""
 
     snapshot_id: int | None
 
     def added_to(self, message: CommitMessage) -> CommitMessage:
-        """The message with the snapshot as its basis, if it has new rows."""
+        """Return the message with the snapshot as its basis, if it has new rows."""
         if self.snapshot_id is None or not message.data.new_files:
             return message
         return replace(message, basis=WriteBasis(keys_as_of=self.snapshot_id))
 
 
 class NoBuckets:
-    """An append table without buckets: its files are independent of each other, and so are their sequence numbers."""
+    """Strategy of an append table without buckets: its files are independent of each other, and so are their sequence
+    numbers.
+    """
 
     compacts = False
 
@@ -119,23 +120,23 @@ class NoBuckets:
         self._router = Router(store.schema, store.options, OneBucket(0))
 
     def route(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[RoutedRows]:
-        """See BucketStrategy."""
         return self._router.route(batch, kinds)
 
     def first_sequence(self, bucket_id: BucketId, following: int) -> int:
-        """Always 0."""
         return 0
 
     def prepare(self) -> PreparedBuckets:
-        """Nothing."""
         return NothingAdded()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing; no resources are held."""
 
 
 class PostponedBuckets(NoBuckets):
-    """Rows wait in a bucket of their own, in the order in which they came; files are as independent as without any."""
+    """Strategy of postponed buckets: rows wait in a bucket of their own, in order of arrival.
+
+    Files are independent of each other.
+    """
 
     def __init__(self, store: FileStore, commit_user: str) -> None:
         self.files = FlushedFiles.postponed(store, commit_user)
@@ -143,7 +144,7 @@ class PostponedBuckets(NoBuckets):
 
 
 class _RealBuckets:
-    """What modes have in common whose buckets go on from where the table's newest snapshot ends."""
+    """Base of the strategies whose buckets continue those of the newest snapshot."""
 
     def __init__(self, store: FileStore, latest: LatestBuckets) -> None:
         self.files = FlushedFiles.of(store)
@@ -152,26 +153,25 @@ class _RealBuckets:
         self._latest = latest
 
     def first_sequence(self, bucket_id: BucketId, following: int) -> int:
-        """One more than the highest in the bucket."""
+        """Return the highest sequence number in the bucket plus one."""
         return max(self._latest.get().max_sequence_number(bucket_id) + 1, following)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing; no resources are held."""
 
 
 class FixedBucketStrategy(_RealBuckets):
-    """A hash of the bucket key picks one of as many buckets as the option says."""
+    """Strategy of fixed buckets: a hash of the bucket key selects one of the buckets of the option `bucket`."""
 
     def __init__(self, store: FileStore, latest: LatestBuckets) -> None:
         super().__init__(store, latest)
         self._router = Router(store.schema, store.options, FixedBuckets(store.schema, store.options))
 
     def route(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[RoutedRows]:
-        """See BucketStrategy."""
         return self._router.route(batch, kinds)
 
     def first_sequence(self, bucket_id: BucketId, following: int) -> int:
-        """See BucketStrategy; raises InvalidInputError when the partition has another number of buckets."""
+        """Return the next sequence number; raise InvalidInputError when the partition has another number of buckets."""
         store = self._store
         configured, existing = store.options.bucket, self._latest.get().total_buckets(bucket_id.partition)
         if existing is not None and existing != configured:
@@ -184,27 +184,27 @@ class FixedBucketStrategy(_RealBuckets):
         return super().first_sequence(bucket_id, following)
 
     def prepare(self) -> PreparedBuckets:
-        """The snapshot whose numbers of buckets were checked."""
+        """Return the snapshot whose number of buckets was checked."""
         return BucketsAsOf(self._latest.snapshot_id)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionNumbersAsOf(NothingAdded):
-    """The snapshot by whose numbers of buckets the writer went, and the number of each partition."""
+    """The snapshot whose numbers of buckets the writer used, and the number of each partition."""
 
     snapshot_id: int | None
     number: Callable[[bytes], int]
 
     def added_to(self, message: CommitMessage) -> CommitMessage:
-        """The message with its partition's number of buckets, and the snapshot as its basis."""
+        """Return the message with the number of buckets of its partition, and the snapshot as its basis."""
         number = self.number(message.bucket_id.partition)
         return replace(message, total_buckets=number, basis=WriteBasis(buckets_as_of=self.snapshot_id))
 
 
-class TakenUpAtOnce(_RealBuckets):
-    """Rows of a table with postponed buckets that need not wait: a partition has as many buckets as it was first given.
+class ImmediateBuckets(_RealBuckets):
+    """Strategy of postponed buckets for rows that need not wait: a partition keeps its number of buckets.
 
-    New partitions get `postpone.default-bucket-num`. Raises InvalidOptionError if that is less than 1.
+    New partitions get `postpone.default-bucket-num` buckets. Raises InvalidOptionError if that is less than 1.
     """
 
     def __init__(self, store: FileStore, latest: LatestBuckets) -> None:
@@ -219,11 +219,10 @@ class TakenUpAtOnce(_RealBuckets):
         )
 
     def route(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[RoutedRows]:
-        """See BucketStrategy."""
         return self._router.route(batch, kinds)
 
     def prepare(self) -> PreparedBuckets:
-        """The numbers of buckets that were taken."""
+        """Return the numbers of buckets that were used."""
         return PartitionNumbersAsOf(self._latest.snapshot_id, self._number)
 
     def _number(self, partition: bytes) -> int:
@@ -231,7 +230,7 @@ class TakenUpAtOnce(_RealBuckets):
 
 
 class DynamicBucketStrategy(_RealBuckets):
-    """A key stays where the partition's hash indexes say."""
+    """Strategy of dynamic buckets: a key stays in the bucket that the hash indexes of the partition name."""
 
     def __init__(self, store: FileStore, latest: LatestBuckets) -> None:
         super().__init__(store, latest)
@@ -239,36 +238,35 @@ class DynamicBucketStrategy(_RealBuckets):
         self._router = Router(store.schema, store.options, self._dynamic)
 
     def route(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[RoutedRows]:
-        """See BucketStrategy."""
         return self._router.route(batch, kinds)
 
     def prepare(self) -> PreparedBuckets:
-        """The hash indexes of buckets with new keys."""
+        """Write the hash indexes of buckets with new keys."""
         return self._dynamic.prepare()
 
 
 class CrossPartitionStrategy(_RealBuckets):
-    """A key may move between partitions; `keys` knows where each is."""
+    """Strategy of keys that may move between partitions; `keys` has the location of each key."""
 
     def __init__(self, store: FileStore, latest: LatestBuckets, keys: CrossPartition) -> None:
         super().__init__(store, latest)
         self._keys = keys
-        # The rows come with their buckets; this one is never asked.
+        # The rows have buckets already; this chooser is never called.
         self._router = Router(store.schema, store.options, OneBucket(0))
 
     def route(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[RoutedRows]:
-        """See BucketStrategy; rows may be others than those that came."""
+        """Yield the rows by bucket; a moved key adds a row that deletes it in its old partition."""
         for offset in range(0, batch.num_rows, BLOCK_ROWS):
             part = None if kinds is None else kinds.slice(offset, BLOCK_ROWS)
             yield from self._router.route(*self._keys.place(batch.slice(offset, BLOCK_ROWS), part))
 
     def prepare(self) -> PreparedBuckets:
-        """The snapshot in which keys were looked for; before the next rows it is looked whether others moved some."""
+        """Return the snapshot from which keys were read; the next rows check whether other writers moved keys."""
         self._keys.begin_next()
         return KeysAsOf(self._keys.as_of)
 
     def close(self) -> None:
-        """Forget where keys are."""
+        """Release the locations of keys."""
         self._keys.close()
 
 
@@ -276,7 +274,7 @@ MakeStrategy = Callable[[FileStore, str, LatestBuckets], BucketStrategy]
 
 
 def strategy_of(store: FileStore, commit_user: str, latest: LatestBuckets) -> BucketStrategy:
-    """The strategy of the table's bucket mode."""
+    """Return the strategy of the table's bucket mode."""
     match bucket_mode(store.schema, store.options):
         case BucketMode.FIXED:
             return FixedBucketStrategy(store, latest)
@@ -291,18 +289,21 @@ def strategy_of(store: FileStore, commit_user: str, latest: LatestBuckets) -> Bu
 
 
 def batch_strategy_of(store: FileStore, commit_user: str, latest: LatestBuckets) -> BucketStrategy:
-    """The strategy of a batch: rows of a table with postponed buckets go to real ones, as Paimon's engines write them.
+    """Return the strategy of a batch: rows of a table with postponed buckets go to real buckets, as with Paimon's
+    engines.
 
-    They wait behind those that wait already: what is taken up later counts as newer.
+    If other rows wait already, the rows of the batch wait behind them, because waiting rows count as newer when they
+    are compacted later.
     """
     postponed = bucket_mode(store.schema, store.options) is BucketMode.POSTPONED
     if not postponed or not store.options.postpone_batch_write_fixed_bucket or _has_waiting_rows(store):
         return strategy_of(store, commit_user, latest)
-    return TakenUpAtOnce(store, latest)
+    return ImmediateBuckets(store, latest)
 
 
 def bucket_unit(store: FileStore) -> int:
-    """What divides the numbers of buckets that a batch gives to partitions of a table with postponed buckets.
+    """Return a common divisor of the numbers of buckets that a batch assigns to partitions of a table with postponed
+    buckets.
 
     0 for other tables, and where batches wait. Raises InvalidOptionError.
     """

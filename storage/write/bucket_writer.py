@@ -1,4 +1,4 @@
-"""The writer of one bucket: a buffer, the files that its flushes made, and what compactions made of them."""
+"""The writer of one bucket: a write buffer, the files that its flushes made, and the outcomes of compactions."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,20 +25,21 @@ from interbed.storage.write.route import RoutedRows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketChanges:
-    """What a writer did to its bucket since it was last asked."""
+    """The changes of a bucket since the last call of `take_changes`."""
 
     data: DataIncrement
     compaction: CompactIncrement
 
 
 class BucketWriter:
-    """Owns its files until `take_changes` hands them out. Not for use by several threads at once.
+    """Writer of one bucket, which owns its files until `take_changes` returns them. Not for use by several threads at
+    once.
 
-    `first_sequence` is the sequence number of the next row. `compaction` keeps the bucket in shape in the background;
-    without it nothing but files of level 0 is made. `discard` deletes files of a compaction that nobody needs. `merge`
-    is given for tables with a primary key; where the changelog is the input, that goes into files of `changelog_names`.
-    `spill` says how rows are put aside on local disk, None that they are not. While `keeps_open` says so, an append
-    table's rows go to a file that stays open until it is full or the commit comes.
+    `first_sequence` is the sequence number of the next row. `compaction` compacts the bucket in the background; without
+    it only files of level 0 are made. `discard` deletes the files of a compaction that are not needed. `merge` is given
+    for tables with a primary key; if the changelog is the input, it is written to files of `changelog_names`. `spill`
+    spills buffered rows to local disk; None disables spilling. While `keeps_open` returns true, the rows of an append
+    table go to a file that stays open until it is full or the commit comes.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class BucketWriter:
         self._changelog: list[DataFileMeta] = []
 
     def numbered(self, rows: RoutedRows) -> pa.RecordBatch:
-        """The rows as the buffer takes them; with a primary key they carry their sequence numbers and kinds."""
+        """Return the rows as the buffer takes them; with a primary key they have their sequence numbers and kinds."""
         first = self.next_sequence
         self.next_sequence += rows.arrived
         if self._merge is None:
@@ -87,23 +88,24 @@ class BucketWriter:
 
     @property
     def is_compacting(self) -> bool:
-        """Whether a compaction was started whose outcome was not taken over yet."""
+        """Whether a compaction was started whose outcome was not taken yet."""
         return self._compaction is not None and self._compaction.is_running
 
     @property
     def skipped(self) -> int:
-        """The opportunities to compact since level 0 was last forced upward."""
+        """The number of opportunities to compact since level 0 was last compacted by force."""
         return 0 if self._compaction is None else self._compaction.skipped
 
     @property
     def nbytes(self) -> int:
-        """About the bytes of what it was given since it was last asked for changes: in the buffer, and in files."""
+        """The approximate size of the rows since the last `take_changes`: in the buffer, and in files."""
         return self.buffer.bytes + sum(f.file_size for f in self._files)
 
     def relieve(self) -> None:
-        """Give the buffer's memory back, by the way that leaves the fewest files; on an error as `flush`.
+        """Free the memory of the buffer in the way that leaves the fewest files; on an error as `flush`.
 
-        Rows that make a large file of their own are flushed at once, fewer are spilled to local disk if they may be.
+        Rows that make a large file of their own are flushed at once. Fewer rows are spilled to local disk if that is
+        allowed.
         """
         if self._merge is None and self._keeps_open():
             self._append_rows()
@@ -113,8 +115,8 @@ class BucketWriter:
     def flush(self) -> None:
         """Write the buffered rows to a file of level 0, or several when they exceed the target size.
 
-        Then a compaction is started when one is due; with too many sorted runs the running one is waited for first. On
-        an error the files of this flush are deleted, and its rows are lost: the writer can only be aborted.
+        Then a compaction is started if one is due; with too many sorted runs the running one is awaited first. On an
+        error the files of this flush are deleted, and its rows are lost: the writer can only be aborted.
         """
         if self.buffer.rows or self._open_file is not None:
             self._flush_and_trigger(wait=False)
@@ -124,13 +126,13 @@ class BucketWriter:
         self._flush_and_trigger(wait=True, full=full)
 
     def finish(self, *, wait: bool) -> None:
-        """Flush, start what compaction is due, and with `wait` wait for it; too many runs are waited for anyway."""
+        """Flush, start a compaction that is due, and wait for it if `wait` is true or there are too many runs."""
         self._flush_and_trigger(wait=wait)
         if self._compaction is not None:
             self._take_over(self._compaction, wait=wait or self._compaction.must_wait_before_commit)
 
     def _flush_and_trigger(self, *, wait: bool, full: bool = False) -> None:
-        """One opportunity to compact, as each flush is in Paimon, whether there are rows or not."""
+        """Flush and trigger a compaction; as in Paimon each flush is an opportunity to compact, also without rows."""
         written: list[DataFileMeta] = []
         if self.buffer.rows or self._open_file is not None:
             wait = wait or (self._compaction is not None and self._compaction.must_wait_before_flush)
@@ -148,7 +150,7 @@ class BucketWriter:
     def _write_merged(self, merge: FlushRows) -> list[DataFileMeta]:
         with ExitStack() as opened:
             writer = opened.enter_context(self._file_writer(self._names))
-            # Rows that others of the same flush follow; they are older, so that they need files of their own.
+            # Older rows of keys that occur again in the same flush; they need files of their own.
             removals = None if merge.removals is None else opened.enter_context(self._file_writer(self._names))
             removed = None if removals is None else removals.write
             runs = opened.enter_context(self._taken())
@@ -157,7 +159,7 @@ class BucketWriter:
             else:
                 with self._file_writer(self._changelog_names) as changelog:
                     merge.write(runs, writer.write, changelog.write, removed)
-                    # Noted at once: whatever fails from here on, abort() deletes them.
+                    # Recorded at once, so that abort() deletes them after any later failure.
                     self._changelog.extend(changelog.close())
             older = [] if removals is None else removals.close()
             try:
@@ -174,7 +176,7 @@ class BucketWriter:
 
     def _append_rows(self) -> None:
         if self._open_file is None:
-            # Rows of a primary-key table carry their sequence numbers themselves, those of others are counted.
+            # Rows of a primary-key table contain their sequence numbers; those of other tables are counted.
             self._open_file = self._file_writer(self._names, self._first_unflushed)
         with self._taken() as runs:
             write_in_order(runs, self._layout, self._open_file.write)
@@ -201,7 +203,7 @@ class BucketWriter:
         )
 
     def take_changes(self) -> BucketChanges:
-        """What was done since the last call; the caller answers for the files from now on."""
+        """Return the changes since the last call; the caller owns the files from now on."""
         files, self._files = self._files, []
         changelog, self._changelog = self._changelog, []
         compacted, self._compacted = self._compacted, CompactedFiles()
@@ -209,7 +211,7 @@ class BucketWriter:
         return BucketChanges(data=data, compaction=compacted.outcome())
 
     def abort(self) -> None:
-        """End a running compaction, delete the files that were not handed out, drop buffered rows; never raises."""
+        """Cancel a running compaction, delete the files that were not taken, drop buffered rows; never raise."""
         self.buffer.clear()
         if self._open_file is not None:
             self._open_file.abort()

@@ -23,10 +23,10 @@ from interbed.storage.meta.manifest.index_manifest import IndexFileMeta, index_f
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataIncrement:
-    """What new records did to a bucket.
+    """The changes of a bucket by new records.
 
     `new_files` were written from them, `changelog_files` hold what they changed. `deleted_files` held rows that are
-    gone or were written anew (rewriting deletes of append tables). `deleted_index_files` are those that the writer
+    deleted or were rewritten (rewriting deletes of append tables). `deleted_index_files` are those that the writer
     found and replaced by `new_index_files`.
     """
 
@@ -43,12 +43,12 @@ class DataIncrement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteBasis:
-    """What a writer's choice of buckets rests on; None stands for nothing.
+    """The state on which a writer's choice of buckets is based; None means that it depends on nothing.
 
-    A commit refuses messages whose basis another writer has changed.
-    `hash_indexes` names the hash index files of the whole partition (dynamic buckets), `keys_as_of` the snapshot in
-    which the writer looked for keys in other partitions, `buckets_as_of` the one whose number of buckets it went by
-    (fixed buckets); 0 is the table before its first snapshot.
+    A commit refuses messages whose basis another writer has changed. `hash_indexes` names the hash index files of the
+    whole partition (dynamic buckets). `keys_as_of` is the snapshot in which the writer looked for keys in other
+    partitions. `buckets_as_of` is the snapshot whose number of buckets it used (fixed buckets). 0 is the table before
+    its first snapshot.
     """
 
     hash_indexes: tuple[str, ...] | None = None
@@ -61,10 +61,10 @@ NO_BASIS = WriteBasis()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitMessage:
-    """The changes of one bucket: `data` by new records, `compaction` by rewriting what was there.
+    """The changes of one bucket: `data` by new records, `compaction` by rewriting existing files.
 
-    `total_buckets` is the number of buckets that the new files are recorded with. `replaces` says of an overwrite's
-    message that its rows delete what is overwritten by themselves.
+    `total_buckets` is the number of buckets that the new files are recorded with. `replaces` marks a message of an
+    overwrite whose own rows delete the rows that are overwritten.
     """
 
     bucket_id: BucketId
@@ -76,12 +76,12 @@ class CommitMessage:
 
     @staticmethod
     def deletion(bucket_id: BucketId, total_buckets: int, files: tuple[DataFileMeta, ...]) -> "CommitMessage":
-        """The message of files that are gone with their rows."""
+        """Return the message of files that are deleted with their rows."""
         return CommitMessage(bucket_id=bucket_id, total_buckets=total_buckets, data=DataIncrement(deleted_files=files))
 
     @staticmethod
     def of_compaction(bucket_id: BucketId, total_buckets: int, compaction: CompactIncrement) -> "CommitMessage":
-        """The message of a compaction and nothing else."""
+        """Return the message of a compaction without new records."""
         return CommitMessage(bucket_id=bucket_id, total_buckets=total_buckets, compaction=compaction)
 
     @property
@@ -100,7 +100,7 @@ class CommitMessage:
         return not (self.data or self.compaction)
 
     def changelog_only(self) -> "CommitMessage":
-        """The message with nothing but the changelog of its new records."""
+        """Return the message with only the changelog of its new records."""
         return CommitMessage(
             bucket_id=self.bucket_id,
             total_buckets=self.total_buckets,
@@ -108,7 +108,7 @@ class CommitMessage:
         )
 
     def to_bytes(self) -> bytes:
-        """The message as bytes, for another process."""
+        """Return the message as bytes, for another process."""
         basis = self.basis
         return json.dumps(
             {
@@ -126,7 +126,7 @@ class CommitMessage:
 
     @staticmethod
     def from_bytes(content: bytes) -> "CommitMessage":
-        """The message of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        """Return the message of bytes made by to_bytes; raise InvalidInputError for other bytes."""
         try:
             value = json.loads(content)
             hash_indexes, keys_as_of, buckets_as_of = value["basis"]
@@ -174,14 +174,14 @@ def _from_json(value: Mapping[str, Any], data_files: tuple[str, ...]) -> dict[st
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelocatedRows:
-    """A message of compaction, and files of its bucket that it does not name any more."""
+    """A message of a compaction, and files of its bucket that it no longer names."""
 
     message: CommitMessage
     needless: tuple[DataFileMeta, ...]
 
     @staticmethod
     def of(message: CommitMessage) -> "RelocatedRows":
-        """The message with all its files as a compaction's."""
+        """Return the message with all its files as those of a compaction."""
         data, compaction = message.data, message.compaction
         after = {f.file_name for f in compaction.after}
         written = {f.file_name: f for f in data.new_files}
@@ -196,13 +196,13 @@ class RelocatedRows:
         )
         return RelocatedRows(
             message=replace(message, data=DataIncrement(deleted_files=data.deleted_files), compaction=everything),
-            # A file that only went to another level is the table's under the same name.
+            # A file that only moved to another level keeps its name and stays in the table.
             needless=tuple(f for n, f in written.items() if n in compacted and n not in after),
         )
 
 
 def as_compaction(store: FileStore, messages: Iterable[CommitMessage]) -> list[CommitMessage]:
-    """All messages as those of a compaction; files that nobody needs are deleted."""
+    """Return all messages as those of a compaction; delete files that were compacted before a commit."""
     moved = [RelocatedRows.of(message) for message in messages]
     for rows in moved:
         directory = store.paths.bucket_directory(rows.message.bucket_id)

@@ -1,7 +1,8 @@
-"""Deletion vectors of append tables: rows of a file that are gone while the file stays (page `append-table/row-level`).
+"""Deletion vectors of append tables: they mark rows of a file as deleted while the file stays (page
+`append-table/row-level`).
 
-In a table without buckets the vectors of a partition may be spread over several index files; only those that name a
-changed file are written anew. With buckets, each has one index file.
+In a table without buckets the vectors of a partition may be in several index files; only those that name a changed file
+are rewritten. In a table with buckets, each bucket has one index file.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,9 +27,11 @@ def change_vectors(
     marked: Mapping[str, npt.ArrayLike],
     gone: Collection[str] = (),
 ) -> IndexChange:
-    """Mark rows of data files of a bucket as deleted, by file name and position, and forget files that go.
+    """Mark rows of data files of a bucket as deleted, by file name and position, and remove the vectors of deleted
+    files.
 
-    The new index files and those that they replace. Raises CorruptFileError for an index file that can't be read.
+    Return the new index files and those that they replace. Raises CorruptFileError for an index file that can't be
+    read.
     """
     touched = {*marked, *gone}
     files = [f for f in index_files if f.index_type == DELETION_VECTORS]
@@ -48,9 +51,10 @@ def vector_messages(
     marked: Mapping[BucketId, Mapping[str, npt.ArrayLike]],
     messages: Iterable[CommitMessage] = (),
 ) -> list[CommitMessage]:
-    """What has to be committed beside the messages: vectors of the marked rows, none for the files that they delete.
+    """Return messages that commit deletion vectors of the marked rows, and remove the vectors of files that `messages`
+    delete.
 
-    `restored` is a snapshot that is at least as new as the one that the positions were found in.
+    `restored` is a snapshot at least as new as the one in which the positions were found.
     """
     gone: dict[BucketId, set[str]] = {}
     for message in messages:

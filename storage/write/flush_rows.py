@@ -40,14 +40,17 @@ _WRITER_NUMBERS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostponedRows:
-    """What a flush does to buffered rows: nothing, they go to the file in order. Has the methods of BufferMerge."""
+    """Flush of rows that wait for their buckets: they go to the file in order of arrival.
+
+    Has the methods of BufferMerge.
+    """
 
     layout: DataFileLayout
     emits_input: bool = False
     removals: None = None
 
     def join(self, runs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """The rows of all runs one after the other."""
+        """Return the rows of all runs in order."""
         return concatenate(runs)
 
     def write(
@@ -57,22 +60,22 @@ class PostponedRows:
         emit_changes: Write | None = None,
         emit_removals: Write | None = None,
     ) -> None:
-        """Hand the rows in the file's layout to `write`; raises CorruptFileError for a spilled run."""
+        """Pass the rows in the layout of the file to `write`; raise CorruptFileError for a spilled run."""
         for batch in in_batches(runs):
             write(file_batch(batch, self.layout))
 
     def arrange(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
-        """The rows in order, in batches of a size to be spilled."""
+        """Yield the rows in order, in batches of the size of a spill."""
         return small_batches(runs)
 
 
 FlushRows: TypeAlias = BufferMerge | PostponedRows
-"""What makes files of the buffered rows of a table with a primary key."""
+"""The flush of the buffered rows of a table with a primary key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlushedFiles:
-    """How the data files of one writer look, how they are named, and what makes them of buffered rows.
+    """The layout and the names of the data files of one writer, and the merge of its buffered rows.
 
     `merge` is None for an append table, whose rows go to files in order of arrival.
     """
@@ -83,7 +86,7 @@ class FlushedFiles:
 
     @staticmethod
     def of(store: FileStore) -> "FlushedFiles":
-        """Files of rows in their buckets; raises what DataFileLayout.of raises."""
+        """Return the files of rows that have a bucket; raise the errors of DataFileLayout.of."""
         schema, options = store.schema, store.options
         layout = DataFileLayout.of(schema, options)
         merge = None
@@ -100,14 +103,14 @@ class FlushedFiles:
 
     @staticmethod
     def postponed(store: FileStore, commit_user: str) -> "FlushedFiles":
-        """Files of rows that wait for their buckets."""
+        """Return the files of rows that wait for their buckets."""
         layout = postponed_layout(store.schema, store.options)
         names = DataFileNames(postponed_prefix(store.options, commit_user))
         return FlushedFiles(layout=layout, names=names, merge=PostponedRows(layout=layout))
 
 
 def spill_of(options: CoreOptions, files: SpillFiles, rows: FlushRows | None) -> Spill | None:
-    """How full buffers are spilled; None when they are flushed instead."""
+    """Return the spilling of full buffers; None when they are flushed instead."""
     if rows is not None:
         spillable = options.write_buffer_spillable
         return Spill(files=files, arrange=rows.arrange, fan_in=options.local_sort_fan_in) if spillable else None
@@ -117,13 +120,13 @@ def spill_of(options: CoreOptions, files: SpillFiles, rows: FlushRows | None) ->
 
 
 def write_in_order(runs: Sequence[Run], layout: DataFileLayout, write: Callable[[pa.RecordBatch], None]) -> None:
-    """Hand the rows in the file's layout to `write`; raises CorruptFileError for a spilled run."""
+    """Pass the rows in the layout of the file to `write`; raise CorruptFileError for a spilled run."""
     for batch in in_batches(runs):
         write(pa.RecordBatch.from_arrays(batch.columns, schema=layout.arrow))
 
 
 def small_batches(runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
-    """The rows in order, in batches of a size to be spilled."""
+    """Yield the rows in order, in batches of the size of a spill."""
     for batch in in_batches(runs):
         rows = max(1, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):
@@ -131,7 +134,7 @@ def small_batches(runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
 
 
 def in_batches(runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
-    """The rows in order."""
+    """Yield the rows in order."""
     for run in runs:
         if isinstance(run, SpilledRun):
             yield from run.batches()
@@ -140,7 +143,7 @@ def in_batches(runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
 
 
 def postponed_layout(schema: TableSchema, options: CoreOptions) -> DataFileLayout:
-    """The layout of files of postponed rows."""
+    """Return the layout of files of postponed rows."""
     raw = {**options.raw, "file.format": _FORMAT, "metadata.stats-mode": "none"}
     try:
         check_fields(_FORMAT, schema.fields)
@@ -152,5 +155,5 @@ def postponed_layout(schema: TableSchema, options: CoreOptions) -> DataFileLayou
 
 
 def postponed_prefix(options: CoreOptions, commit_user: str) -> str:
-    """What the names of one writer's files begin with."""
+    """Return the prefix of the names of one writer's files."""
     return f"{options.data_file_prefix}-u-{commit_user}-s-{random.randrange(_WRITER_NUMBERS)}-w-"

@@ -46,7 +46,7 @@ _ELEMENT, _KEY, _VALUE = "element", "key", "value"
 
 
 class IncomingRows:
-    """What one table takes; `table` is what it is called in errors."""
+    """Conversion of rows for one table; `table` is its name in errors."""
 
     def __init__(self, schema: TableSchema, table: str) -> None:
         self._schema = schema
@@ -54,7 +54,7 @@ class IncomingRows:
         self._limited = limited_values(schema)
 
     def batches(self, data: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
-        """The rows with the table's columns; all are checked before any is handed out.
+        """Return the rows with the columns of the table; all are checked before the first is returned.
 
         Columns are matched by name; absent nullable ones become null or their default. Raises SchemaMismatchError and
         InvalidInputError.
@@ -64,10 +64,10 @@ class IncomingRows:
                 f"Rows are written as an Arrow table, batch or reader of batches, not as {type(data).__name__}; see "
                 "pyarrow.Table.from_pylist, from_pydict and from_pandas."
             )
-        # Chunks are cast one by one, which spares a table of several a copy.
+        # Chunks are cast one by one, which saves a copy of a table of several chunks.
         parts: Sequence[pa.Table | pa.RecordBatch] = [data]
         if isinstance(data, pa.Table):
-            # A table without rows has no chunks, but its columns are checked all the same.
+            # A table without rows has no chunks, but its columns are checked, too.
             parts = data.to_batches() or parts
         target, defaults = self._target()
         batches: list[pa.RecordBatch] = []
@@ -86,22 +86,22 @@ class IncomingRows:
         return filled
 
     def check_new_rows(self, batch: pa.RecordBatch, kinds: "Kinds | None", default_name: str, first_row: int) -> None:
-        """Raise SchemaMismatchError for rows that are inserted or updated and that the table must not have.
+        """Raise SchemaMismatchError for inserted or updated rows that the table must not contain.
 
-        Rows that are deleted may be what another system has written. Null partitions are called `default_name`. Rows
-        are counted from `first_row` on.
+        Deleted rows are not checked, because another system may have written them. `default_name` is the name of null
+        partitions. Rows are counted from `first_row` on.
         """
         is_new = None if kinds is None else pc.is_in(kinds, array_of([int(kind) for kind in _NEW], pa.int8()))
         self.check_lengths(batch, is_new, first_row)
         self.check_partitions(batch, is_new, default_name, first_row)
 
     def check_lengths(self, batch: pa.RecordBatch, is_new: Any, first_row: int) -> None:
-        """Raise SchemaMismatchError for a text or bytes longer than the type says, as Spark does."""
+        """Raise SchemaMismatchError for a text or bytes longer than the declared length, as Spark does."""
         for values in self._limited:
             values.check(batch, is_new, self._table, first_row)
 
     def too_long(self, batch: pa.RecordBatch) -> dict[int, tuple[str, str]]:
-        """Return the column and the reason of rows with a text or bytes longer than the type says, by their number."""
+        """Return the column and the reason for each row with a text or bytes longer than the declared length."""
         found: dict[int, tuple[str, str]] = {}
         for values in self._limited:
             for row, reason in values.refused(batch).items():
@@ -109,9 +109,9 @@ class IncomingRows:
         return found
 
     def check_partitions(self, batch: pa.RecordBatch, is_new: Any, default_name: str, first_row: int) -> None:
-        """Raise SchemaMismatchError for a partition value that is the name of the null partitions.
+        """Raise SchemaMismatchError for a partition value that equals the name of the null partitions.
 
-        In a list of partitions that text and null look alike.
+        In a list of partitions that text can't be distinguished from null.
         """
         for f in self._schema.partition_fields:
             if not isinstance(f.type, AtomicType) or f.type.root not in STRINGS:
@@ -128,7 +128,7 @@ class IncomingRows:
                 )
 
     def kinds(self, given: "pa.Array[Any] | pa.ChunkedArray[Any]", rows: int) -> Kinds:
-        """The kinds of so many rows as int8; raises InvalidInputError, also where the table takes insertions only."""
+        """Return the row kinds as int8; raise InvalidInputError, also if the table takes insertions only."""
         array = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
         if len(array) != rows:
             raise InvalidInputError(f"Row kinds are one for each row; got {len(array)} for {rows} rows.")
@@ -137,12 +137,12 @@ class IncomingRows:
         if not self._schema.has_primary_key and pc.any(pc.not_equal(kinds, inserted)).as_py():
             raise InvalidInputError(
                 f"The {self._table} has no primary key, so it takes insertions (+I) only; "
-                "rows that go or change are found by a filter, in a DELETE, an UPDATE or a MERGE."
+                "delete and change rows by a filter, in a DELETE, an UPDATE or a MERGE."
             )
         return kinds
 
     def _target(self) -> tuple[pa.Schema, dict[int, Any]]:
-        """The schema to cast to, which admits nulls where a default stands in for them, and the defaults by column."""
+        """Return the schema to cast to, which admits nulls that a default replaces, and the defaults by column."""
         schema = self._schema.arrow
         defaults: dict[int, Any] = {}
         for index, f in enumerate(self._schema.fields):
@@ -156,7 +156,7 @@ class IncomingRows:
 
 
 class RowKinds:
-    """The rules of one table."""
+    """The rules of one table for the kinds of written rows."""
 
     def __init__(self, schema: TableSchema, options: CoreOptions) -> None:
         self._field = options.rowkind_field
@@ -165,10 +165,10 @@ class RowKinds:
         self._refusal = retract_refusal(schema, options)
 
     def apply(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> "tuple[pa.RecordBatch, Kinds | None]":
-        """The rows that are written, and their kinds (None when all are insertions).
+        """Return the rows that are written, and their kinds (None when all are insertions).
 
         Raises InvalidInputError when the table takes no rows of such kinds, and for a text in the column
-        `rowkind.field` that is no kind.
+        `rowkind.field` that is not a row kind.
         """
         if self._field is not None:
             column = batch.column(self._field).cast(pa.string())
@@ -193,14 +193,14 @@ class RowKinds:
 
 
 def kinds_of(column: "pa.Array[Any]", *, source: str) -> Kinds:
-    """Row kinds as int8 of their numbers 0 to 3 or of their short texts; `source` names the column in errors.
+    """Return row kinds as int8, from their numbers 0 to 3 or their short texts; `source` names the column in errors.
 
-    Raises InvalidInputError for anything else, nulls included.
+    Raises InvalidInputError for other values, nulls included.
     """
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if pa.types.is_integer(column.type):
-        # Unsafe: no unsigned number that wraps around comes to lie between 0 and 3.
+        # Unsafe, but no unsigned number that wraps around becomes a number from 0 to 3.
         found = pc.index_in(column.cast(pa.int64(), safe=False), array_of([int(k) for k in RowKind], pa.int64()))
     elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         found = pc.index_in(column.cast(pa.string()), array_of([k.short for k in RowKind], pa.string()))
@@ -229,7 +229,7 @@ class LimitedValues:
     def check(self, batch: pa.RecordBatch, is_new: Array | None, table: str, first_row: int) -> None:
         """Raise SchemaMismatchError for the first value that is too long in a row for which `is_new` is true.
 
-        `is_new` is None where all rows are new. Rows are counted from `first_row` on.
+        `is_new` is None if all rows are new. Rows are counted from `first_row` on.
         """
         lengths, is_longer, rows = self._longer(batch)
         if is_new is not None:
@@ -244,7 +244,7 @@ class LimitedValues:
         )
 
     def refused(self, batch: pa.RecordBatch) -> dict[int, str]:
-        """Return why rows have a value that is too long, by their number."""
+        """Return the reason for each row with a value that is too long, by row number."""
         lengths, is_longer, rows = self._longer(batch)
         reasons: dict[int, str] = {}
         # A loop over values that are too long.

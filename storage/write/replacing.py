@@ -1,7 +1,8 @@
-"""Overwriting some partitions of a table whose keys move between partitions.
+"""Overwrite of some partitions of a table whose keys move between partitions.
 
-Its files can't just be replaced: keys of the new rows may be in partitions that stay. So the writer deletes them there,
-as any upsert does, and deletes the rows of the replaced partitions whose keys have not come; the commit appends.
+The files of such a table can't just be replaced, because keys of the new rows may be in partitions that stay. So the
+writer deletes these keys there, as any upsert does, and deletes the rows of the replaced partitions whose keys are not
+written again. The commit is an append.
 """
 
 from dataclasses import replace
@@ -36,7 +37,7 @@ from interbed.storage.write.table_write import TableWrite
 def overwriting(
     store: FileStore, commit_user: str, partition: PartitionChoice, *, strategy: MakeStrategy = strategy_of
 ) -> TableWrite:
-    """The writer of an overwrite of the partitions chosen (all for {}), or with None of those that get rows.
+    """Return the writer of an overwrite of the chosen partitions: all for {}, those that get rows for None.
 
     Its messages are for `FileStoreCommit.overwrite`.
     """
@@ -57,9 +58,9 @@ def _takes_deletions(store: FileStore) -> bool:
 
 
 class ReplacingWrite(TableWrite):
-    """The writer of an overwrite of some partitions, for tables whose keys move between partitions.
+    """Writer of an overwrite of some partitions, for tables whose keys move between partitions.
 
-    There must be no other writer of the same overwrite, because each would delete what the others write.
+    There must be no other writer of the same overwrite, because each would delete the rows of the others.
     """
 
     def __init__(self, store: FileStore, commit_user: str, partition: PartitionChoice) -> None:
@@ -71,7 +72,9 @@ class ReplacingWrite(TableWrite):
         return CrossPartitionStrategy(store, latest, self._replacing)
 
     def prepare_commit(self, *, wait_compaction: bool = True) -> list[CommitMessage]:
-        """See TableWrite; raises InvalidInputError for rows outside of the partitions that are overwritten."""
+        """Prepare the commit as TableWrite does; raise InvalidInputError for rows outside of the overwritten
+        partitions.
+        """
         self._check_open()
         with self._aborted_by_errors():
             target = self._target()
@@ -81,15 +84,15 @@ class ReplacingWrite(TableWrite):
         return [replace(message, replaces=True) for message in messages]
 
     def _target(self) -> PartitionFilter:
-        schema, met = self._schema, self._replacing.partitions_met
+        schema, written = self._schema, self._replacing.partitions_written
         if self._partition is None:
-            return PartitionSet(met, schema.partition_fields)
+            return PartitionSet(written, schema.partition_fields)
         default_name = self._options.partition_default_name
         target = partition_filter(self._partition, schema.partition_fields, default_name=default_name)
-        outside = met - target.select(met)
+        outside = written - target.select(written)
         if outside:
             place = self._store.paths.readable_partition(min(outside))
             raise InvalidInputError(
-                f"The new data have rows of partition {place}, which is not what is to be overwritten."
+                f"The new data have rows of partition {place}, which is not among the partitions to be overwritten."
             )
         return target

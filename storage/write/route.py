@@ -1,4 +1,4 @@
-"""Which partition and bucket each row belongs to, and the rows of a batch taken apart by it, each part in key order."""
+"""Routing: rows of a batch are split by partition and bucket, each part sorted by key."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -17,17 +17,17 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.bucket.choose import BucketChooser, Numbers, distinct_partitions
 
 BLOCK_ROWS = 256 * 1024
-"""Rows routed at a time: few enough for the processor's caches, enough to forget what a step costs."""
+"""The number of rows routed at a time: few enough for the caches of the processor, enough to amortise each step."""
 
 
 class RoutedRows(NamedTuple):
-    """Rows of one bucket, in key order if the table has keys, else as they came.
+    """Rows of one bucket, sorted by key if the table has keys, otherwise in order of arrival.
 
-    Where only the last row of a key counts (`flush_keeps_last`) a key occurs once; else its rows are in the order of
-    their newness.
+    If only the last row of a key counts (`flush_keeps_last`), each key occurs once; otherwise the rows of a key are in
+    the order of their age, oldest first.
 
-    `arrived` counts the rows before duplicates were dropped, `places` (None: 0, 1, 2, …) says the how-manieth of them
-    each row is. `kinds` are None when all are insertions.
+    `arrived` is the number of rows before duplicates were dropped. `places` are the indices of the rows among them
+    (None: 0, 1, 2, …). `kinds` are None when all are insertions.
     """
 
     bucket_id: BucketId
@@ -38,7 +38,10 @@ class RoutedRows(NamedTuple):
 
 
 class Router:
-    """Takes batches with the table's columns apart. `in_order` leaves rows with keys as they came, too."""
+    """Splitter of batches with the columns of the table.
+
+    With `in_order` rows with keys stay in order of arrival, too.
+    """
 
     def __init__(
         self, schema: TableSchema, options: CoreOptions, chooser: BucketChooser, *, in_order: bool = False
@@ -53,7 +56,7 @@ class Router:
     def route(
         self, batch: pa.RecordBatch, kinds: "Kinds | None", buckets: Numbers | None = None
     ) -> Iterator[RoutedRows]:
-        """The rows of each bucket, a block after the other; `buckets` are given where they are chosen already."""
+        """Yield the rows of each bucket, block by block; `buckets` are given if they are chosen already."""
         for offset in range(0, batch.num_rows, BLOCK_ROWS):
             block = batch.slice(offset, BLOCK_ROWS)
             block_kinds = None if kinds is None else kinds.slice(offset, BLOCK_ROWS)
@@ -66,7 +69,7 @@ class Router:
         partitions, groups = distinct_partitions(block.batch, self._schema)
         if buckets is None:
             buckets = self._chooser.choose(block.batch, partitions, groups)
-        # A row's group is the index of its partition times the width of the range of buckets, plus its bucket's place.
+        # The group of a row: index of its partition * width of the range of buckets + offset of its bucket.
         low = int(buckets.min())
         width = int(buckets.max()) - low + 1
         groups = groups * width + (buckets - low)
@@ -75,7 +78,7 @@ class Router:
         if self._keys:
             order = self._by_key(block.batch, groups)
             places = np.empty(len(groups), np.int64)
-            # Counted anew from each group's first row.
+            # Indices count from 0 in each group.
             places[arrival] = np.arange(len(groups)) - np.repeat(_starts(groups[arrival]), _sizes(groups[arrival]))
         sorted_groups = groups[order]
         firsts, sizes = _starts(sorted_groups), _sizes(sorted_groups)
@@ -93,7 +96,7 @@ class Router:
             )
 
     def _by_key(self, block: pa.RecordBatch, groups: Ints) -> Ints:
-        """The numbers of the rows that are kept of all keys, ordered by group and key."""
+        """Return the numbers of the rows that are kept, ordered by group and key."""
         codes: pa.Array[Any] = from_numpy(groups)
         keys = [block.column(name) for name in self._keys]
         sequence = [block.column(name) for name in self._sequence_fields]
@@ -108,7 +111,7 @@ class _Rows(NamedTuple):
     kinds: "Kinds | None"
 
     def take(self, order: Ints) -> "_Rows":
-        """Rows by number; those that are wanted as they are are not copied."""
+        """Return rows by number; they are not copied if all are taken in order."""
         if len(order) == self.batch.num_rows and bool((order[1:] > order[:-1]).all()):
             return self
         # Row numbers of 32 bits are gathered faster.
@@ -116,12 +119,14 @@ class _Rows(NamedTuple):
         return _Rows(self.batch.take(indices), None if self.kinds is None else self.kinds.take(indices))
 
     def slice(self, offset: int, rows: int) -> "_Rows":
-        """A stretch of rows, not copied."""
+        """Return a range of rows without copying them."""
         return _Rows(self.batch.slice(offset, rows), None if self.kinds is None else self.kinds.slice(offset, rows))
 
 
 def _gather(block: _Rows, order: Ints, firsts: Ints, sizes: Ints) -> Iterator[_Rows]:
-    """The rows of each group: one gather for each large group, so that it owns its memory, and one for all small."""
+    """Yield the rows of each group: one gather for each large group, so that it owns its memory, and one for all small
+    ones.
+    """
     is_small = sizes < SMALL_ROWS
     shared = block.take(order[np.repeat(is_small, sizes)])
     position = 0
@@ -134,7 +139,7 @@ def _gather(block: _Rows, order: Ints, firsts: Ints, sizes: Ints) -> Iterator[_R
 
 
 def _by_group(groups: Ints, numbers: int) -> Ints:
-    """Row numbers ordered by group, otherwise as they came."""
+    """Return row numbers ordered by group, rows of a group by arrival."""
     if numbers == 1:
         return np.arange(len(groups), dtype=np.int64)
     # Numpy sorts 16-bit integers by radix, in a fraction of the time of wider ones.
@@ -142,10 +147,10 @@ def _by_group(groups: Ints, numbers: int) -> Ints:
 
 
 def _starts(sorted_groups: Ints) -> Ints:
-    """Where each group begins."""
+    """Return the index of the first row of each group."""
     return np.flatnonzero(np.concatenate(([True], sorted_groups[1:] != sorted_groups[:-1])))
 
 
 def _sizes(sorted_groups: Ints) -> Ints:
-    """How many rows each group has."""
+    """Return the number of rows of each group."""
     return np.diff(_starts(sorted_groups), append=len(sorted_groups))

@@ -1,7 +1,8 @@
-"""Rows that the writer of a table would refuse, found before they are written, so that no others are left out.
+"""Check for rows that the writer of a table would refuse, before they are written, so that the other rows can be
+written.
 
 A writer refuses a whole batch for one row: for a null that a column does not admit, a row kind that the merge engine
-does not take, a text in `rowkind.field` that is no kind, a partition whose directory no file system can have.
+does not take, a text in `rowkind.field` that is not a row kind, or a partition whose directory no file system can have.
 """
 
 from typing import Any, TypeAlias
@@ -30,7 +31,7 @@ _MISFITS = (ValueError, TypeError, NotImplementedError, ArithmeticError)
 
 
 class RowCheck:
-    """The rules of a table, of this name in errors, at one schema."""
+    """The rules of a table at one schema; `name` is its name in errors."""
 
     def __init__(self, name: str, schema: TableSchema, options: CoreOptions, paths: TablePaths) -> None:
         self._name = name
@@ -40,10 +41,12 @@ class RowCheck:
         self._ignores_before = options.ignore_update_before
         self._refusal = retract_refusal(schema, options)
         self._partitions: set[bytes] = set()
-        """Those that were looked at and are no hindrance."""
+        """Partitions that were checked and can be written."""
 
     def refused(self, rows: pa.Table, kinds: npt.NDArray[np.int8], written: Mask) -> dict[int, str]:
-        """Why the rows that are to be `written` can't be, by their number; the rows have the types of the table."""
+        """Return the reason for each row, by number, that is to be `written` and can't be; the rows have the types of
+        the table.
+        """
         reasons: dict[int, str] = {}
         self._check_kinds(rows, kinds, written, reasons)
         for field in self.schema.fields:
@@ -87,7 +90,7 @@ class RowCheck:
         for number, partition in enumerate(partitions):
             if partition in self._partitions:
                 continue
-            if (why := self._whats_wrong(partition)) is None:
+            if (reason := self._problem(partition)) is None:
                 if len(self._partitions) >= _KNOWN_PARTITIONS_MAX:
                     self._partitions.clear()
                 self._partitions.add(partition)
@@ -95,9 +98,9 @@ class RowCheck:
             of_it = places[codes == number]
             given = ", ".join(f"{n} = {shown_value(one_array(rows.column(n)), int(of_it[0]))}" for n in keys)
             for i in of_it.tolist():
-                reasons.setdefault(i, f"its partition ({given}) can't be written: {why}")
+                reasons.setdefault(i, f"its partition ({given}) can't be written: {reason}")
 
-    def _whats_wrong(self, partition: bytes) -> str | None:
+    def _problem(self, partition: bytes) -> str | None:
         try:
             directory = self._paths.partition_directory(partition)
         except _MISFITS as error:

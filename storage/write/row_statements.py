@@ -32,11 +32,11 @@ UPDATE = "UPDATE"
 MERGE = "MERGE"
 
 UPDATABLE = (MergeEngine.DEDUPLICATE, MergeEngine.PARTIAL_UPDATE)
-"""Merge engines in which a row that is written takes the place of the old one."""
+"""Merge engines in which a written row replaces the old row of its key."""
 
 
 def refusals(name: str, schema: TableSchema) -> dict[str, str]:
-    """The statements that the table can't take, each with the reason and the way out."""
+    """Return the statements that the table can't take, each with the reason and the way out."""
     options = schema.core
     found: dict[str, str] = {}
     refusal = delete_refusal(schema, options)
@@ -53,7 +53,7 @@ def refusals(name: str, schema: TableSchema) -> dict[str, str]:
 
 
 def delete_refusal(schema: TableSchema, options: CoreOptions) -> str | None:
-    """Why rows of a primary-key table can't be deleted one by one; None when they can."""
+    """Return the reason why single rows of a primary-key table can't be deleted; None when they can."""
     if options.ignore_delete:
         return "by its option 'ignore-delete' the table drops what would delete rows; set it to false first."
     if options.rowkind_field is not None:
@@ -73,9 +73,9 @@ def delete_refusal(schema: TableSchema, options: CoreOptions) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepRule:
-    """The columns that keep their values where a row has a lower `sequence`; a higher one if `descending`.
+    """Columns that keep their old values if a row has a lower `sequence`; a higher one if `descending`.
 
-    Those of a group also keep them where the row has no sequence at all.
+    The columns of a group also keep them if the row has no sequence at all.
     """
 
     sequence: tuple[str, ...]
@@ -85,7 +85,7 @@ class KeepRule:
 
 
 def keep_rules(schema: TableSchema) -> Sequence[KeepRule]:
-    """The rules by which a table drops an updated row, or some of its columns."""
+    """Return the rules by which a table drops an updated row, or some of its columns."""
     options = schema.core
     if options.merge_engine not in UPDATABLE or not schema.has_primary_key:
         return ()
@@ -99,14 +99,15 @@ def keep_rules(schema: TableSchema) -> Sequence[KeepRule]:
 
 
 def kept_for_null(schema: TableSchema) -> Sequence[str]:
-    """The columns that an update can't set to null."""
+    """Return the columns that an update can't set to null."""
     return [name for name, kept in kept_columns(schema, schema.core).items() if not kept.sequence]
 
 
 class UpdateCheck:
-    """The check of updated rows of one table by one statement, which errors begin with, as `UPDATE of 'shop.orders'`.
+    """Check of the updated rows of one table by one statement; errors begin with `statement`, such as `UPDATE of
+    'shop.orders'`.
 
-    With `nulls_keep` a null of a partial update leaves the old value, as it is meant to.
+    With `nulls_keep` a null of a partial update keeps the old value, as intended by the statement.
     """
 
     def __init__(self, schema: TableSchema, statement: str, *, nulls_keep: bool = False) -> None:
@@ -117,7 +118,9 @@ class UpdateCheck:
         self._kept_for_null = () if nulls_keep else kept_for_null(schema)
 
     def check(self, before: pa.RecordBatch, after: pa.RecordBatch) -> None:
-        """InvalidInputError where the table would keep what an updated row replaces, by key, column and values."""
+        """Raise InvalidInputError, with key, column and values, if the table would keep the old values of an updated
+        row.
+        """
         for rule in self._rules:
             self._check_rule(rule, before, after)
         for name in self._kept_for_null:
@@ -172,7 +175,7 @@ class UpdateCheck:
 
 
 def _is_lower(rule: KeepRule, before: pa.RecordBatch, after: pa.RecordBatch) -> Mask:
-    """For which rows the sequence would make the table keep the old row; null is the lowest value."""
+    """Return for which rows the sequence would make the table keep the old row; null is the lowest value."""
     lower, equal = np.zeros(after.num_rows, bool), np.ones(after.num_rows, bool)
     for name in rule.sequence:
         old: Any = before.column(name)

@@ -1,8 +1,8 @@
-"""Writing to a table: batches in, commit messages out.
+"""The writer of a table: batches in, commit messages out.
 
-Rows are matched to the table's schema, routed to their partition and bucket, buffered there and flushed to data files.
-Nothing becomes visible before the messages of `prepare_commit` are committed; files that are not part of a message
-are deleted by `abort` and `close`, and at once when writing fails.
+Rows are matched to the schema of the table, routed to their partition and bucket, buffered there and flushed to data
+files. Nothing becomes visible before the messages of `prepare_commit` are committed. Files that are not part of a
+message are deleted by `abort` and `close`, and at once when writing fails.
 """
 
 import os
@@ -40,9 +40,11 @@ from interbed.storage.write.route import RoutedRows
 FLUSH_THREADS = min(4, os.cpu_count() or 1)
 """Buckets flushed at the same time by prepare_commit.
 
-A flush merges the buffer's rows block by block. So the write path holds `write-buffer-size`, however many buckets are
-open, and beside it the batch that is being written and its rows by bucket, write_buffer.LOOSE_BYTES, and for each of
-these threads a block (64 MB at most) and a row group: less than 250 MB on two cores for batches of a common size."""
+A flush merges the rows of the buffer block by block. So the write path holds `write-buffer-size`, for any number of
+open buckets, and in addition: the batch that is being written and its rows by bucket, write_buffer.LOOSE_BYTES, and for
+each of these threads a block (64 MB at most) and a row group. That is less than 250 MB on two cores for batches of a
+common size.
+"""
 
 COMPACTION_THREADS = min(4, os.cpu_count() or 1)
 """Buckets compacted in the background at the same time while a table is written."""
@@ -50,19 +52,22 @@ COMPACTION_THREADS = min(4, os.cpu_count() or 1)
 _SMALL_AT_ONCE = 16
 
 _SMALL_BYTES = 32 << 20
-"""In a store more buckets are flushed at once as long as all of them together are small: they wait for its answers."""
+"""In an object store more buckets are flushed at once while all together are this small: they wait for responses."""
 
 _FEW_ROWS = 10_000
-"""Flushing fewer takes no longer than starting threads for it."""
+"""The number of rows below which a flush takes no longer than starting threads for it."""
 
 
 class BackgroundCompactions:
-    """What the compactions of one writer share; made at the first bucket. Not for use by several threads."""
+    """The background compactions of one writer, at most one in each of its buckets.
+
+    The threads start at the first bucket. Not for use by several threads.
+    """
 
     def __init__(self, store: FileStore) -> None:
         self._store = store
         self._pool: ThreadPoolExecutor | None = None
-        # Buckets are opened anew for each commit; with `lookup-compact` = `gentle` their compactions count on.
+        # Buckets are opened for each commit; with `lookup-compact` = `gentle` the count continues over commits.
         self._skipped: dict[BucketId, int] = {}
 
     @cached_property
@@ -70,7 +75,7 @@ class BackgroundCompactions:
         return CompactionPlanner(self._store)
 
     def of_bucket(self, bucket_id: BucketId, existing: BucketRestore) -> CompactManager:
-        """The compactions of a bucket that holds what exists."""
+        """Return the compactions of a bucket that holds the existing files."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(COMPACTION_THREADS, thread_name_prefix="compact")
         return CompactManager(
@@ -84,27 +89,26 @@ class BackgroundCompactions:
         )
 
     def remember(self, bucket_id: BucketId, skipped: int) -> None:
-        """Keep how many opportunities to compact a bucket has passed over, for when it is opened anew."""
+        """Record how many opportunities to compact a bucket has passed over, for the next time it is opened."""
         if skipped:
             self._skipped[bucket_id] = skipped
         else:
             self._skipped.pop(bucket_id, None)
 
     def close(self) -> None:
-        """Wait for compactions that run."""
+        """Wait for running compactions."""
         if self._pool is not None:
             self._pool.shutdown()
             self._pool = None
 
 
 class TableWrite:
-    """A writer of one table; not for use by several threads at once.
+    """Writer of one table; not for use by several threads at once.
 
-    `restore` gives what exists in the table's newest snapshot; it is asked at the first row for a bucket after creation
-    and after each `prepare_commit`. By default it scans the table. `strategy` makes what finds the rows' buckets; by
-    default it is that of the table's bucket mode. With `rewrites` the rows are the table's own. Errors about rows name
-    the table by `name`, by default by its location. Raises NotSupportedError for tables that this version does not
-    write.
+    `restore` returns the files of the newest snapshot; it is called at the first row for a bucket after creation and
+    after each `prepare_commit`. By default it scans the table. `strategy` makes the bucket strategy; by default that of
+    the bucket mode of the table. With `rewrites` the rows come from the table itself. Errors about rows name the table
+    by `name`, by default by its location. Raises NotSupportedError for tables that this version does not write.
 
     Every method but `abort` and `close` raises InvalidInputError after one of those, and after a failure.
     """
@@ -137,7 +141,7 @@ class TableWrite:
         self._spill_files = SpillFiles.of(store.options)
         self._spill = spill_of(store.options, self._spill_files, self._files.merge)
         self._writers: dict[BucketId, BucketWriter] = {}
-        # Rows handed to a commit that the restore may not see yet must not share their sequence numbers with new ones.
+        # New rows must not reuse the sequence numbers of rows in a commit that the restore may not see yet.
         self._next_sequences: dict[BucketId, int] = {}
         compacts = self._buckets.compacts and not store.options.write_only
         self._compactions = BackgroundCompactions(store) if compacts else None
@@ -158,8 +162,8 @@ class TableWrite:
         """Write rows; `row_kinds` are int8 (0 +I, 1 -U, 2 +U, 3 -D), all +I when None.
 
         Columns are matched by name; absent nullable ones become null or their default. Raises SchemaMismatchError and
-        InvalidInputError before any row is taken; after any other error the writer is aborted, as after
-        LogUnavailableError, where rows are in the table's log before they are committed.
+        InvalidInputError before any row is taken. Any other error aborts the writer, as LogUnavailableError does,
+        because the log of a table gets rows before they are committed.
         """
         self._check_open()
         batches = self._incoming.batches(data)
@@ -177,9 +181,9 @@ class TableWrite:
                     self._buffer(routed)
 
     def compact(self, bucket_id: BucketId, *, full: bool = False) -> None:
-        """Start a compaction of one bucket, a full one or what is due; its outcome is in the messages to come.
+        """Start a compaction of one bucket, a full one or one that is due; its outcome is in later messages.
 
-        On an error the writer is aborted.
+        An error aborts the writer.
         """
         self._check_open()
         writer = self._writers.get(bucket_id) or self._new_writer(bucket_id)
@@ -187,11 +191,11 @@ class TableWrite:
             writer.compact(full=full)
 
     def prepare_commit(self, *, wait_compaction: bool = True) -> list[CommitMessage]:
-        """Flush everything; one message for each bucket that has changed, in the order of partition and bucket.
+        """Flush all rows and return a message for each changed bucket, in the order of partition and bucket.
 
-        Compactions that are due are started. With `wait_compaction` their outcome is in the messages; without, those of
-        running ones are in the messages of a later call, unless the options want them awaited. The caller answers for
-        the files named in the messages. On an error all files written are deleted.
+        Compactions that are due are started. With `wait_compaction` their outcome is in the messages. Otherwise the
+        outcome of running compactions is in the messages of a later call, unless the options require waiting. The
+        caller owns the files named in the messages. On an error all written files are deleted.
         """
         self._check_open()
         wait = wait_compaction or self._options.commit_force_compact or self._options.lookup_wait
@@ -201,11 +205,11 @@ class TableWrite:
                 wait = True
             self._for_all(lambda writer: writer.finish(wait=wait))
             if self._log is not None:
-                # Readers of the snapshot to come have to find in the log what it commits.
+                # Readers of the next snapshot must find its rows in the log.
                 self._log.flush()
             prepared = self._buckets.prepare()
         messages = []
-        going_on: dict[BucketId, BucketWriter] = {}
+        compacting: dict[BucketId, BucketWriter] = {}
         for bucket_id, writer in sorted(self._writers.items()):
             changes = writer.take_changes()
             self._next_sequences[bucket_id] = writer.next_sequence
@@ -222,17 +226,17 @@ class TableWrite:
             if not message.is_empty:
                 messages.append(message)
             if writer.is_compacting:
-                going_on[bucket_id] = writer
+                compacting[bucket_id] = writer
         messages += prepared.others(self._writers)
         self._reset()
-        # What other writers do meanwhile is seen by buckets opened anew; those that compact stay as they are.
-        for bucket_id, writer in going_on.items():
+        # Buckets that are opened again see the commits of other writers; those that compact stay open.
+        for bucket_id, writer in compacting.items():
             self._writers[bucket_id] = writer
             self._pool.register(writer.buffer, writer.relieve)
         return messages
 
     def abort(self) -> None:
-        """Delete the files that no commit message names, and take no more rows; never raises."""
+        """Delete the files that no commit message names, and refuse further rows; never raise."""
         self._open = False
         for writer in self._writers.values():
             writer.abort()
@@ -243,12 +247,12 @@ class TableWrite:
             self._compactions.close()
 
     def close(self) -> None:
-        """End the writer; rows that were not handed out by prepare_commit are gone."""
+        """End the writer; rows that prepare_commit did not flush are lost."""
         self.abort()
 
     @contextmanager
     def _aborted_by_errors(self) -> Iterator[None]:
-        """Abort the writer when the work fails; raise CommitFailedError when the table was dropped or renamed."""
+        """Abort the writer when the block fails; raise CommitFailedError when the table was dropped or renamed."""
         try:
             with self._store.changing():
                 yield
@@ -291,12 +295,16 @@ class TableWrite:
         return writer
 
     def _keeps_files_open(self) -> bool:
-        """Whether an append table's rows go to open files: each takes memory, so there are few at a time."""
+        """Return whether the rows of an append table go to open files; their number is limited because each takes
+        memory.
+        """
         options = self._options
         return not options.write_buffer_for_append and len(self._writers) <= options.write_max_writers_to_spill
 
     def _full_compaction_is_due(self) -> bool:
-        """Whether `full-compaction.delta-commits` commits, this one included, came since the last full compaction."""
+        """Return whether `full-compaction.delta-commits` commits, including this one, followed the last full
+        compaction.
+        """
         commits = self._options.full_compaction_delta_commits
         if commits is None or self._compactions is None or not self._writers:
             return False
@@ -308,15 +316,15 @@ class TableWrite:
             if snapshot.commit_kind is CommitKind.COMPACT and (
                 not produced_by_full_compaction or snapshot.changelog_manifest_list is not None
             ):
-                # With that producer a minor compaction has no changelog, a full one has.
+                # With that producer a full compaction has a changelog, a minor one has none.
                 return False
             count += snapshot.commit_kind is CommitKind.APPEND
         return count >= commits
 
     def compact_all(self, partitions: Collection[bytes] | None = None) -> None:
-        """Start a full compaction of every bucket, those included that other commits have written.
+        """Start a full compaction of every bucket, including buckets that only other commits have written.
 
-        `partitions` restricts it to some, which are serialised BinaryRows.
+        `partitions` restricts it to some partitions, which are serialised BinaryRows.
         """
         self._check_open()
         existing = {*self._writers, *(b for b in self._latest.get().buckets() if b.bucket >= 0)}
@@ -325,35 +333,35 @@ class TableWrite:
         writers = [self._writers.get(bucket_id) or self._new_writer(bucket_id) for bucket_id in buckets]
         files = [self._latest.get().files(bucket_id) for bucket_id in buckets]
         sizes = [w.nbytes + sum(f.file_size for f in each) for w, each in zip(writers, files, strict=True)]
-        # The compactions wait for each other in the order in which they are started.
+        # The compactions run in the order in which they are started.
         for place in longest_first(sizes):
             writers[place].compact(full=True)
 
     def _for_all(self, work: Callable[[BucketWriter], None]) -> None:
-        """Do it for all writers, for several at the same time."""
+        """Call `work` for all writers, for several at the same time."""
         writers: Sequence[BucketWriter] = list(self._writers.values())
-        # Compactions, which may be waited for, go on at the same time.
+        # Compactions run at the same time and may be awaited.
         few = self._compactions is None and sum(w.buffer.rows for w in writers) < _FEW_ROWS
-        is_far = self._store.file_io.capabilities.slow_requests
-        threads = _SMALL_AT_ONCE if is_far else FLUSH_THREADS
-        if len(writers) <= 1 or threads == 1 or (few and not is_far):
+        is_remote_table = self._store.file_io.capabilities.slow_requests
+        threads = _SMALL_AT_ONCE if is_remote_table else FLUSH_THREADS
+        if len(writers) <= 1 or threads == 1 or (few and not is_remote_table):
             for writer in writers:
                 work(writer)
             return
         sizes = [w.buffer.bytes for w in writers]
-        room = ByteBudget(FLUSH_THREADS, _SMALL_BYTES if is_far else 0)
+        budget = ByteBudget(FLUSH_THREADS, _SMALL_BYTES if is_remote_table else 0)
 
-        def done(place: int) -> None:
-            with room.reserve(sizes[place]):
+        def run(place: int) -> None:
+            with budget.reserve(sizes[place]):
                 work(writers[place])
 
         with ThreadPoolExecutor(min(threads, len(writers)), thread_name_prefix="flush") as pool:
             # Largest first, so that the threads end at about the same time.
-            futures = [pool.submit(done, place) for place in longest_first(sizes)]
+            futures = [pool.submit(run, place) for place in longest_first(sizes)]
             try:
                 for future in futures:
                     future.result()
             except BaseException:
-                room.close()
+                budget.close()
                 pool.shutdown(cancel_futures=True)
                 raise

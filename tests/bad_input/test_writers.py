@@ -50,7 +50,7 @@ def test_a_table_dropped_under_a_reader_is_named(catalog: interbed.Catalog, orde
 
 def test_remains_of_a_table_are_no_start_for_another(catalog: interbed.Catalog, orders: interbed.Table) -> None:
     (Path(orders.location) / "schema" / "schema-0").unlink()
-    with pytest.raises(TableExistsError, match=r"orders.* holds snapshot-2 of a table that was not dropped"):
+    with pytest.raises(TableExistsError, match=r"orders.* holds snapshot-2 of an incompletely dropped table"):
         catalog.create_table("shop.orders", SCHEMA)
     assert not catalog.table_exists("shop.orders")
 

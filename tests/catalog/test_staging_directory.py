@@ -93,7 +93,7 @@ def test_files_that_belong_to_no_table_are_left_alone(catalog: FileSystemCatalog
 def test_a_table_that_was_taken_away_in_between_is_named(catalog: FileSystemCatalog) -> None:
     staged = catalog.stage_table("db.t", SCHEMA)
 
-    with pytest.raises(CatalogError, match="is gone; make it again"):
+    with pytest.raises(CatalogError, match="is missing; make it again"):
         staged.commit(Fill(lambda table: shutil.rmtree(table.location), "me"))
 
     assert catalog.list_tables("db") == []

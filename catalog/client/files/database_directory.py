@@ -54,11 +54,11 @@ LOCATION = "location"
 _TRIES = 5
 
 _OF_TABLES = (DROPPED, ".staged", ".unfinished")
-"""Directories beside the tables whose entries are like tables' directories."""
+"""Directories beside the tables whose entries are like directories of tables."""
 
 
 def read_properties(file_io: FileIO, directory: str) -> dict[str, str]:
-    """The properties of the database in that directory, its comment among them; raises CorruptFileError."""
+    """Return the properties of the database in that directory, including its comment; raise CorruptFileError."""
     path = f"{directory}/{FILE_NAME}"
     try:
         found = json.loads(file_io.read_bytes(path))
@@ -72,18 +72,20 @@ def read_properties(file_io: FileIO, directory: str) -> dict[str, str]:
 
 
 def create_properties(file_io: FileIO, directory: str, properties: Mapping[str, str]) -> bool:
-    """Give a new database its properties, in one step where the store can; False when it has some already."""
+    """Create the properties of a new database, in one step if the file system can; return False if it
+    has some already.
+    """
     return file_io.create_exclusive(f"{directory}/{FILE_NAME}", _text(properties))
 
 
 def write_properties(file_io: FileIO, directory: str, properties: Mapping[str, str]) -> None:
-    """Put the properties in place of those that there were, in one step; raises StorageAccessError."""
+    """Replace the properties in one step; raise StorageAccessError."""
     path = f"{directory}/{FILE_NAME}"
     if properties:
         file_io.overwrite(path, _text(properties))
     else:
         file_io.delete(path)
-        # In a store it may have been all that made the database a directory.
+        # In an object store this file may have been all that made the database a directory.
         file_io.make_directories(directory)
 
 
@@ -94,17 +96,17 @@ def _text(properties: Mapping[str, str]) -> bytes:
 def changed_properties(
     properties: Mapping[str, str], to_set: Mapping[str, str], to_remove: Sequence[str]
 ) -> dict[str, str]:
-    """The properties after a change; an empty comment is none. Raises InvalidOptionError for the location."""
+    """Return the properties after a change; an empty comment removes it. Raises InvalidOptionError for the location."""
     check_no_location(to_set)
     changed = {key: value for key, value in properties.items() if key not in to_remove} | dict(to_set)
     return {key: value for key, value in changed.items() if key != COMMENT or value}
 
 
 def check_no_location(to_set: Mapping[str, str]) -> None:
-    """Raise InvalidOptionError when the location is among what is to be set."""
+    """Raise InvalidOptionError when the location is among the properties to be set."""
     if LOCATION in to_set:
         raise InvalidOptionError(
-            "The location of a database can't be changed, for its tables would stay where they are. Create another "
+            "The location of a database can't be changed, because its tables would not move. Create another "
             f"database at {to_set[LOCATION]} in a catalog with 'metastore' = 'hive', and rename the tables into it."
         )
 
@@ -112,7 +114,7 @@ def check_no_location(to_set: Mapping[str, str]) -> None:
 def drop_empty_directory(file_io: FileIO, directory: str) -> list[str]:
     """Delete the directory of a database without tables; return the names of other entries, none when it was deleted.
 
-    If there is something, the database is as it was. Raises StorageAccessError.
+    If there are other entries, the database is unchanged. Raises StorageAccessError.
     """
     tries_left = _TRIES
     while not (others := _others(file_io, directory)):
@@ -120,21 +122,21 @@ def drop_empty_directory(file_io: FileIO, directory: str) -> list[str]:
         properties = _content(file_io, f"{directory}/{FILE_NAME}")
         try:
             file_io.delete(f"{directory}/{FILE_NAME}")
-            # False where its last file was all that made it a directory, or where another process was faster.
+            # False if its last file was all that made it a directory, or if another process was faster.
             file_io.delete(directory)
         except StorageAccessError:
             if properties is not None:
                 _put_back(file_io, directory, properties)
             if not tries_left:
                 raise
-            # Most likely something has come, which is seen then.
+            # Most likely a file was written, which the next try finds.
         else:
             break
     return others
 
 
 def _others(file_io: FileIO, directory: str) -> list[str]:
-    """The names of what is neither the database's own nor known to be left of something; the latter is deleted."""
+    """Return the names of entries that are neither the database's own nor known remains; delete known remains."""
     if file_io.capabilities.exclusive_rename:
         remove_dropped(file_io, f"{directory}/{FILE_NAME}")
         remove_abandoned(file_io, directory)
@@ -155,10 +157,10 @@ def _others(file_io: FileIO, directory: str) -> list[str]:
 
 def _put_back(file_io: FileIO, directory: str, properties: bytes) -> None:
     for _ in range(_TRIES):
-        # Another process drops the database, or has done so, if the file goes before it has its name.
+        # The temporary file is missing if another process drops the database.
         with suppress(FileNotFoundError):
             if file_io.exists(directory):
-                # Those that it was given meanwhile are newer.
+                # Properties that were set meanwhile are newer.
                 file_io.create_exclusive(f"{directory}/{FILE_NAME}", properties)
             return
 
@@ -171,9 +173,9 @@ def _content(file_io: FileIO, path: str) -> bytes | None:
 
 
 def drop_with_tables(file_io: FileIO, directory: str, tables: Sequence[str]) -> None:
-    """Delete a database's directory with its tables; what is foreign stays, with the directory, which is logged.
+    """Delete the directory of a database with its tables; foreign files stay, with the directory, which is logged.
 
-    Of a link only the link goes. Raises StorageAccessError.
+    Of a link only the link is deleted. Raises StorageAccessError.
     """
     if is_link(file_io, directory):
         remove_link(file_io, directory)
@@ -181,19 +183,19 @@ def drop_with_tables(file_io: FileIO, directory: str, tables: Sequence[str]) -> 
     if not _survey(file_io, directory).foreign and _moved_and_deleted(file_io, directory):
         return
     for table in tables:
-        # Each by itself, so that none is half there.
+        # One by one, so that no table is half deleted.
         delete_table_files(file_io, f"{directory}/{table}")
     if foreign := _delete(file_io, directory):
         _log.warning(
-            "The tables of %s are dropped, but it holds what none of them has made: %s. It stays, and with it an empty "
-            "database; move that away and drop the database again.",
+            "Dropped the tables of %s, but left the directory and an empty database, because it has foreign files: %s. "
+            "Move them away and drop the database again.",
             directory,
             shortened(foreign, directory),
         )
 
 
 def _moved_and_deleted(file_io: FileIO, directory: str) -> bool:
-    """Take the directory out of sight and delete it there; False where there is no such step."""
+    """Move the directory out of sight and delete it there; return False if the file system can't."""
     hidden = f"{directory.rpartition('/')[0]}/{DROPPED}"
     if not file_io.capabilities.exclusive_rename or is_link(file_io, hidden):
         return False
@@ -205,29 +207,29 @@ def _moved_and_deleted(file_io: FileIO, directory: str) -> bool:
 
 
 def _remove_dropped(file_io: FileIO, hidden: str) -> None:
-    """Delete databases that killed processes took out of sight, as far as that goes."""
+    """Delete databases that killed processes moved out of sight, as far as possible."""
     try:
         for entry in file_io.list(hidden):
             if entry.is_directory and not entry.is_link:
                 _delete_moved(file_io, entry.path)
         file_io.delete(hidden)
     except (StorageAccessError, FileNotFoundError) as error:
-        # Another process is at it, or drops a database of its own.
+        # Another process deletes the same entries, or drops another database.
         _log.debug("Left %s: %s", hidden, error)
 
 
 def _delete_moved(file_io: FileIO, moved: str) -> None:
     if foreign := _delete(file_io, moved):
-        _log.warning("Left %s, for it holds what no table has made: %s.", moved, shortened(foreign, moved))
+        _log.warning("Left %s, because it has foreign files: %s.", moved, shortened(foreign, moved))
 
 
 def _delete(file_io: FileIO, directory: str) -> list[str]:
-    """Delete what is known in the directory, and the directory if nothing else is in it; what is foreign there."""
+    """Delete the known files of the directory, and the directory if it has no others; return the foreign paths."""
     return delete_own_directory(file_io, directory, lambda: _survey(file_io, directory))
 
 
 def _survey(file_io: FileIO, directory: str) -> OwnFiles:
-    """What is in the directory of a database."""
+    """Return the known and the foreign entries in the directory of a database."""
     found = OwnFiles()
     for entry in file_io.list(directory):
         if entry.is_link or not (entry.is_directory or entry.name == FILE_NAME or is_hidden(entry.name)):

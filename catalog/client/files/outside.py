@@ -1,13 +1,13 @@
-"""What a dropped table has outside of its directory: data files (`data-file.external-paths`), and the topic of its log.
+"""Parts of a dropped table outside of its directory: data files (`data-file.external-paths`), and the topic of its log.
 
-Other tables may have files below the same path, so only files go that a version of this table names; directories go
-when they are empty. Files that are named by no version, or by a version that cannot be read, are kept. A drop looks
-them up first and deletes them last: a process that dies in between leaves files that no table names, and never a table
-without its files.
+Other tables may have files below the same path. So only files that a version of this table names are deleted, and
+directories that are empty then. Files that are named by no version, or by a version that cannot be read, are kept. A
+drop looks them up first and deletes them last: a process that dies in between leaves files that no table names, and
+never a table without its files.
 
 The topic (`log.system`) is deleted after the table. A process that dies in between, or a broker that does not answer,
 leaves an unused topic, which is logged, and never a table without its log. A new table of the same name does not write
-into a topic that is left; it has to be deleted by hand.
+into such a topic; it has to be deleted by hand.
 """
 
 import logging
@@ -26,15 +26,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesOutside:
-    """Files below external paths, and those paths."""
+    """Files below external paths, and these paths."""
 
     roots: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
 
 
 def files_outside(file_io: FileIO, location: str) -> FilesOutside:
-    """The files outside that the versions of the table name; none when the table can't be read, which is logged, and
-    none of a table that is a link's target.
+    """Return the files outside of its directory that the versions of the table name.
+
+    None when the table can't be read, which is logged, and none of a table that is the target of a link.
     """
     from interbed.storage.version.own_files import outside_of
 
@@ -43,18 +44,18 @@ def files_outside(file_io: FileIO, location: str) -> FilesOutside:
     try:
         roots, files = outside_of(open_store(location, file_io))
     except InterbedError as error:
-        _log.warning("It is unknown which files outside of %s are its own; they stay: %s", location, error)
+        _log.warning("Files outside of %s stay, because the table that names them can't be read: %s", location, error)
         return FilesOutside()
-    # The store of the table is the only one that is known here.
+    # Only the file system of the table is known here.
     own = [normalize_path(root) for root in roots if scheme_of(normalize_path(root)) == file_io.scheme]
     inside = tuple(sorted(path for path in files if any(path.startswith(f"{root}/") for root in own)))
     return FilesOutside(roots=tuple(own), files=inside)
 
 
 def delete_files_outside(file_io: FileIO, outside: FilesOutside) -> None:
-    """Delete the files and the directories that are empty then; what can't be deleted is logged and stays.
+    """Delete the files and the directories that are empty then; files that can't be deleted are logged and stay.
 
-    A bucket has the same name below each external path, and may have left an empty directory below any of them.
+    A bucket has the same name below each external path, and may have an empty directory below any of them.
     """
     file_io.delete_quietly(outside.files)
     directories: set[str] = set()
@@ -69,13 +70,14 @@ def delete_files_outside(file_io: FileIO, outside: FilesOutside) -> None:
             if not file_io.list(directory):
                 file_io.delete(directory)
         except (StorageAccessError, FileNotFoundError) as error:
-            # Another table may have a file there by now.
+            # Another table may have written a file there.
             _log.debug("Left %s: %s", directory, error)
 
 
 def table_with_log(file_io: FileIO, location: str) -> FileStore | None:
-    """The table at the location if it has a log; None as well for a link, and when it can't be
-    read, which others log.
+    """Return the table at the location if it has a log.
+
+    None also for a link, and for a table that can't be read, which `files_outside` logs.
     """
     if is_link(file_io, location):
         return None
@@ -87,7 +89,7 @@ def table_with_log(file_io: FileIO, location: str) -> FileStore | None:
 
 
 def delete_log(table: FileStore | None) -> None:
-    """Delete the topic of a table that was dropped, if it has one; what stays is logged."""
+    """Delete the topic of a table that was dropped, if it has one; a topic that stays is logged."""
     if table is None:
         return
     # Few tables have a log.

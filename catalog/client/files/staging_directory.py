@@ -1,7 +1,7 @@
-"""Directories in which tables are made out of sight, with their rows, before they move to their place in one step.
+"""Staging directories: tables are made in them with their rows, and move to their location in one step.
 
-They stand in `.staged` beside the tables of a database, where no catalog looks for tables. A process that is killed
-leaves its directory; whoever makes the next one deletes those in which nothing has changed for a week.
+They are in `.staged` beside the tables of a database, where no catalog looks for tables. A process that is killed
+leaves its directory. The next process that makes one deletes those in which nothing has changed for a week.
 """
 
 import logging
@@ -17,14 +17,14 @@ from interbed.storage.io.deleting import is_link
 _log = logging.getLogger(__name__)
 
 ABANDONED_MILLIS = 7 * 24 * 3600 * 1000
-"""A query that writes no file for that long is taken for one that was killed."""
+"""A query that writes no file for that long counts as killed."""
 
 _STAGED = ".staged"
 _CREATE_TRIES = 5
 
 
 def new_staging_directory(file_io: FileIO, database: str, clock: Clock = now_millis) -> str:
-    """A new directory for one table, in the directory of its database. Raises StorageAccessError."""
+    """Create a directory for one table, in the directory of its database. Raises StorageAccessError."""
     staged = f"{database}/{_STAGED}"
     if is_link(file_io, staged):
         raise StorageAccessError(
@@ -36,7 +36,7 @@ def new_staging_directory(file_io: FileIO, database: str, clock: Clock = now_mil
         try:
             file_io.make_directories(made)
         except (StorageAccessError, FileNotFoundError):
-            # Another process took the parent away in between, because it was empty.
+            # Another process deleted the parent, because it was empty.
             if attempt == _CREATE_TRIES:
                 raise
         else:
@@ -45,24 +45,24 @@ def new_staging_directory(file_io: FileIO, database: str, clock: Clock = now_mil
 
 
 def is_staging_directory(path: str, database: str) -> bool:
-    """Whether a path was made by new_staging_directory for that database."""
+    """Return whether a path was made by new_staging_directory for that database."""
     return path.rpartition("/")[0] == f"{database}/{_STAGED}"
 
 
 def discard(file_io: FileIO, staged: str) -> None:
-    """Delete a table that does not come; its writer is this process."""
+    """Delete a staged table that is not published; its writer is this process."""
     try:
         delete_tree(file_io, staged)
         file_io.delete(staged.rpartition("/")[0])
     except (StorageAccessError, FileNotFoundError) as error:
-        # Others are being made beside it, or it stays until it counts as abandoned: the caller has a better error.
+        # Other tables are staged, or the directory stays until it counts as abandoned: the caller has a better error.
         _log.debug("Left %s: %s", staged, error)
 
 
 def move_into_place(file_io: FileIO, staged: str, location: str, name: str) -> None:
-    """Show a table that is whole, with its schema, in one step.
+    """Publish a staged table, which has its schema and rows, in one step.
 
-    Raises TableExistsError when something else is there, CatalogError when the staged table is gone, and
+    Raises TableExistsError when something else is at the location, CatalogError when the staged table is missing, and
     CommitStateUnknownError.
     """
     check_no_remains(file_io, location)
@@ -77,7 +77,7 @@ def move_into_place(file_io: FileIO, staged: str, location: str, name: str) -> N
         if file_io.exists(f"{location}/schema/schema-0"):
             raise TableExistsError(f"There is a table '{name}' already.")
         if not file_io.exists(staged):
-            raise CatalogError(f"The table '{name}' was made in {staged}, which is gone; make it again.")
+            raise CatalogError(f"The table '{name}' was made in {staged}, which is missing; make it again.")
         raise TableExistsError(f"{location} holds files that belong to no table; move them away to create '{name}'.")
     parent = staged.rpartition("/")[0]
     try:
@@ -87,7 +87,7 @@ def move_into_place(file_io: FileIO, staged: str, location: str, name: str) -> N
 
 
 def remove_abandoned(file_io: FileIO, database: str, clock: Clock = now_millis) -> None:
-    """Delete what killed processes have left of tables in the directory of a database, as far as that goes."""
+    """Delete the abandoned staging directories of killed processes in a database, as far as possible."""
     staged = f"{database}/{_STAGED}"
     oldest_millis = clock() - ABANDONED_MILLIS
     if is_link(file_io, staged):
@@ -98,7 +98,7 @@ def remove_abandoned(file_io: FileIO, database: str, clock: Clock = now_millis) 
             if changed is not None and changed < oldest_millis and not _has_newer(file_io, entry.path, oldest_millis):
                 delete_tree(file_io, entry.path)
     except (StorageAccessError, FileNotFoundError) as error:
-        # Another process is at it. What could not be looked at stays.
+        # Another process deletes the same entries. Directories that can't be read stay.
         _log.debug("Left %s: %s", staged, error)
 
 

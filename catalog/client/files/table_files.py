@@ -51,13 +51,14 @@ _BATCH = 1000
 _FIRST_SCHEMA = "schema/schema-0"
 
 DROPPED = ".dropped"
-"""Beside the tables of a database: what is being deleted. It has no schema, so that no catalog takes it for a table.
+"""Directory of tables that are being deleted, beside the tables of a database. It has no schema, so that no catalog
+takes it for a table.
 
-In the directory of a table: it is being deleted in its place.
+In the directory of a table: the note that the table is being deleted in place.
 """
 
 ASIDE = ".unfinished"
-"""Beside the tables of a database: rows of tables that were never finished."""
+"""Directory beside the tables of a database with rows of tables whose creation did not finish."""
 
 _NAME = ".metastore-change"
 
@@ -67,10 +68,10 @@ _SNAPSHOT = "snapshot-"
 def delete_own_directory(
     file_io: FileIO, directory: str, survey: Callable[[], OwnFiles], *, last: Callable[[str], bool] | None = None
 ) -> list[str]:
-    """Delete what `survey` finds to be known in the directory, and the directory unless something foreign is in it;
-    returns the paths of what is foreign. Files that are `last` go after the others.
+    """Delete the known files that `survey` finds in the directory, and the directory unless it has foreign files.
 
-    Raises StorageAccessError for what is known and stays.
+    Return the foreign paths. Files for which `last` is true are deleted after the others. Raises StorageAccessError for
+    a known file that can't be deleted.
     """
     for attempt in range(1, _TRIES + 1):
         found = survey()
@@ -79,14 +80,14 @@ def delete_own_directory(
         file_io.delete_quietly(found.files)
         left = without_foreign(found.directories, found.foreign)
         if not file_io.capabilities.durable_on_return:
-            # Quietly, so that each is not synced by itself.
+            # Quietly, which syncs them together instead of one by one.
             file_io.delete_quietly(left)
         if found.foreign:
             return found.foreign
         try:
             file_io.delete(directory)
         except StorageAccessError:
-            # Another process writes into it, or its directories are there without files.
+            # Another process writes into it, or it has directories without files.
             if attempt == _TRIES:
                 delete_all_files(file_io, found.files)
                 raise
@@ -99,7 +100,7 @@ def delete_own_directory(
 
 
 def without_foreign(directories: Sequence[str], foreign: Sequence[str]) -> list[str]:
-    """The directories that hold nothing foreign, each before the one that it is in."""
+    """Return the directories that hold nothing foreign, each before its parent."""
     holding = {above for path in foreign for above in _above(path)}
     return [path for path in reversed(directories) if path not in holding]
 
@@ -111,9 +112,9 @@ def _above(path: str) -> Iterator[str]:
 
 
 def delete_table_files(file_io: FileIO, location: str) -> None:
-    """Delete what a table has made in its directory, and the directory if nothing else is in it; there may be none.
+    """Delete the files of a table in its directory, and the directory if it is empty then; it may be missing.
 
-    What is foreign stays, which is logged. Of a link only the link goes. Raises StorageAccessError.
+    Foreign files stay, which is logged. Of a link only the link is deleted. Raises StorageAccessError.
     """
     if is_link(file_io, location):
         remove_link(file_io, location)
@@ -124,25 +125,25 @@ def delete_table_files(file_io: FileIO, location: str) -> None:
     if file_io.exists(f"{location}/{_FIRST_SCHEMA}"):
         _take_out_of_sight(file_io, location)
     elif not file_io.exists(f"{location}/{DROPPED}"):
-        # No table: what is known of a table's files goes without a note.
+        # There is no table: its known files are deleted without a note.
         _delete_tree(file_io, location)
         return
     _delete_dropped(file_io, location)
 
 
 def remove_link(file_io: FileIO, location: str) -> None:
-    """Remove a link in the place of a table or a database, and nothing of what it leads to."""
-    _log.warning("Removed the link %s alone: what is in %s stays.", location, os.path.realpath(location))
+    """Remove a link at the location of a table or a database, and nothing in its target."""
+    _log.warning("Removed the link %s alone: the files in %s stay.", location, os.path.realpath(location))
     file_io.delete(location)
 
 
 def _take_out_of_sight(file_io: FileIO, location: str) -> None:
-    """Note the drop and delete the first schema."""
+    """Write the note of the drop and delete the first schema."""
     first, note = f"{location}/{_FIRST_SCHEMA}", f"{location}/{DROPPED}"
     try:
         file_io.overwrite(note, b"")
     except StorageAccessError:
-        # Where a quota leaves no room for a file more, the schema itself becomes the note.
+        # If a quota allows no further file, the schema itself becomes the note.
         if not file_io.capabilities.atomic_rename or not file_io.rename(first, note):
             raise
     else:
@@ -150,29 +151,31 @@ def _take_out_of_sight(file_io: FileIO, location: str) -> None:
 
 
 def finish_drop(file_io: FileIO, location: str) -> bool:
-    """Delete what a drop that was killed has left of a table's directory; whether there was any."""
+    """Delete the remains of a killed drop in the directory of a table; return whether there were any."""
     if is_link(file_io, location) or not _is_dropped(file_io, location):
         return False
-    _log.info("Deleting what a drop has left in %s.", location)
+    _log.info("Deleting the remains of a drop in %s.", location)
     _delete_dropped(file_io, location)
     return True
 
 
 def _is_dropped(file_io: FileIO, location: str) -> bool:
-    """Whether the note of a drop is there, and the first schema is not, with which the drop would not have begun."""
+    """Return whether the note of a drop exists, and the first schema is deleted, which is the commit
+    point of the drop.
+    """
     return file_io.exists(f"{location}/{DROPPED}") and not file_io.exists(f"{location}/{_FIRST_SCHEMA}")
 
 
 def surveyed(file_io: FileIO, location: str) -> OwnFiles:
-    """What is in a table's directory, as far as the table has made it, and what is foreign."""
+    """Return the own files and the foreign files in the directory of a table."""
     return own_files(file_io, location, lambda: open_store(location, file_io))
 
 
 def _delete_dropped(file_io: FileIO, location: str) -> None:
     """Delete the own files of a directory whose table was dropped, and the note of the drop last.
 
-    Another process may do the same, come to the end, and make a new table here: only files that are there by now go,
-    those whose names come again first, and it is looked again before each request.
+    Another process may do the same, finish, and make a new table here. So only files of the first survey are deleted,
+    those whose names may reappear first, and the note is checked before each request.
     """
     found = surveyed(file_io, location)
     note = f"{location}/{DROPPED}"
@@ -181,42 +184,42 @@ def _delete_dropped(file_io: FileIO, location: str) -> None:
     for start in range(0, len(files), _BATCH):
         if not _is_dropped(file_io, location):
             return
-        # A thousand by a request; what stays is tried once more, for its error.
+        # A thousand in a request; files that stay are tried once more, for the error.
         file_io.delete_quietly(files[start : start + _BATCH])
     left = set(surveyed(file_io, location).files).intersection(files)
     if left and _is_dropped(file_io, location):
         delete_all_files(file_io, sorted(left))
     if file_io.capabilities.directories:
-        # Directories that are there without files; one that is not empty any more stays.
+        # Directories without files; one that is no longer empty stays.
         for path in without_foreign(found.directories, found.foreign):
             with suppress(StorageAccessError, FileNotFoundError):
                 file_io.delete(path)
     file_io.delete(note)
     if found.foreign:
-        _say_left(location, found.foreign)
+        _log_foreign(location, found.foreign)
     elif file_io.capabilities.directories:
         with suppress(StorageAccessError):
             file_io.delete(location)
 
 
-def _say_left(location: str, foreign: Sequence[str]) -> None:
+def _log_foreign(location: str, foreign: Sequence[str]) -> None:
     _log.warning(
-        "Left %s, for it holds what no table has made: %s. Move it away, or delete it yourself.",
+        "Left %s, because it has foreign files: %s. Move them away, or delete the directory.",
         location,
         shortened(foreign, location),
     )
 
 
 def drop_directory(file_io: FileIO, location: str) -> bool:
-    """Take a table's directory out of sight in one step and delete it; False where the store can't rename in one step.
+    """Move the directory of a table out of sight in one step and delete it; return False if the file system can't.
 
-    Directories that a killed process took out of sight are deleted, too, as far as that goes.
+    Directories that a killed process moved out of sight are deleted, too, as far as possible.
     """
     hidden = f"{location.rpartition('/')[0]}/{DROPPED}"
     if not file_io.capabilities.exclusive_rename or is_link(file_io, hidden):
         return False
     moved = f"{hidden}/{uuid.uuid4()}"
-    # A writer that is still running may create the directory again; it finds no table there.
+    # A running writer may create the directory again; it finds no table there.
     if file_io.rename(location, moved):
         _delete_tree(file_io, moved)
     remove_dropped(file_io, location)
@@ -224,7 +227,7 @@ def drop_directory(file_io: FileIO, location: str) -> bool:
 
 
 def remove_dropped(file_io: FileIO, location: str) -> list[str]:
-    """Delete what killed processes took out of sight beside a table's directory, as far as that goes; what it was."""
+    """Delete tables that killed processes moved out of sight beside the directory of a table; return their paths."""
     hidden = f"{location.rpartition('/')[0]}/{DROPPED}"
     removed: list[str] = []
     if is_link(file_io, hidden) or not file_io.exists(hidden):
@@ -235,20 +238,20 @@ def remove_dropped(file_io: FileIO, location: str) -> list[str]:
                 removed.append(entry.path)  # noqa: PERF401 (what was removed before an error counts)
         file_io.delete(hidden)
     except (StorageAccessError, FileNotFoundError) as error:
-        # Another process is at it, or drops a table of its own.
+        # Another process deletes the same entries, or drops another table.
         _log.debug("Left %s: %s", hidden, error)
     return removed
 
 
 def delete_tree(file_io: FileIO, directory: str) -> bool:
-    """Delete what a table has made in a directory without a table; return whether the directory was deleted."""
+    """Delete a table's files in a directory without a table; return whether the directory was deleted."""
     return not is_link(file_io, directory) and _delete_tree(file_io, directory)
 
 
 def check_no_remains(file_io: FileIO, location: str) -> None:
-    """Raise TableExistsError when the directory, which has no schema, still has versions of a table that was.
+    """Raise TableExistsError when the directory, which has no schema, still has versions of an earlier table.
 
-    What a drop is known to have left there is deleted.
+    Known remains of a drop are deleted.
     """
     if finish_drop(file_io, location):
         return
@@ -259,34 +262,33 @@ def check_no_remains(file_io: FileIO, location: str) -> None:
         left = sorted(e.name for e in entries if not e.name.startswith(".") and _is_version(file_io, part, e))
         if left:
             raise TableExistsError(
-                f"{location}/{part} holds {left[-1]} of a table that was not dropped to the end, which would come "
-                "back; remove the directory."
+                f"{location}/{part} holds {left[-1]} of an incompletely dropped table, which would reappear "
+                "in the new one; remove the directory."
             )
 
 
 def _is_version(file_io: FileIO, part: str, entry: FileStatus) -> bool:
-    """Whether the next table of that place would take it for one of its versions; foreign files it passes over."""
+    """Return whether the next table at this location would take the entry for one of its versions."""
     if part == "branch":
         return entry.is_directory and file_io.exists(f"{entry.path}/{_FIRST_SCHEMA}")
     return not entry.is_directory and OF_TABLE[part].fullmatch(entry.name) is not None
 
 
-def take_back_schema(file_io: FileIO, location: str, schema_path: str) -> None:
-    """Delete the schema file of a table that was not created after all, and directories that are empty without it."""
+def withdraw_schema(file_io: FileIO, location: str, schema_path: str) -> None:
+    """Delete the schema file of a table whose creation failed, and directories that are empty without it."""
     file_io.delete_quietly([schema_path])
     for directory in (schema_path.rpartition("/")[0], location):
         try:
             file_io.delete(directory)
         except (StorageAccessError, FileNotFoundError):
-            # There is something else in it, or an empty directory stays: the caller has a better error to report.
+            # It is not empty, or an empty directory stays: the caller has a better error to report.
             return
 
 
 def remove_if_empty(file_io: FileIO, location: str) -> bool:
-    """Remove the directories of a table that was not created after all, unless there is a file in them; whether they
-    are gone.
+    """Remove the directories of a table whose creation failed, unless they have files; return whether they are deleted.
 
-    Each goes only if it is empty, so that a table stays whose files come meanwhile.
+    Each is deleted only if it is empty, so that a table stays whose files are written meanwhile.
     """
     try:
         return (
@@ -295,14 +297,15 @@ def remove_if_empty(file_io: FileIO, location: str) -> bool:
             and _delete_directories(file_io, location)
         )
     except (StorageAccessError, FileNotFoundError) as error:
-        # A file has come, or they are empty directories that stay.
+        # A file was written, or empty directories stay.
         _log.debug("Left %s: %s", location, error)
         return False
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file has not got its name yet, or never gets one: the process that would name it finds it deleted,
-    and reports that, or begins again.
+    """Return whether a file is temporary: its final name is still to be given.
+
+    The process that would rename it finds it deleted, and reports that, or starts again.
     """
     return name.startswith(".") and name.endswith(".tmp")
 
@@ -325,21 +328,22 @@ def _delete_directories(file_io: FileIO, location: str) -> bool:
 
 
 def _delete_tree(file_io: FileIO, path: str) -> bool:
-    """Delete what a table has made in a directory into which a process may still be writing; whether it was deleted.
+    """Delete a table's files in a directory into which a process may still be writing; return whether it was deleted.
 
-    The schemas go last, for they say how files are named. Raises StorageAccessError for what is the table's and stays.
+    The schemas are deleted last, because they define the names of files. Raises StorageAccessError for an own file that
+    can't be deleted.
     """
     schemas = f"{path}/schema/"
     foreign = delete_own_directory(
         file_io, path, lambda: surveyed(file_io, path), last=lambda file: file.startswith(schemas)
     )
     if foreign:
-        _say_left(path, foreign)
+        _log_foreign(path, foreign)
     return not foreign
 
 
 class MarkedChange(StrEnum):
-    """What was begun."""
+    """The kind of a change that was begun."""
 
     CREATE = "create"
     DROP = "drop"
@@ -348,7 +352,9 @@ class MarkedChange(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeMark:
-    """The mark. `table` is the name that the files belong to afterwards, `snapshot` the newest one of a dropped table;
+    """The mark of a change.
+
+    `table` is the name that the files belong to after the change, `snapshot` the newest snapshot of a dropped table.
     `source` and `target` are the locations of a rename.
     """
 
@@ -359,11 +365,11 @@ class ChangeMark:
     target: str | None = None
 
     def is_of(self, identifier: Identifier) -> bool:
-        """Whether it is about the table of this name; metastores ignore the case."""
+        """Return whether the mark is about the table of this name; metastores ignore the case."""
         return self.table.lower() == str(identifier).lower()
 
     def write(self, file_io: FileIO, location: str) -> None:
-        """Put it into a table's directory, durably."""
+        """Write the mark into a table's directory, durably."""
         members = {
             "change": str(self.change),
             "table": self.table,
@@ -376,7 +382,7 @@ class ChangeMark:
 
 
 def read_mark(file_io: FileIO, location: str) -> ChangeMark | None:
-    """The mark of a directory; None when there is none, or one that can't be read, which then says nothing."""
+    """Return the mark of a directory; None without one, and for one that can't be read, which has no meaning."""
     try:
         found = json.loads(file_io.read_bytes(f"{location}/{_NAME}"))
         return ChangeMark(
@@ -391,24 +397,26 @@ def read_mark(file_io: FileIO, location: str) -> ChangeMark | None:
 
 
 def remove_mark(file_io: FileIO, location: str) -> None:
-    """Delete the mark of a directory; there may be none."""
+    """Delete the mark of a directory; it may be missing."""
     file_io.delete(f"{location}/{_NAME}")
 
 
 def newest_snapshot(file_io: FileIO, location: str) -> int | None:
-    """The id of the newest snapshot file in a directory that need not be a table; None when there is none."""
+    """Return the id of the newest snapshot file in a directory that need not be a table; None without any."""
     names = [e.name.removeprefix(_SNAPSHOT) for e in file_io.list(f"{location}/snapshot") if _SNAPSHOT in e.name]
     return max((int(name) for name in names if name.isdigit()), default=None)
 
 
-def aside_of(directory: str) -> str:
-    """Where files go that are in the way of a new table, and that nobody may delete without a look."""
+def aside_directory(directory: str) -> str:
+    """Return a path for files that block a new table, and that only a person may delete."""
     parent, _, name = directory.rstrip("/").rpartition("/")
     return f"{parent}/{ASIDE}/{name}-{uuid.uuid4()}"
 
 
 def was_dropped(file_io: FileIO, location: str, identifier: Identifier) -> bool:
-    """Whether a directory without an entry is what a drop of this table has left, and nobody has written since."""
+    """Return whether a directory without an entry is left from a drop of this table, without a
+    snapshot since the drop.
+    """
     mark = read_mark(file_io, location)
     if mark is None or mark.change is not MarkedChange.DROP or not mark.is_of(identifier):
         return False

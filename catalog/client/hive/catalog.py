@@ -1,7 +1,7 @@
-"""A catalog over a Hive metastore: names and pointers there, schemas and data in the file system.
+"""A catalog over a Hive metastore: names and pointers in the metastore, schemas and data in the file system.
 
-Tables are registered exactly as Paimon's Hive catalog does (registration.py). The schema files are the truth
-about columns and options; the metastore gets a copy for Hive and for people.
+Tables are registered exactly as in Paimon's Hive catalog (registration.py). The schema files define columns and
+options; the metastore gets a copy for Hive and for people.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from interbed.catalog.client.errors import (
 from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.hive.commit_lock import LockSettings
 from interbed.catalog.client.hive.databases import HiveDatabases, HiveViews
-from interbed.catalog.client.hive.entries import Entries, unregistered
+from interbed.catalog.client.hive.entries import MetastoreEntries, unregistered
 from interbed.catalog.client.hive.publisher import MetastorePartitions
 from interbed.catalog.client.hive.registration import is_of_iceberg, is_partitioned_in_metastore
 from interbed.catalog.client.hive.renames import HiveRenames
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class HiveCatalog(Catalog):
-    """Databases and tables in a Hive metastore, ours or a Java one."""
+    """Databases and tables in a Hive metastore, interbed's or a Java one."""
 
     def __init__(self, name: str, options: CatalogOptions) -> None:
         super().__init__(name, options)
@@ -59,13 +59,13 @@ class HiveCatalog(Catalog):
             acquire_timeout_seconds=options.lock_acquire_timeout_millis / 1000,
             check_max_sleep_seconds=options.lock_check_max_sleep_millis / 1000,
         )
-        self._entries = Entries(
+        self._entries = MetastoreEntries(
             self.client, options, lock, warehouse=settings.warehouse, list_batch=settings.list_batch
         )
         self._databases = HiveDatabases(self._entries)
         self._tables = HiveTables(self._entries)
         self._views = HiveViews(self._entries)
-        # A server that is down is noticed here, not at the first table.
+        # A server that is down is detected here, not at the first table.
         self.client.get_all_databases()
 
     @property
@@ -113,7 +113,9 @@ class HiveCatalog(Catalog):
         return self._entries.chosen(database, self.client.get_all_tables(database), is_of_iceberg)
 
     def get_table(self, identifier: "str | Identifier") -> Table:
-        """See Catalog; of a table of Iceberg's an IcebergTable (the extra `interbed[iceberg]`)."""
+        """Return the table as Catalog.get_table; an Iceberg table is an IcebergTable (the extra
+        `interbed[iceberg]`).
+        """
         try:
             return super().get_table(identifier)
         except TableNotFoundError as missing:
@@ -124,11 +126,13 @@ class HiveCatalog(Catalog):
             found = self.get_iceberg_table(identifier)
             if found is None:
                 raise
-        # What reads tables by name shares what it uses of them.
+        # Readers use only methods that both kinds of tables have.
         return cast(Table, found)
 
     def _missing(self, identifier: Identifier, error: TableNotFoundError) -> TableNotFoundError:
-        """The error for a table that the metastore does not know; another one where its files are in its place."""
+        """Return the error for a table that the metastore does not know; another one if its files exist at its
+        location.
+        """
         with contextlib.suppress(InterbedError):
             if not self._entries.has_table(identifier):
                 location = self._entries.new_table_location(identifier)
@@ -140,14 +144,14 @@ class HiveCatalog(Catalog):
         entry = self._entry_of_iceberg(identifier)
         if entry is None:
             return None
-        # By use: pyiceberg loads slowly, and is not there for everybody.
+        # Imported by use: pyiceberg loads slowly, and may not be installed.
         from interbed.catalog.client.hive.iceberg_home import registered_table
 
         name = TableName.parse(identifier).identifier
         return registered_table(self.client, name, entry, self._entries.lock, self.options.raw)
 
     def _entry_of_iceberg(self, identifier: "str | Identifier") -> Any:
-        """The metastore's entry of a table of Iceberg's; None for another one, and for a branch or system table."""
+        """Return the metastore's entry of an Iceberg table; None for other tables, branches and system tables."""
         name = TableName.parse(identifier)
         if name.branch is not None or name.system is not None:
             return None
@@ -175,7 +179,7 @@ class HiveCatalog(Catalog):
     ) -> StagedTable:
         name = parse_table_name(identifier)
         if create and "path" not in schema.options:
-            self._tables.make_room(name)
+            self._tables.clear_location(name)
         return super().stage_table(name, schema, replace=replace, create=create)
 
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
@@ -205,7 +209,7 @@ class HiveCatalog(Catalog):
     ) -> None:
         branch = branch_to_alter(identifier)
         if branch is not None:
-            # No metastore knows of branches.
+            # A metastore has no branches.
             self.get_table(branch).store.schemas.change(list(changes) if isinstance(changes, Sequence) else [changes])
             return
         name = parse_table_name(identifier)
@@ -214,7 +218,7 @@ class HiveCatalog(Catalog):
         self._tables.alter(name, list(changes) if isinstance(changes, Sequence) else [changes])
 
     def table_exists_in_metastore(self, identifier: Identifier) -> bool:
-        """Whether the metastore has a table of that name, in whatever format."""
+        """Return whether the metastore has a table of that name, in any format."""
         return self._entries.has_table(identifier)
 
     # -- views -----------------------------------------------------------------------------------------------------
@@ -283,11 +287,11 @@ class HiveCatalog(Catalog):
         specs = wanted
         if any(len(spec) < len(store.schema.partition_keys) for spec in wanted):
             specs = [s for s in registered.specs() if any(spec.items() <= s.items() for spec in wanted)]
-        # The rows first: what a process that dies has not taken away is an entry of a partition without rows, and not
-        # rows that other engines do not find.
+        # The rows are deleted first: a process that dies leaves an entry of a partition without rows, and not rows that
+        # other engines do not find.
         super().drop_partitions(name, partitions)
         with self._entries.hold(name):
-            # A writer that came in between has registered its partition anew, and that stays.
+            # A concurrent writer has registered its partition again, and that stays.
             filled = [store.paths.in_directories(p.spec) for p in partitions_of(self.get_table(name))]
             registered.drop([spec for spec in specs if spec not in filled])
 
@@ -322,12 +326,12 @@ def _has_partitions(store: FileStore, entry: object) -> bool:
 
 
 def _complete(store: FileStore, spec: Mapping[str, object]) -> dict[str, str]:
-    """The specification with all columns, in the text of directories; InvalidInputError."""
+    """Return the specification with all columns, in the text of directories; raise InvalidInputError."""
     return store.paths.directory_spec(store.paths.parse_partition_spec(spec))
 
 
 def _text(store: FileStore, spec: Mapping[str, object]) -> dict[str, str]:
-    """A specification that may lack columns, in the text of directories; InvalidInputError."""
+    """Return a specification that may lack columns, in the text of directories; raise InvalidInputError."""
     keys, defaults = store.schema.partition_keys, store.options.partition_default_name
     unknown = [name for name in spec if name not in keys]
     if unknown:

@@ -1,10 +1,10 @@
-"""A client of Hive metastores, ours and the Java ones: plain calls that every release since 2.3 answers.
+"""A client of Hive metastores, interbed's and the Java ones: plain calls that every release since 2.3 answers.
 
-It takes and returns the generated structures of interbed.thrift_idl.hive_metastore, which are the wire's own
-vocabulary, and raises interbed's errors. Safe for many threads: each call borrows a connection (connection.py).
+It takes and returns the generated structures of interbed.thrift_idl.hive_metastore, as on the wire, and raises
+interbed's errors. Safe for many threads: each call borrows a connection (connection.py).
 
-If a connection breaks during a call, a call that may be repeated is repeated once; for any other it is not known
-whether the server carried it out, and CallStateUnknownError says so.
+If a connection breaks during a call, a call that may be repeated is repeated once. For any other call it is unknown
+whether the server executed it, and CallStateUnknownError is raised.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,18 +40,21 @@ _DISCONNECT_KEY, _WAIT_KEY = "hive.metastore.lock.disconnect.timeout", "hive.met
 
 
 class TableModifiedError(CatalogError):
-    """A compare-and-swap found another value: somebody else changed the table first. Read it again and decide anew."""
+    """A compare-and-swap found another value: another client changed the table first.
+
+    Read it again and decide again.
+    """
 
 
 class LockGoneError(CatalogError):
-    """The metastore does not know the lock (any more): it was released, or its lease ran out."""
+    """The metastore does not know the lock (any more): it was released, or its lease expired."""
 
 
 class HiveMetastoreClient:
-    """Calls to a metastore. `uri` is `thrift://host:port`, several separated by commas are tried in turn.
+    """Client of a metastore. `uri` is `thrift://host:port`; several separated by commas are tried in turn.
 
     Close it, or use it in a `with` block. CatalogUnavailableError, with the uri, when no server answers; CatalogError
-    for whatever the server refuses and no finer error fits.
+    for other refusals of the server without an error class of their own.
     """
 
     def __init__(
@@ -66,7 +69,7 @@ class HiveMetastoreClient:
         self._pool = ConnectionPool(
             uri, timeout_seconds=timeout_seconds, user=user, transport=transport or TransportSettings()
         )
-        # Hive 4.0 dropped get_table; found out by the first call.
+        # Hive 4.0 dropped get_table; the first call detects that.
         self._has_plain_get_table = True
         self._seconds_asked: dict[str, float | None] = {}
 
@@ -79,7 +82,7 @@ class HiveMetastoreClient:
         self.close()
 
     def close(self) -> None:
-        """Close the idle connections; calls that are running finish theirs."""
+        """Close the idle connections; running calls finish."""
         self._pool.close()
 
     # Databases.
@@ -94,7 +97,7 @@ class HiveMetastoreClient:
             raise self._refused(f"create database {database.name}", error) from error
 
     def get_database(self, name: str) -> Any:
-        """The Database structure. DatabaseNotFoundError."""
+        """Return the Database structure; raise DatabaseNotFoundError."""
         try:
             return self._pool.read(lambda client: client.get_database(name))
         except ttypes.NoSuchObjectException as error:
@@ -103,14 +106,14 @@ class HiveMetastoreClient:
             raise self._refused(f"get database {name}", error) from error
 
     def get_all_databases(self) -> list[str]:
-        """The names of all databases, sorted."""
+        """Return the names of all databases, sorted."""
         try:
             return sorted(self._pool.read(lambda client: client.get_all_databases()))
         except _REFUSALS as error:
             raise self._refused("list databases", error) from error
 
     def get_databases(self, pattern: str) -> list[str]:
-        """The names that a pattern (`a*|b*`) selects, sorted."""
+        """Return the names that a pattern (`a*|b*`) selects, sorted."""
         try:
             return sorted(self._pool.read(lambda client: client.get_databases(pattern)))
         except _REFUSALS as error:
@@ -156,7 +159,7 @@ class HiveMetastoreClient:
             raise self._refused(f"create table {name}", error) from error
 
     def get_table(self, database: str, name: str) -> Any:
-        """The Table structure. TableNotFoundError."""
+        """Return the Table structure; raise TableNotFoundError."""
         try:
             if self._has_plain_get_table:
                 try:
@@ -173,21 +176,21 @@ class HiveMetastoreClient:
             raise self._refused(f"get table {database}.{name}", error) from error
 
     def get_all_tables(self, database: str) -> list[str]:
-        """The names of a database's tables, sorted; empty if there is no such database."""
+        """Return the names of the tables of a database, sorted; empty if there is no such database."""
         try:
             return sorted(self._pool.read(lambda client: client.get_all_tables(database)))
         except _REFUSALS as error:
             raise self._refused(f"list the tables of {database}", error) from error
 
     def get_tables(self, database: str, pattern: str = "*") -> list[str]:
-        """The names of a database's tables that a pattern (`a*|b*`) selects, sorted."""
+        """Return the names of the tables of a database that a pattern (`a*|b*`) selects, sorted."""
         try:
             return sorted(self._pool.read(lambda client: client.get_tables(database, pattern)))
         except _REFUSALS as error:
             raise self._refused(f"list the tables of {database}", error) from error
 
     def get_table_objects(self, database: str, names: Sequence[str]) -> list[Any]:
-        """The Table structures of those of these names that exist. DatabaseNotFoundError."""
+        """Return the Table structures of those of these names that exist. DatabaseNotFoundError."""
         request = ttypes.GetTablesRequest(dbName=database, tblNames=list(names))
         try:
             return list(self._pool.read(lambda client: client.get_table_objects_by_name_req(request)).tables)
@@ -207,9 +210,9 @@ class HiveMetastoreClient:
     ) -> None:
         """Replace a table, or rename it if the structure has another name. TableNotFoundError.
 
-        `properties` is the environment context. With `expected_parameter` = (key, value) the table changes only if
-        its parameter has that value, otherwise TableModifiedError. (Java metastores before 2.3.9 know nothing of it
-        and always change.)
+        `properties` is the environment context. With `expected_parameter` = (key, value) the table changes only if its
+        parameter has that value, otherwise TableModifiedError. (Java metastores before 2.3.9 ignore it and always
+        change.)
         """
         context = dict(properties or {})
         if expected_parameter is not None:
@@ -262,7 +265,7 @@ class HiveMetastoreClient:
 
     def _add_partitions(self, request: Any) -> None:
         table = f"{request.dbName}.{request.tblName}"
-        # Only where existing ones are passed over does a repeated call end like a single one.
+        # Only a call that skips existing partitions is idempotent.
         call = self._pool.read if request.ifNotExists else self._pool.change
         try:
             call(lambda client: client.add_partitions_req(request))
@@ -276,7 +279,7 @@ class HiveMetastoreClient:
             raise self._refused(f"add partitions to {table}", error) from error
 
     def get_partition_names(self, database: str, name: str) -> list[str]:
-        """The names of all partitions, `dt=2026-01-31/h=1`, values escaped. TableNotFoundError."""
+        """Return the names of all partitions, `dt=2026-01-31/h=1`, values escaped. TableNotFoundError."""
         try:
             return list(self._pool.read(lambda client: client.get_partition_names(database, name, _ALL)))
         except ttypes.NoSuchObjectException as error:
@@ -285,7 +288,7 @@ class HiveMetastoreClient:
             raise self._refused(f"list the partitions of {database}.{name}", error) from error
 
     def get_partitions_by_names(self, database: str, name: str, names: Sequence[str]) -> list[Any]:
-        """The Partition structures of those of these names that exist. TableNotFoundError."""
+        """Return the Partition structures of those of these names that exist. TableNotFoundError."""
         return [each for batch in _batches(names) for each in self._get_partitions(database, name, batch)]
 
     def _get_partitions(self, database: str, name: str, names: list[str]) -> list[Any]:
@@ -297,7 +300,10 @@ class HiveMetastoreClient:
             raise self._refused(f"get partitions of {database}.{name}", error) from error
 
     def alter_partitions(self, database: str, name: str, partitions: Sequence[Any]) -> None:
-        """Replace partitions, known by their values, by Partition structures. CatalogError if one does not exist."""
+        """Replace partitions, identified by their values, by Partition structures.
+
+        CatalogError if one does not exist.
+        """
         for batch in _batches(partitions):
             self._alter_partitions(database, name, batch)
 
@@ -311,7 +317,7 @@ class HiveMetastoreClient:
             raise self._refused(f"alter partitions of {database}.{name}", error) from error
 
     def drop_partition(self, database: str, name: str, values: Sequence[str], *, delete_data: bool = False) -> bool:
-        """Drop the partition of these values; False when there is none (any more)."""
+        """Drop the partition of these values; return False when there is none (any more)."""
         context = ttypes.EnvironmentContext(properties={})
         try:
             self._pool.read(
@@ -328,14 +334,14 @@ class HiveMetastoreClient:
     # Locks.
 
     def lock(self, request: Any) -> Any:
-        """Ask for a lock by a LockRequest structure; returns the LockResponse, which may say that it waits."""
+        """Request a lock by a LockRequest structure; return the LockResponse, whose state may be waiting."""
         try:
             return self._pool.change(lambda client: client.lock(request))
         except _REFUSALS as error:
             raise self._refused("lock", error) from error
 
     def check_lock(self, lock_id: int) -> Any:
-        """The LockResponse of a lock asked for before; renews its lease. LockGoneError."""
+        """Return the LockResponse of a requested lock; renews its lease. LockGoneError."""
         request = ttypes.CheckLockRequest(lockid=lock_id)
         try:
             return self._pool.read(lambda client: client.check_lock(request))
@@ -345,7 +351,7 @@ class HiveMetastoreClient:
             raise self._refused(f"check lock {lock_id}", error) from error
 
     def unlock(self, lock_id: int) -> None:
-        """Release a lock, or stop waiting for it. One that is gone already is no error."""
+        """Release a lock, or withdraw its request. An unknown lock is no error."""
         request = ttypes.UnlockRequest(lockid=lock_id)
         try:
             self._pool.read(lambda client: client.unlock(request))
@@ -365,7 +371,7 @@ class HiveMetastoreClient:
             raise self._refused(f"heartbeat of lock {lock_id}", error) from error
 
     def show_locks(self, database: str | None = None, table: str | None = None) -> list[Any]:
-        """ShowLocksResponseElement structures of the locks held and waited for, the oldest first."""
+        """Return ShowLocksResponseElement structures of the locks held and waited for, the oldest first."""
         request = ttypes.ShowLocksRequest(dbname=database, tablename=table)
         try:
             locks = self._pool.read(lambda client: client.show_locks(request)).locks or []
@@ -374,22 +380,25 @@ class HiveMetastoreClient:
         return sorted(locks, key=lambda lock: (lock.lockid, lock.lockIdInternal or 0))
 
     def get_config_value(self, name: str, default: str) -> str:
-        """A value of the metastore's configuration, or the default."""
+        """Return a value of the metastore's configuration, or the default."""
         try:
             return str(self._pool.read(lambda client: client.get_config_value(name, default)))
         except _REFUSALS as error:
             raise self._refused(f"get the configuration value {name}", error) from error
 
     def lock_lease_seconds(self) -> float | None:
-        """How long the metastore keeps a lock of which it hears nothing; None where it does not say. Asked for once."""
+        """Return the lease of a lock without heartbeats; None if the metastore has no such setting.
+
+        Cached after the first call.
+        """
         return self._seconds_of(_LEASE_KEY)
 
     def lock_disconnect_seconds(self) -> float:
-        """How long the metastore keeps a lock whose connections have broken; 0: for its lease. Asked for once."""
+        """Return how long the metastore keeps a lock whose connections have broken; 0: for its lease. Cached."""
         return self._seconds_of(_DISCONNECT_KEY) or 0.0
 
     def lock_wait_seconds(self) -> float:
-        """How long the metastore waits in check_lock for a lock to be granted. Asked for once."""
+        """Return how long the metastore waits in check_lock for a lock to be granted. Cached."""
         return self._seconds_of(_WAIT_KEY) or 0.0
 
     def _seconds_of(self, key: str) -> float | None:
@@ -398,22 +407,22 @@ class HiveMetastoreClient:
         return self._seconds_asked[key]
 
     def current_notification_id(self) -> int:
-        """The id of the last event in the notification log, 0 before the first."""
+        """Return the id of the last event in the notification log, 0 before the first."""
         try:
             return int(self._pool.read(lambda client: client.get_current_notificationEventId()).eventId)
         except _REFUSALS as error:
-            raise self._refused("say where its notification log stands", error) from error
+            raise self._refused("return the end of its notification log", error) from error
 
     def next_notifications(self, after: int, limit: int) -> list[Any]:
-        """The NotificationEvent structures that follow an event, in order, at most so many.
+        """Return at most `limit` NotificationEvent structures that follow an event, in order.
 
-        Where the log has been cut the first id is not `after + 1`.
+        If the log was truncated, the first id is not `after + 1`.
         """
         request = ttypes.NotificationEventRequest(lastEvent=after, maxEvents=limit)
         try:
             return self._pool.read(lambda client: client.get_next_notification(request)).events or []
         except _REFUSALS as error:
-            raise self._refused("tell the events of its notification log", error) from error
+            raise self._refused("return the events of its notification log", error) from error
 
     def _database_not_found(self, name: str) -> DatabaseNotFoundError:
         return DatabaseNotFoundError(f"Database {name} does not exist in {self.uri}")
@@ -431,7 +440,7 @@ _WAY_OUT_OF_TYPES = (
     "hive.metastore.disallow.incompatible.col.type.changes to false in the hive-site.xml of the metastore."
 )
 
-# What an answer other than success may be. Transport errors are not answers and were dealt with before.
+# Answers other than success. Transport errors are not answers and are handled before.
 _REFUSALS = (
     ttypes.MetaException,
     ttypes.NoSuchObjectException,
@@ -452,7 +461,7 @@ def _batches(items: Sequence[T]) -> Iterator[list[T]]:
 
 
 def _seconds(key: str, text: str) -> float | None:
-    """A time as Hive's configuration writes it, seconds where it has no unit; None for what is none."""
+    """Return a time of Hive's configuration, in seconds if it has no unit; None for text that is no time."""
     try:
         return parse_duration_millis(key, f"{text}s" if text.strip().isdigit() else text) / 1000
     except InvalidOptionError:

@@ -2,15 +2,15 @@
 
     flock(<table>, LOCK_EX)
 
-Whether a snapshot is created is decided by its exclusive creation, with or without a lock. The lock keeps a commit and
-a change of the table apart: between its last look at the metastore's entry and its update of that entry, the table
-must not be dropped, renamed or altered. A change holds both locks, and a commit holds one of them. A commit never waits
-for one while it holds the other, so that the two can't wait for each other.
+The exclusive creation of a snapshot decides whether a commit succeeds, with or without a lock. The lock separates a
+commit from a change of the table: between its last look at the metastore's entry and its update of that entry, the
+table must not be dropped, renamed or altered. A change holds both locks, and a commit holds one of them. A commit never
+waits for one while it holds the other, so that there are no deadlocks.
 
-The operating system releases its lock when the process ends. Where it has no such lock for the directory (as on NFS),
-or another process holds it for long, the commit takes the metastore's lock.
+The operating system releases its lock when the process ends. If it has no such lock for the directory (as on NFS), or
+another process holds it for long, the commit takes the metastore's lock.
 
-`LockSettings` chooses the locks by the catalog's options (`lock.enabled`, `lock-acquire-timeout`,
+`LockSettings` chooses the locks by the options of the catalog (`lock.enabled`, `lock-acquire-timeout`,
 `lock-check-max-sleep`).
 """
 
@@ -31,8 +31,9 @@ from interbed.storage.io.file_lock import DirectoryLock
 _log = logging.getLogger(__name__)
 
 DIRECTORY_WAIT_SECONDS = 10.0
-"""A commit holds the lock of a directory for milliseconds. One that waits longer takes the metastore's lock, which a
-change of the table holds as well.
+"""A commit holds the lock of a directory for milliseconds.
+
+After this time it takes the metastore's lock instead, which a change of the table holds as well.
 """
 
 
@@ -56,17 +57,17 @@ class CommitLock:
         return self._metastore_lock.is_held or (self._directory is not None and self._directory.is_held)
 
     def acquire(self) -> None:
-        """Take the lock of the directory, or else the metastore's. LockError."""
+        """Take the lock of the directory, or the metastore's if there is none. LockError."""
         if not self._take_directory():
             self._metastore_lock.acquire()
 
     def ensure_held(self) -> None:
-        """LockError if the lock is not held, or if the metastore dropped it meanwhile."""
+        """Raise LockError if the lock is not held, or if the metastore dropped it meanwhile."""
         if self._directory is None or not self._directory.is_held:
             self._metastore_lock.ensure_held()
 
     def release(self) -> None:
-        """Release the lock. Never raises for a metastore that cannot be reached: the lease will end its lock."""
+        """Release the lock; never raise for a metastore that cannot be reached, because the lease will expire."""
         if self._directory is not None:
             self._directory.release()
         self._metastore_lock.release()
@@ -82,10 +83,10 @@ class CommitLock:
 
 
 class ChangeLock:
-    """The lock of the directory of a table that is changed, for a `with` block; see the module.
+    """The lock of the directory of a table that is changed, for a `with` block.
 
-    LockError if a commit holds it for longer than the timeout. No lock where the file system has none: commits take the
-    metastore's there.
+    LockError if a commit holds it for longer than the timeout. There is no lock if the file system has none: commits
+    take the metastore's lock there.
     """
 
     def __init__(self, directory: str, *, acquire_timeout_seconds: float) -> None:
@@ -115,7 +116,7 @@ class ChangeLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockSettings:
-    """Which lock commits and changes of tables take, and how long they wait for it."""
+    """The locks that commits and changes of tables take, and how long they wait for them."""
 
     mode: LockMode
     acquire_timeout_seconds: float
@@ -123,19 +124,19 @@ class LockSettings:
 
     @property
     def enabled(self) -> bool:
-        """Whether there are locks at all."""
+        """Whether tables are locked at all."""
         return self.mode is not LockMode.FALSE
 
     def hold(
         self, client: HiveMetastoreClient, identifier: Identifier
     ) -> AbstractContextManager[HiveCatalogLock | None]:
-        """The table's lock in the metastore as a context, which raises LockError; nothing where locks are off."""
+        """Return the table's lock in the metastore as a context, which raises LockError; no lock if locks are off."""
         return self._of(client, identifier) if self.enabled else nullcontext()
 
     def of_commit(
         self, client: HiveMetastoreClient, identifier: Identifier, file_io: FileIO, directory: str
     ) -> CommitLock | None:
-        """The lock of one commit to the table in a directory, which is not taken yet; None where locks are off."""
+        """Return the lock of one commit to the table in a directory, not taken yet; None if locks are off."""
         if not self.enabled:
             return None
         local = self.mode is LockMode.AUTO and file_io.capabilities.file_locks and file_io.exclusive_create
@@ -146,7 +147,7 @@ class LockSettings:
         )
 
     def of_directory(self, directory: str) -> ChangeLock:
-        """The lock of the directory of a table that is changed, for a context; it may raise LockError."""
+        """Return the lock of the directory of a table that is changed, as a context, which may raise LockError."""
         return ChangeLock(directory, acquire_timeout_seconds=self.acquire_timeout_seconds)
 
     def _of(self, client: HiveMetastoreClient, identifier: Identifier) -> HiveCatalogLock:

@@ -1,11 +1,11 @@
-"""Connections to a Hive metastore: addresses, transports, a small pool, and when a call may be made again.
+"""Connections to a Hive metastore: addresses, transports, a small pool, and rules for repeating calls.
 
-What goes over the wire is Thrift's binary protocol over a buffered transport unless the settings say otherwise: framed
-transport, compact protocol and TLS as `hive-site.xml` names them (settings.py). Kerberos is not among them.
+The default is Thrift's binary protocol over a buffered transport. The settings in `hive-site.xml` (settings.py) may
+select framed transport, compact protocol and TLS. Kerberos is not supported.
 
-A connection that the server has closed meanwhile is noticed before anything is sent, and a new one is made. Several
-addresses are tried in turn, beginning with the one that answered last. Once a server was reached, a refused connection
-is tried again after a pause, because servers get restarted; nothing was sent, so nothing is done twice.
+A connection that the server has closed is detected before anything is sent, and replaced by a new one. Several
+addresses are tried in turn, beginning with the last one that answered. After the first successful connection, a refused
+connection is retried after a pause, because servers are restarted; nothing was sent, so nothing is executed twice.
 """
 
 import contextlib
@@ -38,24 +38,24 @@ T = TypeVar("T")
 
 DEFAULT_PORT = 9083
 CONNECT_SECONDS_MAX = 10.0
-"""How long one address may take to accept a connection."""
+"""The time for one address to accept a connection."""
 
 POOL_SIZE = 4
-"""Idle connections kept. Threads beyond it open their own for a call."""
+"""Idle connections kept. Further threads open connections for one call each."""
 
 _READ_BUFFER_BYTES = 64 * 1024
 
 
 class CallStateUnknownError(CatalogUnavailableError):
-    """The connection broke after a change had been sent: look whether it was carried out before doing it again."""
+    """The connection broke after a change was sent: check whether it was executed before repeating it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransportSettings:
-    """How to speak to the metastore; see settings.py for the names in `hive-site.xml`.
+    """The transport to the metastore; see settings.py for the names in `hive-site.xml`.
 
-    `certificates` is a file of PEM certificates to trust, None for those of the system; it counts with `tls` alone.
-    `connect_tries` are made for each connection once a server was reached, `connect_pause_seconds` apart.
+    `certificates` is a file of trusted PEM certificates, None for those of the system; it is used with `tls` alone.
+    `connect_tries` are made for each connection after the first successful one, `connect_pause_seconds` apart.
     """
 
     framed: bool = False
@@ -69,7 +69,7 @@ class TransportSettings:
 
 @dataclass(slots=True)
 class _State:
-    """What the threads that share a pool change, under its guard."""
+    """The mutable state of a pool, guarded by its lock."""
 
     idle: "list[MetastoreConnection]" = field(default_factory=list)
     closed: bool = False
@@ -90,7 +90,7 @@ class ConnectionPool:
         self._state = _State()
 
     def close(self) -> None:
-        """Close the idle connections; calls that are running finish theirs."""
+        """Close the idle connections; running calls finish."""
         with self._guard:
             self._state.closed = True
             idle, self._state.idle = self._state.idle, []
@@ -98,14 +98,14 @@ class ConnectionPool:
             connection.close()
 
     def read(self, call: Callable[[Any], T]) -> T:
-        """A call that may be made twice: one that changes nothing, or ends the same when repeated."""
+        """Make a call that may be made twice: one that changes nothing, or has the same result when repeated."""
         try:
             return self.change(call)
         except CallStateUnknownError:
             return self.change(call)
 
     def change(self, call: Callable[[Any], T]) -> T:
-        """A call that must not be made twice. CallStateUnknownError when the connection broke during it."""
+        """Make a call that must not be made twice. CallStateUnknownError when the connection broke during it."""
         connection = self._borrow()
         try:
             result = call(connection.client)
@@ -116,7 +116,7 @@ class ConnectionPool:
                 f"and it is not known whether the call was carried out: {error or type(error).__name__}"
             ) from error
         except TException:
-            # An answer all the same: the connection is in order.
+            # The error is an answer, so the connection is usable.
             self._give_back(connection)
             raise
         except BaseException:
@@ -191,7 +191,7 @@ class MetastoreConnection:
         try:
             self._socket.handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.setTimeout(timeout_seconds * 1000)
-            # A courtesy that some servers do not know.
+            # Some servers do not know this optional call.
             with contextlib.suppress(TApplicationException):
                 self.client.set_ugi(user, [])
         except BaseException:
@@ -199,7 +199,7 @@ class MetastoreConnection:
             raise
 
     def is_usable(self) -> bool:
-        """Whether the server has not closed the connection meanwhile: nothing may be readable between two calls."""
+        """Return whether the server has kept the connection open: nothing may be readable between two calls."""
         try:
             poll = select.poll()
             poll.register(self._socket.handle, select.POLLIN)
@@ -209,12 +209,11 @@ class MetastoreConnection:
             return False
 
     def close(self) -> None:
-        """Close the connection."""
         self._transport.close()
 
 
 def parse_uri(uri: str) -> list[tuple[str, int]]:
-    """The addresses of `thrift://host:port,thrift://host:port`. InvalidOptionError for anything else."""
+    """Return the addresses of `thrift://host:port,thrift://host:port`; raise InvalidOptionError for other text."""
     addresses = []
     for part in uri.split(","):
         text = part.strip()
@@ -230,7 +229,7 @@ def parse_uri(uri: str) -> list[tuple[str, int]]:
 
 
 def current_user() -> str:
-    """The user's name, for the people who look at locks."""
+    """Return the name of the user, which is shown with locks."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -241,6 +240,6 @@ def current_user() -> str:
 def _socket(host: str, port: int, transport: TransportSettings) -> Any:
     if not transport.tls:
         return TSocket(host, port)
-    # TSSLSocket's own defaults neither trust the system's certificates nor follow Python's choice of protocols.
+    # The defaults of TSSLSocket use neither the system's certificates nor Python's choice of protocols.
     context = ssl.create_default_context(cafile=transport.certificates)
     return TSSLSocket(host, port, ssl_context=context)

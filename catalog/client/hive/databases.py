@@ -21,7 +21,7 @@ from interbed.catalog.client.errors import (
 from interbed.catalog.client.files.database_directory import check_no_location, drop_empty_directory
 from interbed.catalog.client.files.table_files import remove_link
 from interbed.catalog.client.hive.connection import CallStateUnknownError, current_user
-from interbed.catalog.client.hive.entries import Entries
+from interbed.catalog.client.hive.entries import MetastoreEntries
 from interbed.catalog.client.hive.registration import LOCATION_PARAMETER, VIRTUAL_VIEW, is_view, same_location
 from interbed.catalog.client.identifier import Identifier, check_database_name
 from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
@@ -41,19 +41,19 @@ _LOCATION = "location"
 
 _OWNER = "owner"
 
-# What metastores add by themselves.
+# Parameters that metastores add.
 _ADDED = ("transient_lastDdlTime", "last_modified_time", "last_modified_by")
 
 
 class HiveDatabases:
     """The databases of one metastore."""
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: MetastoreEntries) -> None:
         self._entries = entries
         self._client = entries.client
 
     def get(self, name: str) -> Database:
-        """The database; DatabaseNotFoundError."""
+        """Return the database; raise DatabaseNotFoundError."""
         found = self._entries.database(name)
         properties = {k: v for k, v in (found.parameters or {}).items() if k != LOCATION_PARAMETER}
         if found.ownerName:
@@ -66,7 +66,7 @@ class HiveDatabases:
         )
 
     def create(self, name: str, properties: Mapping[str, str]) -> None:
-        """Create a database and its directory; DatabaseExistsError."""
+        """Create a database and its directory; raise DatabaseExistsError."""
         check_database_name(name)
         parameters = dict(properties)
         comment = parameters.pop(_COMMENT, None)
@@ -82,7 +82,7 @@ class HiveDatabases:
         self._entries.locations.set_database(database, location)
         self._create(database, location)
         try:
-            # A metastore on another machine makes the directory where its clients do not see it.
+            # A metastore on another machine makes a directory that its clients do not see.
             path = self._entries.path(location)
             self._entries.file_io.make_directories(path)
             self._entries.file_io.sync([path])
@@ -105,7 +105,7 @@ class HiveDatabases:
                 ) from None
 
     def drop(self, name: str, *, cascade: bool, drop_table: Callable[[Identifier], None]) -> None:
-        """Drop a database with its directory; DatabaseNotFoundError, DatabaseNotEmptyError unless `cascade`."""
+        """Drop a database with its directory; raise DatabaseNotFoundError, DatabaseNotEmptyError unless `cascade`."""
         database = self._entries.database(name)
         tables = self._client.get_all_tables(name)
         if tables and not cascade:
@@ -115,40 +115,40 @@ class HiveDatabases:
         for table in self._entries.our_tables(name, tables):
             drop_table(Identifier(name, table))
         for table in self._client.get_all_tables(name) if cascade else []:
-            # Tables of other formats are the metastore's to delete, each by itself: with the database it would delete
-            # the directory with all that is in it.
+            # The metastore deletes tables of other formats one by one: with the database it would delete the whole
+            # directory.
             with contextlib.suppress(TableNotFoundError):
                 self._client.drop_table(name, table, delete_data=True)
         try:
             self._client.drop_database(name, delete_data=False, cascade=cascade)
         except CallStateUnknownError:
-            # It may have been carried out the first time.
+            # The first call may have been executed.
             with contextlib.suppress(DatabaseNotFoundError):
                 self._client.drop_database(name, delete_data=False, cascade=cascade)
         self._delete_directory(self._entries.path(self._entries.database_location(database)))
 
     def _delete_directory(self, location: str) -> None:
-        """Delete the directory of a database that is dropped, unless something is in it, which is logged."""
+        """Delete the directory of a dropped database, unless it has other files, which is logged."""
         file_io = self._entries.file_io
         if is_link(file_io, location):
             remove_link(file_io, location)
             return
-        # Something has come meanwhile if it is refused.
+        # It is refused if a file was written meanwhile.
         with contextlib.suppress(StorageAccessError):
             if left := drop_empty_directory(file_io, location):
                 _log.warning(
-                    "Left %s of a database that is dropped, for it holds what none of its tables has made: %s.",
+                    "Left %s of a dropped database, because it has foreign files: %s.",
                     location,
                     shortened(left, location),
                 )
 
     def alter(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
-        """Set and remove properties; DatabaseNotFoundError, InvalidOptionError for the location."""
+        """Set and remove properties; raise DatabaseNotFoundError, InvalidOptionError for the location."""
         database = self._entries.database(name)
         parameters = dict(database.parameters or {})
         for key in remove_properties:
             if key == _COMMENT:
-                # Without one, a metastore leaves the description as it is.
+                # Without a description, a metastore keeps the old one.
                 database.description = ""
             parameters.pop(key, None)
         check_no_location(set_properties)
@@ -165,24 +165,24 @@ class HiveDatabases:
         try:
             self._client.alter_database(name, database)
         except CallStateUnknownError:
-            # Replacing it by the same once more changes nothing.
+            # The call is idempotent.
             self._client.alter_database(name, database)
 
 
 class HiveViews:
     """The views of one metastore."""
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: MetastoreEntries) -> None:
         self._entries = entries
         self._client = entries.client
 
     def names(self, database: str) -> list[str]:
-        """Names of a database's views, sorted; DatabaseNotFoundError."""
+        """Return the names of the views of a database, sorted; raise DatabaseNotFoundError."""
         self._entries.database(database)
         return self._entries.chosen(database, self._client.get_all_tables(database), is_view)
 
     def get(self, identifier: Identifier) -> View:
-        """The view; ViewNotFoundError."""
+        """Return the view; raise ViewNotFoundError."""
         entry = self._entry(identifier)
         options = {k: v for k, v in (entry.parameters or {}).items() if k not in _ADDED}
         comment = options.pop(_COMMENT, None)
@@ -191,7 +191,7 @@ class HiveViews:
         return View(query=query, columns=columns, comment=comment, options=options)
 
     def create(self, identifier: Identifier, view: View, *, replace: bool) -> None:
-        """Make or replace a view; TableExistsError, DatabaseNotFoundError."""
+        """Create or replace a view; raise TableExistsError, DatabaseNotFoundError."""
         entry = _entry_of(identifier, view)
         if replace:
             try:
@@ -211,12 +211,12 @@ class HiveViews:
                 raise
 
     def drop(self, identifier: Identifier) -> None:
-        """Forget a view; ViewNotFoundError."""
+        """Drop a view; raise ViewNotFoundError."""
         self._entry(identifier)
         self._client.drop_table(identifier.database, identifier.table, delete_data=False)
 
     def rename(self, old: Identifier, new: Identifier) -> None:
-        """Give a view another name; ViewNotFoundError, TableExistsError, DatabaseNotFoundError."""
+        """Rename a view; raise ViewNotFoundError, TableExistsError, DatabaseNotFoundError."""
         entry = self._entry(old)
         if self._entries.has_table(new):
             raise TableExistsError(f"There is a table or view '{new}' in {self._client.uri} already.")

@@ -1,4 +1,4 @@
-"""Looking up what a metastore has, and turning its locations into paths and back."""
+"""Entries of a metastore, and conversion of their locations to paths and back."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -34,14 +34,14 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.table.opening import open_store, schema_manager
 
 MOVED_FROM = "interbed.moved-from"
-"""Parameter of an entry whose directory may still be where it was (renames.py)."""
+"""Parameter of an entry whose directory may still be at its old location (renames.py)."""
 
 _PLACES_MAX = 100
-"""How many tables may have had one name and been renamed, where their files stay in place."""
+"""How many tables may have had one name and been renamed, if their files stay in place."""
 
 
 def unregistered(identifier: Identifier, location: str) -> UnregisteredTableError:
-    """The error for a table whose files are there, and which the metastore does not know."""
+    """Return the error for a table whose files exist, but which the metastore does not know."""
     return UnregisteredTableError(
         f"{location} holds a table that the metastore does not know; another catalog has made it. Register it by "
         f"`interbed catalog repair {identifier}`, in Spark by CALL sys.repair('{identifier}'), or as an external table "
@@ -49,8 +49,8 @@ def unregistered(identifier: Identifier, location: str) -> UnregisteredTableErro
     )
 
 
-class Entries:
-    """The databases and tables of one metastore, and the warehouse where new ones go."""
+class MetastoreEntries:
+    """The databases and tables of one metastore, and the warehouse of new ones."""
 
     def __init__(
         self,
@@ -72,9 +72,10 @@ class Entries:
 
     @contextmanager
     def hold(self, identifier: Identifier) -> Iterator[HiveCatalogLock | None]:
-        """The locks of a table that is changed: the metastore's, which is yielded, and that of the table's directory.
+        """Hold the locks of a table that is changed: the metastore's, which is yielded, and that of the table's
+        directory.
 
-        Commits take the second one where `lock.enabled` is auto. None where locks are off. LockError.
+        Commits take the second one if `lock.enabled` is auto. None if locks are off. LockError.
         """
         with ExitStack() as locks:
             held = locks.enter_context(self.lock.hold(self.client, identifier))
@@ -84,7 +85,7 @@ class Entries:
             yield held
 
     def _local_directories(self, identifier: Identifier) -> list[str]:
-        """Where the files of a table may be, as far as that is local: two places while a rename has not ended."""
+        """Return the local directories of a table: two while a rename is not finished."""
         try:
             entry = self.client.get_table(identifier.database, identifier.table)
         except (TableNotFoundError, DatabaseNotFoundError):
@@ -93,29 +94,29 @@ class Entries:
             return []
         places = (self.locations.of(entry), (entry.parameters or {}).get(MOVED_FROM))
         found = {os.path.realpath(path) for place in places if (path := local_path(place or "")) is not None}
-        # In one order, so that two changes never wait for each other.
+        # In one order, to avoid deadlocks of two changes.
         return sorted(found)
 
     def database(self, name: str) -> Any:
-        """The Database structure. DatabaseNotFoundError."""
+        """Return the Database structure; raise DatabaseNotFoundError."""
         return self.client.get_database(check_database_name(name))
 
     def database_location(self, database: Any) -> str:
-        """Where a Database structure's tables live."""
+        """Return the location of the tables of a Database structure."""
         return self.locations.of_database(database) or self.new_database_location(database.name)
 
     def new_database_location(self, name: str) -> str:
-        """Where the tables of a new database live by default."""
+        """Return the default location of the tables of a new database."""
         return f"{self.warehouse_uri}/{name}{DB_SUFFIX}"
 
     def new_table_location(self, identifier: Identifier) -> str:
-        """Where a new table lives by default."""
+        """Return the default location of a new table."""
         return f"{self.database_location(self.database(identifier.database)).rstrip('/')}/{identifier.table}"
 
     def free_table_location(self, identifier: Identifier) -> str:
-        """Where a new table lives: in its default place, or beside it where that is another table's.
+        """Return the location of a new table: the default one, or one beside it if another table occupies it.
 
-        A table that was renamed in an object store is still in the place of its old name.
+        A table that was renamed in an object store keeps the location of its old name.
         """
         default = self.new_table_location(identifier)
         if self.file_io.capabilities.atomic_rename:
@@ -131,7 +132,9 @@ class Entries:
         )
 
     def owner_of(self, location: str, database: str) -> Identifier | None:
-        """The table of this metastore that lives there: the one that a rename has noted, or one of the database."""
+        """Return the table of this metastore at that location: the one that a rename has marked, or one of the
+        database.
+        """
         directory = self.path(location)
         if not schema_manager(directory, self.file_io).ids():
             return None
@@ -152,7 +155,10 @@ class Entries:
         return same_location(self.path(self.locations.of(entry)), self.path(location))
 
     def table(self, identifier: Identifier) -> Any:
-        """The Table structure. TableNotFoundError, DatabaseNotFoundError; NotAnInterbedTableError for other formats."""
+        """Return the Table structure.
+
+        TableNotFoundError, DatabaseNotFoundError; NotAnInterbedTableError for other formats.
+        """
         try:
             found = self.client.get_table(identifier.database, identifier.table)
         except TableNotFoundError:
@@ -172,7 +178,7 @@ class Entries:
         return found
 
     def has_table(self, identifier: Identifier) -> bool:
-        """Whether the metastore has a table of that name, in whatever format."""
+        """Return whether the metastore has a table of that name, in any format."""
         try:
             self.client.get_table(identifier.database, identifier.table)
         except (TableNotFoundError, DatabaseNotFoundError):
@@ -180,11 +186,11 @@ class Entries:
         return True
 
     def our_tables(self, database: str, names: Sequence[str]) -> list[str]:
-        """Those of the tables that are in Paimon's format, sorted."""
+        """Return those of the tables that are in Paimon's format, sorted."""
         return self.chosen(database, names, is_ours)
 
     def chosen(self, database: str, names: Sequence[str], is_meant: Callable[[Any], bool]) -> list[str]:
-        """Those of the names whose entries are meant, sorted."""
+        """Return the names whose entries `is_meant` selects, sorted."""
         found: list[str] = []
         for start in range(0, len(names), self._list_batch):
             batch = self.client.get_table_objects(database, names[start : start + self._list_batch])
@@ -192,23 +198,26 @@ class Entries:
         return sorted(found)
 
     def open(self, identifier: Identifier, entry: Any) -> FileStore:
-        """The store of a table, whose commits go by the metastore. TableNotFoundError when its files are gone."""
-        told = self.locations.of(entry)
-        location = self.path(told)
+        """Return the file store of a table, whose commits use the metastore.
+
+        TableNotFoundError when its files are missing.
+        """
+        given = self.locations.of(entry)
+        location = self.path(given)
         schema = schema_manager(location, self.file_io).latest()
         if schema is None and (mark := self.mark_of_rename(identifier, entry)) is not None:
             location = self.path(mark.source or "")
             schema = schema_manager(location, self.file_io).latest()
         if schema is None:
             raise TableNotFoundError(
-                f"The table '{identifier}' stands in the metastore {self.client.uri}, but {location} has no schema; "
+                f"The table '{identifier}' is in the metastore {self.client.uri}, but {location} has no schema; "
                 "drop the entry, or restore the files."
             )
         environment = self._environment(identifier, entry, schema)
-        return open_store(respelled(location, told), self.file_io, schema=schema, environment=environment)
+        return open_store(respelled(location, given), self.file_io, schema=schema, environment=environment)
 
     def mark_of_rename(self, identifier: Identifier, entry: Any) -> ChangeMark | None:
-        """The mark of a rename that did not end; None when the entry says where the table's directory is."""
+        """Return the mark of an unfinished rename; None when the entry has the current location of the table."""
         source = (entry.parameters or {}).get(MOVED_FROM)
         if source is None:
             return None
@@ -219,9 +228,9 @@ class Entries:
         return None
 
     def uri(self, path: str) -> str:
-        """A location as the metastore's other clients need it: absolute, and with its scheme as it is given.
+        """Return a location for other clients of the metastore: absolute, and with its scheme as given.
 
-        For many a metastore in Java only `s3a` is a file system.
+        Many Java metastores know an object store by `s3a` only.
         """
         location = self.path(path)
         if local_path(location) is not None:
@@ -229,13 +238,14 @@ class Entries:
         return f"{path.partition(':')[0].lower()}:{location.partition(':')[2]}"
 
     def path(self, location: str) -> str:
-        """A location as our FileIO needs it."""
+        """Return the path of a location for interbed's FileIO."""
         return file_io_for(location, self.options.raw)[1]
 
     def link_to(self, directory: str) -> str | None:
-        """The symbolic link by which the directory of a table is reached; None without one.
+        """Return the symbolic link by which the directory of a table is reached; None without one.
 
-        Where the warehouse itself is has no say; links are looked for below it, and at the database's own location.
+        Links in the path of the warehouse itself do not count. Links are looked for below it, and at the location of
+        the database.
         """
         database = directory.rstrip("/").rpartition("/")[0]
         for path in (directory, database):
@@ -261,7 +271,7 @@ class Entries:
         )
 
     def _warehouse_of_the_server(self) -> str:
-        """The default database's location, which is the root of every metastore's warehouse."""
+        """Return the location of the default database, which is the root of every metastore's warehouse."""
         location = self.locations.of_database(self.client.get_database(DEFAULT_DATABASE))
         if not location:
             raise InvalidOptionError(f"The metastore {self.client.uri} names no warehouse; set the option 'warehouse'.")

@@ -1,7 +1,7 @@
-"""Iceberg's tables of a metastore: their entry names the newest metadata file, and a commit names the next one.
+"""Iceberg tables in a metastore: the entry names the newest metadata file, and a commit replaces that name.
 
-Commits hold the table's lock, as Iceberg's own clients do, and change the entry only where it still names the metadata
-that they began with. Source: Iceberg's HiveTableOperations; the parameters are its own.
+Commits hold the table's lock, as Iceberg's own clients do, and change the entry only if it still names the metadata
+that they started from. Source: Iceberg's HiveTableOperations; the parameters are its own.
 """
 
 import json
@@ -33,8 +33,9 @@ _PREVIOUS = "previous_metadata_location"
 def registered_table(
     client: HiveMetastoreClient, identifier: Identifier, entry: Any, lock: LockSettings, options: Mapping[str, str]
 ) -> IcebergTable:
-    """The table of a metastore's entry; `options` are the catalog's. Raises as load_iceberg_table does, and
-    InvalidOptionError where the entry names no metadata.
+    """Return the table of a metastore's entry; `options` are those of the catalog.
+
+    Raises as load_iceberg_table does, and InvalidOptionError if the entry names no metadata.
     """
     home = MetastoreHome(client, identifier, lock, store_properties(options))
     found = load_iceberg_table(home.location_in(entry), store_properties(options), name=str(identifier))
@@ -43,7 +44,7 @@ def registered_table(
 
 
 class MetastoreHome:
-    """See TableHome; `properties` are pyiceberg's of the store."""
+    """Implementation of TableHome; `properties` are pyiceberg's for the file system."""
 
     def __init__(
         self,
@@ -58,13 +59,11 @@ class MetastoreHome:
         self._properties = dict(properties)
 
     def load(self) -> Metadata:
-        """See TableHome."""
         return StaticTable.from_metadata(self.location_in(self._entry()), self._properties)
 
     def commit(
         self, base: Metadata, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> None:
-        """See TableHome."""
         for requirement in requirements:
             requirement.validate(base.metadata)
         made = update_table_metadata(base.metadata, updates, metadata_location=base.metadata_location)
@@ -78,7 +77,7 @@ class MetastoreHome:
             with self._lock.hold(self._client, self._identifier) as held:
                 entry = self._entry()
                 if self.location_in(entry) != base.metadata_location:
-                    raise CommitFailedException(f"{self._identifier} has other metadata by now")
+                    raise CommitFailedException(f"{self._identifier} has other metadata now")
                 if held is not None:
                     held.ensure_held()
                 entry.parameters = {**entry.parameters, **_parameters(entry.parameters, base, made, path)}
@@ -100,7 +99,7 @@ class MetastoreHome:
         return self._client.get_table(self._identifier.database, self._identifier.table)
 
     def location_in(self, entry: Any) -> str:
-        """The metadata file that an entry of the table names; InvalidOptionError where it names none."""
+        """Return the metadata file that an entry of the table names; InvalidOptionError if it names none."""
         location = (entry.parameters or {}).get(_LOCATION)
         if not location:
             raise InvalidOptionError(
@@ -110,7 +109,7 @@ class MetastoreHome:
 
 
 def _parameters(known: Mapping[str, str], base: Metadata, made: TableMetadata, path: str) -> dict[str, str]:
-    """What changes of an entry's parameters; figures of the newest snapshot only where Iceberg's clients keep them."""
+    """Return the changed parameters of an entry; figures of the newest snapshot only if Iceberg's clients keep them."""
     changed = {_LOCATION: path, _PREVIOUS: base.metadata_location}
     snapshot = made.current_snapshot()
     if snapshot is not None:

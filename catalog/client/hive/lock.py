@@ -1,9 +1,10 @@
 """The lock of a table, as Paimon's Hive catalog takes it, so that writers of both kinds exclude each other.
 
-One EXCLUSIVE component on the table, which need not exist yet. interbed's metastore answers check_lock when the lock is
-granted. Hive's answers at once. There a request that is not granted is withdrawn and made again after a pause, for up
-to 30 s; from then on it stays in the queue and is checked. Hive serves `lock` and `unlock` one by one, but a check_lock
-keeps its row of the database locked while it waits for another one, so that checks that meet fail on Derby.
+The lock is one EXCLUSIVE component on the table, which need not exist yet. interbed's metastore answers check_lock when
+the lock is granted. Hive's metastore answers at once. There a request that is not granted is withdrawn and repeated
+after a pause, for up to 30 s; then it stays in the queue and is checked. Hive serves `lock` and `unlock` one by one,
+but a check_lock keeps its row of the database locked while it waits for another one, so that concurrent checks fail on
+Derby.
 
 While the first request in the queue sleeps between two checks, no other one is granted. Pauses that grow to 8 s, as
 Paimon's do, leave the lock idle when there are many requests. A request that is withdrawn between two tries blocks no
@@ -11,8 +12,8 @@ other one, so that the lock goes to the client that tries first after its releas
 metastore is, and there are none if the metastore itself waits.
 
 While the lock is held, a thread sends heartbeats, five in a lease (300 s by default in every metastore), so that it
-outlasts a long commit; and more where a metastore drops the locks of broken connections sooner, because this client's
-come and go. Paimon sends none; a commit of an hour would lose its lock there.
+outlasts a long commit. It sends more if a metastore drops the locks of broken connections sooner, because the
+connections of this client are short-lived. Paimon sends none; a commit of an hour would lose its lock there.
 """
 
 import logging
@@ -38,8 +39,9 @@ FIRST_PAUSE_SECONDS = 0.1
 PAUSE_SECONDS_MAX = 2.0
 
 CHECKS_PAUSED, REQUESTS_PAUSED = 5.0, 2.0
-"""The shortest pause, in durations of the check or request before it: a busy metastore is asked less often. Checks that
-meet fail, and requests that meet are served one by one.
+"""The shortest pause, in durations of the check or request before it: a busy metastore is asked less often.
+
+Concurrent checks fail, and concurrent requests are served one by one.
 """
 
 REQUEST_PAUSE_SECONDS = 0.4
@@ -52,21 +54,24 @@ logger = logging.getLogger(__name__)
 ACQUIRE_SECONDS_MAX = 480.0
 CHECK_SLEEP_SECONDS_MAX = 8.0
 HEARTBEAT_SECONDS = 60.0
-"""A fifth of the default lease, for a metastore that does not say what its own is."""
+"""A fifth of the default lease, for a metastore that does not report its lease."""
 
 HEARTBEATS = 5
-"""In a lease: three in a row may get lost."""
+"""Heartbeats in a lease: three in a row may get lost."""
 
 GRACE_HEARTBEATS = 2
-"""In the time for which a metastore keeps a lock whose connections have broken."""
+"""Heartbeats in the time for which a metastore keeps a lock whose connections have broken."""
 
 GRACE_HEARTBEAT_SECONDS_MIN = 0.1
 
 REQUEST_SECONDS_MAX = 30.0
-"""How long requests are withdrawn and repeated. Later the place in the queue counts more, beside Java's writers."""
+"""How long requests are withdrawn and repeated.
+
+Later a fixed position in the queue is better, beside Java's writers.
+"""
 
 UNLOCKS = 2
-"""Hive 4.0.1 may answer an unlock that its database made it repeat, and keep the lock all the same."""
+"""Hive 4.0.1 may answer an unlock that its database made it repeat, and keep the lock nevertheless."""
 
 CHECK_FAILURES_MAX = 6
 """How many checks of a lock that is waited for may fail in a row: its request stays in the queue."""
@@ -99,13 +104,13 @@ class CheckPace:
     _checks: int = 0
 
     def pause_seconds(self, check_seconds: float) -> float:
-        """The pause before the next check, after one that took `check_seconds`."""
+        """Return the pause before the next check, after one that took `check_seconds`."""
         if self.server_wait_seconds and check_seconds >= self.server_wait_seconds / 2:
             # The metastore has waited, and grants locks in the order of their requests.
             return 0.0
         pause = _CHECKS.longest_pause_seconds(self._checks)
         self._checks += 1
-        # Clients that began together must not check together.
+        # Clients that began at the same time must not check at the same time.
         return min(max(pause, CHECKS_PAUSED * check_seconds), self.longest_seconds) * (0.75 + 0.25 * self.random())
 
 
@@ -117,7 +122,7 @@ class RequestPace:
     random: Callable[[], float] = field(default=random.random)
 
     def pause_seconds(self, request_seconds: float) -> float:
-        """The pause before the next request, after one that took `request_seconds`."""
+        """Return the pause before the next request, after one that took `request_seconds`."""
         pause = max(REQUEST_PAUSE_SECONDS, REQUESTS_PAUSED * request_seconds) * (0.5 + self.random())
         return min(pause, self.longest_seconds)
 
@@ -125,7 +130,7 @@ class RequestPace:
 class HiveCatalogLock:
     """The exclusive lock of one table, for a `with` block. Not for several threads; each commit makes its own.
 
-    LockError if it cannot be had in time; `ensure_held` raises it if the lease ran out meanwhile.
+    LockError if it is not granted in time; `ensure_held` raises it if the lease expired meanwhile.
     """
 
     def __init__(
@@ -149,7 +154,7 @@ class HiveCatalogLock:
         self._clock = clock
         self._sleep = sleep
         self._backoff = replace(_BACKOFF, clock=clock, sleep=sleep)
-        # By this the lock is found again if the reply to its request gets lost.
+        # The lock is found by this name if the reply to its request gets lost.
         self._agent = f"interbed-{os.getpid()}-{uuid.uuid4()}"
         self._lock_id: int | None = None
         self._requested_id: int | None = None
@@ -157,7 +162,7 @@ class HiveCatalogLock:
         self._may_have_strays = False
         self._lost: str | None = None
         self._released = threading.Event()
-        self._heart: threading.Thread | None = None
+        self._heartbeats: threading.Thread | None = None
 
     def __enter__(self) -> Self:
         self.acquire()
@@ -169,7 +174,10 @@ class HiveCatalogLock:
         self.release()
 
     def acquire(self) -> None:
-        """Take the lock, waiting for at most the acquire timeout. LockError names the table and the lock's holder."""
+        """Take the lock, waiting for at most the acquire timeout.
+
+        LockError names the table and the holder of the lock.
+        """
         if self._lock_id is not None:
             raise LockError(f"the lock of {self._database}.{self._table} is held by this object already")
         deadline = self._clock() + self._acquire_timeout_seconds
@@ -181,7 +189,7 @@ class HiveCatalogLock:
                 response = self._request_again(response, deadline)
             response = self._wait(response, deadline)
         except BaseException:
-            # Also when the wait is interrupted: a request that is left behind holds back all requests after it.
+            # Also when the wait is interrupted: an abandoned request blocks all requests after it.
             if self._requested_id is not None:
                 self._unlock(self._requested_id)
             raise
@@ -196,21 +204,21 @@ class HiveCatalogLock:
         self._lock_id = lock_id
         self._lost = None
         self._released.clear()
-        self._heart = threading.Thread(
-            target=self._beat, args=(lock_id, pause_seconds), name=f"lock {lock_id}", daemon=True
+        self._heartbeats = threading.Thread(
+            target=self._send_heartbeats, args=(lock_id, pause_seconds), name=f"lock {lock_id}", daemon=True
         )
-        self._heart.start()
+        self._heartbeats.start()
 
     def release(self) -> None:
-        """Give the lock back. Never raises for a metastore that cannot be reached: the lease will end it."""
+        """Release the lock; never raise for a metastore that cannot be reached, because the lease will expire."""
         lock_id, self._lock_id = self._lock_id, None
         if lock_id is None:
             return
         self._released.set()
-        if self._heart is not None:
+        if self._heartbeats is not None:
             # The thread may be within a call, which has a timeout of its own.
-            self._heart.join(timeout=HEARTBEAT_SECONDS)
-            self._heart = None
+            self._heartbeats.join(timeout=HEARTBEAT_SECONDS)
+            self._heartbeats = None
         if self._may_have_strays:
             self._release_strays(lock_id)
         self._unlock(lock_id)
@@ -221,7 +229,7 @@ class HiveCatalogLock:
         return self._lock_id is not None and self._lost is None
 
     def ensure_held(self) -> None:
-        """LockError if the lock is not held, or if the metastore dropped it meanwhile."""
+        """Raise LockError if the lock is not held, or if the metastore dropped it meanwhile."""
         if self._lock_id is None:
             raise LockError(f"the lock of {self._database}.{self._table} is not held")
         if self._lost is not None:
@@ -256,33 +264,38 @@ class HiveCatalogLock:
                 return response
 
     def _entered(self, request: Any) -> Any:
-        """The LockResponse of a request that is in the metastore's queue, which happens once, whatever is raised."""
+        """Return the LockResponse of a request that is in the queue of the metastore, exactly once
+        even after errors.
+        """
         try:
             return self._client.lock(request)
         except CallStateUnknownError:
             for element in self._own():
                 return ttypes.LockResponse(lockid=element.lockid, state=element.state)
-            # The first request may still be under way; what comes of it is found by `_release_strays`.
+            # The first request may still be executed later; `_release_strays` finds its lock.
             self._may_have_strays = True
             return self._client.lock(request)
         except CatalogUnavailableError:
             raise
         except CatalogError:
-            # A request is entered before it is looked whether the lock is free. When the second step fails, as for
-            # a deadlock in Hive's database, the request stays in the queue, ahead of all later ones.
+            # A request is entered before the metastore checks whether the lock is free. When the second step fails, as
+            # for a deadlock in Hive's database, the request stays in the queue, ahead of all later ones.
             for element in self._own():
                 logger.info("lock %d of %s.%s was entered, but failed", element.lockid, self._database, self._table)
                 return ttypes.LockResponse(lockid=element.lockid, state=element.state)
-            # It was not entered, so that another request does not come twice.
+            # It was not entered, so repeating it enters one request.
             raise
 
     def _own(self) -> list[Any]:
-        """The locks in the metastore that this object asked for."""
+        """Return the locks in the metastore that this object requested."""
         found = self._insisting("looking for locks", lambda: self._client.show_locks(self._database, self._table))
         return [element for element in found if element.agentInfo == self._agent]
 
     def _release_strays(self, lock_id: int) -> None:
-        """Release the lock of a request whose reply got lost: no other process would, and it may be ahead of ours."""
+        """Release the lock of a request whose reply was lost.
+
+        No other process would release it, and it may be ahead of this object's own request.
+        """
         try:
             for element in self._own():
                 if element.lockid != lock_id:
@@ -291,7 +304,7 @@ class HiveCatalogLock:
             logger.warning("could not look for lost locks of %s.%s: %s", self._database, self._table, error)
 
     def _request_again(self, response: Any, deadline: float) -> Any:
-        """Withdraw a request that is not granted and make another one after a pause; the last response."""
+        """Withdraw a request that is not granted and repeat it after a pause; return the last response."""
         pace = RequestPace(longest_seconds=self._check_max_sleep_seconds)
         until = min(self._clock() + REQUEST_SECONDS_MAX, deadline)
         request_seconds = 0.0
@@ -322,7 +335,7 @@ class HiveCatalogLock:
             if left <= 0:
                 break
             if failures:
-                # What keeps a metastore from answering, as statements that wait for each other, needs time to pass.
+                # The cause of a failure, such as statements that wait for each other, needs time to end.
                 pause_seconds = max(pause_seconds, self._backoff.pause_seconds(failures - 1))
             self._sleep(min(pause_seconds, left))
             asked_at = self._clock()
@@ -333,7 +346,7 @@ class HiveCatalogLock:
                     f"the metastore dropped the request for the lock of {self._database}.{self._table}: {error}"
                 ) from error
             except CatalogError as error:
-                # The request is in the queue all the same.
+                # The request is still in the queue.
                 failures += 1
                 if failures > CHECK_FAILURES_MAX:
                     raise
@@ -349,7 +362,7 @@ class HiveCatalogLock:
                 element for element in self._client.show_locks(self._database, self._table) if element.lockid < lock_id
             ]
         except CatalogError as error:
-            logger.info("could not look who holds %s.%s: %s", self._database, self._table, error)
+            logger.info("could not find the holder of the lock of %s.%s: %s", self._database, self._table, error)
             return ""
         if not ahead:
             return ""
@@ -362,14 +375,14 @@ class HiveCatalogLock:
         return f": lock {holder.lockid} is held by {holder.user} on {holder.hostname} since {seconds:.0f} s"
 
     def _unlock(self, lock_id: int) -> bool:
-        """Release a lock, or withdraw a request; whether the metastore did. What stays is logged."""
+        """Release a lock, or withdraw a request; return whether the metastore did. A lock that stays is logged."""
         try:
             for _ in range(1 if self._server_wait_seconds else UNLOCKS):
-                # A lock that stays, even one that only waits, holds back all requests after it.
+                # A lock that stays, even one that only waits, blocks all requests after it.
                 self._insisting("releasing a lock", lambda: self._client.unlock(lock_id))
         except CatalogError as error:
             logger.warning(
-                "could not release lock %d of %s.%s, its lease will end it: %s",
+                "could not release lock %d of %s.%s, which ends with its lease: %s",
                 lock_id,
                 self._database,
                 self._table,
@@ -379,7 +392,7 @@ class HiveCatalogLock:
         return True
 
     def _insisting(self, what: str, call: Callable[[], T]) -> T:
-        """Return the result of a call that may be repeated; repeat it while the metastore answers and refuses it."""
+        """Return the result of an idempotent call, which is repeated while the metastore refuses it."""
         backoff = replace(self._backoff, retries=REFUSALS_MAX)
         retries = backoff.start(f"{what} of {self._database}.{self._table}", logger)
         while True:
@@ -391,7 +404,7 @@ class HiveCatalogLock:
                 if not retries.pause(error):
                     raise
 
-    def _beat(self, lock_id: int, pause_seconds: float) -> None:
+    def _send_heartbeats(self, lock_id: int, pause_seconds: float) -> None:
         while not self._released.wait(pause_seconds):
             try:
                 self._client.heartbeat(lock_id)
@@ -416,7 +429,7 @@ def _heartbeat_seconds(client: HiveMetastoreClient) -> float:
 
 
 def _configured(ask: Callable[[], float | None]) -> float | None:
-    """A time of the metastore's configuration; None where it does not say."""
+    """Return a time of the metastore's configuration; None if it has no such setting."""
     try:
         return ask()
     except CatalogUnavailableError:

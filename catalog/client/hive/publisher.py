@@ -57,15 +57,15 @@ Spec = Mapping[str, str]
 _POINTER_TRIES = 5
 
 _CATCH_UP_MAX = 100
-"""Snapshots whose partitions one commit registers; beyond that the lock would be held too long."""
+"""Maximum number of snapshots whose partitions one commit registers; more would hold the lock too long."""
 
 _DDL_TIME = "transient_lastDdlTime"
 
 
 class HivePublisher:
-    """Creates snapshot files under the table's lock, then moves the pointer; see SnapshotPublisher.
+    """Creates snapshot files under the lock of the table, then moves the pointer; see SnapshotPublisher.
 
-    `schema` is the one that the table was opened with: it shows whether the table was dropped and created anew.
+    `schema` is the one with which the table was opened: it shows whether the table was dropped and recreated.
     """
 
     def __init__(
@@ -93,7 +93,6 @@ class HivePublisher:
 
     @contextmanager
     def attempts(self) -> Iterator[None]:
-        """See LockKeeper."""
         self._attempts.are_several = True
         try:
             yield
@@ -103,7 +102,6 @@ class HivePublisher:
 
     @property
     def keeps_lock(self) -> bool:
-        """See LockKeeper."""
         return self._kept is not None
 
     @property
@@ -117,7 +115,10 @@ class HivePublisher:
             kept.release()
 
     def publish(self, snapshot: Snapshot) -> bool:
-        """See SnapshotPublisher. Raises LockError, and CommitConflictError when the table was dropped or moved."""
+        """Create the snapshot file as SnapshotPublisher.
+
+        LockError; CommitConflictError when the table was dropped or moved.
+        """
         if not self._lock.enabled:
             way = f"Set 'lock.enabled' = 'true' for '{self._identifier}'."
             check_exclusive(self._file_io, self._paths.location, way)
@@ -136,10 +137,10 @@ class HivePublisher:
 
     def _publish(self, snapshot: Snapshot, lock: CommitLock | None) -> bool:
         if lock is not None and not self._file_io.capabilities.slow_requests and self._is_taken(snapshot.id):
-            # The writer that had the lock before has made it: the metastore need not be asked whether to make it.
+            # The previous holder of the lock has made it: the metastore need not be asked.
             return False
-        entry = self._entry_still_there()
-        self._check_schemas_still_there(snapshot)
+        entry = self._current_entry()
+        self._check_schemas_exist(snapshot)
         if lock is not None:
             lock.ensure_held()
         created = create_snapshot(self._file_io, self._paths.snapshot(snapshot.id), snapshot)
@@ -158,38 +159,40 @@ class HivePublisher:
     def _is_taken(self, snapshot_id: int) -> bool:
         return self._file_io.exists(self._paths.snapshot(snapshot_id))
 
-    def _entry_still_there(self) -> Any:
-        """The table's entry; a table that was dropped or renamed must not come back to life without one."""
+    def _current_entry(self) -> Any:
+        """Return the entry of the table; a table that was dropped or renamed must not reappear without one."""
         try:
             entry = self._client.get_table(self._identifier.database, self._identifier.table)
         except TableNotFoundError as error:
             raise CommitConflictError(f"The table '{self._identifier}' was dropped or renamed meanwhile.") from error
         location = self._locations.of(entry)
         if not same_location(location, self._paths.location) and not self._is_to_move_to(location):
-            raise CommitConflictError(f"The table '{self._identifier}' moved to {location} meanwhile; open it anew.")
+            raise CommitConflictError(f"The table '{self._identifier}' moved to {location} meanwhile; open it again.")
         return entry
 
     def _is_to_move_to(self, location: str) -> bool:
-        """Whether a rename was killed before the directory has followed it."""
+        """Return whether a rename was killed before it moved the directory."""
         mark = read_mark(self._file_io, self._paths.location)
         if mark is None or mark.source is None or mark.target is None or not mark.is_of(self._identifier):
             return False
         return same_location(mark.source, self._paths.location) and same_location(mark.target, location)
 
-    def _check_schemas_still_there(self, snapshot: Snapshot) -> None:
-        """Of a table made anew in the same place, and of a schema that was taken back, no snapshot may speak."""
+    def _check_schemas_exist(self, snapshot: Snapshot) -> None:
+        """Raise CommitConflictError if the table was recreated in place, or if the schema of the snapshot was
+        withdrawn.
+        """
         if self._schemas.is_gone(self._schema):
-            raise CommitConflictError(f"The table '{self._identifier}' was dropped and made anew meanwhile.")
+            raise CommitConflictError(f"The table '{self._identifier}' was dropped and recreated meanwhile.")
         if snapshot.schema_id != self._schema.id and not self._file_io.exists(self._paths.schema(snapshot.schema_id)):
             raise CommitConflictError(
-                f"The schema {snapshot.schema_id} of '{self._identifier}' was taken back meanwhile; commit again."
+                f"The schema {snapshot.schema_id} of '{self._identifier}' was withdrawn meanwhile; commit again."
             )
 
     def _move_pointer(self, snapshot: Snapshot, entry: Any) -> None:
-        """Compare and swap; the snapshot stands whether or not this succeeds, so failures are only logged.
+        """Move the pointer by compare-and-swap; the snapshot is committed in any case, so failures are only logged.
 
-        The entry goes back as a whole. A foreign catalog that changes the schema does so without the lock, so its new
-        columns might be overwritten by older ones; they are written along then.
+        The entry is replaced as a whole. A foreign catalog changes the schema without the lock, so its new columns
+        might be overwritten by older ones; therefore the newest columns are written, too.
         """
         database, name = self._identifier.database, self._identifier.table
         try:
@@ -200,13 +203,13 @@ class HivePublisher:
                     return
                 table.parameters[CURRENT_SNAPSHOT] = str(snapshot.id)
                 properties = {"DO_NOT_UPDATE_STATS": "true"}
-                if self._bring_schema(table):
+                if self._update_schema(table):
                     properties["CASCADE"] = "true"
                 expected = None if current is None else (CURRENT_SNAPSHOT, current)
                 try:
                     self._client.alter_table(database, name, table, properties=properties, expected_parameter=expected)
                 except (TableModifiedError, CallStateUnknownError):
-                    # Another writer was faster, or the reply got lost: the entry shows which.
+                    # Another writer was faster, or the reply was lost: the entry shows which.
                     continue
                 return
             _log.warning(
@@ -220,10 +223,10 @@ class HivePublisher:
                 "Snapshot %d of %s is made, but its pointer was not moved: %s", snapshot.id, self._identifier, error
             )
 
-    def _bring_schema(self, table: Any) -> bool:
-        """Give the entry the properties of the newest schema, and its columns if it lacks one or has one too many.
+    def _update_schema(self, table: Any) -> bool:
+        """Give the entry the properties of the newest schema, and its columns if they differ in names.
 
-        Whether it got columns.
+        Return whether it got columns.
         """
         schema = self._schemas.latest() or self._schema
         table.parameters.update(synced_properties(schema, everything=self._sync_properties))
@@ -234,9 +237,10 @@ class HivePublisher:
         return True
 
     def _are_partitions_registered(self, snapshot: Snapshot, entry: Any) -> bool:
-        """Register what the snapshots after the pointer have added, also those of a process that died before it could.
+        """Register the partitions of the snapshots after the pointer, including those of a process that died before it
+        could.
 
-        Where that fails the pointer stays, so that the next commit makes up for it.
+        If that fails the pointer stays, so that the next commit registers them.
         """
         if not entry.partitionKeys or not is_partitioned_in_metastore(self._schema):
             return True
@@ -264,7 +268,7 @@ class HivePublisher:
         return True
 
     def _snapshots(self, first: int, end: int) -> list[Snapshot]:
-        """The snapshots of these ids that have not expired."""
+        """Return the snapshots of these ids that have not expired."""
         snapshots = SnapshotManager(self._file_io, self._paths)
         return [snapshots.snapshot(number) for number in range(first, end) if snapshots.exists(number)]
 
@@ -288,14 +292,14 @@ class MetastorePartitions:
         self._locations = locations
 
     def specs(self) -> list[dict[str, str]]:
-        """The partitions that the metastore has."""
+        """Return the partitions that the metastore has."""
         names = self._client.get_partition_names(self._database, self._table)
         return [self._spec(name) for name in names]
 
     def create(self, entry: Any, specs: Sequence[Spec], *, if_not_exists: bool = True) -> None:
-        """Add entries; `entry` is the table's. PartitionExistsError for one that exists, unless it may.
+        """Add entries; `entry` is that of the table. PartitionExistsError for an existing one, unless `if_not_exists`.
 
-        Partitions of one directory, as null and the empty text have, get one entry.
+        Partitions with the same directory, such as null and the empty text, get one entry.
         """
         now = int(time.time())
         unique = {tuple(self._values(spec)): spec for spec in specs}
@@ -307,16 +311,16 @@ class MetastorePartitions:
         )
 
     def drop(self, specs: Sequence[Spec]) -> list[Spec]:
-        """Remove entries, files left alone; returns those that there were."""
+        """Remove entries without their files; return those that existed."""
         return [s for s in specs if self._client.drop_partition(self._database, self._table, self._values(s))]
 
     def report(self, partitions: Sequence[PartitionStatistics]) -> None:
-        """Note how much each partition holds; partitions without an entry are passed over."""
+        """Record the statistics of each partition; partitions without an entry are skipped."""
         by_values: dict[tuple[str, ...], PartitionStatistics] = {}
         for partition in partitions:
             values = tuple(self._values(partition.spec))
             by_values[values] = _together(by_values.get(values), partition)
-        # Metastores fold the case of columns, and not all of them fold that of a name to look for.
+        # Metastores fold the case of columns, but not all of them fold it in a name to look for.
         names = [self._name(p.spec, fold=True) for p in by_values.values()]
         entries = self._client.get_partitions_by_names(self._database, self._table, names)
         for entry in entries:
@@ -336,7 +340,7 @@ class MetastorePartitions:
             self._client.alter_partitions(self._database, self._table, entries)
 
     def move(self, before: str, after: str) -> None:
-        """Bring the locations of entries from below one directory of the table to below another one."""
+        """Change the locations of entries from below one directory of the table to below another one."""
         names = self._client.get_partition_names(self._database, self._table)
         moved: list[Any] = []
         for entry in self._client.get_partitions_by_names(self._database, self._table, names):
@@ -379,7 +383,7 @@ class MetastorePartitions:
 
 
 def _together(one: PartitionStatistics | None, other: PartitionStatistics) -> PartitionStatistics:
-    """How much two partitions of one directory hold."""
+    """Return the sum of the statistics of two partitions with the same directory."""
     if one is None:
         return other
     return PartitionStatistics(

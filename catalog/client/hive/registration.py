@@ -1,11 +1,11 @@
-"""How a table of ours is registered in a metastore: exactly as Paimon's Hive catalog registers it.
+"""Registration of a table in a metastore, exactly as Paimon's Hive catalog registers it.
 
-Paimon, and Hive with Paimon's connector, know a table as theirs by its input and output format; the parameters say
-the same to people. Our own addition is one parameter, the pointer to the current snapshot. Columns have the names of
-Hive's types for Paimon's.
+Paimon, and Hive with Paimon's connector, recognise a table by its input and output format; the parameters are for
+people. interbed adds one parameter, the pointer to the current snapshot. Columns have the names of Hive's types for
+Paimon's.
 
-The location is the field of its own, or with `location-in-properties` the parameter `paimon_location`: for metastores
-that would otherwise open an object store that they cannot reach. Both are read then, the parameter first, as Paimon
+The location is in its own field, or with `location-in-properties` in the parameter `paimon_location`: for metastores
+that would otherwise open an object store that they cannot reach. Then both are read, the parameter first, as Paimon
 does.
 """
 
@@ -48,7 +48,7 @@ _PLAIN = {
     TypeRoot.BINARY: "binary",
     TypeRoot.VARBINARY: "binary",
     TypeRoot.DATE: "date",
-    # Hive has no type for a time of day; Paimon's SerDe hands it out as text.
+    # Hive has no type for a time of day; Paimon's SerDe returns it as text.
     TypeRoot.TIME: "string",
     TypeRoot.TIMESTAMP: "timestamp",
     TypeRoot.TIMESTAMP_LTZ: "timestamp with local time zone",
@@ -67,44 +67,44 @@ CURRENT_SNAPSHOT = "interbed.current-snapshot-id"
 """Parameter that holds the id of the newest snapshot that an interbed writer made."""
 
 MANAGED_AS = "interbed.managed-as"
-"""Parameter of an entry that is an external one for as long as it gets another name: what it is otherwise."""
+"""Parameter of an entry that is external only during a rename: its usual table type."""
 
 PARTITIONED_IN_METASTORE = "metastore.partitioned-table"
 
 _RETENTION = 2**31 - 1
 _COLUMN_COMMENT_MAX = 255
-"""Metastores keep a column's comment in 256 characters; those of partition keys and tables have more room."""
+"""Metastores keep the comment of a column in 256 characters; those of partition keys and tables may be longer."""
 
 _HIVE_PREFIX = "hive."
 _ALWAYS_SYNCED = ("partition.expiration-time", "data-file.path-directory")
-"""Options that other engines look for in the metastore even where the rest is not copied."""
+"""Options that other engines look for in the metastore even if the others are not copied."""
 _FIXED_PARAMETERS = {"table_type": "PAIMON", "storage_handler": STORAGE_HANDLER}
 
 
 @dataclass(frozen=True, slots=True)
 class Locations:
-    """Reads and writes the locations of Database, Table and Partition structures."""
+    """Reader and writer of the locations of Database, Table and Partition structures."""
 
     in_parameters: bool = False
 
     def of_database(self, database: Any) -> str | None:
-        """The location of a database; None when it has none."""
+        """Return the location of a database; None when it has none."""
         return self._parameter(database) or database.locationUri or None
 
     def set_database(self, database: Any, location: str) -> None:
-        """Give a database a location."""
+        """Set the location of a database."""
         if self.in_parameters:
             database.parameters = {**(database.parameters or {}), LOCATION_PARAMETER: location}
         else:
             database.locationUri = location
 
     def of(self, entry: Any) -> str:
-        """The location of a table or partition; empty when it has none."""
+        """Return the location of a table or partition; empty when it has none."""
         found = self._parameter(entry) or (entry.sd.location if entry.sd is not None else None)
         return found or ""
 
     def set(self, entry: Any, location: str) -> None:
-        """Give a table or partition, which has a storage descriptor, a location."""
+        """Set the location of a table or partition, which has a storage descriptor."""
         if self.in_parameters:
             entry.parameters = {**(entry.parameters or {}), LOCATION_PARAMETER: location}
         else:
@@ -115,7 +115,9 @@ class Locations:
 
 
 def same_location(left: str, right: str) -> bool:
-    """Whether two spellings name the same directory: `file:/x`, `file:///x` and `/x` do, `s3://b/x` and `s3a://b/x`."""
+    """Return whether two spellings name the same directory, such as `file:/x`, `file:///x` and `/x`, or `s3://b/x` and
+    `s3a://b/x`.
+    """
     return _plain(left) == _plain(right)
 
 
@@ -128,7 +130,7 @@ def _plain(location: str) -> str:
 
 
 def hive_type_name(data_type: DataType) -> str:
-    """The name by which Hive knows the type, such as `array<struct<a:int,b:varchar(10)>>`."""
+    """Return the name of the type in Hive, such as `array<struct<a:int,b:varchar(10)>>`."""
     match data_type:
         case AtomicType(root=TypeRoot.DECIMAL):
             return f"decimal({data_type.precision},{data_type.scale})"
@@ -166,25 +168,26 @@ def check_columns(schema: TableSchema) -> None:
 
 
 def is_ours(table: HiveTable) -> bool:
-    """Whether the metastore's table is in Paimon's format."""
+    """Return whether the metastore's table is in Paimon's format."""
     sd = table.sd
     return bool(sd is not None and sd.inputFormat == INPUT_FORMAT and sd.outputFormat == OUTPUT_FORMAT)
 
 
 def is_of_iceberg(table: HiveTable) -> bool:
-    """Whether it is Iceberg's, by the parameter that its catalogs look at."""
+    """Return whether it is an Iceberg table, by the parameter that Iceberg's catalogs use."""
     return str((table.parameters or {}).get("table_type", "")).upper() == "ICEBERG"
 
 
 def is_view(table: HiveTable) -> bool:
-    """Whether the metastore's entry is a view."""
+    """Return whether the metastore's entry is a view."""
     return bool(table.tableType == VIRTUAL_VIEW)
 
 
 def is_external(table: HiveTable) -> bool:
-    """Whether dropping the table leaves its files alone.
+    """Return whether dropping the table leaves its files alone.
 
-    Hive 4 registers a managed table without transactions as an external one that is purged when dropped: still ours.
+    Hive 4 registers a managed table without transactions as an external one that is purged when dropped: that is
+    managed here.
     """
     parameters = table.parameters or {}
     if MANAGED_AS in parameters or all(_is_true(parameters, key) for key in (_TRANSLATED, "external.table.purge")):
@@ -193,9 +196,9 @@ def is_external(table: HiveTable) -> bool:
 
 
 def make_external(table: HiveTable) -> None:
-    """Make an entry an external one until make_managed: metastores leave the files of those where they are.
+    """Make an entry external until make_managed: metastores do not move the files of external tables.
 
-    `is_external` goes on to say that it is none.
+    `is_external` still returns False for it.
     """
     parameters = table.parameters or {}
     managed_as = _TRANSLATED if _is_true(parameters, _TRANSLATED) else _MANAGED
@@ -205,7 +208,7 @@ def make_external(table: HiveTable) -> None:
 
 
 def make_managed(table: HiveTable) -> bool:
-    """Undo make_external; False when there is nothing to undo."""
+    """Undo make_external; return False when there is nothing to undo."""
     parameters = dict(table.parameters or {})
     managed_as = parameters.pop(MANAGED_AS, None)
     if managed_as is None:
@@ -224,12 +227,12 @@ def _is_true(parameters: Mapping[str, str], name: str) -> bool:
 
 
 def wants_external(schema: TableSchema) -> bool:
-    """Whether the table's own options ask for an external table, as Hive spells it."""
+    """Return whether the table's own options ask for an external table, as Hive spells it."""
     return (schema.options.get("external") or schema.options.get("EXTERNAL") or "").upper() == "TRUE"
 
 
 def is_partitioned_in_metastore(schema: TableSchema) -> bool:
-    """Whether the table's partitions are to be registered in the metastore."""
+    """Return whether the table's partitions are to be registered in the metastore."""
     return bool(schema.partition_keys) and schema.core.boolean(PARTITIONED_IN_METASTORE, False)
 
 
@@ -242,7 +245,7 @@ def new_hive_table(
     sync_properties: bool,
     locations: Locations,
 ) -> HiveTable:
-    """The metastore's table for a new table of ours."""
+    """Return the metastore's entry for a new table."""
     now = int(time.time())
     parameters = dict(_FIXED_PARAMETERS)
     if external:
@@ -274,9 +277,9 @@ def new_hive_table(
 def with_schema(
     table: HiveTable, schema: TableSchema, *, previous: TableSchema | None, sync_properties: bool
 ) -> HiveTable:
-    """The metastore's table brought to a version of the schema; options that the previous version had go away.
+    """Return the entry updated to a version of the schema; options of the previous version are removed.
 
-    Partition keys stay what they were made as, since no metastore lets them change.
+    Partition keys stay as they were created, because no metastore lets them change.
     """
     parameters: dict[str, str] = dict(table.parameters or {})
     if previous is not None:
@@ -292,7 +295,7 @@ def with_schema(
     for field in schema.partition_fields:
         if field.name.lower() in keys:
             keys[field.name.lower()].comment = field.description
-    # The generated structures say of every field that it may be missing.
+    # In the generated structures every field may be missing.
     storage: Any = table.sd
     storage.cols = plain_columns(schema, keys)
     storage.inputFormat, storage.outputFormat = INPUT_FORMAT, OUTPUT_FORMAT
@@ -301,22 +304,22 @@ def with_schema(
 
 
 def plain_columns(schema: TableSchema, keys: Collection[str]) -> list[Any]:
-    """The columns of the schema but those that are the entry's partition keys, given in lower case."""
+    """Return the columns of the schema without the entry's partition keys, which are given in lower case."""
     return [_column(f, comment_max=_COLUMN_COMMENT_MAX) for f in schema.fields if f.name.lower() not in keys]
 
 
 def partition_columns(schema: TableSchema) -> list[FieldSchema]:
-    """The partition keys of a new entry."""
+    """Return the partition keys of a new entry."""
     return [_column(f) for f in schema.partition_fields] if is_partitioned_in_metastore(schema) else []
 
 
 def same_columns(left: Iterable[Any], right: Iterable[Any]) -> bool:
-    """Whether the columns agree in names, types and comments, as far as a metastore keeps them."""
+    """Return whether the columns have equal names, types and comments, as far as a metastore keeps them."""
     return [_identity(c) for c in left] == [_identity(c) for c in right]
 
 
 def differences(entry: Any, schema: TableSchema, *, everything: bool) -> list[str]:
-    """What of the metastore's entry is not as the schema has it; `everything` as in synced_properties."""
+    """Return the differences of the metastore's entry from the schema; `everything` as in synced_properties."""
     parameters: Mapping[str, str] = entry.parameters or {}
     keys = {key.name.lower() for key in entry.partitionKeys or ()}
     wanted = synced_properties(schema, everything=everything)
@@ -329,9 +332,9 @@ def differences(entry: Any, schema: TableSchema, *, everything: bool) -> list[st
 
 
 def synced_properties(schema: TableSchema, *, everything: bool) -> Mapping[str, str]:
-    """The parameters that the table's options become: all of them and the keys with `sync-all-properties`.
+    """Return the parameters of the table's options: all of them and the keys with `sync-all-properties`.
 
-    Otherwise those meant for Hive, which bear the prefix `hive.` in a table's options and none in the metastore.
+    Otherwise only those for Hive, which have the prefix `hive.` in the options of a table and none in the metastore.
     """
     if not everything:
         properties = {k.removeprefix(_HIVE_PREFIX): v for k, v in schema.options.items() if k.startswith(_HIVE_PREFIX)}

@@ -1,9 +1,9 @@
-"""Bringing a metastore up to date with the files of its warehouse, as Paimon's repair does.
+"""Update of a metastore to the files of its warehouse, as Paimon's repair does.
 
-Databases are directories `<warehouse>/<name>.db`, tables directories with a schema file. What the metastore does not
-know is registered; of what it knows, columns, properties, a wrong pointer to the current snapshot and missing
-partitions are brought up to date. What a killed drop or rename has begun is finished. Nothing else is ever taken away,
-neither entries without files nor partitions without rows. Where one table fails, the others are repaired all the same.
+Databases are directories `<warehouse>/<name>.db`, tables directories with a schema file. Tables that the metastore does
+not know are registered. Of known tables, columns, properties, a wrong pointer to the current snapshot and missing
+partitions are updated. Killed drops and renames are finished. Nothing else is ever removed, neither entries without
+files nor partitions without rows. If one table fails, the others are still repaired.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ from interbed.catalog.client.files.table_files import (
     was_dropped,
 )
 from interbed.catalog.client.hive.databases import HiveDatabases
-from interbed.catalog.client.hive.entries import Entries
+from interbed.catalog.client.hive.entries import MetastoreEntries
 from interbed.catalog.client.hive.publisher import MetastorePartitions
 from interbed.catalog.client.hive.registration import (
     CURRENT_SNAPSHOT,
@@ -43,21 +43,23 @@ _NAMED_MAX = 5
 
 
 class MetastoreRepair:
-    """One repair; collects what it does. With `dry_run` it only looks."""
+    """One repair, which collects its actions. With `dry_run` nothing is changed."""
 
-    def __init__(self, entries: Entries, databases: HiveDatabases, tables: HiveTables, *, dry_run: bool) -> None:
+    def __init__(
+        self, entries: MetastoreEntries, databases: HiveDatabases, tables: HiveTables, *, dry_run: bool
+    ) -> None:
         self._entries = entries
         self._databases = databases
         self._tables = tables
         self._renames = HiveRenames(entries)
         self._dry_run = dry_run
-        self._looked_at = 0
+        self._checked = 0
         self._actions: list[RepairAction] = []
 
     @property
     def report(self) -> RepairReport:
-        """What was done so far."""
-        return RepairReport(dry_run=self._dry_run, tables=self._looked_at, actions=tuple(self._actions))
+        """The actions so far."""
+        return RepairReport(dry_run=self._dry_run, tables=self._checked, actions=tuple(self._actions))
 
     def catalog(self) -> None:
         """Repair every database that has a directory in the warehouse."""
@@ -71,7 +73,7 @@ class MetastoreRepair:
                 self._note(RepairKind.FAILED, database, str(error))
 
     def database(self, name: str) -> None:
-        """Repair one database, which may be unknown; its tables are the directories where it lives."""
+        """Repair one database, which may be unknown; its tables are the directories at its location."""
         expected = self._entries.new_database_location(name)
         try:
             location = self._entries.database_location(self._entries.database(name))
@@ -92,12 +94,12 @@ class MetastoreRepair:
                     self._note(RepairKind.FAILED, f"{name}.{status.name}", str(error))
         if not self._dry_run:
             for path in remove_dropped(self._entries.file_io, f"{self._entries.path(location)}/any"):
-                self._note(RepairKind.DROP_TABLE, name, f"{path} is what a drop has left")
+                self._note(RepairKind.DROP_TABLE, name, f"{path} is left from a drop")
         for status in self._entries.file_io.list(f"{self._entries.path(location)}/{ASIDE}"):
-            self._note(RepairKind.UNFINISHED, name, f"{status.path} was never a table; delete it if nobody misses it")
+            self._note(RepairKind.UNFINISHED, name, f"{status.path} was never a table; delete it if it is not needed")
 
     def table(self, identifier: Identifier) -> None:
-        """Repair one table; TableNotFoundError when neither the metastore's place nor the default one has files."""
+        """Repair one table; TableNotFoundError when neither the location of its entry nor the default one has files."""
         if self._dry_run:
             self._table(identifier)
             return
@@ -105,7 +107,7 @@ class MetastoreRepair:
             self._table(identifier)
 
     def _table(self, identifier: Identifier) -> None:
-        self._looked_at += 1
+        self._checked += 1
         entry = self._entry(identifier)
         locations = self._entries.locations
         location = locations.of(entry) if entry is not None else self._default_location(identifier)
@@ -130,23 +132,23 @@ class MetastoreRepair:
         self._add_partitions(identifier, entry, store)
 
     def _finish(self, identifier: Identifier, entry: Any | None, directory: str) -> bool:
-        """Finish what a killed process has begun with a table; whether it is no table of this name."""
+        """Finish the change of a killed process; return whether there is no table of this name."""
         file_io = self._entries.file_io
         mark = read_mark(file_io, directory)
         if entry is not None:
             self._finish_rename(identifier, entry)
             if mark is not None and mark.change is not MarkedChange.RENAME and not self._dry_run:
-                # It was never begun, or is done.
+                # The change was never begun, or is finished.
                 remove_mark(file_io, directory)
             return False
         if (
             not file_io.capabilities.atomic_rename
             and self._entries.owner_of(directory, identifier.database) is not None
         ):
-            # It is repaired under the name that it was given.
+            # It is repaired under its new name.
             return True
         if was_dropped(file_io, directory, identifier):
-            self._note(RepairKind.DROP_TABLE, str(identifier), f"{directory} is what a drop has left")
+            self._note(RepairKind.DROP_TABLE, str(identifier), f"{directory} is left from a drop")
             if not self._dry_run:
                 self._tables.remove_dropped(identifier, directory)
             return True
@@ -192,7 +194,7 @@ class MetastoreRepair:
                 RepairKind.FAILED,
                 str(identifier),
                 f"is partitioned by ({', '.join(keys)}) in the metastore, "
-                f"but its files want ({', '.join(wanted_keys)}), which can't be altered; "
+                f"but by ({', '.join(wanted_keys)}) in its files, which can't be altered; "
                 "drop the entry without its data and repair again",
             )
         differing = differences(entry, schema, everything=self._entries.options.sync_all_properties)
@@ -202,7 +204,7 @@ class MetastoreRepair:
                 self._tables.update(identifier, schema, previous=None)
 
     def _point(self, identifier: Identifier, entry: Any, store: FileStore) -> None:
-        """Set a pointer right that is wrong; tables that no interbed has written have none, and get none here."""
+        """Correct a wrong pointer; tables that no interbed writer has written have none, and get none here."""
         pointer = (entry.parameters or {}).get(CURRENT_SNAPSHOT)
         latest = store.snapshots.latest_id()
         if pointer is None or pointer == str(latest):

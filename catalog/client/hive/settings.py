@@ -1,10 +1,10 @@
 """The settings of a Hive catalog, from its options and from `hive-site.xml`; an option wins, as with Paimon.
 
-Names of hive-site.xml are taken in the form of Hive 2 (`hive.metastore.…`) and of the standalone metastore
+Names of hive-site.xml are accepted in the form of Hive 2 (`hive.metastore.…`) and of the standalone metastore
 (`metastore.…`), and as options of the catalog, too.
 
-The directory of the file is the option `hive-conf-dir`, or else the environment variable HIVE_CONF_DIR, as with Paimon.
-A property may refer to others, to environment variables and to the user as Hadoop's files do: `${other.key}`,
+The directory of the file is the option `hive-conf-dir`, or the environment variable HIVE_CONF_DIR, as with Paimon. A
+property may refer to others, to environment variables and to the user as Hadoop's files do: `${other.key}`,
 `${env.HOME}`, `${env.HOME:-default}`, `${user.name}`.
 """
 
@@ -23,7 +23,7 @@ ENVIRONMENT_VARIABLE = "HIVE_CONF_DIR"
 
 _REFERENCE = re.compile(r"\$\{([^{}$]+)\}")
 _SUBSTITUTIONS_MAX = 20
-"""Hadoop's own bound; references that go in circles end there."""
+"""Hadoop's own bound; it ends circular references."""
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
 DEFAULT_LIST_BATCH = 300
@@ -53,7 +53,7 @@ _SECONDS = {
 
 
 def read_hive_site(option: str | None, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The properties of the `hive-site.xml` that the option or the environment names; none where neither does.
+    """Return the properties of the `hive-site.xml` that the option or the environment names; none if neither does.
 
     Raises InvalidOptionError when the file is missing, unreadable or not XML.
     """
@@ -99,19 +99,22 @@ def _substituted(value: str, properties: Mapping[str, str], environ: Mapping[str
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HiveSettings:
-    """Where the metastore is and how to talk to it. `warehouse` is None when it is not configured."""
+    """Address and transport of the metastore. `warehouse` is None when it is not configured."""
 
     uri: str
     warehouse: str | None
     timeout_seconds: float
     transport: TransportSettings
     list_batch: int
-    """Tables asked for in one request when the tables of a database are listed."""
+    """Tables in one request when the tables of a database are listed."""
 
 
 def hive_settings(options: CatalogOptions, environ: Mapping[str, str] | None = None) -> HiveSettings:
-    """The settings of a catalog. Raises InvalidOptionError, and NotSupportedError for ways to log in that we lack."""
-    site = _Site({**read_hive_site(options.hive_conf_dir, environ), **options.raw})
+    """Return the settings of a catalog.
+
+    Raises InvalidOptionError, and NotSupportedError for unsupported ways to log in.
+    """
+    site = _SiteProperties({**read_hive_site(options.hive_conf_dir, environ), **options.raw})
     uri = options.uri or site.text("hive.metastore.uris") or site.text("metastore.thrift.uris")
     if not uri:
         raise InvalidOptionError(
@@ -141,8 +144,8 @@ def hive_settings(options: CatalogOptions, environ: Mapping[str, str] | None = N
     )
 
 
-class _Site:
-    """Properties by the names of Hive 2, whichever of the two names they bear."""
+class _SiteProperties:
+    """Properties by the names of Hive 2, for either of the two names."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._properties = properties
@@ -172,7 +175,7 @@ class _Site:
         return int(match[1]) * unit
 
 
-def _check_supported(site: _Site) -> None:
+def _check_supported(site: _SiteProperties) -> None:
     mode = (site.text("hive.metastore.client.auth.mode") or "none").lower()
     transport = (site.text("hive.metastore.client.thrift.transport.mode") or "binary").lower()
     discovery = (site.text("hive.metastore.service.discovery.mode") or "").lower()
@@ -182,7 +185,7 @@ def _check_supported(site: _Site) -> None:
             "at an address that asks for none, or over TLS (hive.metastore.use.SSL)."
         )
     if mode not in ("none", "nosasl"):
-        raise NotSupportedError(f"hive.metastore.client.auth.mode is {mode!r}; interbed's client logs in nowhere.")
+        raise NotSupportedError(f"hive.metastore.client.auth.mode is {mode!r}; interbed's client does not log in.")
     if transport != "binary":
         raise NotSupportedError(
             f"hive.metastore.client.thrift.transport.mode is {transport!r}; interbed's client speaks binary only."
@@ -193,7 +196,7 @@ def _check_supported(site: _Site) -> None:
         )
 
 
-def _certificates(site: _Site) -> str | None:
+def _certificates(site: _SiteProperties) -> str | None:
     path = site.text("hive.metastore.truststore.path")
     if path is None or not site.flag("hive.metastore.use.SSL"):
         return None

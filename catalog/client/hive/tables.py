@@ -1,8 +1,8 @@
-"""Creating, changing and dropping tables: schema files first, then the metastore's copy of them.
+"""Creation, change and deletion of tables: schema files first, then the metastore's copy of them.
 
-A metastore that fails at the second step leaves two ways. If it refused, the first step is taken back, as Paimon does.
-If it is not known what it did, that is found out; where even this fails the schema file stands, the error says so,
-and `repair_table` brings the metastore up to date.
+If the metastore refuses the second step, the first step is withdrawn, as in Paimon. If the outcome is unknown, the
+metastore is asked. If even this fails, the schema file stays, the error reports it, and `repair_table` updates the
+metastore.
 """
 
 import logging
@@ -19,7 +19,7 @@ from interbed.catalog.client.files.outside import delete_files_outside, delete_l
 from interbed.catalog.client.files.table_files import (
     ChangeMark,
     MarkedChange,
-    aside_of,
+    aside_directory,
     check_no_remains,
     delete_table_files,
     finish_drop,
@@ -28,12 +28,12 @@ from interbed.catalog.client.files.table_files import (
     remove_dropped,
     remove_link,
     remove_mark,
-    take_back_schema,
     was_dropped,
+    withdraw_schema,
 )
 from interbed.catalog.client.hive.client import TableModifiedError
 from interbed.catalog.client.hive.connection import CallStateUnknownError
-from interbed.catalog.client.hive.entries import Entries, unregistered
+from interbed.catalog.client.hive.entries import MetastoreEntries, unregistered
 from interbed.catalog.client.hive.registration import (
     CURRENT_SNAPSHOT,
     PARTITIONED_IN_METASTORE,
@@ -64,9 +64,9 @@ _TRIES = 5
 
 
 class HiveTables:
-    """The tables of one metastore. Methods take the tables' locks themselves, but for `register` and `update`."""
+    """The tables of one metastore. Methods take the locks of the tables themselves, except `register` and `update`."""
 
-    def __init__(self, entries: Entries) -> None:
+    def __init__(self, entries: MetastoreEntries) -> None:
         self._entries = entries
         self._client = entries.client
         self._options = entries.options
@@ -75,7 +75,7 @@ class HiveTables:
     # -- create ----------------------------------------------------------------------------------------------------
 
     def create(self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None) -> None:
-        """Create a table, with the rows that `fill` commits, or register the one that is at `path`.
+        """Create a table, with the rows that `fill` commits, or register the one at `path`.
 
         TableExistsError, InvalidOptionError.
         """
@@ -86,7 +86,8 @@ class HiveTables:
         with entries.hold(identifier) as held:
             directory = entries.path(location)
             schemas = schema_manager(directory, entries.file_io)
-            # With rows the call is repeated when its outcome is unknown; the schema shows whether the table is its own.
+            # With rows the call is repeated when its outcome is unknown; an equal schema shows that the table is its
+            # own.
             repeated = fill is not None and bool(schemas.ids()) and not schemas.is_gone(schema)
             if entries.has_table(identifier):
                 if fill is not None and repeated and fill.is_in(self._opened(identifier, schema, directory)):
@@ -110,15 +111,15 @@ class HiveTables:
                     raise TableExistsError(f"Another writer creates a table in {location} right now.")
             self._fill_and_register(identifier, schema, location, fill, external=external, is_new=existing is None)
 
-    def make_room(self, identifier: Identifier) -> None:
-        """Take out of the way what killed processes have left where a new table's rows are to be written."""
+    def clear_location(self, identifier: Identifier) -> None:
+        """Remove the remains of killed processes at the location of a new table."""
         with self._entries.hold(identifier) as held:
             if not self._entries.has_table(identifier):
                 directory = self._entries.path(self._entries.free_table_location(identifier))
                 self._clear(identifier, directory, locked=held is not None)
 
     def _opened(self, identifier: Identifier, schema: TableSchema, directory: str) -> Table:
-        """The table in a directory, whether or not the metastore knows it."""
+        """Return the table in a directory, whether or not the metastore knows it."""
         entries = self._entries
         told = respelled(directory, entries.warehouse_uri)
         return Table(str(identifier), open_store(told, entries.file_io, schema=schema))
@@ -133,32 +134,32 @@ class HiveTables:
         external: bool,
         is_new: bool,
     ) -> None:
-        """Make a table of a schema file; the file is taken back if that fails and it is new."""
+        """Make a table of a schema file; withdraw the file if that fails and it is new."""
         file_io, directory = self._entries.file_io, self._entries.path(location)
         try:
             if fill is not None:
-                # Nobody else knows the table yet, so that its first snapshot needs no lock.
+                # No other process knows the table yet, so its first snapshot needs no lock.
                 fill(self._opened(identifier, schema, directory))
             self.register(identifier, schema, location, external=external)
             if not external:
                 remove_mark(file_io, directory)
         except (CallStateUnknownError, CommitStateUnknownError):
-            # The table may yet appear, so its schema stays.
+            # The table may still be registered, so its schema stays.
             raise
         except (InterbedError, OSError):
-            # Nobody knows the table yet; a schema file left behind would only be in the way. Only that file goes,
-            # and the rows under it: the directory may be somebody's who had it before.
+            # No other process knows the table yet, and the schema file would block a new one. Only that file and its
+            # rows are deleted, because the directory may have existed before.
             if fill is not None and not external:
                 delete_table_files(file_io, directory)
             elif is_new:
                 remove_mark(file_io, directory)
-                take_back_schema(file_io, directory, table_paths(directory, schema).schema(schema.id))
+                withdraw_schema(file_io, directory, table_paths(directory, schema).schema(schema.id))
             raise
 
     def _clear(self, identifier: Identifier, directory: str, *, locked: bool) -> None:
-        """Take out of the way what a killed process has left where a new table is to be.
+        """Remove the remains of a killed process at the location of a new table.
 
-        That is a table that was dropped, or has another name and place, or was never made: the last one is kept aside.
+        The remains are a table that was dropped, was renamed, or was never completed; the last one is moved aside.
         """
         file_io = self._entries.file_io
         if (
@@ -169,22 +170,22 @@ class HiveTables:
             return
         mark = read_mark(file_io, directory)
         if mark is None or mark.change is not MarkedChange.CREATE or not mark.is_of(identifier) or not locked:
-            # Without the lock somebody may be at it.
+            # Without the lock another process may be creating it.
             return
         if newest_snapshot(file_io, directory) is None:
             # No rows were ever committed here.
             delete_table_files(file_io, directory)
             return
-        aside = aside_of(directory)
+        aside = aside_directory(directory)
         if file_io.capabilities.exclusive_rename and file_io.rename(directory, aside):
-            _log.warning("What a creation of '%s' that did not end has left is now in %s.", identifier, aside)
+            _log.warning("Moved the remains of an unfinished creation of '%s' to %s.", identifier, aside)
 
     def is_external_by_default(self, schema: TableSchema) -> bool:
-        """Whether a table of this schema is external without having been given a path."""
+        """Return whether a table of this schema is external without a given path."""
         return self._options.table_type == "external" or wants_external(schema)
 
     def register(self, identifier: Identifier, schema: TableSchema, location: str, *, external: bool) -> None:
-        """Make the metastore's entry of a table whose schema file stands; TableExistsError."""
+        """Create the metastore's entry of a table whose schema file exists; TableExistsError."""
         entry = new_hive_table(
             identifier,
             schema,
@@ -209,12 +210,12 @@ class HiveTables:
     def drop(self, identifier: Identifier) -> None:
         """Drop a table and, unless it is external, its files; TableNotFoundError, DatabaseNotFoundError."""
         entries = self._entries
-        # No commit may be between its last look at the table and its snapshot when the table goes.
+        # No commit may be between its last look at the table and its snapshot when the table is dropped.
         with entries.hold(identifier):
             try:
                 found = entries.table(identifier)
             except TableNotFoundError:
-                # The one who dropped it may have been killed.
+                # The process that dropped it may have been killed.
                 directory = entries.path(entries.new_table_location(identifier))
                 if entries.link_to(directory) is None:
                     self.remove_dropped(identifier, directory)
@@ -225,7 +226,7 @@ class HiveTables:
                 return
             directory = entries.path(entries.locations.of(found))
             if (link := entries.link_to(directory)) is not None:
-                # Nothing is written or deleted where a link leads to.
+                # Nothing is written or deleted in the target of a link.
                 self._drop(identifier, found)
                 if link == directory:
                     remove_link(entries.file_io, directory)
@@ -245,7 +246,7 @@ class HiveTables:
                 entries.file_io, directory
             )
             try:
-                # A metastore deletes the whole directory, whatever is in it.
+                # The files are not left to the metastore, which would delete the whole directory.
                 self._drop(identifier, found)
             except CallStateUnknownError:
                 raise
@@ -257,10 +258,10 @@ class HiveTables:
         delete_log(logged)
 
     def remove_dropped(self, identifier: Identifier, directory: str) -> bool:
-        """Under the table's lock: delete what a drop that was killed has left of a table; whether there was any."""
+        """Delete the remains of a killed drop under the table's lock; return whether there were any."""
         if not was_dropped(self._entries.file_io, directory, identifier):
             return False
-        _log.info("Deleting what the drop of '%s' has left in %s.", identifier, directory)
+        _log.info("Deleting the remains of the drop of '%s' in %s.", identifier, directory)
         outside = files_outside(self._entries.file_io, directory)
         delete_table_files(self._entries.file_io, directory)
         delete_files_outside(self._entries.file_io, outside)
@@ -273,25 +274,25 @@ class HiveTables:
                     identifier.database, identifier.table, delete_data=False, properties={"ifPurge": "TRUE"}
                 )
             except CallStateUnknownError:
-                if self._is_gone(identifier, found):
+                if self._is_missing(identifier, found):
                     return
                 if attempt == _TRIES:
                     raise
             else:
                 return
 
-    def _is_gone(self, identifier: Identifier, entry: Any) -> bool:
+    def _is_missing(self, identifier: Identifier, entry: Any) -> bool:
         try:
             found = self._client.get_table(identifier.database, identifier.table)
         except (TableNotFoundError, DatabaseNotFoundError):
             return True
-        # With locks off somebody may have made another one meanwhile.
+        # With locks off another process may have created another table meanwhile.
         return bool(found.createTime != entry.createTime)
 
     # -- replace ---------------------------------------------------------------------------------------------------
 
     def replace(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
-        """Replace schema and rows, then the metastore's copy of the schema; as publish_replacement raises."""
+        """Replace schema and rows, then the metastore's copy of the schema; raise as publish_replacement."""
         store = self._entries.open(identifier, self._entries.table(identifier))
         _check_change(store.schema, schema)
         publish_replacement(store, str(identifier), schema, fill)
@@ -299,15 +300,15 @@ class HiveTables:
             try:
                 self.update(identifier, schema, previous=store.schema)
             except CatalogError as error:
-                error.add_note(_stands(schema, identifier))
+                error.add_note(_committed_note(schema, identifier))
                 raise
 
     # -- alter -----------------------------------------------------------------------------------------------------
 
     def alter(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
         """Make a new version of the schema, and the metastore's copy of it; TableNotFoundError, InvalidInputError."""
-        # The metastore replaces whole entries: without the lock, a commit that moves the pointer at the same time would
-        # put the old columns back.
+        # The metastore replaces whole entries: without the lock, a concurrent commit that moves the pointer would
+        # restore the old columns.
         with self._entries.hold(identifier) as held:
             entry = self._entries.table(identifier)
             self._renames.finish(identifier, entry)
@@ -317,29 +318,29 @@ class HiveTables:
             try:
                 self.update(identifier, changed, previous=store.schemas.schema(changed.id - 1))
             except CallStateUnknownError as error:
-                error.add_note(_stands(changed, identifier))
+                error.add_note(_committed_note(changed, identifier))
                 raise
             except CatalogError as error:
                 if held is None or max(store.schemas.ids()) != changed.id:
-                    # Others may have gone on from the new schema already.
-                    error.add_note(_stands(changed, identifier))
+                    # Other changes may already be based on the new schema.
+                    error.add_note(_committed_note(changed, identifier))
                 else:
                     self._entries.file_io.delete(store.paths.schema(changed.id))
-                    error.add_note(f"The schema {changed.id} of '{identifier}' was taken back; nothing has changed.")
+                    error.add_note(f"The schema {changed.id} of '{identifier}' was withdrawn; nothing has changed.")
                 raise
 
     def _bring_up_to_date(self, identifier: Identifier, entry: Any, schema: TableSchema) -> None:
-        """Tell the metastore of a schema that a killed process has made and not told of."""
+        """Update the metastore to a schema that a killed process made without doing so."""
         if not differences(entry, schema, everything=self._options.sync_all_properties):
             return
         try:
             self.update(identifier, schema, previous=None)
         except CatalogError as error:
-            # It is no part of what was asked for.
+            # The update is not part of the requested change.
             _log.warning("The metastore's copy of '%s' is older than its schema %d: %s", identifier, schema.id, error)
 
     def update(self, identifier: Identifier, schema: TableSchema, *, previous: TableSchema | None) -> None:
-        """Bring the metastore's copy to the schema; redone when a commit without a lock moves the pointer meanwhile."""
+        """Update the metastore's copy to the schema; retry when a commit without a lock moves the pointer meanwhile."""
         properties = {"DO_NOT_UPDATE_STATS": str(self._options.skip_update_stats).lower()}
         if self._options.alter_table_cascade:
             properties["CASCADE"] = "true"
@@ -356,7 +357,7 @@ class HiveTables:
                     expected_parameter=None if pointer is None else (CURRENT_SNAPSHOT, pointer),
                 )
             except (TableModifiedError, CallStateUnknownError):
-                # Done again from a new look: what was carried out already stays as it is.
+                # Retried on the current entry; the update is idempotent.
                 if attempt == _TRIES:
                     raise
             else:
@@ -368,19 +369,19 @@ def _check_change(before: TableSchema, after: TableSchema) -> None:
     if is_partitioned_in_metastore(before) != is_partitioned_in_metastore(after):
         raise InvalidOptionError(
             f"Option '{PARTITIONED_IN_METASTORE}' can't be changed: a metastore does not let a table's partition keys "
-            "change. Create the table anew with it."
+            "change. Create another table with it."
         )
 
 
-def _stands(schema: TableSchema, identifier: Identifier) -> str:
+def _committed_note(schema: TableSchema, identifier: Identifier) -> str:
     return (
-        f"The schema {schema.id} of '{identifier}' stands and counts; only the metastore's copy of it may be old. "
+        f"The schema {schema.id} of '{identifier}' is committed; only the metastore's copy of it may be old. "
         f"`interbed catalog repair {identifier}` brings it up to date."
     )
 
 
 def _checked_against(existing: TableSchema, wanted: TableSchema, location: str) -> TableSchema:
-    """The schema of an existing table to register; raises InvalidOptionError where the wanted one contradicts it."""
+    """Return the schema of an existing table to register; InvalidOptionError if the wanted one contradicts it."""
     columns = {f.name: f.type.with_nullable(True) for f in existing.fields}
     differing = [f.name for f in wanted.fields if columns.get(f.name) != f.type.with_nullable(True)]
     keys_differ = wanted.primary_keys != existing.primary_keys or wanted.partition_keys != existing.partition_keys
@@ -388,6 +389,6 @@ def _checked_against(existing: TableSchema, wanted: TableSchema, location: str) 
         raise InvalidOptionError(
             f"{location} holds a table with the columns {', '.join(existing.names)}, primary key "
             f"({', '.join(existing.primary_keys)}) and partition key ({', '.join(existing.partition_keys)}), which is "
-            "not what was asked for; register it with its own schema."
+            "not the requested schema; register it with its own schema."
         )
     return existing

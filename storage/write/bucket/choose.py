@@ -22,8 +22,10 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 Numbers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 
 
-class Placed(NamedTuple):
-    """Rows and kinds (None: all are insertions) that are to be written, and each row's bucket if it is known."""
+class PlacedRows(NamedTuple):
+    """Rows that are to be written, their kinds (None: all are insertions), and the bucket of each row if it is
+    known.
+    """
 
     batch: pa.RecordBatch
     kinds: "Kinds | None"
@@ -31,26 +33,25 @@ class Placed(NamedTuple):
 
 
 class BucketChooser(Protocol):
-    """Picks buckets for blocks of rows, in the order in which they are written."""
+    """Chooser of buckets for blocks of rows, in the order in which they are written."""
 
     def choose(self, block: pa.RecordBatch, partitions: Sequence[bytes], codes: Numbers) -> Numbers:
-        """The bucket of each row; `codes` says for each row the index of its partition in `partitions`."""
+        """Return the bucket of each row; `codes` has for each row the index of its partition in `partitions`."""
         ...
 
 
 class OneBucket:
-    """All rows go to the same bucket."""
+    """Chooser that puts all rows into the same bucket."""
 
     def __init__(self, bucket: int) -> None:
         self._bucket = bucket
 
     def choose(self, block: pa.RecordBatch, partitions: Sequence[bytes], codes: Numbers) -> Numbers:
-        """See BucketChooser."""
         return np.full(block.num_rows, self._bucket, np.int64)
 
 
 class FixedBuckets:
-    """A hash of the bucket key picks one of a fixed number of buckets."""
+    """Chooser that hashes the bucket key to one of a fixed number of buckets."""
 
     def __init__(self, schema: TableSchema, options: CoreOptions) -> None:
         self._buckets = options.bucket
@@ -60,7 +61,7 @@ class FixedBuckets:
         self._types = [f.type for f in fields]
 
     def choose(self, block: pa.RecordBatch, partitions: Sequence[bytes], codes: Numbers) -> Numbers:
-        """See BucketChooser; raises what assign_buckets raises."""
+        """Return the bucket of each row; raise the errors of assign_buckets."""
         if self._buckets == 1:
             return np.zeros(block.num_rows, np.int64)
         keys = [block.column(name) for name in self._names]
@@ -68,7 +69,7 @@ class FixedBuckets:
 
 
 class BucketsByPartition:
-    """A hash of the bucket key picks one of as many buckets as the row's partition has."""
+    """Chooser that hashes the bucket key to one of the buckets of the partition of the row."""
 
     def __init__(self, schema: TableSchema, options: CoreOptions, number: Callable[[bytes], int]) -> None:
         self._number = number
@@ -78,7 +79,7 @@ class BucketsByPartition:
         self._types = [f.type for f in fields]
 
     def choose(self, block: pa.RecordBatch, partitions: Sequence[bytes], codes: Numbers) -> Numbers:
-        """See BucketChooser; raises what assign_buckets raises."""
+        """Return the bucket of each row; raise the errors of assign_buckets."""
         numbers = np.array([self._number(partition) for partition in partitions], np.int64)[codes]
         keys = [block.column(name) for name in self._names]
         chosen = np.zeros(block.num_rows, np.int64)
@@ -90,7 +91,7 @@ class BucketsByPartition:
 
 
 def distinct_partitions(block: pa.RecordBatch, schema: TableSchema) -> tuple[list[bytes], Ints]:
-    """The distinct partitions of the block, and for each row the index of its own."""
+    """Return the distinct partitions of the block, and for each row the index of its partition."""
     if not schema.partition_keys:
         return [EMPTY_ROW], np.zeros(block.num_rows, np.int64)
     columns = [block.column(name) for name in schema.partition_keys]
@@ -98,7 +99,7 @@ def distinct_partitions(block: pa.RecordBatch, schema: TableSchema) -> tuple[lis
     for column in columns[1:]:
         further = _codes(column)
         codes = codes * (int(further.max()) + 1) + further
-        # Made dense again after each column, so that the product never overflows.
+        # Compacted after each column, so that the product never overflows.
         codes = np.unique(codes, return_inverse=True)[1]
     _, firsts, dense = np.unique(codes, return_index=True, return_inverse=True)
     chosen: Any = from_numpy(firsts)
@@ -106,6 +107,6 @@ def distinct_partitions(block: pa.RecordBatch, schema: TableSchema) -> tuple[lis
 
 
 def _codes(column: "pa.Array[Any]") -> npt.NDArray[np.int64]:
-    """A number for each row, equal where the values are; null is a value of its own."""
+    """Return a number for each row, equal where the values are equal; null is a value of its own."""
     encoded = column.dictionary_encode(null_encoding="encode")
     return to_numpy(encoded.indices).astype(np.int64)

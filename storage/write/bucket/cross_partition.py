@@ -1,9 +1,9 @@
-"""Upserts of a table whose primary key leaves out a partition column: keys move between partitions, or keep theirs
-(documentation: primary-key table, data distribution, cross partitions upsert; Paimon's GlobalIndexAssigner).
+"""Upserts of a table whose primary key leaves out a partition column (documentation: primary-key table, data
+distribution, cross partitions upsert; Paimon's GlobalIndexAssigner).
 
-Such a table has no index files. A writer first reads where all keys are, then goes by that and by its own rows. What
-becomes of a row whose key is in another partition depends on the merge engine: `deduplicate` deletes the key there,
-`partial-update` and `aggregation` give the row the old partition, `first-row` drops it.
+Such a table has no index files. A writer first reads the locations of all keys, then uses them and its own rows. The
+merge engine decides about a row whose key is in another partition: `deduplicate` deletes the key there,
+`partial-update` and `aggregation` write the row into the old partition, `first-row` drops it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.partition_filter import PartitionFilter
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
-from interbed.storage.write.bucket.choose import Placed, distinct_partitions
+from interbed.storage.write.bucket.choose import PlacedRows, distinct_partitions
 from interbed.storage.write.bucket.key_locations import NOWHERE, KeyHashes, KeyLocations, Locations
 from interbed.storage.write.bucket.partition_buckets import MAX_BUCKET, DynamicBucketRules, take_space, too_many_buckets
 from interbed.storage.write.bucket_restore import BucketRestore
@@ -36,9 +36,10 @@ _BUCKET_MASK = (1 << _BUCKET_BITS) - 1
 
 
 class CrossPartition:
-    """Places rows for one writer, block by block. `restored` is what the table has, as new as the writer knows it.
+    """Placement of rows for one writer, block by block. `restored` returns the files of the newest snapshot that the
+    writer knows.
 
-    Not for use by several threads; `close` gives memory and local disk back.
+    Not for use by several threads. `close` releases memory and local disk.
     """
 
     def __init__(
@@ -63,11 +64,11 @@ class CrossPartition:
         self._as_of = 0
         self._is_checked = False
 
-    def place(self, rows: pa.RecordBatch, kinds: "Kinds | None") -> Placed:
-        """The rows that are to be written instead of these, with their buckets.
+    def place(self, rows: pa.RecordBatch, kinds: "Kinds | None") -> PlacedRows:
+        """Return the rows that are written instead of these, with their buckets.
 
-        Raises InvalidInputError when a partition would need more buckets than there can be, and what reading the table
-        raises.
+        Raises InvalidInputError when a partition would need more buckets than possible, and the errors of reading the
+        table.
         """
         index = self._up_to_date()
         found, codes = distinct_partitions(rows, self._store.schema)
@@ -78,7 +79,7 @@ class CrossPartition:
         heads = order[starts]
         distinct = keys.take(heads)
         known = index.find(distinct)
-        self._meet(found, distinct)
+        self._record(found, distinct)
         if self._engine is MergeEngine.DEDUPLICATE:
             return self._moved(index, rows, kinds, keys, wanted, order, starts, groups, known)
         fresh = known == NOWHERE
@@ -94,28 +95,30 @@ class CrossPartition:
         if self._engine is MergeEngine.FIRST_ROW:
             kept: Any = from_numpy(partitions == wanted)
             mask = np.asarray(kept)
-            return Placed(rows.filter(kept), None if kinds is None else kinds.filter(kept), own[mask] & _BUCKET_MASK)
+            return PlacedRows(
+                rows.filter(kept), None if kinds is None else kinds.filter(kept), own[mask] & _BUCKET_MASK
+            )
         if not np.array_equal(partitions, wanted):
             rows = self._partitions.put_into(rows, partitions)
-        return Placed(rows, kinds, own & _BUCKET_MASK)
+        return PlacedRows(rows, kinds, own & _BUCKET_MASK)
 
     @property
     def as_of(self) -> int | None:
-        """The snapshot in which keys were looked for, 0 for an empty table; None as long as no row was placed."""
+        """The snapshot from which the locations of keys were read, 0 for an empty table; None until rows are placed."""
         return None if self._index is None else self._as_of
 
     def begin_next(self) -> None:
-        """Look anew, when the next rows come, whether other writers have moved keys."""
+        """Check with the next rows whether other writers have moved keys."""
         self._is_checked = False
 
     def close(self) -> None:
-        """Forget where keys are."""
+        """Release the locations of keys."""
         if self._index is not None:
             self._index.close()
             self._index = None
 
-    def _meet(self, partitions: Sequence[bytes], keys: KeyHashes) -> None:
-        """Take note of partitions that have got rows, and of the keys of those."""
+    def _record(self, partitions: Sequence[bytes], keys: KeyHashes) -> None:
+        """Record the partitions and the keys of rows that were placed."""
 
     # -- deduplicate -----------------------------------------------------------------------------------------------
 
@@ -130,9 +133,11 @@ class CrossPartition:
         starts: Mask,
         groups: Ints,
         known: Locations,
-    ) -> Placed:
-        """Rows where they are wanted, and before each one whose key was elsewhere a row that deletes it there."""
-        # All of this is by key, in each key in the order of arrival; a key is where its row before was put.
+    ) -> PlacedRows:
+        """Return the rows in their new partitions, each moved key preceded by a row that deletes it in its old
+        partition.
+        """
+        # All arrays are ordered by key, rows of one key by arrival; the location of a key is that of its previous row.
         part = wanted[order]
         before = np.empty(len(part), np.int64)
         before[1:] = part[:-1]
@@ -155,11 +160,11 @@ class CrossPartition:
         if not moves.any():
             buckets = np.empty(len(order), np.int64)
             buckets[order] = location & _BUCKET_MASK
-            return Placed(rows, kinds, buckets)
+            return PlacedRows(rows, kinds, buckets)
         previous = np.empty(len(part), np.int64)
         previous[1:] = location[:-1]
         previous[starts] = known
-        self._forget(previous[moves])
+        self._release(previous[moves])
         return self._with_deletions(rows, kinds, order, moves, location, previous)
 
     def _with_deletions(
@@ -170,12 +175,12 @@ class CrossPartition:
         moves: Mask,
         location: Locations,
         previous: Locations,
-    ) -> Placed:
+    ) -> PlacedRows:
         count = len(order)
         is_moved, target, source = np.empty(count, np.bool_), np.empty(count, np.int64), np.empty(count, np.int64)
         is_moved[order], target[order], source[order] = moves, location, previous
         taken = np.repeat(np.arange(count), 1 + is_moved)
-        # Of a moved row's two copies the first deletes.
+        # The first of the two copies of a moved row is the deletion.
         deletes = np.zeros(len(taken), np.bool_)
         deletes[:-1] = taken[1:] == taken[:-1]
         location = np.where(deletes, source[taken], target[taken])
@@ -183,12 +188,12 @@ class CrossPartition:
         placed = self._partitions.put_into(rows.take(indices), location >> _BUCKET_BITS)
         old = np.zeros(count, np.int8) if kinds is None else to_numpy(kinds)
         new: pa.Array[Any] = from_numpy(np.where(deletes, np.int8(RowKind.DELETE), old[taken]).astype(np.int8))
-        return Placed(placed, new, location & _BUCKET_MASK)
+        return PlacedRows(placed, new, location & _BUCKET_MASK)
 
     # -- buckets ---------------------------------------------------------------------------------------------------
 
     def _assign(self, partitions: Ints) -> Locations:
-        """A location in each of the partitions, which are given by number, for as many new keys."""
+        """Return a location for each of as many new keys, in partitions that are given by number."""
         given = np.empty(len(partitions), np.int64)
         # A loop over the block's partitions, not over keys.
         for partition in np.unique(partitions).tolist():
@@ -202,7 +207,7 @@ class CrossPartition:
                 raise too_many_buckets(self._target)
         return given
 
-    def _forget(self, locations: Locations) -> None:
+    def _release(self, locations: Locations) -> None:
         for location, count in zip(*np.unique(locations, return_counts=True), strict=True):
             counts = self._count_of(int(location) >> _BUCKET_BITS)
             counts[int(location) & _BUCKET_MASK] -= int(count)
@@ -212,10 +217,10 @@ class CrossPartition:
             self._counts.append({})
         return self._counts[partition]
 
-    # -- what the table has ----------------------------------------------------------------------------------------
+    # -- existing keys ---------------------------------------------------------------------------------------------
 
     def _up_to_date(self) -> KeyLocations:
-        if self._index is not None and not self._is_checked and self._others_wrote():
+        if self._index is not None and not self._is_checked and self._has_other_commits():
             self._index.close()
             self._index = None
         self._is_checked = True
@@ -223,14 +228,14 @@ class CrossPartition:
             self._index = self._read_table()
         return self._index
 
-    def _others_wrote(self) -> bool:
+    def _has_other_commits(self) -> bool:
         snapshots = self._store.snapshots
         newest = self._restored().snapshot_id or 0
         try:
             found = [snapshots.snapshot(i) for i in range(self._as_of + 1, newest + 1)]
         except SnapshotNotFoundError:
             return True
-        # From here on is looked, so that the snapshots before may expire.
+        # The next check begins here, so that older snapshots may expire.
         self._as_of = max(newest, self._as_of)
         return any(s.commit_user != self._user and s.commit_kind is not CommitKind.COMPACT for s in found)
 
@@ -241,7 +246,7 @@ class CrossPartition:
         self._as_of = self._restored().snapshot_id or 0
         if not self._as_of:
             return index
-        # Level 0 holds keys, too, where readers leave it out.
+        # Level 0 holds keys, too, also if readers skip it.
         scan = TableScan(store, snapshot_id=self._as_of, level_filter=lambda level: True)
         reader = TableRead(store, self._keys)
         for split in scan.plan().splits:
@@ -265,16 +270,18 @@ class CrossPartition:
 
 
 class ReplacingCrossPartition(CrossPartition):
-    """Places the rows of an overwrite of some partitions, and finds the rows there whose keys have not come."""
+    """Placement of the rows of an overwrite of some partitions, which also finds the old rows whose keys are not
+    overwritten.
+    """
 
     def __init__(self, store: FileStore, commit_user: str, restored: Callable[[], BucketRestore]) -> None:
         super().__init__(store, commit_user, restored)
-        self._came = KeyLocations(store.options.lookup_cache_max_memory_size)
-        self.partitions_met: set[bytes] = set()
-        """The partitions that rows were meant for."""
+        self._incoming_keys = KeyLocations(store.options.lookup_cache_max_memory_size)
+        self.partitions_written: set[bytes] = set()
+        """The partitions that rows were given for."""
 
     def rows_left(self, partitions: PartitionFilter) -> Iterator[pa.RecordBatch]:
-        """The rows of the partitions whose keys have not come."""
+        """Yield the old rows of the partitions whose keys were not written again."""
         self._up_to_date()
         if not self._as_of:
             return
@@ -285,20 +292,19 @@ class ReplacingCrossPartition(CrossPartition):
                 continue
             for batch in reader.to_batches(split):
                 keys = KeyHashes.of([batch.column(name) for name in self._keys], self._key_types)
-                yield batch.filter(from_numpy(self._came.find(keys) == NOWHERE))
+                yield batch.filter(from_numpy(self._incoming_keys.find(keys) == NOWHERE))
 
     def close(self) -> None:
-        """See CrossPartition."""
-        self._came.close()
+        self._incoming_keys.close()
         super().close()
 
-    def _meet(self, partitions: Sequence[bytes], keys: KeyHashes) -> None:
-        self.partitions_met.update(partitions)
-        self._came.put(keys, np.zeros(len(keys), np.int64))
+    def _record(self, partitions: Sequence[bytes], keys: KeyHashes) -> None:
+        self.partitions_written.update(partitions)
+        self._incoming_keys.put(keys, np.zeros(len(keys), np.int64))
 
 
 class _Partitions:
-    """Ints for partitions, as they are met."""
+    """Numbers of partitions, in the order in which they occur."""
 
     def __init__(self, store: FileStore) -> None:
         self._schema = store.schema
@@ -307,12 +313,12 @@ class _Partitions:
         self._decoded = 0
 
     def numbers(self, partitions: Sequence[bytes]) -> Ints:
-        """The numbers of the partitions, which are serialised BinaryRows."""
+        """Return the numbers of the partitions, which are serialised BinaryRows."""
         known = self._numbers
         return np.array([known.setdefault(p, len(known)) for p in partitions], np.int64)
 
     def put_into(self, rows: pa.RecordBatch, numbers: Ints) -> pa.RecordBatch:
-        """The rows with the partition columns of other partitions."""
+        """Return the rows with the partition columns of other partitions."""
         if self._decoded < len(self._numbers):
             self._columns = decode_rows(list(self._numbers), self._schema.partition_types)
             self._decoded = len(self._numbers)

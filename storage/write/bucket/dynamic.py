@@ -1,8 +1,8 @@
 """Dynamic buckets of a table that is written: the hash indexes of its partitions are read, extended and rewritten.
 
 Each bucket has one index file with the hashes of its keys (specification page `spec/tableindex`, dynamic bucket index):
-four bytes for each hash, big-endian, in any order, without duplicates, and nothing else. The length of the file gives
-the number of hashes, and so does the index manifest.
+four bytes for each hash, big-endian, in any order, without duplicates, and without a header. The length of the file
+gives the number of hashes, and so does the index manifest.
 
 A writer reads the indexes of a partition when the first row of the partition comes, and rewrites those of the buckets
 that got new keys. The commit messages name the index files on which the choice of buckets is based, so that a commit
@@ -30,12 +30,12 @@ from interbed.storage.write.commit_message import CommitMessage
 
 _HASH_BYTES = 4
 
-_WAY_OUT = "Write the partition anew by an overwrite (INSERT OVERWRITE), which makes new indexes."
+_WAY_OUT = "Overwrite the partition (INSERT OVERWRITE), which makes new indexes."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexChange:
-    """The new index file of a bucket and the one that it replaces, if the bucket had one."""
+    """The new index file of a bucket and the file that it replaces, if the bucket had one."""
 
     new: IndexFileMeta
     replaced: IndexFileMeta | None
@@ -43,14 +43,17 @@ class IndexChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexChanges:
-    """What a commit does to the hash indexes: changes by bucket, and for each partition that was written the names of
-    all its hash index files as they were before."""
+    """The changes of the hash indexes by a commit.
+
+    `changes` are by bucket. `bases` has, for each partition that was written, the names of all its hash index files
+    before the change.
+    """
 
     changes: Mapping[BucketId, IndexChange]
     bases: Mapping[bytes, tuple[str, ...]]
 
     def added_to(self, message: CommitMessage) -> CommitMessage:
-        """The message of a bucket with what becomes of the bucket's index."""
+        """Return the message of a bucket with the change of its index."""
         base = self.bases.get(message.partition)
         data = message.data
         if base is None or not (data.new_files or message.bucket_id in self.changes):
@@ -66,7 +69,7 @@ class IndexChanges:
         return replace(message, data=data, basis=replace(message.basis, hash_indexes=base))
 
     def others(self, written: Collection[BucketId]) -> list[CommitMessage]:
-        """Messages of buckets that were not written, but whose index was."""
+        """Return the messages of buckets without new rows whose index has changed."""
         return [
             self.added_to(CommitMessage(bucket_id=bucket_id, total_buckets=DYNAMIC_BUCKETS))
             for bucket_id in sorted(self.changes.keys() - set(written))
@@ -75,8 +78,11 @@ class IndexChanges:
 
 @dataclass(slots=True)
 class _Partition:
-    """A partition's index. `states` are the names of its files after the last commit that is known to have been made,
-    then after each that was prepared since."""
+    """The index of a partition.
+
+    `states` are the names of its files after the last commit that is known to be made, then after each prepared commit
+    since.
+    """
 
     buckets: PartitionBuckets
     files: dict[int, IndexFileMeta]
@@ -90,7 +96,8 @@ class _Partition:
 
 
 class DynamicBuckets:
-    """Chooses buckets by key hash for one writer. `restored` gives what the table has, as new as the writer knows it.
+    """Chooser of buckets by key hash for one writer. `restored` returns the files of the newest snapshot that the
+    writer knows.
 
     Not for use by several threads.
     """
@@ -105,21 +112,23 @@ class DynamicBuckets:
         self._checked: set[bytes] = set()
 
     def choose(self, block: pa.RecordBatch, partitions: Sequence[bytes], codes: Numbers) -> Numbers:
-        """See BucketChooser; raises CorruptFileError for a damaged index and what PartitionBuckets.assign raises."""
+        """Return the bucket of each row; raise CorruptFileError for a damaged index, and the errors of
+        PartitionBuckets.assign.
+        """
         hashes = murmur_hash([block.column(name) for name in self._names], self._types)
         if len(partitions) == 1:
             return self._partition(partitions[0]).buckets.assign(hashes)
         buckets = np.zeros(block.num_rows, np.int64)
-        # A loop over the block's partitions, whose indexes have nothing to do with each other.
+        # A loop over the block's partitions, whose indexes are independent of each other.
         for code, partition in enumerate(partitions):
             rows = np.flatnonzero(codes == code)
             buckets[rows] = self._partition(partition).buckets.assign(hashes[rows])
         return buckets
 
     def prepare(self) -> IndexChanges:
-        """Write the index files of buckets with new keys; the caller answers for them from now on.
+        """Write the index files of buckets with new keys, which the caller owns from now on.
 
-        On an error those that were written are deleted.
+        On an error the files that were written are deleted.
         """
         changes: dict[BucketId, IndexChange] = {}
         bases: dict[bytes, tuple[str, ...]] = {}
@@ -151,7 +160,7 @@ class DynamicBuckets:
             elif len(state.states) == 1:
                 idle.append(partition)
             state.is_written = False
-        # Yesterday's partitions get no more rows and need no memory.
+        # Partitions without new rows, such as those of past days, need no memory.
         for partition in idle:
             del self._partitions[partition]
         self._checked.clear()
@@ -172,7 +181,7 @@ class DynamicBuckets:
             if state is not None and names in state.states:
                 del state.states[: state.states.index(names)]
             else:
-                # New here, or another writer has changed the partition since this one last wrote it.
+                # The partition is new to this writer, or another writer has changed it.
                 state = self._load(partition, files, names)
                 self._partitions[partition] = state
         state.is_written = True
@@ -186,7 +195,7 @@ class DynamicBuckets:
         restored = self._restored()
         unindexed = set()
         for bucket in restored.buckets_of(partition):
-            # Some writers, pypaimon among them, leave no index; then the keys themselves are read.
+            # Some writers, such as pypaimon, write no index; then the keys themselves are read.
             bucket_id = BucketId(partition, bucket)
             if bucket not in known and bucket >= 0 and restored.files(bucket_id):
                 known[bucket] = self._read_keys(restored, bucket_id)
@@ -195,7 +204,7 @@ class DynamicBuckets:
         return _Partition(buckets=buckets, files=files, states=[names], unindexed=unindexed)
 
     def _read_keys(self, restored: BucketRestore, bucket_id: BucketId) -> Hashes:
-        """The hashes of all keys in a bucket's data files, deleted ones included."""
+        """Return the hashes of all keys in the data files of a bucket, including deleted keys."""
         store = self._store
         directory = store.paths.bucket_directory(bucket_id)
         reader = FileRead(store, store.schema.key_fields)
@@ -209,7 +218,7 @@ class DynamicBuckets:
 
 
 def _hash_files(restored: BucketRestore, partition: bytes) -> dict[int, IndexFileMeta]:
-    """The hash index files of a partition by bucket."""
+    """Return the hash index files of a partition by bucket."""
     return {
         bucket: file
         for bucket in restored.buckets_of(partition)
@@ -219,7 +228,7 @@ def _hash_files(restored: BucketRestore, partition: bytes) -> dict[int, IndexFil
 
 
 def write_hashes(file_io: FileIO, path: str, hashes: Hashes) -> IndexFileMeta:
-    """Write the hashes of a bucket to a new index file; its metadata. On an error the file is deleted."""
+    """Write the hashes of a bucket to a new index file and return its metadata. On an error the file is deleted."""
     content = hashes.astype(">i4").tobytes()
     write_file(file_io, path, content)
     return IndexFileMeta(
@@ -228,7 +237,7 @@ def write_hashes(file_io: FileIO, path: str, hashes: Hashes) -> IndexFileMeta:
 
 
 def read_hashes(file_io: FileIO, path: str, file: IndexFileMeta) -> Hashes:
-    """The hashes of an index file; raises CorruptFileError naming the file when it is not what the manifest says."""
+    """Return the hashes of an index file; raise CorruptFileError if the file does not match the manifest."""
     try:
         content = file_io.read_bytes(path)
     except FileNotFoundError:

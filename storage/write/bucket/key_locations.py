@@ -1,10 +1,12 @@
-"""Where each key of a table is: an index from keys to locations (any numbers) for those who move keys about.
+"""Index of the locations of the keys of a table, for writers that move keys between partitions. Locations are any
+numbers.
 
-A key is held by a hash of 128 bits, 24 bytes with its location. Two keys of a billion share one with a probability of
-less than 10^-20, for which no key is compared. The entries stand in sorted runs, the newer ones in memory; when those
-there take more than their share they go to local disk, where they are searched without being read as a whole:
+A key is represented by a hash of 128 bits; with its location it takes 24 bytes. Among a billion keys, two share a hash
+with a probability of less than 10^-20, so keys are not compared. The entries are in sorted runs, the newer ones in
+memory. When the runs in memory exceed their limit they are written to local disk, where they are searched without being
+read as a whole:
 
-    <scratch>/keys-<random>/<n>.first, <n>.second, <n>.location    8 bytes each, ascending by the hash's two halves
+    <scratch>/keys-<random>/<n>.first, <n>.second, <n>.location    8 bytes each, ascending by the two halves of the hash
 """
 
 import weakref
@@ -30,9 +32,9 @@ Locations = npt.NDArray[np.int64]
 NOWHERE = -1
 ENTRY_BYTES = 24
 DISK_RUNS = 8
-"""With more runs on disk they are merged, because each is searched for every key."""
+"""The number of runs on disk beyond which they are merged, because each is searched for every key."""
 _PIECE_ROWS = 1 << 20
-"""About how many entries of all runs are in memory while runs on disk are merged."""
+"""The approximate number of entries of all runs in memory while runs on disk are merged."""
 _BLOCK_ROWS = 65_536
 _COLUMNS = {"first": np.uint64, "second": np.uint64, "location": np.int64}
 _FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93))
@@ -40,14 +42,14 @@ _FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93))
 
 @dataclass(frozen=True, slots=True)
 class KeyHashes:
-    """The hashes of some keys, in two halves."""
+    """The hashes of keys, in two halves."""
 
     first: Words
     second: Words
 
     @staticmethod
     def of(columns: Sequence[Column], types: Sequence[DataType]) -> "KeyHashes":
-        """The hashes of the keys that the columns make; raises InvalidInputError for columns that are no keys."""
+        """Return the hashes of the keys in the columns; raise InvalidInputError for columns that can't be keys."""
         arrays = [in_arrow_form(c, t) for c, t in zip(columns, types, strict=True)]
         count = len(arrays[0])
         halves = np.empty((2, count), np.uint64)
@@ -70,11 +72,13 @@ class KeyHashes:
         return len(self.first)
 
     def take(self, rows: npt.NDArray[Any]) -> "KeyHashes":
-        """Those of some keys."""
+        """Return the hashes of some of the keys."""
         return KeyHashes(self.first[rows], self.second[rows])
 
     def grouped(self) -> tuple[npt.NDArray[np.int64], Mask]:
-        """The rows' numbers with equal keys beside each other in their order, and where each key begins."""
+        """Return the row numbers with equal keys adjacent and in their order, and a mask of the first row of each
+        key.
+        """
         order = np.argsort(self.first)
         first = self.first[order]
         starts = np.ones(len(order), np.bool_)
@@ -100,12 +104,12 @@ class _Run:
 
     @staticmethod
     def of(keys: KeyHashes, locations: Locations) -> "_Run":
-        """The entries of keys that are distinct."""
+        """Return the entries of distinct keys."""
         order = np.argsort(keys.first)
         return _Run(keys.first[order], keys.second[order], locations[order])
 
     def with_newer(self, newer: "_Run") -> "_Run":
-        """All entries of both; of a key that both have the newer one."""
+        """Return all entries of both; the newer entry of a key that both have."""
         places = self.search(newer.first, newer.second)
         known = places >= 0
         location = self.location
@@ -130,11 +134,11 @@ class _Run:
         )
 
     def slice(self, begin: int, end: int) -> "_Run":
-        """A stretch of entries."""
+        """Return a range of entries."""
         return _Run(self.first[begin:end], self.second[begin:end], self.location[begin:end])
 
     def search(self, first: Words, second: Words) -> npt.NDArray[np.int64]:
-        """The place of each key, -1 where it is not; `first` ascends."""
+        """Return the index of each key, -1 if it is missing; `first` ascends."""
         places = np.searchsorted(self.first, first)
         found = np.full(len(first), -1, np.int64)
         left = np.flatnonzero(places < len(self))
@@ -150,27 +154,30 @@ class _Run:
 
 
 class KeyLocations:
-    """The index, in memory up to `memory_bytes`. Not for use by several threads; `close` gives local disk back."""
+    """Index of locations, in memory up to `memory_bytes`.
+
+    Not for use by several threads; `close` releases local disk.
+    """
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_rows = max(1, memory_bytes // ENTRY_BYTES)
-        # Both with the oldest first; a newer run's entry of a key hides an older one's.
+        # Both lists begin with the oldest run; the entry of a key in a newer run hides that in an older one.
         self._on_disk: list[_Run] = []
         self._in_memory: list[_Run] = []
         self._directory: Path | None = None
         self._files = 0
 
     def __len__(self) -> int:
-        """Entries, hidden ones included."""
+        """Return the number of entries, including those hidden by newer ones."""
         return sum(map(len, (*self._on_disk, *self._in_memory)))
 
     @property
     def runs_on_disk(self) -> int:
-        """How many sorted runs are on local disk."""
+        """The number of sorted runs on local disk."""
         return len(self._on_disk)
 
     def find(self, keys: KeyHashes) -> Locations:
-        """The location of each key, NOWHERE for one that has none."""
+        """Return the location of each key, NOWHERE for a key that has none."""
         found = np.full(len(keys), NOWHERE, np.int64)
         # In ascending order, so that the searches go through each run once.
         left = np.argsort(keys.first)
@@ -184,7 +191,7 @@ class KeyLocations:
         return found
 
     def put(self, keys: KeyHashes, locations: Locations) -> None:
-        """Set the locations of keys, each of which is there once.
+        """Set the locations of distinct keys.
 
         Raises StorageAccessError when local disk can't be used.
         """
@@ -192,7 +199,7 @@ class KeyLocations:
             return
         runs = self._in_memory
         runs.append(_Run.of(keys, locations))
-        # Runs of like size are merged, so that there are few of them.
+        # Runs of similar size are merged, to keep their number small.
         while len(runs) > 1 and 2 * len(runs[-1]) > len(runs[-2]):
             runs[-2:] = [runs[-2].with_newer(runs[-1])]
         if sum(map(len, runs)) > self._memory_rows:
@@ -204,7 +211,7 @@ class KeyLocations:
                 self._remove(merged)
 
     def close(self) -> None:
-        """Forget everything."""
+        """Release all entries and the scratch directory."""
         self._on_disk, self._in_memory = [], []
         directory, self._directory = self._directory, None
         if directory is not None:
@@ -217,7 +224,7 @@ class KeyLocations:
                 (self._directory / f"{number}.{name}").unlink(missing_ok=True)
 
     def _written(self, pieces: Iterable[_Run]) -> _Run:
-        """The pieces, one after the other, as one run on disk."""
+        """Write the pieces, in order, as one run on disk."""
         if self._directory is None:
             self._directory = new_scratch_directory("keys")
             weakref.finalize(self, remove_scratch_directory, self._directory)
@@ -240,14 +247,14 @@ class KeyLocations:
 
 
 def _mixed(state: Words) -> Words:
-    """Every bit of the state spread over all others (the finaliser of splitmix64)."""
+    """Return the state with every bit spread over all others (the finaliser of splitmix64)."""
     state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return state ^ (state >> np.uint64(31))
 
 
 def _merged(runs: Sequence[_Run]) -> Iterator[_Run]:
-    """Sorted runs, the oldest first, as pieces of one run."""
+    """Yield the entries of sorted runs, the oldest first, as pieces of one run."""
     pieces = max(1, -(-sum(map(len, runs)) // _PIECE_ROWS))
     # Hashes are spread evenly, so that equal parts of their range have about as many entries.
     bounds = np.array([(i << 64) // pieces for i in range(1, pieces)], np.uint64)
@@ -257,5 +264,5 @@ def _merged(runs: Sequence[_Run]) -> Iterator[_Run]:
 
 
 def _all(runs: Sequence[_Run]) -> _Run:
-    """The entries of all runs, the oldest first."""
+    """Return the entries of all runs, the oldest first, as one run."""
     return reduce(_Run.with_newer, runs)

@@ -22,16 +22,16 @@ Hashes = npt.NDArray[np.int32]
 Buckets = npt.NDArray[np.int16]
 
 MAX_BUCKET = 2**15 - 2
-"""The greatest number of a bucket: Paimon counts buckets in 16 bits."""
+"""The highest bucket number: Paimon counts buckets in 16 bits."""
 
 _RECENT_MIN = 65_536
 
 _RECENT_SHARE = 4
-"""Recent hashes are merged into the others when they are more than one in so many, or than _RECENT_MIN."""
+"""Recent hashes are merged into the others when they exceed both this fraction of them (1/4) and _RECENT_MIN."""
 
 
 class BucketSpace(NamedTuple):
-    """So many keys go to a bucket."""
+    """A bucket and the number of new keys that it takes."""
 
     bucket: int
     keys: int
@@ -40,10 +40,10 @@ class BucketSpace(NamedTuple):
 def take_space(
     counts: dict[int, int], existing: Iterable[int], new: Iterable[int], wanted: int, target: int
 ) -> Iterator[BucketSpace]:
-    """Places for new keys: in existing buckets that have room, in this order, then in new ones; fewer than wanted where
-    there is no more.
+    """Yield buckets for new keys: existing buckets with free space, in this order, then new ones; fewer than wanted if
+    all are full.
 
-    `counts` are the keys that buckets have, and grow with it; numbers among `new` that are in it are passed over.
+    `counts` has the number of keys of each bucket and is increased. Numbers in `new` that are in `counts` are skipped.
     """
     # A loop over buckets, not keys.
     for bucket in chain(list(existing), (b for b in new if b not in counts)):
@@ -58,7 +58,7 @@ def take_space(
 
 
 def too_many_buckets(target: int) -> InvalidInputError:
-    """The error for a partition in which new keys have no room."""
+    """Return the error for a partition whose buckets are all full."""
     return InvalidInputError(
         f"A partition can't have more than {MAX_BUCKET + 1} dynamic buckets; raise 'dynamic-bucket.target-row-num', "
         f"which is {target}."
@@ -67,10 +67,11 @@ def too_many_buckets(target: int) -> InvalidInputError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DynamicBucketRules:
-    """How a partition's buckets are filled.
+    """The rules by which the buckets of a partition are filled.
 
-    `target_rows` is how many keys a bucket should have, `max_buckets` how many buckets a partition may (None: as many
-    as there can be), `initial_buckets` over how many a new partition's keys are spread at once.
+    `target_rows` is the number of keys that a bucket should have. `max_buckets` limits the buckets of a partition
+    (None: as many as possible). `initial_buckets` is the number of buckets over which the first keys of a new partition
+    are spread.
     """
 
     target_rows: int
@@ -79,7 +80,7 @@ class DynamicBucketRules:
 
     @staticmethod
     def of(options: LsmOptions) -> "DynamicBucketRules":
-        """The rules that a table's options make; raises InvalidOptionError."""
+        """Return the rules of the options of a table; raise InvalidOptionError."""
         target, most = options.dynamic_bucket_target_rows, options.dynamic_bucket_max_buckets
         if target < 1:
             raise InvalidOptionError(f"Option 'dynamic-bucket.target-row-num' takes a positive number, not {target}.")
@@ -92,16 +93,16 @@ class DynamicBucketRules:
 
     @property
     def groups(self) -> int:
-        """Hashes are dealt to so many groups, each with every so-manieth bucket."""
+        """The number of groups of hashes; group g has the buckets g, g + groups, g + 2 * groups and so on."""
         most = MAX_BUCKET + 1 if self.max_buckets is None else self.max_buckets
         return max(1, min(self.initial_buckets, most))
 
 
 class PartitionBuckets:
-    """The hashes of one partition and their buckets: six bytes for each. Not for use by several threads."""
+    """The hashes of one partition and their buckets, six bytes for each. Not for use by several threads."""
 
     def __init__(self, rules: DynamicBucketRules, known: Mapping[int, Hashes] | None = None, seed: int = 0) -> None:
-        """`known` are the hashes by bucket; `seed`, the partition's hash, says with which group its hashes begin."""
+        """Take the known hashes by bucket; `seed`, the hash of the partition, selects the group of its first hashes."""
         self._rules = rules
         self._seed = abs(seed) % rules.groups
         self._counts: dict[int, int] = {}
@@ -118,32 +119,32 @@ class PartitionBuckets:
 
     @property
     def hash_count(self) -> int:
-        """How many hashes have a bucket."""
+        """The number of hashes that have a bucket."""
         return len(self._main.hashes) + len(self._recent.hashes)
 
     @property
     def changed(self) -> frozenset[int]:
-        """The buckets that were given new hashes since `clear_changed`."""
+        """The buckets that got new hashes since `clear_changed`."""
         return frozenset(self._changed)
 
     def clear_changed(self) -> None:
-        """Forget which buckets were given new hashes."""
+        """Reset the buckets that got new hashes."""
         self._changed.clear()
 
     def hashes_of(self, bucket: int) -> Hashes:
-        """The hashes of a bucket, ascending."""
+        """Return the hashes of a bucket, ascending."""
         found = np.concatenate([part.hashes[part.buckets == bucket] for part in (self._main, self._recent)])
         found.sort()
         return found
 
     def assign(self, hashes: Hashes) -> Buckets:
-        """The bucket of each hash; new hashes are given one, in the order in which they come.
+        """Return the bucket of each hash. New hashes get a bucket, in order of arrival.
 
         Raises InvalidInputError when the partition would need more buckets than Paimon can count.
         """
         if not len(hashes):
             return np.empty(0, np.int16)
-        # Searches in ascending order go through the known hashes once, instead of all over the memory.
+        # Searches in ascending order scan the known hashes once, instead of jumping through memory.
         order = np.argsort(hashes)
         ascending = hashes[order]
         starts = np.ones(len(order), np.bool_)
@@ -164,13 +165,13 @@ class PartitionBuckets:
         return assigned
 
     def _give(self, fresh: Hashes, arrival: npt.NDArray[np.int64]) -> Buckets:
-        """Buckets for hashes that have none; `arrival` are their numbers in the order in which they came."""
+        """Return buckets for new hashes; `arrival` has their indices in order of arrival."""
         given = np.empty(len(fresh), np.int16)
         groups = self._rules.groups
         if groups == 1:
             self._fill(given, fresh, arrival, 0)
             return given
-        # As Paimon deals hashes to its assigners: the partition's share plus the hash's own, both as remainders.
+        # As Paimon distributes hashes to its assigners: the remainder of the partition plus that of the hash.
         shares = np.abs(np.fmod(fresh.astype(np.int64), groups))
         dealt = ((self._seed + shares) % groups)[arrival]
         for group in range(groups):
@@ -191,14 +192,14 @@ class PartitionBuckets:
 
     @property
     def _most(self) -> int:
-        """How many buckets there may be."""
+        """The maximum number of buckets."""
         limit = self._rules.max_buckets
         return MAX_BUCKET + 1 if limit is None else min(limit, MAX_BUCKET + 1)
 
     def _spread(self, given: Buckets, fresh: Hashes, rest: npt.NDArray[np.int64], buckets: list[int]) -> None:
         if self._rules.max_buckets is None:
             raise too_many_buckets(self._rules.target_rows)
-        # Paimon draws lots here; by the hash itself the same data are spread alike each time.
+        # Paimon chooses at random; choosing by the hash spreads the same data in the same way each time.
         chosen = np.asarray(buckets, np.int16)[fresh[rest].view(np.uint32) % np.uint32(len(buckets))]
         given[rest] = chosen
         for bucket, more in zip(*np.unique(chosen, return_counts=True), strict=True):
@@ -214,7 +215,7 @@ class PartitionBuckets:
 
 @dataclass(frozen=True, slots=True)
 class _SortedHashes:
-    """Hashes, ascending and each once, with their buckets."""
+    """Distinct hashes, ascending, with their buckets."""
 
     hashes: Hashes
     buckets: Buckets
@@ -225,7 +226,7 @@ class _SortedHashes:
 
     @staticmethod
     def of(hashes: Hashes, buckets: Buckets) -> "_SortedHashes":
-        """Of hashes in any order; where one repeats, the last counts."""
+        """Sort hashes; of a repeated hash the last bucket counts."""
         order = np.argsort(hashes, kind="stable")
         hashes, buckets = hashes[order], buckets[order]
         last = np.ones(len(hashes), np.bool_)
@@ -233,14 +234,14 @@ class _SortedHashes:
         return _SortedHashes(hashes[last], buckets[last])
 
     def find(self, hashes: Hashes) -> tuple[Buckets, Mask]:
-        """The bucket of each hash, and which have none."""
+        """Return the bucket of each hash, and a mask of the hashes that have none."""
         if not len(self.hashes):
             return np.zeros(len(hashes), np.int16), np.ones(len(hashes), np.bool_)
         places = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
         return self.buckets[places], self.hashes[places] != hashes
 
     def merged(self, others: "_SortedHashes") -> "_SortedHashes":
-        """With hashes that it does not have."""
+        """Return these hashes together with others that are not among them."""
         if not len(self.hashes):
             return others
         places = np.searchsorted(self.hashes, others.hashes)

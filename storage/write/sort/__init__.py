@@ -1,1 +1,1 @@
-"""Sorting a table's rows so that reads skip more files: by columns, or along a curve through several of them."""
+"""Sorting of the rows of append tables, so that reads skip more files: by columns, or along a space-filling curve."""

@@ -1,7 +1,8 @@
-"""Sorting more rows than memory holds: by a sample they are parted into ranges, on local disk, that it does hold.
+"""Sort of more rows than fit in memory: a sample gives ranges, rows are spilled by range to local disk, and each range
+is sorted in memory.
 
-A range that turns out too large is parted again. Rows that equal a boundary are a range of their own, which needs no
-sorting, so that it may be as large as it likes and parting always gets on.
+A range that is still too large is split again. Rows equal to a boundary are a range of their own, which needs no
+sorting. So such a range may have any size, and splitting always makes progress.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,37 +17,37 @@ from interbed.storage.lsm.spill import SpilledRun, SpillFiles
 from interbed.storage.write.sort.key import Array, Sample, SortKey, chosen_rows, places
 
 OUT_ROWS = 64 * 1024
-"""Rows of a batch of sorted rows."""
+"""Rows in a batch of sorted rows."""
 _SAMPLED_ROWS = 20_000
 _MOST_RANGES = 64
-"""Ranges that rows are parted into at once: with more, what of each is put aside together would get too little."""
+"""Maximum number of ranges of one split; with more, the batches that are spilled for each range get too small."""
 
 
 class Rows(Protocol):
-    """Rows that can be read more than once; `nbytes` is about what they take in memory."""
+    """Rows that can be read more than once; `nbytes` is their approximate size in memory."""
 
     @property
     def nbytes(self) -> int: ...
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, in some order."""
+        """Yield all rows, in any order."""
         ...
 
     def sample(self) -> Sample:
-        """Some of the rows, evenly chosen."""
+        """Return an even sample of the rows."""
         ...
 
 
 class ExternalSort:
-    """Sorts rows by a key in about `memory` bytes, and beside them what the reader of the rows holds.
+    """Sort of rows by a key in about `memory` bytes, in addition to the memory of the reader of the rows.
 
-    `spill` takes what does not fit. Used as a context manager it removes that.
+    `spill` holds the rows that exceed memory. The context manager removes the spilled files.
     """
 
     def __init__(self, key: SortKey, spill: SpillFiles, *, memory: int) -> None:
         self._key = key
         self._spill = spill
-        # Sorted rows are copied, so half of the memory holds the rows themselves.
+        # Sorted rows are copies, so half of the memory holds the rows themselves.
         self._block = max(memory // 2, 1)
 
     def __enter__(self) -> Self:
@@ -56,7 +57,7 @@ class ExternalSort:
         self._spill.close()
 
     def sorted(self, rows: Rows, sample: Sample | None = None) -> Iterator[pa.RecordBatch]:
-        """All rows in order. `sample` saves taking one."""
+        """Yield all rows in order. `sample` saves taking one."""
         if rows.nbytes <= self._block:
             block = self._read(rows)
             if block is not None:
@@ -68,15 +69,15 @@ class ExternalSort:
         if not len(bounds[0]):
             yield from rows.batches()
             return
-        for number, runs in enumerate(self._parted(rows, bounds)):
-            # Odd ranges hold rows that are equal to a boundary.
+        for number, runs in enumerate(self._split(rows, bounds)):
+            # Ranges with odd numbers hold rows equal to a boundary.
             part = _SpilledRows(self._key, runs)
             yield from part.batches() if number % 2 else self.sorted(part)
             for run in runs:
                 self._spill.delete(run)
 
     def _read(self, rows: Rows) -> list[pa.RecordBatch] | None:
-        """All rows; None when they are far more than was expected."""
+        """Return all rows; None when they are far more than expected."""
         block, held = [], 0
         for batch in rows.batches():
             block.append(batch)
@@ -94,8 +95,8 @@ class ExternalSort:
         for start in range(0, rows.num_rows, OUT_ROWS):
             yield rows.take(order[start : start + OUT_ROWS])
 
-    def _parted(self, rows: Rows, bounds: Sequence[Array]) -> list[list[SpilledRun]]:
-        """The rows less than each boundary, those equal to it, and so on; at last those greater than all."""
+    def _split(self, rows: Rows, bounds: Sequence[Array]) -> list[list[SpilledRun]]:
+        """Spill the rows by range: less than the first boundary, equal to it, and so on, greater than the last one."""
         count = 2 * len(bounds[0]) + 1
         runs: list[list[SpilledRun]] = [[] for _ in range(count)]
         parts: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
@@ -110,12 +111,12 @@ class ExternalSort:
                 parts[number].append(moved.slice(cuts[number], cuts[number + 1] - cuts[number]))
             held += moved.nbytes
             if held > self._block:
-                self._put_aside(parts, runs)
+                self._spill_parts(parts, runs)
                 held = 0
-        self._put_aside(parts, runs)
+        self._spill_parts(parts, runs)
         return runs
 
-    def _put_aside(self, parts: list[list[pa.RecordBatch]], runs: list[list[SpilledRun]]) -> None:
+    def _spill_parts(self, parts: list[list[pa.RecordBatch]], runs: list[list[SpilledRun]]) -> None:
         for part, spilled in zip(parts, runs, strict=True):
             if part:
                 rows = _joined(part)
@@ -144,7 +145,7 @@ class _SpilledRows:
 
 
 def sample_of(batches: Iterator[pa.RecordBatch], part: float, weight: float = 1.0) -> Sample:
-    """About such a part of the rows of at least one batch, at least one row if there are any, all of one weight."""
+    """Return a sample of about such a part of the rows, at least one row if there are any, all of the same weight."""
     chosen: list[pa.RecordBatch] = []
     first: pa.RecordBatch | None = None
     for number, batch in enumerate(batches):
@@ -154,7 +155,7 @@ def sample_of(batches: Iterator[pa.RecordBatch], part: float, weight: float = 1.
         chosen.append(batch if kept is None else batch.filter(from_numpy(kept)))
     rows = _joined(chosen)
     if first is not None and not rows.num_rows:
-        # Without any, the rows would be taken for equal ones.
+        # Without a sampled row, all rows would count as equal.
         rows = first
     return Sample(rows, np.full(rows.num_rows, weight))
 

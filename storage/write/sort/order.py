@@ -30,7 +30,7 @@ from interbed.storage.base.types.data_type import (
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 MOST_COLUMNS = 60
-"""As many columns as give a bit each to a number of 64 bits, with some to spare."""
+"""Maximum number of columns of a curve: each gives at least a bit to a number of 64 bits."""
 
 _MOST_BITS = 12
 
@@ -41,7 +41,7 @@ _ORDERED = (
 
 
 class OrderStrategy(Enum):
-    """How several columns make one order."""
+    """The way in which several columns make one order."""
 
     ORDER = "order"
     ZORDER = "zorder"
@@ -50,14 +50,14 @@ class OrderStrategy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortOrder:
-    """A strategy and the columns that it goes by."""
+    """A strategy and its columns."""
 
     strategy: OrderStrategy
     columns: tuple[str, ...]
 
     @staticmethod
     def of(schema: TableSchema, strategy: str | None, order_by: Sequence[str] | str | None) -> "SortOrder | None":
-        """The order that `order_strategy` and `order_by` ask for, None when they ask for none.
+        """Return the order of `order_strategy` and `order_by`, None when they ask for none.
 
         `order_by` is a sequence of names, or names with commas between them. Raises InvalidInputError.
         """
@@ -70,7 +70,7 @@ class SortOrder:
         order_by: Sequence[str] | str | None,
         partition_keys: Sequence[str] = (),
     ) -> "SortOrder | None":
-        """The same for columns, of which some are partitioned by."""
+        """Return the order for columns, of which some may be partition keys; raise InvalidInputError."""
         given = order_by.split(",") if isinstance(order_by, str) else list(order_by or ())
         names = tuple(dict.fromkeys(name.strip() for name in given if name.strip()))
         named = (strategy or "none").strip().lower()
@@ -114,12 +114,12 @@ def _check_column(fields: Sequence[DataField], partition_keys: Sequence[str], na
 
 
 def bits_of(columns: int) -> int:
-    """How many bits each of so many columns gives to the number: what they have is cut to that."""
+    """Return the number of bits of each column in the position on a curve of so many columns."""
     return min(_MOST_BITS, MOST_COLUMNS // columns)
 
 
 def z_order(columns: Sequence[Words]) -> Words:
-    """The position of each row on the Z-order curve, of columns with `bits_of` bits each."""
+    """Return the position of each row on the Z-order curve, of columns with `bits_of` bits each."""
     count = len(columns)
     table = _spread(bits_of(count), count)
     index = np.zeros(len(columns[0]), np.uint64)
@@ -129,14 +129,15 @@ def z_order(columns: Sequence[Words]) -> Words:
 
 
 def hilbert(columns: Sequence[Words]) -> Words:
-    """The position of each row on the Hilbert curve, of columns with `bits_of` bits each."""
+    """Return the position of each row on the Hilbert curve, of columns with `bits_of` bits each."""
     bits = bits_of(len(columns))
     axes = [column.copy() for column in columns]
     for bit in range(bits - 1, 0, -1):
         low = np.uint64((1 << bit) - 1)
         axes[0] ^= np.where(_has(axes[0], bit), low, np.uint64(0))
         for axis in axes[1:]:
-            # Where the bit is set the first axis is turned round, elsewhere the two change places below it.
+            # Where the bit is set the lower bits of the first axis are inverted, elsewhere those of the two axes are
+            # swapped.
             is_set = _has(axis, bit)
             swapped = np.where(is_set, np.uint64(0), (axes[0] ^ axis) & low)
             axis ^= swapped
@@ -155,7 +156,7 @@ def _has(axis: Words, bit: int) -> Mask:
 
 @cache
 def _spread(bits: int, step: int) -> Words:
-    """For every number of so many bits the number with its bits `step` apart."""
+    """Return for every number of so many bits the number with its bits `step` apart."""
     numbers = np.arange(1 << bits, dtype=np.uint64)
     spread = np.zeros(1 << bits, np.uint64)
     for bit in range(bits):

@@ -32,12 +32,12 @@ from interbed.storage.write.sort.key import (
 )
 
 _LEAST_RANGES = 64
-"""Ranges for which rows are sampled at least, so that small tables have fine curves, too."""
+"""Minimum number of ranges for which rows are sampled, so that small tables have fine curves, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortUnit:
-    """What is sorted as a whole: the files of a partition, a serialised BinaryRow, and their index files."""
+    """The files that are sorted together: those of a partition, a serialised BinaryRow, with their index files."""
 
     partition: bytes
     bucket: int
@@ -47,17 +47,17 @@ class SortUnit:
 
     @property
     def bucket_id(self) -> BucketId:
-        """The bucket that it belongs to."""
+        """The bucket of the files."""
         return BucketId(self.partition, self.bucket)
 
     @property
     def nbytes(self) -> int:
-        """About what the rows take in memory."""
+        """The approximate size of the rows in memory."""
         return EXPANSION * sum(f.file_size for f in self.files)
 
 
 class PartitionRows:
-    """Reads the rows of a unit, without those that deletion vectors mark, as often as asked for."""
+    """Reader of the rows of a unit, without those that deletion vectors mark; the rows can be read repeatedly."""
 
     def __init__(self, store: FileStore, unit: SortUnit, columns: Sequence[str]) -> None:
         self._store = store
@@ -68,17 +68,17 @@ class PartitionRows:
 
     @property
     def nbytes(self) -> int:
-        """About what the rows take in memory."""
+        """The approximate size of the rows in memory."""
         return self._unit.nbytes
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows; raises what FormatReader raises."""
+        """Yield all rows; raise the errors of FormatReader."""
         reader = FileRead(self._store, self._store.schema.fields)
         for file in self._unit.files:
             yield from self._of_file(reader, file)
 
     def sample(self) -> Sample:
-        """Some rows of every file, with the columns to sort by."""
+        """Return a sample of the rows of every file, with the columns to sort by."""
         options = self._store.options
         fields = [self._store.schema.by_name[c] for c in self._columns]
         reader = FileRead(self._store, fields)
@@ -117,30 +117,30 @@ def _no_rows(store: FileStore, columns: Sequence[str]) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortRanges:
-    """The key of a sort and the rows, as columns, at which its ranges begin; the first begins before all rows."""
+    """The key of a sort and the first rows of its ranges, as columns; the first range begins before all rows."""
 
     key: SortKey
     bounds: tuple[Array, ...]
 
     @staticmethod
     def of(key: SortKey, sample: Sample, ranges: int) -> "SortRanges":
-        """About so many ranges of the same weight."""
+        """Return about so many ranges of equal weight."""
         return SortRanges(key=key, bounds=tuple(key.boundaries(sample, ranges)))
 
     @property
     def count(self) -> int:
-        """How many ranges there are."""
+        """The number of ranges."""
         return len(self.bounds[0]) + 1
 
     def to_text(self) -> str:
-        """The ranges as text, for another process."""
+        """Return the ranges as text, for another process."""
         batch = pa.record_batch(list(self.bounds), names=[str(i) for i in range(len(self.bounds))])
         bounds = base64.b64encode(batch_to_bytes(batch)).decode()
         return json.dumps({"key": self.key.to_text(), "bounds": bounds})
 
     @staticmethod
     def from_text(text: str) -> "SortRanges":
-        """The ranges of text made by to_text."""
+        """Return the ranges of text made by to_text."""
         value = json.loads(text)
         bounds = batch_from_bytes(base64.b64decode(value["bounds"]))
         return SortRanges(key=SortKey.from_text(value["key"]), bounds=tuple(bounds.columns))
@@ -156,15 +156,15 @@ class RowsOfRange(Rows):
 
     @property
     def nbytes(self) -> int:
-        """About what the rows take in memory."""
+        """The approximate size of the rows in memory."""
         return self.rows.nbytes // self.ranges.count
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The rows that no other range has."""
+        """Yield the rows of the range."""
         return (self._own(batch) for batch in self.rows.batches())
 
     def sample(self) -> Sample:
-        """Some of the range's rows."""
+        """Return a sample of the rows of the range."""
         sample = self.rows.sample()
         own = self._is_own(sample.rows)
         return Sample(sample.rows.filter(from_numpy(own)), sample.weights[own])

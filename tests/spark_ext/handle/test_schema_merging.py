@@ -122,7 +122,7 @@ def test_rows_say_what_they_do(lake: Lake, tmp_path: Path) -> None:
     assert query.awaitTermination(300)
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, "A", None), (5, "e", 2)]
 
-    for column, message in (("'x' AS _row_kind", "takes .I, -U, .U and -D"), ("3 AS rowkind", "found by a filter")):
+    for column, message in (("'x' AS _row_kind", "takes .I, -U, .U and -D"), ("3 AS rowkind", "rows by a filter")):
         with pytest.raises(Exception, match=message):
             lake.sql(f"INSERT INTO {{lake}}.db.log BY NAME SELECT 1 AS id, 'a' AS v, {column}")
     assert lake.tuples("SELECT * FROM {lake}.db.log") == []

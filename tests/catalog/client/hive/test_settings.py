@@ -115,7 +115,7 @@ def test_hive_site_is_read_in_both_spellings_and_options_win(tmp_path: Path) -> 
     [
         ("hive.metastore.sasl.enabled", "true", "Kerberos"),
         ("metastore.sasl.enabled", "true", "Kerberos"),
-        ("hive.metastore.client.auth.mode", "PLAIN", "logs in nowhere"),
+        ("hive.metastore.client.auth.mode", "PLAIN", "does not log in"),
         ("metastore.client.thrift.transport.mode", "http", "binary"),
         ("hive.metastore.service.discovery.mode", "zookeeper", "zookeeper"),
     ],

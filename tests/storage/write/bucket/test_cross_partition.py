@@ -206,7 +206,7 @@ def test_an_overwrite_of_a_partition_refuses_rows_of_others(tmp_path: Path) -> N
     table = cross_table(tmp_path)
     table.upsert(rows(range(4), "1", "a"))
     files = {f.name for f in tmp_path.rglob("*.parquet")}
-    with pytest.raises(InvalidInputError, match="not what is to be overwritten"):
+    with pytest.raises(InvalidInputError, match="not among the partitions to be overwritten"):
         table.overwrite(rows([5], "2", "b"), partitions={"dt": "a"})
     assert {f.name for f in tmp_path.rglob("*.parquet")} == files
 
