@@ -8,8 +8,7 @@ from tests.support.language import faults_of, glossary
 from tests.support.packages import ROOT, source_files
 
 DONE: tuple[str, ...] = (
-    "catalog/client/files",
-    "catalog/client/hive",
+    "catalog/client",
     "catalog/server",
     "storage/base",
     "storage/commit",

@@ -1,7 +1,7 @@
-"""The Catalog: databases and tables by name, whatever keeps them.
+"""The Catalog: databases and tables by name, for all kinds of catalogs.
 
-Every implementation runs the same suite of behaviours (tests/catalog/test_catalog_behaviors.py). The methods bear
-pypaimon's names and arguments, so that code written for it runs on interbed.
+Every implementation runs the same suite of behaviours (tests/catalog/test_catalog_behaviors.py). The methods have
+pypaimon's names and arguments, so that code written for pypaimon runs on interbed.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ from interbed.catalog.client.errors import (
 from interbed.catalog.client.identifier import SYSTEM_DATABASE, Identifier, TableName, check_not_system_database
 from interbed.catalog.client.identifier import parse_table_name as parse_table_name
 from interbed.catalog.client.options import UNNAMED, CatalogOptions
-from interbed.catalog.client.staging import Fill, StagedTables, given_schema
+from interbed.catalog.client.staging import StagedTables, TableFill, given_schema
 from interbed.catalog.client.table_parts import TableParts
 from interbed.storage.base.errors import NotSupportedError, plain_errors
 from interbed.storage.io.api import FileIO
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ViewColumn:
-    """A column of a view: its name, its type as Hive calls it (`array<int>`), and its comment."""
+    """A column of a view: its name, its type by Hive's name (`array<int>`), and its comment."""
 
     name: str
     type: str
@@ -52,7 +52,7 @@ class ViewColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A query in Spark's SQL, the columns that it has, and what is said of it."""
+    """A view: a query in Spark SQL, its columns, its comment and options."""
 
     query: str
     columns: tuple[ViewColumn, ...]
@@ -63,7 +63,7 @@ class View:
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Database:
-    """A database: where its tables live by default, and its properties."""
+    """A database: the default location of its tables, and its properties."""
 
     name: str
     location: str
@@ -72,26 +72,26 @@ class Database:
 
 
 class Views(ABC):
-    """The part of a catalog that keeps views; without more it has none."""
+    """The part of a catalog that has views; this base class has none, as Paimon's file-system catalog."""
 
     name: str
 
     @property
     @abstractmethod
     def described(self) -> str:
-        """The catalog in messages."""
+        """The name of the catalog in messages."""
         ...
 
     @abstractmethod
     def get_database(self, name: str) -> object: ...
 
     def list_views(self, database: str) -> list[str]:
-        """Names of the database's views, sorted; raises DatabaseNotFoundError."""
+        """Return the names of the views of the database, sorted; raise DatabaseNotFoundError."""
         self.get_database(database)
         return []
 
     def get_view(self, identifier: "str | Identifier") -> View:
-        """The view of that name; raises ViewNotFoundError."""
+        """Return the view of that name; raise ViewNotFoundError."""
         raise ViewNotFoundError(f"There is no view '{parse_table_name(identifier)}' in {self.described}.")
 
     def create_view(
@@ -102,46 +102,46 @@ class Views(ABC):
         *,
         replace: bool = False,
     ) -> None:
-        """Keep a view; with `replace` in place of the one of that name, in one step.
+        """Create a view; with `replace` it replaces the view of that name, in one step.
 
-        Raises TableExistsError where a table or a view has the name, DatabaseNotFoundError, and NotSupportedError in a
-        catalog that keeps no views.
+        Raises TableExistsError if a table or a view has the name, DatabaseNotFoundError, and NotSupportedError in a
+        catalog without views.
         """
         raise self._no_views()
 
     def drop_view(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
-        """Forget a view; raises ViewNotFoundError."""
+        """Drop a view; raises ViewNotFoundError."""
         if not ignore_if_not_exists:
             self.get_view(identifier)
 
     def rename_view(self, source: "str | Identifier", target: "str | Identifier") -> None:
-        """Give a view another name; raises ViewNotFoundError, TableExistsError."""
+        """Rename a view; raises ViewNotFoundError, TableExistsError."""
         self.get_view(source)
 
     def _no_views(self) -> NotSupportedError:
         return NotSupportedError(
-            "A file-system catalog keeps no views; use one with 'metastore' = 'hive', or a temporary view."
+            "A file-system catalog has no views; use one with 'metastore' = 'hive', or a temporary view."
         )
 
 
 class Catalog(StagedTables, Views, TableParts, ABC):
-    """Databases and tables by name. Safe to share between threads; close it when done, or use it with `with`."""
+    """Databases and tables by name. Safe to share between threads; close it after use, or use it in a `with` block."""
 
     def __init__(self, name: str, options: CatalogOptions) -> None:
         self.name = name
         self.options = options
         self.instead_of_iceberg: str | None = None
-        """What to tell whoever asks for a table of Iceberg's, where these are of no use; None to open them."""
+        """The hint in the error for Iceberg tables, if the caller can't use them; None to open them."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.warehouse!r})"
 
     @property
     def described(self) -> str:
-        """The catalog in messages: by its name, or by its warehouse where it was opened without one."""
+        """The name of the catalog in messages: its name, or its warehouse if it was opened without a name."""
         return f"the warehouse {self.warehouse}" if self.name == UNNAMED else f"the catalog '{self.name}'"
 
-    # -- what an implementation gives ------------------------------------------------------------------------------
+    # -- implemented by subclasses --------------------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -151,16 +151,16 @@ class Catalog(StagedTables, Views, TableParts, ABC):
     @property
     @abstractmethod
     def file_io(self) -> FileIO:
-        """Access to the warehouse."""
+        """The file system of the warehouse."""
 
     @property
     def is_case_sensitive(self) -> bool:
-        """Whether names that differ by case alone are two names; they are one in a Hive metastore."""
+        """Whether names that differ only by case are different names; they are equal in a Hive metastore."""
         return True
 
     @abstractmethod
     def list_databases(self) -> list[str]:
-        """Names of all databases, sorted."""
+        """Return the names of all databases, sorted."""
 
     @abstractmethod
     def _get_database(self, name: str) -> Database: ...
@@ -187,11 +187,11 @@ class Catalog(StagedTables, Views, TableParts, ABC):
 
     @abstractmethod
     def _create_table(
-        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: TableFill | None = None
     ) -> None: ...
 
     @abstractmethod
-    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None: ...
+    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: TableFill) -> None: ...
 
     @abstractmethod
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]: ...
@@ -207,7 +207,7 @@ class Catalog(StagedTables, Views, TableParts, ABC):
         target: "str | Identifier",
         ignore_if_not_exists: bool = False,
     ) -> None:
-        """Give a table another name, perhaps in another database; raises TableNotFoundError, TableExistsError."""
+        """Rename a table, also into another database; raises TableNotFoundError, TableExistsError."""
 
     @abstractmethod
     def alter_table(
@@ -218,33 +218,37 @@ class Catalog(StagedTables, Views, TableParts, ABC):
     ) -> None:
         """Make a new version of the table's schema; all changes or none. Raises TableNotFoundError."""
 
-    # -- what only some keep ---------------------------------------------------------------------------------------
+    # -- repair ---------------------------------------------------------------------------------------------------
 
     def repair_catalog(self, *, dry_run: bool = False) -> "RepairReport":
-        """Register what lies in the warehouse and bring what is registered up to date; `dry_run` only reports.
+        """Register the tables in the warehouse that are not registered, and update those that are; `dry_run` only
+        reports.
 
-        Raises NotSupportedError where the files are the catalog.
+        Raises NotSupportedError if the files are the catalog.
         """
         raise self._no_repair()
 
     def repair_database(self, name: str, *, dry_run: bool = False) -> "RepairReport":
-        """The same for one database, which need not be registered yet."""
+        """Repair one database, which need not be registered yet, as `repair_catalog` does."""
         raise self._no_repair()
 
     def repair_table(self, identifier: "str | Identifier", *, dry_run: bool = False) -> "RepairReport":
-        """The same for one table; raises TableNotFoundError when there are no files of it."""
+        """Repair one table, as `repair_catalog` does; raises TableNotFoundError when it has no files."""
         raise self._no_repair()
 
     def _no_repair(self) -> NotSupportedError:
         return NotSupportedError("In a file-system catalog the files are the catalog; there is nothing to repair.")
 
     def close(self) -> None:
-        """Give back connections; the catalog is not used afterwards."""
+        """Close connections; the catalog must not be used afterwards."""
 
-    # -- what follows from it --------------------------------------------------------------------------------------
+    # -- derived methods -------------------------------------------------------------------------------------------
 
     def get_database(self, name: str) -> Database:
-        """The database of that name; raises DatabaseNotFoundError. `sys` is that of the catalog's system tables."""
+        """Return the database of that name; raises DatabaseNotFoundError.
+
+        `sys` has the system tables of the catalog.
+        """
         if name == SYSTEM_DATABASE:
             return Database(name=SYSTEM_DATABASE, location=self.warehouse, comment="System tables of the catalog")
         return self._get_database(name)
@@ -252,8 +256,9 @@ class Catalog(StagedTables, Views, TableParts, ABC):
     def create_database(
         self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
     ) -> None:
-        """Create a database; raises DatabaseExistsError unless that is to be ignored, and InvalidOptionError for
-        properties that open a store and are secret.
+        """Create a database; raises DatabaseExistsError unless that is to be ignored.
+
+        InvalidOptionError for secret properties that open an object store.
         """
         check_not_system_database(name)
         _check_properties(properties or {})
@@ -278,26 +283,28 @@ class Catalog(StagedTables, Views, TableParts, ABC):
         self, name: str, set_properties: Mapping[str, str] | None = None, remove_properties: Sequence[str] = ()
     ) -> None:
         """Set and remove properties of a database; raises DatabaseNotFoundError, and InvalidOptionError as
-        create_database does.
+        create_database.
         """
         check_not_system_database(name)
         _check_properties(set_properties or {})
         self._alter_database(name, set_properties or {}, remove_properties)
 
     def list_tables(self, database: str) -> list[str]:
-        """Names of the database's tables, sorted; raises DatabaseNotFoundError."""
+        """Return the names of the tables of the database, sorted; raises DatabaseNotFoundError."""
         return self._system_tables() if database == SYSTEM_DATABASE else self._list_tables(database)
 
     def list_iceberg_tables(self, database: str) -> list[str]:
-        """Names of the database's tables that are Iceberg's, sorted: `get_table` opens them to be read. None but in a
-        metastore; raises DatabaseNotFoundError.
+        """Return the names of the Iceberg tables of the database, sorted: `get_table` opens them for reading.
+
+        Only a metastore has Iceberg tables. Raises DatabaseNotFoundError.
         """
         self.get_database(database)
         return []
 
     def get_iceberg_table(self, identifier: "str | Identifier") -> "IcebergTable | None":
-        """The table if it is one of Iceberg's, also where `get_table` refuses those; None for all others. Raises
-        TableNotFoundError, MissingExtraError without `interbed[iceberg]`, and as load_iceberg_table does.
+        """Return the table if it is an Iceberg table, also if `get_table` refuses those; None for all others.
+
+        Raises TableNotFoundError, MissingExtraError without `interbed[iceberg]`, and as load_iceberg_table does.
         """
         return None
 
@@ -307,7 +314,7 @@ class Catalog(StagedTables, Views, TableParts, ABC):
         return global_tables(self)
 
     def database_exists(self, name: str) -> bool:
-        """Whether there is a database of that name."""
+        """Return whether there is a database of that name."""
         try:
             self.get_database(name)
         except DatabaseNotFoundError:
@@ -315,14 +322,14 @@ class Catalog(StagedTables, Views, TableParts, ABC):
         return True
 
     def get_table(self, identifier: "str | Identifier") -> Table:
-        """The table of that name, at its latest schema; raises TableNotFoundError.
+        """Return the table of that name, at its latest schema; raises TableNotFoundError.
 
         `db.t$branch_b` is the branch `b` of the table `db.t` (BranchNotFoundError). `db.t$audit_log` and `db.t$binlog`
-        are its changes, a ChangeView, and `db.t$snapshots`, `$files` and so on what is known of it, a SystemTable; also
-        of a branch: `db.t$branch_b$files`. `db.t$ro` is what of it is fully compacted. `sys.tables` and the others in
-        that database are about the catalog, each a GlobalTable.
+        are its changes, a ChangeView. `db.t$snapshots`, `$files` and so on are its system tables, a SystemTable, also
+        of a branch: `db.t$branch_b$files`. `db.t$ro` has only the fully compacted files. `sys.tables` and the other
+        tables of that database are about the catalog, each a GlobalTable.
 
-        Raises InvalidInputError naming the system tables that there are.
+        Raises InvalidInputError naming the system tables for an unknown one.
         """
         name = TableName.parse(identifier)
         if name.identifier.database == SYSTEM_DATABASE:
@@ -334,11 +341,11 @@ class Catalog(StagedTables, Views, TableParts, ABC):
             table = table.branch(name.branch)
         if name.system is None:
             return table
-        # Hardly a caller names a system table, and those that do use what it shares with a table.
+        # Callers that name a system table use only methods that it shares with a table.
         return cast(Table, system_table(table, name.system))
 
     def table_exists(self, identifier: "str | Identifier") -> bool:
-        """Whether there is a table of that name."""
+        """Return whether there is a table of that name."""
         name = TableName.parse(identifier)
         if name.identifier.database == SYSTEM_DATABASE:
             return name.of_table.partition(".")[2].lower() in self._system_tables()
@@ -348,12 +355,12 @@ class Catalog(StagedTables, Views, TableParts, ABC):
         except (TableNotFoundError, DatabaseNotFoundError):
             return False
         except UNREADABLE:
-            # It is there, and can be renamed and dropped.
+            # The table exists, and can be renamed and dropped.
             return True
         return True
 
     def table_outline(self, identifier: "str | Identifier") -> "SchemaOutline":
-        """What can be made out of a table's schema, also of one that this version can't read.
+        """Return the readable parts of a table's schema, also of a table that this version can't read.
 
         Raises TableNotFoundError, StorageAccessError.
         """
@@ -377,10 +384,10 @@ class Catalog(StagedTables, Views, TableParts, ABC):
     ) -> Table:
         """Create a table and return it.
 
-        `schema` is a Schema, which holds keys and options itself, or an Arrow schema, with these as arguments, or what
-        has such a schema: rows in any form that Table.append takes, which give their columns and are not written.
-        Raises TableExistsError unless that is to be ignored, DatabaseNotFoundError, and InvalidInputError for a schema
-        that can't be.
+        `schema` is a Schema, which has keys and options itself, or an Arrow schema, with keys and options as arguments,
+        or an object with such a schema: rows in any form that Table.append takes, whose columns are used and which are
+        not written. Raises TableExistsError unless that is to be ignored, DatabaseNotFoundError, and InvalidInputError
+        for an impossible schema.
         """
         name = parse_table_name(identifier)
         given = given_schema(schema, primary_keys, partition_keys, options, comment)
@@ -394,7 +401,7 @@ class Catalog(StagedTables, Views, TableParts, ABC):
         return self._load_table(name)
 
     def default_table_location(self, identifier: Identifier) -> str:
-        """Where a table of that name lives by default."""
+        """Return the default location of a table of that name."""
         return f"{self.get_database(identifier.database).location.rstrip('/')}/{identifier.table}"
 
     def __enter__(self) -> Self:
@@ -413,7 +420,7 @@ def _check_properties(of_database: Mapping[str, str]) -> None:
 
 
 def system_table(table: Table, kind: str) -> "ChangeView | SystemTable | ReadOptimizedTable":
-    """A system table of a table; raises InvalidInputError naming those that there are."""
+    """Return a system table of a table; raise InvalidInputError naming those that exist."""
     from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
     from interbed.storage.views.changes import AUDIT_LOG, BINLOG, ChangeView
     from interbed.storage.views.system.table import SystemTable

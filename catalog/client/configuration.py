@@ -1,15 +1,15 @@
-"""Catalogs by name: what a file of the user and the environment say about them.
+"""Catalogs by name, configured by a file of the user and by environment variables.
 
-The file is `~/.interbed.toml`, or `interbed/config.toml` under `$XDG_CONFIG_HOME` (`~/.config`) when there is none, or
-the one that `INTERBED_CONFIG` names:
+The file is the one that `INTERBED_CONFIG` names, or `~/.interbed.toml`, or `interbed/config.toml` under
+`$XDG_CONFIG_HOME` (`~/.config`) if the other does not exist:
 
     default-catalog = "lake"
 
     [catalog.lake]
     warehouse = "file:/tmp/lake"
 
-Environment variables win over the file: `INTERBED_CATALOG__LAKE__WAREHOUSE`, `INTERBED_DEFAULT_CATALOG`. Two
-underscores part the names, one stands for a dash, and two inside an option for a dot:
+Environment variables override the file: `INTERBED_CATALOG__LAKE__WAREHOUSE`, `INTERBED_DEFAULT_CATALOG`. Two
+underscores separate the names, one is a dash, and two inside an option are a dot:
 `INTERBED_CATALOG__LAKE__LOCK__ENABLED` is `lock.enabled`. Names and rules are those of pyiceberg's configuration.
 """
 
@@ -34,7 +34,7 @@ _PLACE = re.compile(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredOption:
-    """The value of an option as text, and the file or variable that it comes from."""
+    """The value of an option as text, and the file or variable that sets it."""
 
     value: str = field(repr=False)
     source: str
@@ -42,20 +42,20 @@ class ConfiguredOption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
-    """Catalogs by name, their settings by option; `file` is where the file is, or would be."""
+    """Catalogs by name, their settings by option; `file` is the path of the file, which may be missing."""
 
     file: Path
     catalogs: Mapping[str, Mapping[str, ConfiguredOption]] = field(default_factory=dict)
     default: ConfiguredOption | None = None
 
     def resolved(self, name: str | None, given: Mapping[str, str]) -> tuple[str, dict[str, str]]:
-        """The name and the options of a catalog: those configured for the name, and those given on top.
+        """Return the name and the options of a catalog: those configured for the name, overridden by the given ones.
 
-        Without a name, options that locate a catalog describe one by themselves; otherwise the default catalog is
-        meant: the one that `default-catalog` names, the only one, or the one named `default`. Raises
-        InvalidOptionError naming a catalog that is not configured, or a configured option that does not exist.
+        Without a name, options that locate a catalog describe one by themselves. Otherwise the default catalog is used:
+        the one that `default-catalog` names, the only one, or the one named `default`. Raises InvalidOptionError naming
+        a catalog that is not configured, or a configured option that does not exist.
         """
-        # It refuses what no catalog takes, which is looked at first.
+        # It raises the error for unknown options, which are checked first.
         CatalogOptions(given)
         locating = not LOCATING.isdisjoint(given)
         if name is None and locating:
@@ -105,7 +105,7 @@ class Configuration:
 
 
 def load_configuration(environment: Mapping[str, str] | None = None) -> Configuration:
-    """What file and environment say; the process's environment by default.
+    """Read the configuration of the file and the environment, by default that of the process.
 
     Raises InvalidOptionError naming the file and line, or the variable, that is wrong. No message shows a value.
     """
@@ -124,7 +124,7 @@ def load_configuration(environment: Mapping[str, str] | None = None) -> Configur
 def _file(variables: Mapping[str, str]) -> tuple[Path, bool]:
     if variables.get(CONFIG_VARIABLE):
         return Path(variables[CONFIG_VARIABLE]).expanduser(), True
-    # A home in the given environment, for a process without one of its own.
+    # The home of the given environment, for a process without one of its own.
     home = Path(variables.get("HOME") or os.path.expanduser("~"))
     plain = home / ".interbed.toml"
     xdg = Path(variables.get("XDG_CONFIG_HOME") or home / ".config") / "interbed" / "config.toml"
@@ -177,7 +177,7 @@ def _parsed(content: bytes, file: Path) -> tuple[dict[str, dict[str, ConfiguredO
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The options of a table; those of tables inside of it have a dot: `s3.endpoint`."""
+    """Yield the options of a table; the options of nested tables have a dot in their names: `s3.endpoint`."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")
@@ -216,7 +216,7 @@ def _plain(name: str) -> str:
 
 
 def _match(name: str, catalogs: Mapping[str, object]) -> str | None:
-    """The catalog of that name, whatever its case, dashes and underscores; raises InvalidOptionError for several."""
+    """Return the catalog of that name, ignoring case, dashes and underscores; raise InvalidOptionError for several."""
     found = [known for known in catalogs if _plain(known) == _plain(name)]
     if len(found) > 1:
         raise InvalidOptionError(f"'{name}' may be any of the catalogs {', '.join(sorted(found))}; rename one of them.")

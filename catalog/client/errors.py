@@ -10,7 +10,7 @@ CatalogError
 ├── PartitionExistsError
 ├── NotAnInterbedTableError   the metastore's table is of another format
 ├── CatalogUnavailableError   the metastore can't be reached; may be retried
-└── LockError                 the lock of a table could not be had in time; may be retried
+└── LockError                 the lock of a table was not granted in time; may be retried
 """
 
 from interbed.storage.base.errors import (
@@ -23,7 +23,7 @@ from interbed.storage.base.errors import (
 )
 
 UNREADABLE = (CorruptFileError, UnsupportedVersionError, NotSupportedError, InvalidInputError)
-"""What opening a table raises that is there, but that this version can't make anything of."""
+"""Errors of opening a table that exists, but that this version can't read."""
 
 
 class CatalogError(InterbedError):
@@ -31,31 +31,31 @@ class CatalogError(InterbedError):
 
 
 class DatabaseNotFoundError(CatalogError, LookupError):
-    """There is no database of that name."""
+    """The catalog has no database of that name."""
 
 
 class DatabaseExistsError(CatalogError):
-    """There is a database of that name already."""
+    """The catalog has a database of that name already."""
 
 
 class DatabaseNotEmptyError(CatalogError):
-    """The database still holds tables; drop it with cascade, or drop its tables first."""
+    """The database still has tables; drop it with cascade, or drop its tables first."""
 
 
 class TableNotFoundError(CatalogError, LookupError):
-    """There is no table of that name."""
+    """The catalog has no table of that name."""
 
 
 class TableExistsError(CatalogError):
-    """There is a table of that name already."""
+    """The catalog has a table of that name already."""
 
 
 class UnregisteredTableError(TableNotFoundError, TableExistsError):
-    """The metastore does not know the table, but its files are in its place: it can be neither opened nor created."""
+    """The metastore does not know the table, but its files exist: it can be neither opened nor created."""
 
 
 class ViewNotFoundError(CatalogError, LookupError):
-    """There is no view of that name."""
+    """The catalog has no view of that name."""
 
 
 class PartitionExistsError(CatalogError):
@@ -63,7 +63,7 @@ class PartitionExistsError(CatalogError):
 
 
 class NotAnInterbedTableError(CatalogError):
-    """The metastore has a table of that name, but in another format; query it with the engine that made it."""
+    """The metastore has a table of that name in another format; query it with the engine that made it."""
 
 
 class CatalogUnavailableError(CatalogError, ConnectionError):
@@ -71,6 +71,6 @@ class CatalogUnavailableError(CatalogError, ConnectionError):
 
 
 class LockError(CatalogError, CommitError, TimeoutError):
-    """The lock of a table could not be had in time; the message says who may hold it. The call may be repeated."""
+    """The lock of a table was not granted in time; the message names its possible holder. The call may be repeated."""
 
     retryable = True

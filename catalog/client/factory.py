@@ -1,4 +1,4 @@
-"""Opening a catalog by its options."""
+"""Opening of a catalog by its name and options."""
 
 import os
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from interbed.catalog.client.options import LOCATING, UNNAMED, CatalogOptions, M
 def load_catalog(name: str | None = None, **properties: object) -> Catalog:
     """Open a catalog: `load_catalog("lake")`, or `load_catalog("lake", warehouse="file:/tmp/lake")`.
 
-    Properties go on top of what the configuration says of that name (configuration.py); without a name, and without
-    properties that locate a catalog, the default catalog is meant. They bear Paimon's names, with `_` or
-    `-` between words where Python allows only the former: `warehouse`, `metastore` ("filesystem", the default, or
-    "hive"), `uri`, `hive_conf_dir`, … Names with dots are passed as `**{"lock.enabled": "true"}`.
+    Properties override the configuration of that name (configuration.py). Without a name, and without properties that
+    locate a catalog, the default catalog is opened. Properties have Paimon's names, with `_` or `-` between words where
+    Python allows only the former: `warehouse`, `metastore` ("filesystem", the default, or "hive"), `uri`,
+    `hive_conf_dir`, … Names with dots are passed as `**{"lock.enabled": "true"}`.
 
     Raises InvalidOptionError for unknown or contradicting properties, for a name without properties that is not
     configured, and for a configuration that can't be read; CatalogUnavailableError when the metastore can't be reached.
@@ -24,9 +24,9 @@ def load_catalog(name: str | None = None, **properties: object) -> Catalog:
 
 
 def open_configured(name: str | None, given: Mapping[str, str]) -> Catalog:
-    """Open a catalog by its configured options, with those given, spelled as in Paimon, on top; as load_catalog."""
+    """Open a catalog by its configured options, overridden by the given ones in Paimon's spelling; as load_catalog."""
     if name is None and not LOCATING.isdisjoint(given):
-        # Nothing is asked of a configuration that has no say.
+        # The configuration is not used, and not read.
         return open_catalog(UNNAMED, given)
     from interbed.catalog.client.configuration import load_configuration
 
@@ -34,7 +34,7 @@ def open_configured(name: str | None, given: Mapping[str, str]) -> Catalog:
 
 
 def open_catalog(name: str, properties: Mapping[str, object]) -> Catalog:
-    """Open a catalog by options exactly as spelled in Paimon."""
+    """Open a catalog by options in Paimon's spelling."""
     options = CatalogOptions({k: _text(v) for k, v in properties.items()})
     if options.metastore is MetastoreKind.HIVE:
         # The metastore's interface is large, and slow to import for catalogs that need none.
@@ -45,11 +45,11 @@ def open_catalog(name: str, properties: Mapping[str, object]) -> Catalog:
 
 
 class CatalogFactory:
-    """pypaimon's way to open a catalog: `CatalogFactory.create({"warehouse": …})`."""
+    """pypaimon's factory of catalogs: `CatalogFactory.create({"warehouse": …})`."""
 
     @staticmethod
     def create(catalog_options: Mapping[str, object]) -> Catalog:
-        """Open a catalog by options as spelled in Paimon."""
+        """Open a catalog by options in Paimon's spelling."""
         return open_catalog("paimon", catalog_options)
 
 

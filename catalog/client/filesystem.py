@@ -21,7 +21,7 @@ from interbed.catalog.client.errors import (
 )
 from interbed.catalog.client.identifier import DB_SUFFIX, Identifier, branch_to_alter, check_database_name
 from interbed.catalog.client.options import CatalogOptions, LockMode
-from interbed.catalog.client.staging import Fill, StagedTable, publish_replacement
+from interbed.catalog.client.staging import StagedTable, TableFill, publish_replacement
 from interbed.storage.base.errors import (
     CommitStateUnknownError,
     CorruptFileError,
@@ -58,9 +58,9 @@ class FileSystemCatalog(Catalog):
             raise InvalidOptionError("A file-system catalog needs the option 'warehouse', its root directory.")
         if options.lock_mode is LockMode.TRUE:
             raise InvalidOptionError(
-                "A file-system catalog has nowhere to keep locks; leave 'lock.enabled' out or set 'metastore' = 'hive'."
+                "A file-system catalog can't keep locks; leave 'lock.enabled' out or set 'metastore' = 'hive'."
             )
-        # Whoever only reads makes no directory; the first database makes the warehouse.
+        # Readers make no directory; the first database makes the warehouse.
         self._file_io, self._warehouse = file_io_for(options.warehouse, options.raw)
 
     @property
@@ -76,7 +76,7 @@ class FileSystemCatalog(Catalog):
     def list_databases(self) -> list[str]:
         entries = self._file_io.list(self._warehouse)
         names = [e.name.removesuffix(DB_SUFFIX) for e in entries if e.is_directory and e.name.endswith(DB_SUFFIX)]
-        # A directory whose name no database can have is none.
+        # A directory with an invalid name is no database.
         return sorted(filter(is_path_name, names))
 
     def _get_database(self, name: str) -> Database:
@@ -99,25 +99,25 @@ class FileSystemCatalog(Catalog):
         if self._file_io.exists(path):
             raise exists
         given = changed_properties({}, properties, ())
-        with self._races_told(name):
+        with self._named_races(name):
             self._file_io.make_directories(path)
             self._file_io.sync([path])
-            # Of several who give it properties at once one wins; who gives none can't be told from another.
+            # Of concurrent creations with properties one wins; creations without properties all succeed.
             if given and not create_properties(self._file_io, path, given):
                 raise exists
 
     def _drop_database(self, name: str, *, cascade: bool) -> None:
         from interbed.catalog.client.files.database_directory import drop_empty_directory
 
-        # What can't be judged is no reason to delete.
+        # If it is unknown whether a directory is a table, nothing is deleted.
         tables = self._tables_in(self.get_database(name).location)
-        with self._races_told(name):
+        with self._named_races(name):
             if cascade:
                 self._drop_with_tables(name, tables)
                 return
             path = self._database_path(name)
             others = [] if tables else drop_empty_directory(self._file_io, path)
-            # A table may have come meanwhile.
+            # A table may have been created meanwhile.
             tables = tables or [table for table in others if self._has_schema(f"{path}/{table}")]
         if tables:
             raise DatabaseNotEmptyError(
@@ -126,8 +126,8 @@ class FileSystemCatalog(Catalog):
         if others:
             raise DatabaseNotEmptyError(
                 f"The database '{name}' holds no table, but there is '{others[0]}' in {path}, such as a table that is "
-                "being made, or what a killed process has left of one; drop it with cascade to delete what tables have "
-                "made. What they have not made stays until you move it away."
+                "being made, or the remains of one; drop it with cascade to delete the files of tables. Foreign files "
+                "stay until you move them away."
             )
 
     def _drop_with_tables(self, name: str, tables: Sequence[str]) -> None:
@@ -158,19 +158,19 @@ class FileSystemCatalog(Catalog):
 
         location = self.get_database(name).location
         before = read_properties(self._file_io, location)
-        with self._races_told(name):
+        with self._named_races(name):
             write_properties(self._file_io, location, changed_properties(before, set_properties, remove_properties))
 
     @contextmanager
-    def _races_told(self, database: str) -> Iterator[None]:
-        """Say in the catalog's own words that a directory was deleted by whoever drops the database or a table."""
+    def _named_races(self, database: str) -> Iterator[None]:
+        """Raise CatalogError if a directory is missing because another process drops the database or a table."""
         try:
             yield
         except FileNotFoundError as error:
             self.get_database(database)
             raise CatalogError(
-                f"A directory of the database '{database}' was deleted meanwhile, by whoever drops the database or a "
-                f"table of it; try again: {error.filename or error}"
+                f"A directory of the database '{database}' was deleted meanwhile, because another process drops "
+                f"the database or a table of it; try again: {error.filename or error}"
             ) from error
 
     # -- tables ----------------------------------------------------------------------------------------------------
@@ -184,28 +184,28 @@ class FileSystemCatalog(Catalog):
         )
 
     def _is_listed(self, location: str) -> bool:
-        """Return whether a directory is a table, or can't be looked into, which is no reason to hide the others."""
+        """Return whether a directory is a table, or can't be read, which must not hide the other tables."""
         try:
             return self._has_schema(location)
         except StorageAccessError as error:
             database, _, name = location.rpartition("/")
-            # Raises when it is the store that can't be reached.
+            # Raises if the whole file system can't be reached.
             self._file_io.list(database)
-            _log.warning("Listed as a table, for whether it is one can't be seen: %s", error)
+            _log.warning("Listed as a table, because it can't be checked whether it is one: %s", error)
             return not name.startswith(".")
 
     def _tables_in(self, path: str) -> list[str]:
-        """The tables in the directory of a database, as far as deleting them goes: raises StorageAccessError for what
-        can't be judged.
+        """Return the tables in the directory of a database; raise StorageAccessError for a directory that can't be
+        read.
         """
         return sorted(e.name for e in self._file_io.list(path) if e.is_directory and self._has_schema(e.path))
 
     def _load_table(self, identifier: Identifier) -> Table:
         location = self._table_path(identifier)
         try:
-            store = find_store(self._told(location), self._file_io)
+            store = find_store(self._respelled(location), self._file_io)
         except CorruptFileError:
-            # Its first schema may have gone between being listed and being read.
+            # Its first schema may have been deleted between being listed and being read.
             if self._has_schema(location):
                 raise
             store = None
@@ -221,13 +221,13 @@ class FileSystemCatalog(Catalog):
         return self._table_path(identifier)
 
     def _create_table(
-        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: TableFill | None = None
     ) -> None:
-        with self._races_told(identifier.database):
+        with self._named_races(identifier.database):
             self._make_table(identifier, schema, path, fill)
 
     def _make_table(
-        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: TableFill | None = None
     ) -> None:
         from interbed.catalog.client.files.table_files import check_no_remains, finish_drop, withdraw_schema
 
@@ -237,7 +237,7 @@ class FileSystemCatalog(Catalog):
             return
         check_exclusive(self._file_io, location)
         schemas = schema_manager(location, self._file_io)
-        # Mostly there is nothing at all, which one listing tells.
+        # Usually the directory is missing, which one listing shows.
         if self._file_io.list(location):
             finish_drop(self._file_io, location)
             if not schemas.ids():
@@ -248,7 +248,7 @@ class FileSystemCatalog(Catalog):
             raise exists
         if fill is None:
             return
-        store = open_store(self._told(location), self._file_io, schema=schema)
+        store = open_store(self._respelled(location), self._file_io, schema=schema)
         table = Table(str(identifier), store)
         if not is_made and table.latest_snapshot() is not None and not fill.is_in(table):
             raise exists
@@ -261,25 +261,25 @@ class FileSystemCatalog(Catalog):
             raise
 
     def _is_first_schema_made(self, identifier: Identifier, schemas: SchemaManager, schema: TableSchema) -> bool:
-        """Create the schema file; False when there is one."""
+        """Create the schema file; return False when it exists."""
         for _ in range(_CREATE_TRIES - 1):
             try:
                 return schemas.commit(schema)
             except FileNotFoundError:
-                # Empty directories go with their database, when it is dropped.
+                # A drop of the database deletes empty directories.
                 self.get_database(identifier.database)
         return schemas.commit(schema)
 
-    def _create_staged(self, identifier: Identifier, schema: TableSchema, staged: str, fill: Fill | None) -> None:
+    def _create_staged(self, identifier: Identifier, schema: TableSchema, staged: str, fill: TableFill | None) -> None:
         from interbed.catalog.client.files.staging_directory import move_into_place
 
         location = self._table_path(identifier)
         there = self._has_schema(location)
-        # What is there is this very table when the outcome of its creation was not known and it is repeated: it has
-        # moved. Another with the same columns may have been made in the same millisecond.
+        # If an unknown creation is repeated, the existing table may be this one, which has moved already. Another table
+        # with the same columns may have been made in the same millisecond.
         if there and (self._file_io.exists(staged) or schema_manager(location, self._file_io).is_gone(schema)):
             raise TableExistsError(f"There is a table '{identifier}' in {self.described} already.")
-        store = open_store(self._told(location if there else staged), self._file_io, schema=schema)
+        store = open_store(self._respelled(location if there else staged), self._file_io, schema=schema)
         if not there:
             store.schemas.commit(schema)
         if fill is not None:
@@ -301,10 +301,10 @@ class FileSystemCatalog(Catalog):
         self._new_location(identifier, path)
         if not self._file_io.capabilities.exclusive_rename:
             return path
-        with self._races_told(identifier.database):
+        with self._named_races(identifier.database):
             return new_staging_directory(self._file_io, self._database_path(identifier.database))
 
-    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
+    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: TableFill) -> None:
         publish_replacement(self._load_table(identifier).store, str(identifier), schema, fill)
 
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
@@ -357,9 +357,9 @@ class FileSystemCatalog(Catalog):
         self.get_database(new.database)
         if not self._file_io.capabilities.atomic_rename:
             raise NotSupportedError(
-                f"'{old}' is a directory in {self._warehouse}, whose store can't rename one in one step: others would "
-                "see half a table, and a commit meanwhile could be lost. A Hive catalog renames the entry and leaves "
-                "the files; here, make a new table of its rows (create_table_as) and drop the old one."
+                f"'{old}' is a directory in {self._warehouse}, whose file system can't rename one in one step: others "
+                "would see half a table, and a concurrent commit could be lost. A Hive catalog renames the entry and "
+                "leaves the files; here, make a new table of its rows (create_table_as) and drop the old one."
             )
         if self.table_exists(new) or not self._file_io.rename(self._table_path(old), self._table_path(new)):
             raise TableExistsError(f"There is a table or directory '{new}' in {self.described} already.")
@@ -372,7 +372,7 @@ class FileSystemCatalog(Catalog):
     ) -> None:
         branch = branch_to_alter(identifier)
         if branch is not None:
-            # No metastore knows of branches.
+            # A metastore has no branches.
             self.get_table(branch).store.alter(list(changes) if isinstance(changes, Sequence) else [changes])
             return
         name = parse_table_name(identifier)
@@ -393,5 +393,5 @@ class FileSystemCatalog(Catalog):
         return f"{self._database_path(identifier.database)}/{identifier.table}"
 
     def _has_schema(self, location: str) -> bool:
-        # Schema 0 can't be expired, so that one look-up decides; only a table cut off in creation lacks it.
+        # Schema 0 never expires, so one lookup is enough; only an unfinished table lacks it.
         return self._file_io.exists(f"{location}/schema/schema-0")

@@ -1,8 +1,8 @@
 """The system tables of a whole catalog, in its database `sys`: `catalog.get_table("sys.tables").scan().to_arrow()`.
 
-`sys.tables`, `sys.partitions`, `sys.all_table_options` and `sys.catalog_options`, with Paimon's names and columns
-(documentation: concepts/system-tables, global system tables), and `sys.table_health`, which is our own. What an option
-keeps secret is masked.
+`sys.tables`, `sys.partitions`, `sys.all_table_options` and `sys.catalog_options` have Paimon's names and columns
+(documentation: concepts/system-tables, global system tables). `sys.table_health` is interbed's own. Secret values of
+options are masked.
 """
 
 import logging
@@ -42,7 +42,7 @@ _FILE_FIGURES = frozenset({"file_size_in_bytes", "file_count", "last_file_creati
 
 
 class ShownCatalog(Protocol):
-    """What these tables show a catalog by; its methods are those of interbed.catalog.client.api."""
+    """The methods of interbed.catalog.client.api that these tables need."""
 
     name: str
     options: CatalogOptions
@@ -54,33 +54,33 @@ class ShownCatalog(Protocol):
 
     @property
     def described(self) -> str:
-        """The catalog in messages."""
+        """The name of the catalog in messages."""
         ...
 
     def list_databases(self) -> list[str]:
-        """The databases' names."""
+        """Return the names of the databases."""
         ...
 
     def list_tables(self, database: str) -> list[str]:
-        """The names of a database's tables."""
+        """Return the names of the tables of a database."""
         ...
 
     def get_table(self, identifier: str | Identifier) -> "Table":
-        """A table by name."""
+        """Return a table by its name."""
         ...
 
     def table_outline(self, identifier: str | Identifier) -> SchemaOutline:
-        """What can be made out of a table's schema."""
+        """Return the readable parts of a table's schema."""
         ...
 
     def list_partitions(self, identifier: str | Identifier) -> list[Partition]:
-        """A table's partitions with their figures."""
+        """Return the partitions of a table with their figures."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalTableKind:
-    """One system table of catalogs: its columns, and what makes its rows of those that are wanted."""
+    """One kind of system table of catalogs: its columns, and a function that makes its rows for the wanted columns."""
 
     columns: "tuple[pa.Field[Any], ...]"
     rows: Callable[[ShownCatalog, Collection[str]], Sequence[Row]]
@@ -96,7 +96,7 @@ class GlobalTable(RowsTable):
 
     @staticmethod
     def of(catalog: ShownCatalog, name: str) -> "GlobalTable":
-        """The system table of that name, in any case's letters; TableNotFoundError naming those that there are."""
+        """Return the system table of that name, ignoring case; raise TableNotFoundError naming the existing ones."""
         names = global_tables(catalog)
         if name.lower() not in names:
             raise TableNotFoundError(
@@ -113,12 +113,12 @@ class GlobalTable(RowsTable):
         return _kind_named(self.kind).rows(self.catalog, wanted)
 
     def copy(self, dynamic_options: Mapping[str, object]) -> "GlobalTable":
-        """The same; no option changes what it shows."""
+        """Return the same table; no option changes its rows."""
         return self
 
 
 def global_tables(catalog: ShownCatalog) -> list[str]:
-    """The names of the system tables that the catalog has, sorted."""
+    """Return the names of the system tables of the catalog, sorted."""
     names = (*GLOBAL_TABLES, *PACKAGE_TABLES)
     return sorted(name for name in names if name != CATALOG_OPTIONS or catalog.options.shows_options)
 
@@ -133,8 +133,8 @@ def _kind_named(name: str) -> GlobalTableKind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shown:
-    """A table with its options, the path among them; `table` is None for one that this version can't read."""
+class _ShownTable:
+    """A table with its options, including the path; `table` is None if this version can't read it."""
 
     identifier: Identifier
     options: Mapping[str, str]
@@ -143,14 +143,14 @@ class _Shown:
     table: "Table | None"
 
 
-def _all_tables(catalog: ShownCatalog) -> Iterator[_Shown]:
+def _all_tables(catalog: ShownCatalog) -> Iterator[_ShownTable]:
     for database in sorted(catalog.list_databases()):
         if database == SYSTEM_DATABASE:
             continue
         try:
             names = catalog.list_tables(database)
         except DatabaseNotFoundError:
-            # It was dropped while we look, as a table may be.
+            # It was dropped meanwhile.
             continue
         for name in names:
             try:
@@ -161,20 +161,20 @@ def _all_tables(catalog: ShownCatalog) -> Iterator[_Shown]:
                 _log.warning("The table '%s.%s' can't be shown: %s", database, name, error)
 
 
-def _shown(catalog: ShownCatalog, identifier: Identifier) -> _Shown:
+def _shown(catalog: ShownCatalog, identifier: Identifier) -> _ShownTable:
     try:
         table = catalog.get_table(identifier)
     except UNREADABLE as error:
-        _log.warning("The table '%s' can't be read, and is shown as far as it is known: %s", identifier, error)
+        _log.warning("The table '%s' can't be read, and is shown without figures: %s", identifier, error)
         outline = catalog.table_outline(identifier)
-        return _Shown(
+        return _ShownTable(
             identifier=identifier,
             options={**outline.options, PATH: outline.location},
             partitioned=bool(outline.partition_keys),
             keyed=bool(outline.primary_keys),
             table=None,
         )
-    return _Shown(
+    return _ShownTable(
         identifier=identifier,
         options={**table.schema.options, PATH: table.location},
         partitioned=bool(table.partition_keys),
@@ -188,18 +188,18 @@ def _millis(value: str | None) -> int | None:
 
 
 def _figures_of(table: "Table", *, files: bool) -> Row:
-    """Records and, if they are wanted, bytes, files and the newest file's time; null for what is not known."""
+    """Return records and, if wanted, bytes, files and the time of the newest file; null for unknown figures."""
     latest = table.latest_snapshot()
     if latest is None or not files:
         return (None if latest is None else latest.total_record_count, None, None, None)
-    # Only these need the manifests of every table to be read.
+    # Only these figures need the manifests of every table.
     sums = table.access.partition_sums().values()
     created = [epoch_millis(s.created_millis) for s in sums]
     newest = max(created, default=None)
     return (latest.total_record_count, sum(s.bytes for s in sums), sum(s.files for s in sums), newest)
 
 
-def _known_figures(shown: _Shown, *, files: bool) -> Row:
+def _known_figures(shown: _ShownTable, *, files: bool) -> Row:
     if shown.table is None:
         return _NOTHING_KNOWN
     try:
@@ -273,8 +273,8 @@ def _table_health(catalog: ShownCatalog, wanted: Collection[str]) -> Sequence[Ro
     ]
 
 
-def _health_of(shown: _Shown) -> Row:
-    """The figures of a table's health; null for those of one that can't be read."""
+def _health_of(shown: _ShownTable) -> Row:
+    """Return the figures of a table's health; nulls for a table that can't be read."""
     if shown.table is None:
         return _HEALTH_UNKNOWN
     try:
@@ -290,7 +290,7 @@ def _catalog_options(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]
     return [(key, masked(key, value)) for key, value in sorted(catalog.options.raw.items())]
 
 
-def _said(*names: str) -> "tuple[pa.Field[Any], ...]":
+def _texts(*names: str) -> "tuple[pa.Field[Any], ...]":
     return tuple(text(name, nullable=True) for name in names)
 
 
@@ -319,7 +319,7 @@ _HEALTH_COLUMNS: Mapping[str, str] = {
     "last_commit": "newest_millis",
     "last_full_compaction": "last_full_millis",
 }
-"""The columns of `sys.table_health` behind score and reasons, each with the figure of TableHealth that it shows."""
+"""The columns of `sys.table_health` after score and reasons, each with its figure of TableHealth."""
 _RATIOS = frozenset({"read_amplification", "delete_ratio", "duplicate_ratio"})
 _HEALTH_FIGURES = frozenset({"score", "reasons", *_HEALTH_COLUMNS})
 _HEALTH_UNKNOWN: Row = (None,) * len(_HEALTH_FIGURES)
@@ -327,30 +327,30 @@ _HEALTH_UNKNOWN: Row = (None,) * len(_HEALTH_FIGURES)
 GLOBAL_TABLES: Mapping[str, GlobalTableKind] = {
     ALL_TABLES: GlobalTableKind(
         columns=(
-            *_said("database_name", "table_name", "table_type"),
+            *_texts("database_name", "table_name", "table_type"),
             pa.field("partitioned", pa.bool_()),
             pa.field("primary_key", pa.bool_()),
-            *_said(_OWNER),
+            *_texts(_OWNER),
             *_figures("created_at"),
-            *_said("created_by"),
+            *_texts("created_by"),
             *_figures("updated_at"),
-            *_said("updated_by"),
+            *_texts("updated_by"),
             *_FIGURES,
         ),
         rows=_tables,
     ),
     ALL_PARTITIONS: GlobalTableKind(
-        columns=(*_said("database_name", "table_name", "partition_name"), *_FIGURES, pa.field("done", pa.bool_())),
+        columns=(*_texts("database_name", "table_name", "partition_name"), *_FIGURES, pa.field("done", pa.bool_())),
         rows=_partitions,
     ),
     ALL_TABLE_OPTIONS: GlobalTableKind(
-        columns=_said("database_name", "table_name", "key", "value"), rows=_all_table_options
+        columns=_texts("database_name", "table_name", "key", "value"), rows=_all_table_options
     ),
     TABLE_HEALTH: GlobalTableKind(
         columns=(
-            *_said("database_name", "table_name"),
+            *_texts("database_name", "table_name"),
             integer("score", nullable=True),
-            *_said("reasons"),
+            *_texts("reasons"),
             *(
                 pa.field(name, pa.float64()) if name in _RATIOS else bigint(name, nullable=True)
                 for name in _HEALTH_COLUMNS
@@ -360,4 +360,4 @@ GLOBAL_TABLES: Mapping[str, GlobalTableKind] = {
     ),
     CATALOG_OPTIONS: GlobalTableKind(columns=(text("key"), text("value")), rows=_catalog_options),
 }
-"""All kinds, by name."""
+"""All kinds of system tables, by name."""

@@ -11,13 +11,13 @@ from interbed.storage.meta.paths import MAIN_BRANCH
 DEFAULT_DATABASE = "default"
 DB_SUFFIX = ".db"
 SYSTEM_DATABASE = "sys"
-"""Holds the system tables of the catalog as a whole; it is in every catalog, and in no list of databases."""
+"""The database with the system tables of the catalog; every catalog has it, and no list of databases names it."""
 SEPARATOR = "$"
-"""What comes after it in a table's name is a branch or a system table."""
+"""Separator in the name of a table before a branch or a system table."""
 BRANCH_PREFIX = "branch_"
 
 UNKNOWN_DATABASE = "unknown"
-"""pypaimon's database of tables that are in none."""
+"""pypaimon's database of tables without one."""
 
 _QUOTED_NAME = re.compile(r"(?:`([^`]+)`|([^`.]+))\.(?:`([^`]+)`|([^`]+))")
 
@@ -27,20 +27,20 @@ _QUOTED_NAME = re.compile(r"(?:`([^`]+)`|([^`.]+))\.(?:`([^`]+)`|([^`]+))")
 class Identifier:
     """The name of a table: `Identifier("shop", "orders")`.
 
-    `table` is what comes after the database. As in pypaimon it may hold a branch and a system table, which are also
-    given by themselves: `Identifier("shop", "orders", branch="b", system_table="files")` is
-    `shop.orders$branch_b$files`. The branch `main` is the table itself, and left out.
+    `table` is the part after the database. As in pypaimon it may contain a branch and a system table, which may also be
+    given separately: `Identifier("shop", "orders", branch="b", system_table="files")` is `shop.orders$branch_b$files`.
+    The branch `main` is the table itself, and left out.
 
-    Every part is one component of a path: none leads out of the directory of its database or table, however the
-    identifier was made. As in pypaimon a table's name may have dots here; catalogs have no such tables.
+    Every part is one component of a path: none leads out of the directory of its database or table. As in pypaimon the
+    name of a table may have dots here; catalogs have no such tables.
     """
 
     database: str
     table: str
 
     def __init__(self, database: str, table: str, branch: str | None = None, system_table: str | None = None) -> None:
-        """Raises InvalidInputError for a part that is not one component of a path."""
-        # A part that is given by itself has no parts of its own.
+        """Raise InvalidInputError for a part that is not one component of a path."""
+        # A part that is given separately must not contain others.
         parts = _checked_table(table)
         if branch is not None and _part("branch", branch).lower() != MAIN_BRANCH:
             parts = f"{parts}{SEPARATOR}{BRANCH_PREFIX}{branch}"
@@ -55,7 +55,7 @@ class Identifier:
 
     @staticmethod
     def parse(name: "str | Identifier | tuple[str, str]") -> "Identifier":
-        """The identifier of `database.table`, of a pair, or of an identifier; raises InvalidInputError."""
+        """Return the identifier of `database.table`, of a pair, or of an identifier; raise InvalidInputError."""
         if isinstance(name, Identifier):
             return name
         database, table = _pair(name)
@@ -68,12 +68,12 @@ class Identifier:
 
     @staticmethod
     def create(database: str, table: str, branch: str | None = None, system_table: str | None = None) -> "Identifier":
-        """The same as the constructor."""
+        """Create an identifier, as the constructor does."""
         return Identifier(database, table, branch, system_table)
 
     @staticmethod
     def from_string(full_name: str) -> "Identifier":
-        """The identifier of `database.table`; names with dots stand between backquotes. Raises InvalidInputError."""
+        """Return the identifier of `database.table`; names with dots are in backquotes. Raises InvalidInputError."""
         parts = _QUOTED_NAME.fullmatch(full_name)
         if parts is None:
             raise InvalidInputError(f"Not a table name: {full_name!r}; write 'database.table'.")
@@ -81,44 +81,46 @@ class Identifier:
 
     @property
     def object(self) -> str:
-        """The table's name with its branch and its system table."""
+        """The name of the table with its branch and its system table."""
         return self.table
 
     @property
     def branch(self) -> str | None:
-        """The branch that is named; None for the table itself."""
+        """The name of the branch; None for the table itself."""
         return self.get_branch_name()
 
     def get_full_name(self) -> str:
-        """The whole name, without the database when that is `unknown`."""
+        """Return the whole name, without the database if that is `unknown`."""
         return self.table if self.database == UNKNOWN_DATABASE else str(self)
 
     def get_database_name(self) -> str:
-        """The database."""
+        """Return the name of the database."""
         return self.database
 
     def get_object_name(self) -> str:
-        """The table's name with its branch and its system table."""
+        """Return the name of the table with its branch and its system table."""
         return self.table
 
     def get_table_name(self) -> str:
-        """The table's name alone; raises InvalidInputError for a name of too many parts, as those below do."""
+        """Return the name of the table alone; raise InvalidInputError for a name with too many parts, as the methods
+        below.
+        """
         return self._parts()[0]
 
     def get_branch_name(self) -> str | None:
-        """The branch; None for the table itself."""
+        """Return the branch; None for the table itself."""
         return self._parts()[1]
 
     def get_branch_name_or_default(self) -> str:
-        """The branch, `main` for the table itself."""
+        """Return the branch, `main` for the table itself."""
         return self.get_branch_name() or MAIN_BRANCH
 
     def get_system_table_name(self) -> str | None:
-        """The system table; None for the table itself."""
+        """Return the system table; None for the table itself."""
         return self._parts()[2]
 
     def is_system_table(self) -> bool:
-        """Whether a system table is named."""
+        """Return whether the name is that of a system table."""
         return self.get_system_table_name() is not None
 
     def _parts(self) -> tuple[str, str | None, str | None]:
@@ -127,7 +129,7 @@ class Identifier:
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """What a caller may name: a table, a branch of it (`t$branch_b`), or a system table (`t$audit_log`) of either."""
+    """The name of a table, a branch of it (`t$branch_b`), or a system table (`t$audit_log`) of either."""
 
     identifier: Identifier
     branch: str | None = None
@@ -141,7 +143,7 @@ class TableName:
 
     @staticmethod
     def parse(name: "str | Identifier | tuple[str, str]") -> "TableName":
-        """The parts of a name; raises InvalidInputError for one that is none."""
+        """Return the parts of a name; raise InvalidInputError for an invalid one."""
         database, text = _pair(name)
         if SEPARATOR not in path_name("table", text):
             return TableName(Identifier(database, text))
@@ -205,13 +207,14 @@ def check_table_name(name: str) -> str:
 
 
 def check_database_name(name: str) -> str:
-    """The name; raises InvalidInputError unless it can name a database."""
+    """Return the name; raise InvalidInputError unless a database can have it."""
     return path_name("database", name)
 
 
 def parse_table_name(identifier: "str | Identifier") -> Identifier:
-    """The identifier of a table itself; raises NotSupportedError for system tables and branches, InvalidInputError for
-    no name at all.
+    """Return the identifier of a table itself.
+
+    Raises NotSupportedError for system tables and branches, InvalidInputError for an invalid name.
     """
     name = TableName.parse(identifier)
     if name.identifier.database == SYSTEM_DATABASE:
@@ -222,9 +225,9 @@ def parse_table_name(identifier: "str | Identifier") -> Identifier:
 
 
 def branch_to_alter(identifier: "str | Identifier") -> str | None:
-    """The name of the branch that is meant, which has a schema of its own; None for a table itself.
+    """Return the name of a branch, which has a schema of its own; None for a table itself.
 
-    Raises NotSupportedError for system tables, InvalidInputError for no name at all.
+    Raises NotSupportedError for system tables, InvalidInputError for an invalid name.
     """
     name = TableName.parse(identifier)
     if name.system is not None or name.branch in (None, MAIN_BRANCH):
@@ -233,7 +236,7 @@ def branch_to_alter(identifier: "str | Identifier") -> str | None:
 
 
 def check_not_system_database(name: str) -> None:
-    """Raise NotSupportedError for the database of system tables, which nobody makes or changes."""
+    """Raise NotSupportedError for the database of system tables, which can't be created or changed."""
     if name == SYSTEM_DATABASE:
         raise NotSupportedError(
             f"The database '{SYSTEM_DATABASE}' holds the catalog's system tables and can't be created, changed or "

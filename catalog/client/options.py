@@ -10,14 +10,14 @@ from interbed.storage.meta.options.core import CoreOptions
 
 
 class MetastoreKind(StrEnum):
-    """Where a catalog keeps its databases and tables."""
+    """The place where a catalog keeps its databases and tables."""
 
     FILESYSTEM = "filesystem"
     HIVE = "hive"
 
 
 class LockMode(StrEnum):
-    """Which changes of a table hold its lock in the metastore."""
+    """The changes of a table that hold its lock in the metastore."""
 
     TRUE = "true"
     FALSE = "false"
@@ -49,7 +49,8 @@ KNOWN = frozenset(
         "cache-enabled",
         "default-database",
         "optimizer.db",
-        # Of Paimon's Java clients alone; taken so that one set of options serves both, and without effect.
+        # Options of Paimon's Java clients; they are accepted, so that one set of options serves both, but have no
+        # effect.
         "metastore.client.class",
         "client-pool-cache.eviction-interval-ms",
         "client-pool-cache.keys",
@@ -57,13 +58,13 @@ KNOWN = frozenset(
 )
 PREFIXES = ("fs.", "s3.", "google.", "hadoop.", "dfs.", "hive.", "table-default.", "cache.", "store.", "local-cache.")
 UNNAMED = "default"
-"""The name of a catalog that is described by options alone, and of the catalog that is meant when none is named."""
+"""The name of a catalog that is described by options alone, and of the default catalog."""
 LOCATING = frozenset({"warehouse", "metastore", "uri", "hive-conf-dir"})
-"""Options of which each says what catalog is meant, so that no configured one is."""
+"""Options that each describe a catalog, so that no configured catalog is used."""
 
 
 def is_known(key: str) -> bool:
-    """Whether a catalog takes an option of that name."""
+    """Return whether a catalog has an option of that name."""
     return key in KNOWN or key.startswith(PREFIXES)
 
 
@@ -91,7 +92,7 @@ class CatalogOptions:
 
     @property
     def metastore(self) -> MetastoreKind:
-        """Where databases and tables are kept."""
+        """The place of databases and tables."""
         return self._core.choice("metastore", MetastoreKind.FILESYSTEM)
 
     @property
@@ -106,19 +107,21 @@ class CatalogOptions:
 
     @property
     def hive_conf_dir(self) -> str | None:
-        """A directory that holds hive-site.xml."""
+        """The directory of hive-site.xml."""
         return self.raw.get("hive-conf-dir")
 
     @property
     def lock_mode(self) -> LockMode | None:
-        """Whether commits and changes of tables hold a catalog lock; with `auto` commits to a local file system hold
-        none. None leaves it to the catalog: `true` for Hive, none for file systems.
+        """Whether commits and changes of tables hold a catalog lock.
+
+        With `auto`, commits to a local file system hold none. None is the default of the catalog: `true` for Hive, no
+        locks for file systems.
         """
         return self._core.choice("lock.enabled", LockMode.TRUE) if "lock.enabled" in self.raw else None
 
     @property
     def lock_acquire_timeout_millis(self) -> int:
-        """How long to wait for a lock."""
+        """The maximum time to wait for a lock."""
         return self._core.duration_millis("lock-acquire-timeout", 480_000)
 
     @property
@@ -128,12 +131,12 @@ class CatalogOptions:
 
     @property
     def client_timeout_millis(self) -> int | None:
-        """How long to wait for an answer of the metastore; None leaves it to hive-site.xml."""
+        """The maximum time to wait for an answer of the metastore; None for the value of hive-site.xml."""
         return self._core.duration_millis("client-timeout", 0) if "client-timeout" in self.raw else None
 
     @property
     def client_pool_size(self) -> int | None:
-        """How many idle connections to the metastore are kept; None leaves it to the client."""
+        """The number of idle connections to the metastore; None for the default of the client."""
         return self._core.integer("client-pool-size", 0) if "client-pool-size" in self.raw else None
 
     @property
@@ -143,22 +146,22 @@ class CatalogOptions:
 
     @property
     def location_in_properties(self) -> bool:
-        """Whether locations stand in the parameters of databases, tables and partitions instead of their own field."""
+        """Whether locations are in the parameters of databases, tables and partitions instead of their own field."""
         return self._core.boolean("location-in-properties", False)
 
     @property
     def alter_table_cascade(self) -> bool:
-        """Whether the metastore carries changed columns into its partitions, too."""
+        """Whether the metastore changes the columns of partitions, too."""
         return self._core.boolean("alter-table-cascade", True)
 
     @property
     def skip_update_stats(self) -> bool:
-        """Whether the metastore leaves its statistics of a table alone when the table is altered."""
+        """Whether the metastore keeps its statistics of a table when the table is altered."""
         return self._core.boolean("hive.skip-update-stats", False)
 
     @property
     def table_type(self) -> str:
-        """`managed` or `external`: what a dropped table means for its files."""
+        """`managed` or `external`: whether dropping a table deletes its files."""
         value = self._core.text("table.type", "managed").lower()
         if value not in ("managed", "external"):
             raise InvalidOptionError(f"Option 'table.type' takes managed or external, not '{value}'.")
@@ -166,16 +169,19 @@ class CatalogOptions:
 
     @property
     def shows_options(self) -> bool:
-        """Whether there is `sys.catalog_options`. Paimon's default is false, for it shows secrets, which we mask."""
+        """Whether the catalog has `sys.catalog_options`.
+
+        Paimon's default is false, because the table shows secrets; interbed masks them.
+        """
         return self._core.boolean("catalog-options-table.enabled", True)
 
     @property
     def optimizer_db(self) -> str | None:
-        """The database of the optimizer's journal, by its URL; None for the place that the optimizer chooses."""
+        """The URL of the database of the optimizer's journal; None for the optimizer's default."""
         return self.raw.get("optimizer.db")
 
     @property
     def table_defaults(self) -> dict[str, str]:
-        """Options that new tables get unless they set them: `table-default.<option>`."""
+        """Default options of new tables: `table-default.<option>`."""
         prefix = "table-default."
         return {k[len(prefix) :]: v for k, v in self.raw.items() if k.startswith(prefix)}

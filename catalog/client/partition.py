@@ -1,7 +1,7 @@
-"""The partitions of a table, as its newest snapshot has them, pages of them, and marking them as done.
+"""The partitions of a table in its newest snapshot, pages of them, and marking them as done.
 
-`partition.mark-done-action` is for jobs that wait for a whole day. `success-file` writes `_SUCCESS` into the
-partition's directory (JSON of when it was first and last marked, in milliseconds), `done-partition` registers a
+`partition.mark-done-action` is for jobs that wait for a whole day. `success-file` writes `_SUCCESS` into the directory
+of the partition (JSON with the times of the first and the last mark, in milliseconds). `done-partition` registers a
 partition `<value>.done` beside it in the metastore. Source: documentation page `flink/sql-write` (mark done),
 paimon-core's PartitionMarkDoneAction.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PartitionSpecs: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]
-"""What the methods of a catalog take as `partitions`: one specification, or a list of them."""
+"""The argument `partitions` of methods of a catalog: one specification, or a list of them."""
 
 ACTIONS = "partition.mark-done-action"
 SUCCESS_FILE_NAME = "_SUCCESS"
@@ -29,10 +29,10 @@ SUCCESS_FILE_NAME = "_SUCCESS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionStatistics:
-    """How much a partition holds.
+    """The size of a partition.
 
-    `spec` maps each partition column to the text of its value, in the table's order; null is the default name.
-    Records are those of the files, not yet merged. `last_file_creation_time` in milliseconds since the epoch.
+    `spec` maps each partition column to the text of its value, in the order of the table; null is the default name.
+    Records are those of the files, not yet merged. `last_file_creation_time` is in milliseconds since the epoch.
     """
 
     spec: Mapping[str, str]
@@ -46,13 +46,13 @@ class PartitionStatistics:
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition(PartitionStatistics):
-    """A partition; `done` is for catalogs that mark partitions, which none of interbed's does."""
+    """A partition; `done` is for catalogs that mark partitions, which interbed's do not."""
 
     done: bool = False
 
 
 def partition_specs(given: PartitionSpecs) -> list[Mapping[str, object]]:
-    """The specifications that a caller gives, one or several; raises InvalidInputError for anything else."""
+    """Return the given specifications, one or several; raise InvalidInputError for other values."""
     specs: list[Any] = [given] if isinstance(given, Mapping) or not isinstance(given, Sequence) else list(given)
     for spec in specs:
         if not isinstance(spec, Mapping):
@@ -65,14 +65,14 @@ def partition_specs(given: PartitionSpecs) -> list[Mapping[str, object]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagedList(Generic[T]):
-    """A page; `next_page_token` is None on the last one."""
+    """A page of a list; `next_page_token` is None on the last one."""
 
     elements: Sequence[T]
     next_page_token: str | None = None
 
 
 def partitions_of(table: "Table") -> list[Partition]:
-    """The partitions that have files in the newest snapshot, in the order of their values' text."""
+    """Return the partitions that have files in the newest snapshot, in the order of the text of their values."""
     if not table.partition_keys:
         return []
     partitions = [
@@ -90,18 +90,18 @@ def partitions_of(table: "Table") -> list[Partition]:
 
 
 def partition_name(spec: Mapping[str, str]) -> str:
-    """The name that pages are cut by and patterns are matched against: `dt=2026-01-31/h=1`, not escaped."""
+    """Return the name used for the order of pages and for patterns: `dt=2026-01-31/h=1`, not escaped."""
     return "/".join(f"{column}={value}" for column, value in spec.items())
 
 
 def epoch_millis(wall_millis: int) -> int:
-    """A file's time, noted as wall-clock time of its writer, taken for that of this machine's zone as in Paimon."""
+    """Convert a file's wall-clock time of its writer as if it were of the time zone of this machine, as Paimon does."""
     wall = datetime.fromtimestamp(wall_millis / 1000, UTC).replace(tzinfo=None)
     return round(wall.timestamp() * 1000)
 
 
 class MarkDoneAction(StrEnum):
-    """What marks a partition as done."""
+    """An action that marks a partition as done."""
 
     SUCCESS_FILE = "success-file"
     DONE_PARTITION = "done-partition"
@@ -119,11 +119,10 @@ def mark_done(
     partitions: Sequence[Mapping[str, object]],
     clock: Callable[[], float] = time.time,
 ) -> list[dict[str, str]]:
-    """Mark the partitions, each named by all of its columns, as the table's option says; they are returned.
+    """Mark the partitions, each with all of its columns, by the actions of the table's option; return them.
 
-    `register` makes partitions known to the table's catalog.
-    Raises InvalidInputError for a table without partitions or a partition that is not complete, InvalidOptionError and
-    NotSupportedError for the option; nothing is marked then.
+    `register` creates partitions in the catalog. Raises InvalidInputError for a table without partitions or an
+    incomplete specification, InvalidOptionError and NotSupportedError for the option; nothing is marked then.
     """
     from interbed.storage.version.tags import write_success_file
 
@@ -152,7 +151,7 @@ def _actions(table: "Table") -> list[MarkDoneAction]:
     for action in actions:
         if action not in _HERE:
             raise NotSupportedError(
-                f"Option '{ACTIONS}' of '{table.name}' has '{action}', which is not carried out here; set it to "
+                f"Option '{ACTIONS}' of '{table.name}' has '{action}', which is not supported; set it to "
                 f"{' or '.join(map(repr, map(str, _HERE)))}."
             )
     if MarkDoneAction.DONE_PARTITION in actions and not table.options.boolean("metastore.partitioned-table", False):

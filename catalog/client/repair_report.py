@@ -1,4 +1,4 @@
-"""What a repair of a metastore did, or would do."""
+"""Report of a repair of a metastore."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class RepairKind(StrEnum):
-    """What was done."""
+    """The kind of an action."""
 
     CREATE_DATABASE = "create database"
     CREATE_TABLE = "create table"
@@ -20,7 +20,7 @@ class RepairKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairAction:
-    """One thing done; `detail` says what differed, or why it failed."""
+    """One action; `detail` has the differences, or the reason of a failure."""
 
     kind: RepairKind
     name: str
@@ -32,20 +32,20 @@ class RepairAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairReport:
-    """All that was done, in order; `dry_run` says that it was not."""
+    """All actions, in order; with `dry_run` they were not executed."""
 
     dry_run: bool
     tables: int
-    """Tables that were looked at."""
+    """The number of tables that were checked."""
     actions: Sequence[RepairAction]
 
     @property
     def failures(self) -> list[RepairAction]:
-        """What could not be repaired."""
+        """The actions that failed."""
         return [a for a in self.actions if a.kind is RepairKind.FAILED]
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON's types."""
+        """Return the report as values of JSON's types."""
         return {
             "dry_run": self.dry_run,
             "tables": self.tables,

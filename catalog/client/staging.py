@@ -1,9 +1,9 @@
-"""Tables that are made, or replaced, together with their rows: until both are there, nobody sees either.
+"""Creation and replacement of tables together with their rows: other processes see either both or neither.
 
-Rows are written first, as files that nobody knows, under a schema that is in no file yet. A commit then makes the
-schema file and the first snapshot under it. A new table in a metastore is registered only then; in a local file system
-it has been made in a directory out of sight (files/staging_directory.py) that moves to its place then; in other stores
-it is empty for the moment between schema and snapshot. A replaced table changes with its snapshot
+Rows are written first, as files that are in no snapshot, under a schema that is in no file yet. A commit then makes the
+schema file and the first snapshot under it. A new table in a metastore is registered only then. In a local file system
+it is made in a staging directory (files/staging_directory.py) that moves to its location. In other file systems it is
+empty for the moment between schema and snapshot. A replaced table changes with its snapshot
 (storage.meta.schema.apply).
 """
 
@@ -47,27 +47,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
-    """Commits the rows of a table whose schema stands, as `user`; without rows there may be no snapshot of his."""
+class TableFill:
+    """Commit of the rows of a table whose schema exists, as `user`; without rows there may be no
+    snapshot of that user.
+    """
 
     commit: Callable[[Table], None]
     user: str
     has_rows: bool = True
 
     def __call__(self, table: Table) -> None:
-        """Commit them; raises as the commit does."""
+        """Commit the rows; raise the errors of the commit."""
         self.commit(table)
 
     def is_in(self, table: Table) -> bool:
-        """Whether the table, which has the schema of the one to be made, is that one, filled before: another process
-        may have made one of the same columns in the same millisecond.
+        """Return whether the table, which has the expected schema, was filled by this commit before.
+
+        Another process may have made a table with the same columns in the same millisecond.
         """
         return not self.has_rows or table.access.latest_snapshot_of(self.user) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedTable:
-    """A table to be: `table` takes rows already. Ends with commit or abort."""
+    """A table before its publication: `table` takes rows already. It ends with commit or abort."""
 
     catalog: "StagedTables"
     identifier: Identifier
@@ -76,16 +79,16 @@ class StagedTable:
     replaces: bool
     table: Table
 
-    def commit(self, fill: Fill | None = None) -> None:
-        """Show the table, with the rows that `fill` commits; done again after an unknown outcome it changes nothing.
+    def commit(self, fill: TableFill | None = None) -> None:
+        """Publish the table, with the rows that `fill` commits; repeating it after an unknown outcome is safe.
 
-        Raises TableExistsError, CommitConflictError when another writer came first, and what `fill` raises; then all is
-        as it was, but after CommitStateUnknownError, when it is not known.
+        Raises TableExistsError, CommitConflictError when another writer came first, and the errors of `fill`. Nothing
+        has changed then, except after CommitStateUnknownError, whose outcome is unknown.
         """
         self.catalog.publish_staged(self, fill)
 
     def commit_messages(self, user: str, messages: "Sequence[CommitMessage]") -> None:
-        """Show the table with the rows that a writer has written as `user`; raises as commit does."""
+        """Publish the table with the rows that a writer has written as `user`; raises as commit does."""
         from interbed.storage.commit.file_store_commit import FileStoreCommit
 
         def fill(table: Table) -> None:
@@ -95,10 +98,10 @@ class StagedTable:
             elif messages:
                 commit.commit(messages)
 
-        self.commit(Fill(fill, user, bool(messages)))
+        self.commit(TableFill(fill, user, bool(messages)))
 
     def abort(self) -> None:
-        """Remove what is left of a table that does not come; its writers have deleted their files."""
+        """Remove the remains of a table that is not published; its writers have deleted their files."""
         if not self.replaces:
             self.catalog.discard_staged(self)
 
@@ -128,7 +131,7 @@ class StagedTable:
 
 
 class StagedTables(ABC):
-    """The part of a catalog that makes and replaces tables together with their rows."""
+    """The part of a catalog that creates and replaces tables together with their rows."""
 
     options: CatalogOptions
 
@@ -143,31 +146,31 @@ class StagedTables(ABC):
 
     @abstractmethod
     def _create_table(
-        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: TableFill | None = None
     ) -> None: ...
 
     @abstractmethod
-    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None: ...
+    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: TableFill) -> None: ...
 
     @abstractmethod
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
-        """Where a new table goes, or is being made until it goes there."""
+        """Return the location of a new table, or of its staging directory."""
 
     def _staging_path(self, identifier: Identifier, path: str | None) -> str | None:
-        """Where a new table is made that is to go to `path` (None: where the catalog decides)."""
+        """Return the path at which a new table for `path` is made (None: the catalog decides)."""
         return path
 
-    def _told(self, location: str) -> str:
-        """A location by the scheme that the option `warehouse` has."""
+    def _respelled(self, location: str) -> str:
+        """Return a location with the scheme of the option `warehouse`."""
         return respelled(location, self.options.warehouse or location)
 
     def stage_table(
         self, identifier: "str | Identifier", schema: Schema, *, replace: bool = False, create: bool = True
     ) -> StagedTable:
-        """Prepare a new table, or with `replace` what replaces the one of that name; nothing is changed yet.
+        """Prepare a new table, or with `replace` the replacement of the table of that name; nothing is changed yet.
 
         Without `create` there has to be a table to replace. Raises TableExistsError, TableNotFoundError,
-        DatabaseNotFoundError, InvalidInputError for a schema that can't be.
+        DatabaseNotFoundError, InvalidInputError for an impossible schema.
         """
         from interbed.storage.meta.schema.apply import replacement_of
 
@@ -186,7 +189,7 @@ class StagedTables(ABC):
                     f"The table '{name}' stays in {table.location} when it is replaced, not {path}."
                 )
             schemas = table.store.schemas
-            # The id first: a change that comes in between takes it, so that the replacement does not pass it over.
+            # The id first: a concurrent change takes it, so that the replacement detects the change.
             schema_id = schemas.next_id()
             wanted = replacement_of(schemas.latest() or table.schema, wanted, schema_id=schema_id)
         else:
@@ -194,7 +197,7 @@ class StagedTables(ABC):
         return self.staged(name, wanted, path, replaces=exists)
 
     def staged(self, name: Identifier, schema: TableSchema, path: str | None, *, replaces: bool) -> StagedTable:
-        """The staged table again, of what another process knows of it."""
+        """Return the staged table of another process, by its name, schema and path."""
         from interbed.storage.table.opening import open_store
 
         if replaces:
@@ -202,21 +205,21 @@ class StagedTables(ABC):
             store = open_store(before.told_location, before.file_io, schema=schema, environment=before.environment)
         else:
             file_io, location = self._new_location(name, path)
-            store = open_store(self._told(location), file_io, schema=schema)
+            store = open_store(self._respelled(location), file_io, schema=schema)
         return StagedTable(
             catalog=self, identifier=name, schema=schema, path=path, replaces=replaces, table=Table(str(name), store)
         )
 
     def discard_staged(self, staged: StagedTable) -> None:
-        """What StagedTable.abort does for a new table."""
+        """Abort a new table, as StagedTable.abort."""
         from interbed.catalog.client.files.table_files import remove_if_empty
 
         remove_if_empty(staged.table.access.storage_io, staged.table.location)
 
-    def publish_staged(self, staged: StagedTable, fill: Fill | None) -> None:
-        """What StagedTable.commit does."""
+    def publish_staged(self, staged: StagedTable, fill: TableFill | None) -> None:
+        """Publish a table, as StagedTable.commit."""
         if staged.replaces:
-            self._replace_table(staged.identifier, staged.schema, fill or _emptied())
+            self._replace_table(staged.identifier, staged.schema, fill or _empty_fill())
         else:
             options = staged.table.store.options
             has_log = options.log_system is not LogSystem.NONE
@@ -225,8 +228,8 @@ class StagedTables(ABC):
                 return
             from interbed.storage.log.publisher import publish_after_commit
 
-            # The log, and whoever else follows commits, hear of the rows when there is a table at its place.
-            self._create_table(staged.identifier, staged.schema, staged.path, _unheard(fill))
+            # The log and the commit listeners get the rows when the table is at its location.
+            self._create_table(staged.identifier, staged.schema, staged.path, _without_listeners(fill))
             store = self._load_table(staged.identifier).store
             if has_log:
                 publish_after_commit(store)
@@ -267,10 +270,11 @@ class StagedTables(ABC):
         options: Mapping[str, object] | None = None,
         comment: str | None = None,
     ) -> Table:
-        """Give a table another schema, other options and other rows (none without `data`), in one step.
+        """Replace schema, options and rows of a table (no rows without `data`), in one step.
 
-        It keeps its directory, its snapshots (`table.scan(snapshot_id=…)` shows what was), tags and partition columns.
-        With `create` it need not exist. Raises TableNotFoundError, CommitConflictError, InvalidInputError.
+        The table keeps its directory, its snapshots (`table.scan(snapshot_id=…)` shows the old rows), tags and
+        partition columns. With `create` it need not exist. Raises TableNotFoundError, CommitConflictError,
+        InvalidInputError.
         """
         name = parse_table_name(identifier)
         given = given_schema(schema, primary_keys, partition_keys, options, comment)
@@ -282,13 +286,13 @@ class StagedTables(ABC):
         return self._load_table(name)
 
     def _table_schema(self, name: Identifier, given: Schema) -> tuple[TableSchema, str | None]:
-        """The first schema of a new table, with the catalog's defaults; and where it is to live, if that is given."""
+        """Return the first schema of a new table, with the catalog's defaults, and its location, if that is given."""
         from interbed.storage.meta.options.known.check import check_public
         from interbed.storage.table.option_rules import check_options
 
         options = {**self.options.table_defaults, **{k: v for k, v in given.options.items() if k != "path"}}
         if options.get(LOG_SYSTEM, "").lower() == LogSystem.KAFKA:
-            # Written down, so that the table keeps its topic when it gets another name.
+            # Stored, so that the table keeps its topic when it is renamed.
             options.setdefault(KAFKA_TOPIC, f"{name.database}.{name.table}")
         has_key = bool(given.primary_keys) or PRIMARY_KEY in options
         if has_key and options.get("metadata.iceberg.storage", "disabled") != "disabled":
@@ -306,10 +310,10 @@ class StagedTables(ABC):
         return schema, given.options.get("path")
 
 
-def publish_replacement(store: FileStore, name: str, schema: TableSchema, fill: Fill) -> None:
-    """Make the schema file of a replacement and the snapshot under it; the file goes again if that fails.
+def publish_replacement(store: FileStore, name: str, schema: TableSchema, fill: TableFill) -> None:
+    """Make the schema file of a replacement and the snapshot under it; withdraw the file if that fails.
 
-    Raises CommitConflictError when the schema was altered since it was staged, and what `fill` raises.
+    Raises CommitConflictError when the schema was altered since it was staged, and the errors of `fill`.
     """
     from interbed.storage.table.opening import open_store
 
@@ -319,7 +323,7 @@ def publish_replacement(store: FileStore, name: str, schema: TableSchema, fill: 
     try:
         fill(Table(name, replaced))
     except CommitStateUnknownError:
-        # The mark keeps the old schema in force as long as there is no such snapshot.
+        # The mark keeps the old schema valid as long as there is no such snapshot.
         raise
     except (InterbedError, OSError):
         store.schemas.take_back(schema)
@@ -333,7 +337,7 @@ def given_schema(
     options: Mapping[str, object] | None = None,
     comment: str | None = None,
 ) -> Schema:
-    """The Schema that a caller means by one, by an Arrow schema or by data with columns, with keys and options.
+    """Return the Schema of a Schema, an Arrow schema or data with columns, with keys and options.
 
     Raises InvalidInputError.
     """
@@ -348,18 +352,18 @@ def given_schema(
     return schema
 
 
-def _unheard(fill: Fill) -> Fill:
-    # What only a log can have is refused without one.
+def _without_listeners(fill: TableFill) -> TableFill:
+    # Options that need a log are refused without one.
     options = {
         **without_listeners(),
         LOG_SYSTEM: LogSystem.NONE,
         LOG_CONSISTENCY: LogConsistency.TRANSACTIONAL,
         LOG_CHANGELOG_MODE: LogChangelogMode.AUTO,
     }
-    return Fill(lambda table: fill(Table(table.name, table.store.with_options(options))), fill.user, fill.has_rows)
+    return TableFill(lambda table: fill(Table(table.name, table.store.with_options(options))), fill.user, fill.has_rows)
 
 
-def _emptied() -> Fill:
+def _empty_fill() -> TableFill:
     from interbed.storage.commit.file_store_commit import FileStoreCommit
 
     user = str(uuid.uuid4())
@@ -367,4 +371,4 @@ def _emptied() -> Fill:
     def empty(table: Table) -> None:
         FileStoreCommit(table.store, user, new_user=True).overwrite([])
 
-    return Fill(empty, user, has_rows=False)
+    return TableFill(empty, user, has_rows=False)

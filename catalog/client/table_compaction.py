@@ -1,7 +1,8 @@
-"""Compaction of tables of a catalog by name: which tables are meant, and what became of each.
+"""Compaction of tables of a catalog by name: selection of the tables, and a report about each.
 
 Names and patterns follow Paimon's procedures `compact` and `compact_database`: patterns are regular expressions that
-match whole names, those of tables with their database. A table that fails does not keep the others from their turn.
+match whole names, those of tables with their database. The failure of a table does not prevent the compaction of the
+others.
 """
 
 import re
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from interbed.iceberg.optimize.planner import OptimizeUnit
 
 Progress = Callable[[str, int, int], None]
-"""Called with the table's name, how many of its buckets are done, and how many there are."""
+"""Called with the name of the table, the number of finished buckets, and the number of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +41,11 @@ class TablePatterns:
                 raise InvalidInputError(f"{pattern!r} is no regular expression: {error}.") from error
 
     def has_database(self, name: str) -> bool:
-        """Whether tables of the database may be meant."""
+        """Return whether tables of the database may be selected."""
         return re.fullmatch(self.including_databases, name) is not None
 
     def has_table(self, name: str) -> bool:
-        """Whether the table, named with its database, is meant."""
+        """Return whether the table, named with its database, is selected."""
         if re.fullmatch(self.including_tables, name) is None:
             return False
         return self.excluding_tables is None or re.fullmatch(self.excluding_tables, name) is None
@@ -52,8 +53,9 @@ class TablePatterns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionScope:
-    """How much is compacted: in full or what is due, some partitions, a bucket, partitions that got nothing new for
-    some time; the order to sort by; and options for the tables on top of their own.
+    """The scope of a compaction: full or only what is due, some partitions, a bucket, or idle partitions.
+
+    It also has the order to sort by, and options of the tables for this compaction.
     """
 
     full: bool = True
@@ -63,13 +65,13 @@ class CompactionScope:
     order_strategy: str | None = None
     order_by: Sequence[str] | str | None = None
     major: bool = False
-    """Of Iceberg's tables: what is due, and files with many deleted rows."""
+    """For Iceberg tables: compact what is due, and files with many deleted rows."""
     table_options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOutcome:
-    """What became of one table: a result, or plans of a dry run, or an error."""
+    """The outcome for one table: a result, or the plans of a dry run, or an error."""
 
     table: str
     result: "CompactionResult | IcebergCompaction | None" = None
@@ -82,7 +84,7 @@ class TableOutcome:
         return f"{self.table}: {self.result if self.error is None else f'FAILED: {self.error}'}"
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as a JSON object."""
+        """Return the outcome as a JSON object."""
         if self.error is not None:
             return {"table": self.table, "error": self.error}
         if self.plans is not None:
@@ -92,28 +94,28 @@ class TableOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionReport:
-    """What became of every table, in the order of their turns."""
+    """The outcomes for all tables, in the order of their compaction."""
 
     outcomes: tuple[TableOutcome, ...]
 
     @property
     def failures(self) -> int:
-        """Tables that were not compacted because of an error."""
+        """The number of tables that were not compacted because of an error."""
         return sum(outcome.error is not None for outcome in self.outcomes)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.outcomes))
 
     def to_json(self) -> dict[str, Any]:
-        """The report as a JSON object."""
+        """Return the report as a JSON object."""
         return {"failures": self.failures, "tables": [outcome.to_json() for outcome in self.outcomes]}
 
 
 def tables_meant(catalog: Catalog, names: Sequence[str], patterns: TablePatterns) -> list[str]:
-    """The tables named, those of the databases named (of all databases if nothing is), as far as the patterns go.
+    """Return the named tables, and those of the named databases (without names: of all) that match the patterns.
 
-    A table named by itself need not match. Raises DatabaseNotFoundError for a database that is not there, and
-    InvalidInputError when no table is left.
+    A table that is named need not match. Raises DatabaseNotFoundError for a missing database, and InvalidInputError
+    when no table is left.
     """
     found: dict[str, None] = {}
     for name in names or [d for d in catalog.list_databases() if patterns.has_database(d)]:
@@ -135,7 +137,7 @@ def compact_tables(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> CompactionReport:
-    """Compact the tables one after the other, or only report what would be done; the report has the errors."""
+    """Compact the tables one after the other, or only plan it; the report contains the errors."""
     outcomes = []
     for name in tables:
         try:
@@ -148,14 +150,14 @@ def compact_tables(
 def compact_one_table(
     catalog: Catalog, name: str, scope: CompactionScope, *, dry_run: bool = False, progress: Progress | None = None
 ) -> TableOutcome:
-    """Compact a table, or only report what would be done; raises as Table.compact and IcebergTable.compact do."""
+    """Compact a table, or only plan it; raise the errors of Table.compact and IcebergTable.compact."""
     return compact_opened(catalog.get_table(name), name, scope, dry_run=dry_run, progress=progress)
 
 
 def compact_opened(
     table: Any, name: str, scope: CompactionScope, *, dry_run: bool = False, progress: Progress | None = None
 ) -> TableOutcome:
-    """The same for a table that is open: interbed's, or an IcebergTable, as catalogs over metastores have as well."""
+    """Compact an open table, a Table or an IcebergTable, as compact_one_table does."""
     how: dict[str, Any] = {}
     if not isinstance(table, Table):
         if scope.table_options:

@@ -22,7 +22,7 @@ class TableParts(ABC):
 
     @abstractmethod
     def get_table(self, identifier: "str | Identifier") -> "Table":
-        """The table of that name."""
+        """Return the table of that name."""
 
     def create_partitions(
         self,
@@ -30,10 +30,10 @@ class TableParts(ABC):
         partitions: "PartitionSpecs",
         ignore_if_exists: bool = True,
     ) -> None:
-        """Register partitions, which need hold nothing yet. Does nothing where no partitions are kept beside the files.
+        """Register partitions, which may be empty. Does nothing if the catalog keeps no partitions beside the files.
 
-        They are kept by a Hive catalog, for tables with `metastore.partitioned-table`. Raises TableNotFoundError,
-        InvalidInputError for a specification that is not complete, PartitionExistsError unless that is to be ignored.
+        A Hive catalog keeps them for tables with `metastore.partitioned-table`. Raises TableNotFoundError,
+        InvalidInputError for an incomplete specification, PartitionExistsError unless that is to be ignored.
         """
         from interbed.catalog.client.partition import partition_specs
 
@@ -42,17 +42,17 @@ class TableParts(ABC):
             table.access.partition_of(spec)
 
     def alter_partitions(self, identifier: "str | Identifier", partitions: "Sequence[PartitionStatistics]") -> None:
-        """Note how much registered partitions hold, such as `list_partitions` returns; those that are not are skipped.
+        """Record the size of registered partitions, such as `list_partitions` returns; others are skipped.
 
-        Does nothing where no partitions are kept beside the files. Raises TableNotFoundError.
+        Does nothing if the catalog keeps no partitions beside the files. Raises TableNotFoundError.
         """
         self.get_table(identifier)
 
     def drop_partitions(self, identifier: "str | Identifier", partitions: "PartitionSpecs") -> None:
-        """Delete the rows of partitions, as one commit, and what is registered of them; missing ones are no error.
+        """Delete the rows of partitions, as one commit, and their registration; missing ones are no error.
 
-        A specification may leave columns out and means all partitions that agree with it then. Raises
-        TableNotFoundError, InvalidInputError for none at all or an unknown column, and as a commit does.
+        A specification may leave out columns, and then selects all partitions that match it. Raises TableNotFoundError,
+        InvalidInputError for no specification or an unknown column, and as a commit does.
         """
         from interbed.catalog.client.partition import partition_specs
 
@@ -75,12 +75,11 @@ class TableParts(ABC):
         dry_run: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> list[dict[str, str]]:
-        """Drop the partitions that are older than `expiration_time` (a timedelta, or text such as '30 d').
+        """Drop the partitions that are older than `expiration_time` (a timedelta, or text such as '30 d'); return them.
 
-        They are returned. What is not given is as the options `partition.expiration-time`,
-        `partition.timestamp-formatter`, `partition.timestamp-pattern`, `partition.expiration-strategy` and
-        `partition.expiration-max-num` say, those of `options` before the table's. Raises InvalidOptionError without a
-        time, and what drop_partitions raises.
+        Defaults are the options `partition.expiration-time`, `partition.timestamp-formatter`,
+        `partition.timestamp-pattern`, `partition.expiration-strategy` and `partition.expiration-max-num`, those of
+        `options` before the table's. Raises InvalidOptionError without a time, and the errors of drop_partitions.
         """
         from interbed.catalog.client.partition import partitions_of
         from interbed.storage.meta.options.partition_time import outdated
@@ -118,7 +117,7 @@ class TableParts(ABC):
     def mark_partitions_done(
         self, identifier: "str | Identifier", partitions: "PartitionSpecs"
     ) -> list[dict[str, str]]:
-        """Mark partitions as complete, by what `partition.mark-done-action` says; they are returned in full.
+        """Mark partitions as complete, by the actions of `partition.mark-done-action`; return them with all columns.
 
         Raises InvalidInputError, InvalidOptionError, NotSupportedError.
         """
@@ -129,7 +128,7 @@ class TableParts(ABC):
         return mark_done(lambda made: self.create_partitions(name, made), self.get_table(name), specs)
 
     def list_partitions(self, identifier: "str | Identifier") -> "list[Partition]":
-        """The partitions that hold rows, by the newest snapshot; raises TableNotFoundError."""
+        """Return the partitions that hold rows, by the newest snapshot; raises TableNotFoundError."""
         from interbed.catalog.client.partition import partitions_of
 
         return partitions_of(self.get_table(identifier))
@@ -141,9 +140,9 @@ class TableParts(ABC):
         page_token: str | None = None,
         partition_name_pattern: str | None = None,
     ) -> "PagedList[Partition]":
-        """A page of them, by name; in the pattern `*` stands for anything: `dt=2026-*`.
+        """Return a page of the partitions, by name; in the pattern `*` matches any text: `dt=2026-*`.
 
-        Raises InvalidInputError for a token that no page had.
+        Raises InvalidInputError for an invalid token.
         """
         from interbed.catalog.client.partition import PagedList, partition_name
 
@@ -158,11 +157,11 @@ class TableParts(ABC):
         return PagedList(elements=found[start:end], next_page_token=str(end) if end < len(found) else None)
 
     def load_snapshot(self, identifier: "str | Identifier") -> "Snapshot | None":
-        """The newest snapshot of a table; None while nothing was committed."""
+        """Return the newest snapshot of a table; None while nothing was committed."""
         return self.get_table(identifier).latest_snapshot()
 
     def rollback_to(self, identifier: "str | Identifier", instant: int | str) -> "Snapshot":
-        """Take back what was committed after a snapshot (its id) or a tag (its name); see TableVersions.rollback_to."""
+        """Roll back the commits after a snapshot (its id) or a tag (its name); see Table.versions.rollback_to."""
         return self.get_table(identifier).versions.rollback_to(instant)
 
     def create_tag(
@@ -178,11 +177,11 @@ class TableParts(ABC):
         return table.versions.create_tag(tag_name, snapshot_id, ignore_if_exists, time_retained)
 
     def get_tag(self, identifier: "str | Identifier", tag_name: str) -> "Tag":
-        """The tag of a name; raises TagNotFoundError."""
+        """Return the tag of a name; raises TagNotFoundError."""
         return self.get_table(identifier).versions.get_tag(tag_name)
 
     def delete_tag(self, identifier: "str | Identifier", tag_name: str) -> "Tag | None":
-        """Delete a tag; it is returned, None when its file is damaged. Raises TagNotFoundError."""
+        """Delete a tag; return it, None when its file is damaged. Raises TagNotFoundError."""
         return self.get_table(identifier).versions.delete_tag(tag_name)
 
     def list_tags_paged(
@@ -192,7 +191,7 @@ class TableParts(ABC):
         page_token: str | None = None,
         tag_name_prefix: str | None = None,
     ) -> "PagedList[str]":
-        """A page of the names of a table's tags, sorted; the token is the last name of the page before.
+        """Return a page of the names of the tags of a table, sorted; the token is the last name of the page before.
 
         Raises InvalidInputError for a page of no names.
         """
@@ -209,15 +208,15 @@ class TableParts(ABC):
         return PagedList(elements=page, next_page_token=page[-1] if len(page) < len(names) else None)
 
     def list_branches(self, identifier: "str | Identifier") -> list[str]:
-        """The names of a table's branches but `main`."""
+        """Return the names of the branches of a table, without `main`."""
         return self.get_table(identifier).versions.branches()
 
     def create_branch(self, identifier: "str | Identifier", branch_name: str, tag_name: str | None = None) -> None:
-        """Make a branch of a table: empty, or with the rows that a tag keeps. See TableVersions.create_branch."""
+        """Create a branch of a table: empty, or with the rows of a tag. See Table.versions.create_branch."""
         self.get_table(identifier).versions.create_branch(branch_name, tag_name)
 
     def rename_branch(self, identifier: "str | Identifier", from_branch: str, to_branch: str) -> None:
-        """Give a branch another name; see TableVersions.rename_branch."""
+        """Rename a branch; see Table.versions.rename_branch."""
         self.get_table(identifier).versions.rename_branch(from_branch, to_branch)
 
     def drop_branch(self, identifier: "str | Identifier", branch_name: str) -> None:
@@ -225,5 +224,5 @@ class TableParts(ABC):
         self.get_table(identifier).versions.delete_branch(branch_name)
 
     def fast_forward(self, identifier: "str | Identifier", branch_name: str) -> None:
-        """Make the table what the branch is; see TableVersions.fast_forward."""
+        """Replace the state of the table by that of the branch; see Table.versions.fast_forward."""
         self.get_table(identifier).versions.fast_forward(branch_name)

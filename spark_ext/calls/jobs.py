@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from interbed.catalog.client.identifier import DEFAULT_DATABASE, Identifier
-from interbed.catalog.client.staging import Fill, StagedTable
+from interbed.catalog.client.staging import StagedTable, TableFill
 from interbed.spark_ext.calls.base import Calls, identifier_of
 from interbed.spark_ext.calls.tables import table_info
 from interbed.spark_ext.handle.clustering import without_functions
@@ -134,7 +134,7 @@ class StagingCalls(Calls):
         def fill(table: Table) -> None:
             made.append(token.commit(table, messages))
 
-        self._staged(token.handle).commit(Fill(fill, token.commit_user, bool(messages)))
+        self._staged(token.handle).commit(TableFill(fill, token.commit_user, bool(messages)))
         return made[-1] if made else CommitResult()
 
 

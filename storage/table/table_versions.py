@@ -27,19 +27,19 @@ class TableVersions(TablePart):
 
     # -- snapshots ---------------------------------------------------------------------------------------------------
 
-    def snapshot(self, snapshot_id: int) -> Snapshot:
+    def snapshot(self, snapshot_id: int) -> "Snapshot":
         """Return the snapshot of that id, from a tag if it has expired; raise SnapshotNotFoundError."""
         from interbed.storage.scan.starting_point import snapshot_or_tagged
 
         return snapshot_or_tagged(self.store, snapshot_id)
 
-    def snapshot_at(self, time_millis: int) -> Snapshot:
+    def snapshot_at(self, time_millis: int) -> "Snapshot":
         """Return the newest snapshot at that time (milliseconds since the epoch) or before; raise
         SnapshotNotFoundError.
         """
         return self.store.snapshots.by_time_millis(time_millis)
 
-    def snapshot_named(self, name: str) -> Snapshot:
+    def snapshot_named(self, name: str) -> "Snapshot":
         """Return the snapshot of a tag name or an id, as in VERSION AS OF.
 
         Raises TagNotFoundError, SnapshotNotFoundError.

@@ -9,7 +9,7 @@ import pytest
 from interbed import load_catalog
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import TableExistsError, TableNotFoundError
-from interbed.catalog.client.staging import Fill
+from interbed.catalog.client.staging import TableFill
 from interbed.storage.base.errors import CommitConflictError, InterbedError, InvalidInputError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption
@@ -121,7 +121,7 @@ def test_a_replacement_that_fails_changes_nothing(catalog: Catalog) -> None:
         raise InterbedError("no room left")
 
     with pytest.raises(InterbedError, match="no room left"):
-        staged.commit(Fill(fill, "me"))
+        staged.commit(TableFill(fill, "me"))
 
     found = catalog.get_table("db.t")
     assert found.scan().to_arrow().to_pylist() == _OLD.to_pylist()
@@ -137,7 +137,7 @@ def test_a_replacement_that_dies_on_its_way_changes_nothing(catalog: Catalog) ->
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        staged.commit(Fill(fill, "me"))
+        staged.commit(TableFill(fill, "me"))
 
     found = catalog.get_table("db.t")
     assert found.schema.id == 0

@@ -11,7 +11,7 @@ import interbed
 from interbed.catalog.client.errors import CatalogError, DatabaseNotEmptyError, TableExistsError
 from interbed.catalog.client.files.staging_directory import ABANDONED_MILLIS, new_staging_directory
 from interbed.catalog.client.filesystem import FileSystemCatalog
-from interbed.catalog.client.staging import Fill
+from interbed.catalog.client.staging import TableFill
 from interbed.storage.base.clock import now_millis
 from interbed.storage.meta.schema.table_schema import Schema
 
@@ -94,7 +94,7 @@ def test_a_table_that_was_taken_away_in_between_is_named(catalog: FileSystemCata
     staged = catalog.stage_table("db.t", SCHEMA)
 
     with pytest.raises(CatalogError, match="is missing; make it again"):
-        staged.commit(Fill(lambda table: shutil.rmtree(table.location), "me"))
+        staged.commit(TableFill(lambda table: shutil.rmtree(table.location), "me"))
 
     assert catalog.list_tables("db") == []
 

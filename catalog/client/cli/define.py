@@ -66,9 +66,9 @@ def create(
     if_not_exists: bool,
     as_json: bool,
 ) -> None:
-    """Create a table of columns, with those of a data file, or like another one.
+    """Create a table from columns, from the columns of a data file, or like another table.
 
-    Types of CSV and JSON are guesses: beside --from, --column says what a column is.
+    Types of CSV and JSON are guesses: with --from, --column sets the type of a column.
 
     interbed table create shop.orders --column 'id BIGINT NOT NULL' --column 'amount DOUBLE' --primary-key id
     """
@@ -110,9 +110,9 @@ def alter(
     comment: str | None,
     as_json: bool,
 ) -> None:
-    """Change the columns, the options or the comment of a table: all that is given, or nothing.
+    """Change the columns, the options or the comment of a table: all given changes, or none.
 
-    Columns are renamed first, then dropped, changed and added. Files are not written anew.
+    Columns are renamed first, then dropped, changed and added. Files are not rewritten.
     """
     from interbed.catalog.client.cli.forms.column_text import parse_column
     from interbed.catalog.client.cli.group import check_columns
@@ -150,12 +150,12 @@ def alter(
 @json_flag
 @click.pass_obj
 def drop(chosen: CatalogChoice, name: str, if_exists: bool, yes: bool, as_json: bool) -> None:
-    """Drop a table with its files; of an external table of a Hive catalog the files stay."""
+    """Drop a table with its files; the files of an external table of a Hive catalog stay."""
     with chosen.catalog(name) as catalog:
         dropped = not if_exists or catalog.table_exists(name)
         if dropped:
             if not yes:
-                # A table that is not there is no question.
+                # A missing table is reported without a question.
                 catalog.get_table(name)
                 click.confirm(f"This deletes {name} with all rows and versions. Go on?", abort=True, err=True)
             catalog.drop_table(name, if_exists)
@@ -172,7 +172,7 @@ def drop(chosen: CatalogChoice, name: str, if_exists: bool, yes: bool, as_json: 
 @json_flag
 @click.pass_obj
 def rename(chosen: CatalogChoice, name: str, new_name: str, as_json: bool) -> None:
-    """Give a table another name, perhaps in another database."""
+    """Rename a table, also into another database."""
     with chosen.catalog(name) as catalog:
         catalog.rename_table(name, new_name)
     done(f"{name} is {new_name} now", {"table": name, "renamed_to": new_name}, as_json)
@@ -196,7 +196,7 @@ def _schema(columns: Sequence[str], sample: Path | None, schema_file: Path | Non
 
 
 def _corrected(found: "Schema", columns: Sequence[str], sample: Path) -> "Schema":
-    """The columns of a file, of which some are as people say."""
+    """Return the schema of a file with some columns replaced by given ones."""
     from dataclasses import replace
 
     from interbed.catalog.client.cli.forms.column_text import numbered_columns, parse_column
@@ -221,7 +221,7 @@ def _schema_of_json(file: Path) -> "Schema":
 
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
-        # What people write by hand has no numbers that only files of schemas need.
+        # Files written by hand lack the numbers that only schema files need.
         value.setdefault("version", CURRENT_VERSION)
         value.setdefault("id", 0)
         for number, field in enumerate(value["fields"]):
@@ -249,7 +249,7 @@ def _with(
     options: dict[str, str],
     comment: str | None,
 ) -> "Schema":
-    """The schema with what the command's options say on top."""
+    """Return the schema with the keys, options and comment of the command's options."""
     from dataclasses import replace
 
     return replace(
@@ -268,12 +268,12 @@ def _check_of_table(options: dict[str, str]) -> None:
 
 
 DEFINITION_COMMANDS: tuple[click.Command, ...] = (create, alter, drop, rename)
-"""What `interbed table` has to make and change tables with."""
+"""The commands of `interbed table` that make and change tables."""
 
 
 @click.group(cls=CatalogGroup)
 def catalog() -> None:
-    """Databases of a catalog.
+    """Work on the databases of a catalog.
 
     interbed catalog -o warehouse=file:/tmp/lake create-database shop
     """
@@ -283,7 +283,7 @@ def catalog() -> None:
 @json_flag
 @click.pass_obj
 def list_databases(chosen: CatalogChoice, as_json: bool) -> None:
-    """The names of all databases."""
+    """List the names of all databases."""
     with chosen.catalog() as opened:
         found = opened.list_databases()
     if as_json:
@@ -335,7 +335,7 @@ def drop_database(chosen: CatalogChoice, name: str, if_exists: bool, cascade: bo
 @json_flag
 @click.pass_obj
 def show_configuration(chosen: CatalogChoice, as_json: bool) -> None:
-    """The name and options of the catalog that commands work on, and where each comes from. Secrets are hidden."""
+    """Show the name and options of the catalog that commands work on, and their sources. Secrets are masked."""
     from interbed.catalog.client.configuration import load_configuration
     from interbed.storage.base.shown_text import masked
 
@@ -363,10 +363,10 @@ def show_configuration(chosen: CatalogChoice, as_json: bool) -> None:
 @json_flag
 @click.pass_context
 def repair(context: click.Context, name: str | None, dry_run: bool, as_json: bool) -> None:
-    """Register what lies in the warehouse of a Hive catalog, and bring what is registered up to date.
+    """Register the tables in the warehouse of a Hive catalog that are not registered, and update those that are.
 
-    All databases of the warehouse, one database, or one table. Nothing is removed but what a drop that was killed has
-    left. Exits with 1 when something could not be repaired.
+    All databases of the warehouse, one database, or one table. Only remains of killed drops are removed. Exits with 1
+    when something could not be repaired.
     """
     with context.ensure_object(CatalogChoice).catalog(name) as opened:
         if name is None:

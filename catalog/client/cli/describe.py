@@ -1,6 +1,6 @@
 """The commands that describe tables: `interbed table list | describe | schema | health`.
 
-Colours are for terminals only.
+Colours are used on terminals only.
 """
 
 import json
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from interbed.storage.upkeep.health import TableHealth
 
 BUCKETS_SHOWN = 5
-"""How many of the buckets that need a compaction are shown, those with the most to read first."""
+"""The number of buckets shown that need a compaction, those with the most to read first."""
 
 
 @click.command("list")
@@ -34,7 +34,7 @@ BUCKETS_SHOWN = 5
 @json_flag
 @click.pass_obj
 def list_tables(chosen: CatalogChoice, database: str | None, all_kinds: bool, as_json: bool) -> None:
-    """The names of a database's tables, or of all."""
+    """List the names of the tables of a database, or of all databases."""
     with chosen.catalog(database) as catalog:
         databases = catalog.list_databases() if database is None else [database]
         found = [f"{name}.{table}" for name in databases for table in catalog.list_tables(name)]
@@ -54,7 +54,7 @@ def list_tables(chosen: CatalogChoice, database: str | None, all_kinds: bool, as
 @json_flag
 @click.pass_obj
 def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
-    """The columns, keys and options of a table, where it is, and how many rows it has. Secrets are hidden.
+    """Describe the columns, keys and options of a table, its location, and its number of rows. Secrets are masked.
 
     Of a table that this version can't read it shows what is known, and why it can't be read.
     """
@@ -70,7 +70,7 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
             try:
                 found = _outline(name, catalog.table_outline(name), error)
             except NotAnInterbedTableError:
-                # One of Iceberg's, of which nothing is known but this.
+                # An Iceberg table, of which nothing else is known.
                 raise error from None
     if as_json:
         show_json(found)
@@ -95,7 +95,9 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 @json_flag
 @click.pass_obj
 def schema(chosen: CatalogChoice, name: str, as_json: bool) -> None:
-    """The columns of a table, as `create --column` takes them; with --json the file that `create --schema` takes."""
+    """Show the columns of a table, as `create --column` takes them; with --json the file that `create
+    --schema` takes.
+    """
     with chosen.table(name) as opened:
         if as_json:
             click.echo(opened.schema.to_json())
@@ -140,7 +142,7 @@ def _description(table: "Table") -> dict[str, Any]:
 
 
 def _outline(name: str, outline: "SchemaOutline", problem: Exception) -> dict[str, Any]:
-    """What is known of a table that can't be read, in the form of _description."""
+    """Return the known parts of a table that can't be read, in the form of _description."""
     from interbed.storage.base.shown_text import all_masked
 
     return {
@@ -168,7 +170,7 @@ def _outline(name: str, outline: "SchemaOutline", problem: Exception) -> dict[st
 
 
 def _own(options: Mapping[str, str]) -> list[str]:
-    """Those of the keys that no engine has an option for: properties of the user's own."""
+    """Return the keys that are no option of an engine: properties of the user."""
     from interbed.storage.meta.options.known.check import is_own
 
     return sorted(filter(is_own, options))
@@ -192,11 +194,11 @@ def _column(field: "DataField", primary_keys: Sequence[str], partition_keys: Seq
 
 
 DESCRIPTION_COMMANDS: tuple[click.Command, ...] = (list_tables, describe, schema)
-"""What `interbed table` has to look at tables with, without their rows."""
+"""The commands of `interbed table` that describe tables without reading rows."""
 
 
 def show_iceberg_snapshots(table: "IcebergTable", as_json: bool) -> None:
-    """Print the snapshots, as JSON in the form of Iceberg's metadata."""
+    """Print the snapshots of an Iceberg table, as JSON in the form of Iceberg's metadata."""
     found = table.snapshots()
     if as_json:
         click.echo(json.dumps([json.loads(snapshot.model_dump_json()) for snapshot in found], indent=2))
@@ -212,7 +214,7 @@ def show_iceberg_snapshots(table: "IcebergTable", as_json: bool) -> None:
 
 
 def _iceberg_description(table: "IcebergTable") -> dict[str, Any]:
-    """What `interbed table describe` tells of a table, in the form of interbed's own; types are Iceberg's."""
+    """Return the description of an Iceberg table, in the form of _description; types are Iceberg's."""
     from interbed.storage.base.shown_text import all_masked
 
     metadata = table.metadata.metadata
@@ -259,7 +261,7 @@ def _iceberg_description(table: "IcebergTable") -> dict[str, Any]:
 
 
 def _iceberg_state(snapshot: Mapping[str, Any]) -> str:
-    """The snapshot of a description as text."""
+    """Return the snapshot of a description as text."""
     rows = "?" if snapshot["records"] is None else snapshot["records"]
     return f"{snapshot['id']}, {snapshot['time']}, {rows} records{_iceberg_deletes(snapshot['delete_files'])}"
 
@@ -286,9 +288,9 @@ _GOOD, _FAIR = 90, 60
 @json_flag
 @click.pass_obj
 def health(chosen: CatalogChoice, name: str, all_buckets: bool, as_json: bool) -> None:
-    """How much upkeep a table needs: a score of at most 100, what takes points from it, and the figures behind it.
+    """Show how much maintenance a table needs: a score of at most 100, the reasons, and the figures behind it.
 
-    Only metadata are read. What they say is in docs/compaction.md.
+    Only metadata are read. The figures are explained in docs/compaction.md.
     """
     with chosen.table(name) as opened:
         found = opened.maintenance.health()
@@ -297,7 +299,7 @@ def health(chosen: CatalogChoice, name: str, all_buckets: bool, as_json: bool) -
         return
     from rich.console import Console
 
-    # A pipe has no width of its own.
+    # A pipe has no width.
     console = Console(width=None if Console().is_terminal else 120, highlight=False)
     for part in _parts(name, found, all_buckets=all_buckets):
         console.print(part)
@@ -327,7 +329,7 @@ def _parts(name: str, found: "TableHealth", *, all_buckets: bool) -> "list[Rende
 
 
 def _worst_first(bucket: "BucketHealth") -> tuple[float, str, int]:
-    """Those first whose reads would be spared the most."""
+    """Return a sort key that puts buckets first whose compaction saves the most reads."""
     return -bucket.bytes * (bucket.read_amplification - 1), bucket.partition_name, bucket.bucket
 
 

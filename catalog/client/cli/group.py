@@ -31,12 +31,12 @@ _Command = TypeVar("_Command", bound=click.Command)
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 table_name = click.argument("name", metavar="DATABASE.TABLE")
-"""Adds the table's name, as `name`."""
+"""Adds the argument `name`, the name of a table."""
 
 FORMATS = ("table", "json", "csv", "parquet")
 
 ROWS_SHOWN = 100
-"""Rows that a person is shown unless more are asked for."""
+"""The number of rows that a table for people shows unless more are asked for."""
 
 _BY_SUFFIX = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv", ".parquet": "parquet"}
 
@@ -48,7 +48,7 @@ _TAKES = (
 
 @dataclass(slots=True)
 class CatalogChoice:
-    """Which catalog a command works on: a configured name, or the default one, with options on top."""
+    """The catalog of a command: a configured name, or the default one, with options that override it."""
 
     name: str | None = None
     options: dict[str, str] = field(default_factory=dict)
@@ -56,8 +56,8 @@ class CatalogChoice:
 
     @contextlib.contextmanager
     def catalog(self, about: str | None = None, *, makes_warehouse: bool = False) -> "Iterator[Catalog]":
-        """The catalog, opened. `about` is the table or database that the command is about, DATABASE or DATABASE.TABLE,
-        for an error to suggest another one.
+        """Open the catalog. `about` is the table or database of the command, DATABASE or DATABASE.TABLE, for
+        suggestions in errors.
 
         Raises InvalidInputError for a warehouse that does not exist, unless the command makes it.
         """
@@ -72,8 +72,9 @@ class CatalogChoice:
 
     @contextlib.contextmanager
     def table(self, name: str, *, system: bool = False) -> "Iterator[Table]":
-        """A table of the catalog. Raises NotSupportedError for one of Iceberg's, and for a system table unless the
-        command takes those, too.
+        """Open a table of the catalog.
+
+        Raises NotSupportedError for an Iceberg table, and for a system table unless `system` is true.
         """
         with self.any_table(name, system=system) as table:
             check_not_of_iceberg(name, table)
@@ -81,8 +82,9 @@ class CatalogChoice:
 
     @contextlib.contextmanager
     def any_table(self, name: str, *, system: bool = False) -> "Iterator[Any]":
-        """The same for commands that take tables of Iceberg's as well: of the catalog, or by a location, which has a
-        slash. It is an IcebergTable then.
+        """Open a table or an IcebergTable of the catalog, or the Iceberg table at a location, which has a slash.
+
+        Raises NotSupportedError for a system table unless `system` is true.
         """
         if "/" in name:
             yield table_at(name, self._options())
@@ -94,7 +96,7 @@ class CatalogChoice:
             yield table
 
     def _options(self) -> "dict[str, str]":
-        """The options of the catalog that is named, with those given on top; those given alone where none is."""
+        """Return the options of the named catalog, overridden by those given; without a name those given."""
         if self.name is None:
             return self.options
         from interbed.catalog.client.configuration import load_configuration
@@ -114,7 +116,9 @@ class CatalogGroup(SuggestingGroup):
 
 
 def with_catalog(command: _Command) -> _Command:
-    """Adds `--catalog`, `--option`, `--stats` to a command, which finds its CatalogChoice as the context's object."""
+    """Add `--catalog`, `--option`, `--stats` to a command, which finds its CatalogChoice as the object
+    of the context.
+    """
     taken = {name for parameter in command.params for name in parameter.opts}
     if "-o" in taken:
         return command
@@ -146,7 +150,7 @@ def with_catalog(command: _Command) -> _Command:
 
 
 def pairs(given: Iterable[str], *, form: str = "KEY=VALUE", hint: str = "--option") -> dict[str, str]:
-    """KEY=VALUE texts as a map; raises BadParameter, which names the first that is none."""
+    """Return KEY=VALUE texts as a dict; raise BadParameter naming the first invalid one."""
     found = {}
     for text in given:
         key, equals, value = text.partition("=")
@@ -174,7 +178,7 @@ def _counted(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted or chosen.shows_requests:
         return
     chosen.shows_requests = True
-    # It shows what the command has asked for, however it ends.
+    # The requests of the command are shown also after an error.
     context.call_on_close(lambda: _show_requests(as_json=bool(context.params.get("as_json"))))
 
 
@@ -194,38 +198,38 @@ def _show_requests(*, as_json: bool) -> None:
         print_line(f"local cache: {cached.hits:,} of {cached.hits + cached.misses:,} blocks", err=True)
 
 
-class Printable(Protocol):
-    """What is shown: as text by `str`, and as JSON."""
+class PrintableView(Protocol):
+    """A view that is printed as text by `str`, or as JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """The view as a JSON object."""
+        """Return the view as a JSON object."""
         ...
 
 
 def json_flag(command: _Function) -> _Function:
-    """Adds `--json`, as `as_json`."""
+    """Add `--json`, as `as_json`, to a command."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
 def partition_options(command: _Function) -> _Function:
-    """Adds `--partition`, as `partition`."""
+    """Add `--partition`, as `partition`, to a command."""
     return click.option(
         "--partition", "-p", multiple=True, metavar="COLUMN=VALUE", help="Partitions with this value only; repeatable."
     )(command)
 
 
 def partition_spec(given: Iterable[str]) -> dict[str, object] | None:
-    """The partition specification; None for the whole table."""
+    """Return the partition specification; None for the whole table."""
     return dict(pairs(given, form="COLUMN=VALUE", hint="--partition")) or None
 
 
 def names(given: Iterable[str]) -> list[str]:
-    """Names of an option that is repeatable and takes several with commas between them."""
+    """Return the names of an option that is repeatable and takes several with commas between them."""
     return [name.strip() for text in given for name in text.split(",") if name.strip()]
 
 
-def show(view: Printable, as_json: bool) -> None:
-    """Print a view."""
+def show(view: PrintableView, as_json: bool) -> None:
+    """Print a view as text or as JSON."""
     if as_json:
         show_json(view.to_json())
     else:
@@ -238,7 +242,7 @@ def show_json(value: object) -> None:
 
 
 def done(what: str, result: dict[str, object], as_json: bool) -> None:
-    """Print what a command has done: a sentence, or its figures as JSON."""
+    """Print the result of a command: a sentence, or its figures as JSON."""
     if as_json:
         show_json(result)
     else:
@@ -246,7 +250,7 @@ def done(what: str, result: dict[str, object], as_json: bool) -> None:
 
 
 def output_options(command: _Function) -> _Function:
-    """Adds `--format`, `--json` and `--output`, which say how rows are written."""
+    """Add `--format`, `--json` and `--output`, which choose the form and the destination of rows."""
     command = click.option(
         "--output",
         type=click.Path(dir_okay=False, path_type=Path),
@@ -262,7 +266,7 @@ def output_options(command: _Function) -> _Function:
 
 
 def chosen_form(form: str | None, output: Path | None, as_json: bool) -> str:
-    """The form that the options ask for; raises UsageError when they contradict each other."""
+    """Return the form of the rows; raise UsageError when the options contradict each other."""
     if as_json and form not in (None, "json"):
         raise click.UsageError(f"Give --json or --format {form}, not both.")
     if form is None and not as_json and output is not None:
@@ -289,7 +293,7 @@ def check_warehouse(catalog: "Catalog") -> None:
 
 @contextlib.contextmanager
 def suggesting(catalog: "Catalog", about: str | None) -> Iterator[None]:
-    """Let errors about a missing table or database end with the name of one that is there."""
+    """Add the name of an existing table or database to errors about a missing one."""
     try:
         yield
     except (TableNotFoundError, DatabaseNotFoundError) as error:
@@ -306,7 +310,7 @@ def check_columns(table: str, known: Sequence[str], wanted: Iterable[str]) -> No
 
 
 def check_no_system_table(name: str, table: object) -> None:
-    """Raise NotSupportedError for what has rows to look at, but is no table of its own."""
+    """Raise NotSupportedError for a system table, which has rows but is no table of its own."""
     from interbed.storage.table.table import Table
 
     if not isinstance(table, Table):
@@ -327,26 +331,28 @@ def _near(catalog: "Catalog", about: str) -> str:
 
 
 def is_of_iceberg(table: object) -> "TypeGuard[IcebergTable]":
-    """Whether an opened table is Iceberg's; loads nothing for it."""
+    """Return whether an opened table is an Iceberg table; import nothing for that."""
     module = sys.modules.get("interbed.iceberg.table")
     return module is not None and isinstance(table, module.IcebergTable)
 
 
 def check_not_of_iceberg(name: str, table: object) -> None:
-    """Raise NotSupportedError for a table of Iceberg's, which the command can't do anything with."""
+    """Raise NotSupportedError for an Iceberg table, which the command does not support."""
     if is_of_iceberg(table):
         raise NotSupportedError(f"'{name}' is a table of Iceberg's; it takes {_TAKES}.")
 
 
 def refuse_options(what: str, given: Mapping[str, object]) -> None:
-    """Raise NotSupportedError for options that were given, and that are not for it."""
+    """Raise NotSupportedError for given options that the command does not support for `what`."""
     for name, value in given.items():
         if value is not None:
             raise NotSupportedError(f"{name} is not for {what}.")
 
 
 def table_at(location: str, options: Mapping[str, str]) -> "IcebergTable":
-    """The Iceberg table in a directory or of a metadata file; `options` are a catalog's, of the store."""
+    """Return the Iceberg table in a directory or of a metadata file; `options` are those of a catalog for its file
+    system.
+    """
     from interbed.iceberg.opening import load_iceberg_table, store_properties
 
     return load_iceberg_table(location, store_properties(options), name=location)

@@ -1,4 +1,4 @@
-"""A command that runs on and on, as people and Prometheus see it while it does."""
+"""Display and metrics of commands that run for long."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -19,13 +19,13 @@ REFRESH_PER_SECOND = 2
 
 
 class StoreMetrics:
-    """A collector of Prometheus: what this process has asked object stores for, and what its cache spared it.
+    """Prometheus collector of the requests of this process to object stores, and of the hits of its local cache.
 
     See docs/stores.md.
     """
 
     def collect(self) -> Iterator[Metric]:
-        """The figures at this time."""
+        """Yield the current values of the metrics."""
         kinds = requests_so_far().kinds
         for name, attribute, meaning in (
             ("requests", "requests", "Requests to object stores, by kind."),
@@ -52,7 +52,7 @@ class StoreMetrics:
 
 @contextmanager
 def shown_line(line: Callable[[], str], *, thread_name: str) -> Iterator[None]:
-    """Shows a line on standard error while the block runs, which is renewed; nothing where nobody looks."""
+    """Show a line on standard error while the block runs, and update it; show nothing without a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield
@@ -75,7 +75,7 @@ def shown_line(line: Callable[[], str], *, thread_name: str) -> Iterator[None]:
 
 @contextmanager
 def served_metrics(metrics: Collector, host: str, port: int) -> Iterator[int]:
-    """Serve the metrics, and those of stores, while the block runs, on a free port where it is 0; yields the port."""
+    """Serve the metrics, and those of object stores, while the block runs; yield the port, a free one for port 0."""
     registry = CollectorRegistry()
     registry.register(metrics)
     registry.register(StoreMetrics())

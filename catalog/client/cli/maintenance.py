@@ -40,7 +40,7 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def scope_options(command: _Command) -> _Command:
-    """Adds how much is compacted, which `scope_of` takes as it comes, and `dry_run`."""
+    """Add the options for the scope of a compaction, which `scope_of` takes, and `dry_run`."""
     command = click.option("--dry-run", is_flag=True, help="Say what would be merged, why, and what it would cost.")(
         command
     )
@@ -79,7 +79,7 @@ def scope_of(
     order_strategy: str | None = None,
     order_by: str | None = None,
 ) -> "CompactionScope":
-    """What the options of `scope_options` say; raises BadParameter and InvalidOptionError."""
+    """Return the scope of the options of `scope_options`; raise BadParameter and InvalidOptionError."""
     from interbed.catalog.client.table_compaction import CompactionScope
     from interbed.storage.base.quantities import parse_duration_millis
 
@@ -109,7 +109,7 @@ def _partitions(partition: Sequence[str], where: str | None) -> "Partitions | No
 
 @contextmanager
 def shown_progress(tables: int) -> "Iterator[OnProgress | None]":
-    """Draws the progress, table by table; None without a terminal."""
+    """Draw the progress, table by table; yield None without a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -159,7 +159,8 @@ def compact(
 
     interbed compact -o warehouse=file:/tmp/lake shop --excluding-tables 'shop\\.tmp_.*'
 
-    Expressions are regular and match whole names. A table that fails does not stop the others; the exit code is 1 then.
+    The expressions are regular expressions and match whole names. A table that fails does not stop the others; the exit
+    code is 1 then.
     """
     from interbed.catalog.client.table_compaction import TablePatterns, compact_tables, tables_meant
 
@@ -185,8 +186,8 @@ def compact(
 with_catalog(compact)
 
 
-def _tell_snapshot(snapshot_id: int | None, as_json: bool, without: str, done: str) -> None:
-    """Print the snapshot that something was done in, or what is said without any."""
+def _print_snapshot(snapshot_id: int | None, as_json: bool, without: str, done: str) -> None:
+    """Print the snapshot of a change, or `without` if none was made."""
     if as_json:
         show_json({"snapshot": snapshot_id})
     else:
@@ -198,7 +199,7 @@ def _tell_snapshot(snapshot_id: int | None, as_json: bool, without: str, done: s
 @json_flag
 @click.pass_obj
 def create_automatic_tags(chosen: CatalogChoice, name: str, as_json: bool) -> None:
-    """Make the tags that 'tag.automatic-creation' asks for, as commits do."""
+    """Make the tags that 'tag.automatic-creation' defines, as commits do."""
     with chosen.table(name) as opened:
         made = opened.versions.create_automatic_tags()
     if as_json:
@@ -214,7 +215,7 @@ def create_automatic_tags(chosen: CatalogChoice, name: str, as_json: bool) -> No
 def compact_manifests(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """Merge the manifests of a table as far as possible."""
     with chosen.any_table(name) as opened:
-        _tell_snapshot(opened.compact_manifests(), as_json, "nothing to merge", "merged in")
+        _print_snapshot(opened.compact_manifests(), as_json, "nothing to merge", "merged in")
 
 
 @click.command("remove-unexisting-files")
@@ -223,7 +224,7 @@ def compact_manifests(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 @json_flag
 @click.pass_obj
 def remove_unexisting_files(chosen: CatalogChoice, name: str, dry_run: bool, as_json: bool) -> None:
-    """Take data files that are gone out of the table; their rows are lost."""
+    """Remove missing data files from the table; their rows are lost."""
     with chosen.table(name) as opened:
         gone = opened.maintenance.remove_unexisting_files(dry_run=dry_run)
     if as_json:
@@ -237,7 +238,7 @@ def remove_unexisting_files(chosen: CatalogChoice, name: str, dry_run: bool, as_
 @click.argument("partitions", metavar="COLUMN=VALUE[,COLUMN=VALUE]", nargs=-1, required=True)
 @click.pass_obj
 def mark_partition_done(chosen: CatalogChoice, name: str, partitions: tuple[str, ...]) -> None:
-    """Mark partitions as complete, by what 'partition.mark-done-action' says."""
+    """Mark partitions as complete, by the actions of 'partition.mark-done-action'."""
     specs = [dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair) for text in partitions]
     with chosen.catalog(name) as catalog:
         done = catalog.mark_partitions_done(name, specs)
@@ -252,7 +253,7 @@ def mark_partition_done(chosen: CatalogChoice, name: str, partitions: tuple[str,
 @json_flag
 @click.pass_obj
 def clear_consumers(chosen: CatalogChoice, name: str, including: str, excluding: str | None, as_json: bool) -> None:
-    """Forget consumers."""
+    """Delete the consumers of a table."""
     with chosen.table(name) as opened:
         gone = opened.versions.clear_consumers(including, excluding)
     if as_json:
@@ -268,7 +269,7 @@ def clear_consumers(chosen: CatalogChoice, name: str, including: str, excluding:
 def publish_log(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """Publish the snapshots that are not in the table's log yet, as commits do."""
     with chosen.table(name) as opened:
-        _tell_snapshot(opened.maintenance.publish_log(), as_json, "no snapshot to publish", "published up to")
+        _print_snapshot(opened.maintenance.publish_log(), as_json, "no snapshot to publish", "published up to")
 
 
 @click.command("publish-iceberg")
@@ -276,9 +277,9 @@ def publish_log(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 @json_flag
 @click.pass_obj
 def publish_iceberg(chosen: CatalogChoice, name: str, as_json: bool) -> None:
-    """Publish the newest snapshot as an Iceberg table's, as commits do with 'metadata.iceberg.storage'.
+    """Publish the newest snapshot as an Iceberg table, as commits do with 'metadata.iceberg.storage'.
 
-    Says how many rows readers of Iceberg see: of a table with a primary key, those of compacted files.
+    Reports how many rows readers of Iceberg see: of a table with a primary key, those of compacted files.
     """
     with chosen.table(name) as opened:
         published = opened.maintenance.publish_iceberg()
@@ -286,7 +287,7 @@ def publish_iceberg(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 
         found = published_coverage(opened.store)
     if published is None or found is None:
-        _tell_snapshot(None, as_json, "no snapshot to publish", "published")
+        _print_snapshot(None, as_json, "no snapshot to publish", "published")
     elif as_json:
         show_json({"snapshot": published, "rows": found.rows, "rows_shown": found.rows_shown})
     elif found.is_whole:
@@ -304,7 +305,7 @@ def publish_iceberg(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 @json_flag
 @click.pass_context
 def fsck(context: click.Context, name: str, repair: bool, as_json: bool) -> None:
-    """Say what is wrong with a table: missing files, unfinished changes. The exit code is 1 when something stays so."""
+    """Report the problems of a table: missing files, unfinished changes. The exit code is 1 when problems remain."""
     with context.obj.table(name) as opened:
         result = opened.fsck(repair=repair)
     show(result, as_json)
@@ -317,13 +318,13 @@ def fsck(context: click.Context, name: str, repair: bool, as_json: bool) -> None
 @click.confirmation_option(prompt="This deletes all rows, versions, tags and branches of the table. Go on?")
 @click.pass_obj
 def purge(chosen: CatalogChoice, name: str) -> None:
-    """Delete all that a table has but its schema; nobody may write to it meanwhile."""
+    """Delete all files of a table but its schema; there must be no concurrent writers."""
     with chosen.table(name) as opened:
         opened.maintenance.purge_files()
     print_line(f"{name} is empty")
 
 
-CARE_COMMANDS: tuple[click.Command, ...] = (
+MAINTENANCE_COMMANDS: tuple[click.Command, ...] = (
     create_automatic_tags,
     compact_manifests,
     remove_unexisting_files,
@@ -334,7 +335,7 @@ CARE_COMMANDS: tuple[click.Command, ...] = (
     fsck,
     purge,
 )
-"""What `interbed table` has to say about keeping a table in order."""
+"""The commands of `interbed table` for maintenance."""
 
 
 @click.group(name="simulate", cls=SuggestingGroup)
@@ -411,7 +412,7 @@ def compaction(
         seed=seed,
     )
     if plot is not None:
-        # Found out before the work is done.
+        # Checked before the simulation runs.
         require_drawing(plot)
     table_options = pairs(options)
     simulations = [

@@ -45,7 +45,7 @@ def head(
     as_json: bool,
     output: Path | None,
 ) -> None:
-    """Some rows of a table; which ones is not said."""
+    """Show some rows of a table, in no particular order."""
     _write(chosen, name, columns, form=chosen_form(form, output, as_json), output=output, limit=rows)
 
 
@@ -70,7 +70,9 @@ def scan(
     as_json: bool,
     output: Path | None,
 ) -> None:
-    """The rows of a table, of a system table such as 'shop.orders$files', or of the Iceberg table at a location."""
+    """Show the rows of a table, of a system table such as 'shop.orders$files', or of the Iceberg table
+    at a location.
+    """
     more = {"filter": text, "snapshot_id": snapshot}
     form = chosen_form(form, output, as_json)
     _write(chosen, name, columns, form=form, output=output, limit=limit, **more)
@@ -95,14 +97,14 @@ def _write(
             # An older snapshot may have other columns.
             check_columns(name, table.field_names, wanted)
         given = {key: value for key, value in more.items() if value is not None}
-        # One more than is shown, to say that there are more.
+        # One more than is shown, to report that there are more.
         most = ROWS_SHOWN + 1 if form == "table" and limit is None else limit
         query = table.scan(columns=wanted or None, limit=most, **given)
         write_rows(query.to_arrow_batch_reader(), form, output, limited=limit is not None)
 
 
 ROW_COMMANDS: tuple[click.Command, ...] = (head, scan)
-"""What `interbed table` has to look at rows with."""
+"""The commands of `interbed table` that show rows."""
 
 
 @click.command("import")
@@ -147,9 +149,9 @@ def load(
 ) -> None:
     """Write the rows of files into a table, as one commit.
 
-    Columns are matched by name; those that the files lack get their default, or null. Files are read in batches, so
-    that they may be larger than memory. A line that the table can't take ends the import, and nothing is written,
-    unless --skip-bad or --rejects leaves it out.
+    Columns are matched by name; missing columns get their default, or null. Files are read in batches, so they may be
+    larger than memory. A line that does not fit the table ends the import, and nothing is written, unless --skip-bad or
+    --rejects leaves it out.
     """
     import pyarrow as pa
 
@@ -203,7 +205,7 @@ def _left_out(bad: "BadLines", rejects: Path | None) -> str:
 
 @contextmanager
 def shown_rows(what: str) -> "Iterator[Callable[[int], None]]":
-    """Counts rows on standard error while the block runs; nothing without a terminal."""
+    """Show the number of rows on standard error while the block runs; nothing without a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)

@@ -1,4 +1,4 @@
-"""The command that carries out SQL on DuckDB: `interbed sql "SELECT … FROM shop.orders"`, and changes of rows."""
+"""The command that executes SQL on DuckDB: `interbed sql "SELECT … FROM shop.orders"`, and changes of rows."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,9 +23,9 @@ _CHANGES = ("INSERT", "UPDATE", "DELETE", "MERGE_INTO")
 def sql(context: click.Context, query: str, form: str | None, as_json: bool, output: Path | None) -> None:
     """Query tables in SQL, by DuckDB: interbed sql "SELECT sum(amount) FROM shop.orders"
 
-    Tables are named DATABASE.TABLE, system tables shop."orders$files". Of each only the columns that the query needs
-    are read. SHOW TABLES, SHOW DATABASES and DESCRIBE show the catalog. INSERT, UPDATE, DELETE and MERGE change rows of
-    one table, as one commit. Needs the extra interbed[duckdb].
+    Tables are named DATABASE.TABLE, system tables shop."orders$files". Only the columns that the query needs are read.
+    SHOW TABLES, SHOW DATABASES and DESCRIBE show the catalog. INSERT, UPDATE, DELETE and MERGE change rows of one
+    table, as one commit. Needs the extra interbed[duckdb].
     """
     form = chosen_form(form, output, as_json)
     try:
@@ -75,7 +75,7 @@ def _change(tables: "CatalogTables", query: str, *, as_json: bool) -> None:
 
 
 def _kind(duckdb: Any, query: str) -> str:
-    """What a statement is, by DuckDB's word; raises NotSupportedError for what is not carried out."""
+    """Return the kind of a statement by DuckDB's name; raise NotSupportedError for unsupported ones."""
     from interbed.catalog.client.cli.sql_statements import not_carried_out
 
     try:
@@ -92,7 +92,7 @@ def _kind(duckdb: Any, query: str) -> str:
 
 @contextmanager
 def _naming_errors(kind: type[Exception], failures: list[InterbedError]) -> Iterator[None]:
-    """Raise interbed's errors for those of DuckDB; of what reading a table ended with DuckDB shows a traceback."""
+    """Raise interbed's errors for those of DuckDB, which hides errors of reading a table in a traceback."""
     try:
         yield
     except InterbedError:

@@ -56,7 +56,7 @@ _TARGET, _SOURCE = "interbed_target", "interbed_source"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementResult:
-    """The rows that a statement changed, and the snapshot that it made, if it made one."""
+    """The rows that a statement changed, and the snapshot that it made, if any."""
 
     table: str
     statement: str
@@ -75,7 +75,7 @@ class StatementResult:
         return f"{self.table}: {', '.join(parts)}: {where}"
 
     def to_json(self) -> dict[str, object]:
-        """The result as a JSON object."""
+        """Return the result as a JSON object."""
         return {
             "table": self.table,
             "statement": self.statement,
@@ -87,14 +87,14 @@ class StatementResult:
 
 
 def carry_out(tables: CatalogTables, statement: RowStatement) -> StatementResult:
-    """Carry the statement out; raises what `append` and CatalogTables.define raise, FilterError, CommitError."""
+    """Execute the statement; raise the errors of `append` and CatalogTables.define, FilterError, CommitError."""
     name = statement.target.name
     with suggesting(tables.catalog, name):
         table = tables.catalog.get_table(name)
     check_no_system_table(name, table)
     check_apart_without_case(table.arrow_schema, f"the table '{name}'")
     if isinstance(statement, InsertStatement):
-        return _Insert(tables, table, statement).carry_out()
+        return _InsertRun(tables, table, statement).carry_out()
     _check_takes(table, name, statement)
     work: Callable[[SnapshotRows], StatementResult]
     match statement:
@@ -108,13 +108,13 @@ def carry_out(tables: CatalogTables, statement: RowStatement) -> StatementResult
             tables.define(f"SELECT * FROM {statement.source}")
             merge = MergeStatementPlan(tables.connection, table, statement)
             work = lambda rows: _merged(merge, rows)  # noqa: E731
-    # Each try reads the newest snapshot.
+    # Each retry reads the newest snapshot.
     policy = RetryPolicy.of(table.options)
     return policy.redo(lambda: work(SnapshotRows(table.store, str(uuid.uuid4()))))
 
 
 def _check_takes(table: Table, name: str, statement: DeleteStatement | UpdateStatement | MergeStatement) -> None:
-    """Raise NotSupportedError for a statement that a table with a primary key can't take."""
+    """Raise NotSupportedError for a statement that a table with a primary key does not support."""
     if not table.schema.has_primary_key:
         return
     words = [type(statement).__name__.removesuffix("Statement").upper()]
@@ -127,7 +127,7 @@ def _check_takes(table: Table, name: str, statement: DeleteStatement | UpdateSta
 
 
 class NewValues:
-    """The columns of one table, and the names that a statement may call them by."""
+    """The columns of one table, and their names in a statement."""
 
     def __init__(self, table: Table, name: str) -> None:
         self._name = name
@@ -137,27 +137,30 @@ class NewValues:
 
     @property
     def names(self) -> list[str]:
-        """All columns, in their order."""
+        """The names of all columns, in their order."""
         return list(self._types)
 
     def column(self, name: str) -> str:
-        """The column of that name, whose case has no say as in DuckDB; raises InvalidInputError for another."""
+        """Return the column of that name, ignoring case as DuckDB does; raise InvalidInputError for an unknown one."""
         found = self._by_lower.get(name.lower())
         if found is None:
             check_columns(self._name, self.names, [name])
         return found or name
 
     def columns(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Expressions by the column that they are for."""
+        """Return expressions by the columns that they are for."""
         return {self.column(name): value for name, value in given.items()}
 
     def batch(self, rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        """The columns of a result as columns of these names; what they lack is filled in by the writer."""
+        """Return the columns of a result as columns of these names; the writer fills in missing columns."""
         columns = [self.fitting(rows.column(i), name) for i, name in enumerate(names)]
         return pa.RecordBatch.from_arrays(columns, names=list(names))
 
     def literals(self, literals: LiteralRows, names: Sequence[str]) -> pa.RecordBatch:
-        """Rows of VALUES as columns of these names. Numbers are read from their texts; raises InvalidInputError."""
+        """Return rows of VALUES as columns of these names.
+
+        Numbers are read from their texts; raises InvalidInputError.
+        """
         cells = zip(*literals.rows, strict=True)
         columns = [self._of_literals(list(column), name) for column, name in zip(cells, names, strict=True)]
         return pa.RecordBatch.from_arrays(columns, names=list(names))
@@ -176,13 +179,15 @@ class NewValues:
                 f"The column '{name}' of {self._name} is given the number {numbers[0].text} and the text "
                 f"{texts[0]!r}; write all of its values in one way."
             )
-        # `append` casts it, or says that no number fits.
+        # `append` casts it, or raises an error.
         values = [Decimal(cell.text) if isinstance(cell, SqlNumber) else None for cell in cells]
         is_whole = all(value is None or value == int(value) for value in values)
         return pa.array([None if v is None else int(v) for v in values] if is_whole else values)
 
     def same(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-        """The batch with the types of the table, as `append` casts them; `first_row` counts from 0 for errors."""
+        """Return the batch with the types of the table, as `append` casts them; `first_row` counts
+        from 0 for errors.
+        """
         columns: list[Any] = []
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             target = nullable_inside(self._arrow.field(name).type)
@@ -193,7 +198,7 @@ class NewValues:
         return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
     def fitting(self, column: Any, name: str) -> Any:
-        """The values for a column of this name; texts are read. Raises InvalidInputError naming the value."""
+        """Return the values for a column of this name; texts are parsed. Raises InvalidInputError naming the value."""
         kind = self._types[name]
         if not isinstance(kind, AtomicType) or kind.root in STRINGS or not _is_text(column.type):
             return column
@@ -205,7 +210,7 @@ class NewValues:
 
 
 def replaced(batch: pa.RecordBatch, found: Any, names: list[str], values: NewValues) -> pa.RecordBatch:
-    """The rows of a batch with new values for some columns."""
+    """Return the rows of a batch with new values for some columns."""
     for name in names:
         column = values.fitting(found.column(name).combine_chunks(), name)
         batch = batch.set_column(batch.schema.get_field_index(name), name, column)
@@ -226,7 +231,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 
-class _Insert:
+class _InsertRun:
     """An INSERT into one table: rows of queries, and literals."""
 
     def __init__(self, tables: CatalogTables, table: Table, statement: InsertStatement) -> None:
@@ -241,7 +246,6 @@ class _Insert:
         self._rows = 0
 
     def carry_out(self) -> StatementResult:
-        """See carry_out."""
         snapshot = None
         with closing(self._batches()) as found:
             first = next(found, None)
@@ -274,7 +278,7 @@ class _Insert:
                 yield self._values.batch(batch, names)
 
     def _checked(self, found: Sequence[str | None]) -> list[str]:
-        """The columns that values are for; `found` are their names in the query."""
+        """Return the columns of the values; `found` are their names in the query."""
         names = self._names
         if names is None:
             names = [self._values.column(name or "") for name in found]
@@ -320,7 +324,6 @@ class _Update:
         self._predicate = _predicate(table, statement.condition)
 
     def carry_out(self, rows: SnapshotRows) -> StatementResult:
-        """See carry_out."""
         # All blocks of rows see the same rows of the tables that subqueries name.
         self._tables.define(f"SELECT {', '.join(f'({value})' for value in self._set.values())}", hold=True)
         count = 0
@@ -347,7 +350,7 @@ class _Update:
 
 @dataclass(slots=True)
 class MergeChanges:
-    """Rows that go, rows with new values, and new rows."""
+    """Deleted rows, rows with new values, and new rows of a MERGE."""
 
     deleted: list[pa.RecordBatch] = field(default_factory=list)
     updated: list[pa.RecordBatch] = field(default_factory=list)
@@ -355,7 +358,7 @@ class MergeChanges:
 
 
 class MergeStatementPlan:
-    """A MERGE whose names are those of its table; the source is read once for each try."""
+    """A MERGE with the columns of its table; the source is read once for each try."""
 
     def __init__(self, connection: Any, table: Table, statement: MergeStatement) -> None:
         self.name = statement.target.name
@@ -373,9 +376,9 @@ class MergeStatementPlan:
                 raise InvalidInputError("A MERGE inserts WHEN NOT MATCHED, and updates or deletes otherwise.")
 
     def changes(self, rows: SnapshotRows) -> MergeChanges:
-        """The changes of the rows of a snapshot, which are held in memory.
+        """Return the changes of the rows of a snapshot, which are held in memory.
 
-        Raises InvalidInputError where a row of the table goes with several of the source.
+        Raises InvalidInputError if a row of the table matches several rows of the source.
         """
         target = pa.Table.from_batches(rows.batches(), schema=rows.arrow_schema)
         self._connection.register(_TARGET, target.append_column(ROW, pa.array(range(target.num_rows), pa.int64())))
@@ -409,7 +412,7 @@ class MergeStatementPlan:
         return found
 
     def inserted(self, changes: MergeChanges) -> int:
-        """How many rows the insertions make: those of one key become one."""
+        """Return how many rows the insertions make: rows of equal key become one."""
         keys = list(self._table.primary_keys)
         if not keys or not changes.inserted:
             return sum(batch.num_rows for batch in changes.inserted)
@@ -437,7 +440,7 @@ class MergeStatementPlan:
         return self._of_source() if clause.values is None else self._values.columns(clause.values)
 
     def _of_source(self) -> dict[str, str]:
-        """All columns of the table, as columns of the source of the same names."""
+        """Return all columns of the table, as columns of the source of the same names."""
         alias = quoted(self._statement.source_alias)
         known = {row[0].lower() for row in self._connection.execute(f"DESCRIBE {_SOURCE}").fetchall()}
         missing = [name for name in self._values.names if name.lower() not in known]
@@ -449,7 +452,7 @@ class MergeStatementPlan:
         return {name: f"{alias}.{quoted(name)}" for name in self._values.names}
 
     def _check_keys(self, batch: pa.RecordBatch, result: Any) -> None:
-        """Where all columns are taken from the source, those of the key have to be the same."""
+        """Raise NotSupportedError if columns that are all taken from the source change the primary key."""
         for name in self._table.primary_keys:
             if name in result.column_names:
                 new: Any = self._values.fitting(result.column(name).combine_chunks(), name)
@@ -470,8 +473,8 @@ class MergeStatementPlan:
             names = self._table.primary_keys or self._values.names
             shown = ", ".join(f"{name} = {target.column(name)[row]}" for name in names)
             raise InvalidInputError(
-                f"The MERGE matches a row of {self.name} ({shown}) with several rows of the source, so that it is "
-                "undecided what becomes of it. Make the source have one row for each."
+                f"The MERGE matches a row of {self.name} ({shown}) with several rows of the source, so that its "
+                "new values are ambiguous. Make the source have one row for each."
             )
 
 

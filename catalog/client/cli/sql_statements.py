@@ -1,6 +1,6 @@
-"""INSERT, UPDATE, DELETE and MERGE as values, from their text; anything else is refused by name.
+"""Parser of INSERT, UPDATE, DELETE and MERGE; other statements are refused by name.
 
-sqlglot parses them, in DuckDB's dialect: DuckDB itself hands out the syntax trees of queries only.
+sqlglot parses them, in DuckDB's dialect, because DuckDB returns syntax trees of queries only.
 """
 
 import re
@@ -21,7 +21,7 @@ _SUPPORTED = "SELECT, INSERT INTO, UPDATE, DELETE FROM and MERGE INTO"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedTable:
-    """The table that a statement changes, and the name that its columns may be qualified by."""
+    """The table that a statement changes, and the qualifier of its columns."""
 
     name: str
     alias: str
@@ -29,14 +29,14 @@ class ChangedTable:
 
 @dataclass(frozen=True, slots=True)
 class SqlNumber:
-    """A number as it is written."""
+    """A number as text, in its original form."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class LiteralRows:
-    """Rows of VALUES that are numbers, texts and NULL alone."""
+    """Rows of VALUES that consist of numbers, texts and NULL."""
 
     rows: tuple[tuple[SqlNumber | str | None, ...], ...]
 
@@ -45,8 +45,8 @@ class LiteralRows:
 class InsertStatement:
     """Rows for columns: those named, those of the query (`by_name`), or all in their order.
 
-    The rows are those of queries, and literals, in this order. Each row of VALUES with other expressions is a query of
-    its own: DuckDB gives the values of a column one type, which would lose digits of some for the sake of others.
+    The sources are queries and literals, in this order. Each row of VALUES with other expressions is a query of its
+    own, because DuckDB gives the values of a column one type, and some would lose digits.
     """
 
     target: ChangedTable
@@ -65,7 +65,7 @@ class DeleteStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateStatement:
-    """New values of columns, as expressions of SQL, and a condition in the language of filters."""
+    """New values of columns, as SQL expressions, and a condition in the language of filters."""
 
     target: ChangedTable
     values: dict[str, str]
@@ -74,7 +74,7 @@ class UpdateStatement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeClause:
-    """A WHEN of a MERGE. `values` are None where all columns are taken from the source by name."""
+    """A WHEN of a MERGE. `values` is None if all columns are taken from the source by name."""
 
     matched: bool
     by_source: bool
@@ -85,7 +85,7 @@ class MergeClause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeStatement:
-    """The source as what may follow FROM, and its alias; the condition is one of SQL."""
+    """The source in the form after FROM, and its alias; the condition is SQL."""
 
     target: ChangedTable
     source: str
@@ -98,9 +98,9 @@ RowStatement = InsertStatement | DeleteStatement | UpdateStatement | MergeStatem
 
 
 def parse_statement(text: str, prepare: Callable[[exp.Expr], None] = lambda _: None) -> RowStatement:
-    """The statement, which `prepare` may change before.
+    """Return the statement, which `prepare` may change first.
 
-    Raises InvalidInputError for what is no SQL, NotSupportedError naming what is not carried out.
+    Raises InvalidInputError for invalid SQL, NotSupportedError naming an unsupported statement.
     """
     try:
         parsed = [each for each in sqlglot.parse(text, dialect=_DIALECT) if each is not None]
@@ -129,7 +129,7 @@ def parse_statement(text: str, prepare: Callable[[exp.Expr], None] = lambda _: N
 
 
 def _shorten_names(statement: exp.Expr) -> None:
-    """Let columns that are qualified by the target's database and name be so by its name, as DuckDB sees it."""
+    """Remove the database from columns that are qualified by the database and name of the target, as DuckDB expects."""
     target = statement.this
     if not isinstance(statement, exp.Update | exp.Merge) or not isinstance(target, exp.Table) or target.alias:
         return
@@ -139,7 +139,7 @@ def _shorten_names(statement: exp.Expr) -> None:
 
 
 def not_carried_out(statement: str) -> NotSupportedError:
-    """The error for a statement that is none of those that change rows."""
+    """Return the error for a statement that does not change rows."""
     return NotSupportedError(
         f"`interbed sql` carries out {_SUPPORTED}, not {statement}. Tables are made and changed by `interbed table "
         "create | alter | drop`, databases by `interbed catalog`."
@@ -276,7 +276,7 @@ def _target(table: Any) -> ChangedTable:
 
 
 def _condition(text: str, target: ChangedTable, statement: Any) -> str | None:
-    """The text behind the outermost WHERE, without the table's name before columns."""
+    """Return the text after the outermost WHERE, without the table's name before columns."""
     tokens = sqlglot.tokenize(text, dialect=_DIALECT)
     depth = begin = 0
     for place, token in enumerate(tokens):
@@ -300,7 +300,7 @@ def _condition(text: str, target: ChangedTable, statement: Any) -> str | None:
 
 
 def _check_patterns(where: Any) -> None:
-    """Raise NotSupportedError for a backslash in LIKE, which a SELECT of DuckDB would take for itself."""
+    """Raise NotSupportedError for a backslash in LIKE, which DuckDB treats as a plain character in a SELECT."""
     for like in where.find_all(exp.Like):
         if "\\" in like.expression.name:
             raise NotSupportedError(
@@ -310,7 +310,7 @@ def _check_patterns(where: Any) -> None:
 
 
 def _begin_of_qualifier(tokens: list[Any], place: int, target: ChangedTable) -> int | None:
-    """Where the qualifier of a column begins whose last name is at that place; None where there is none."""
+    """Return the index of the first token of the qualifier that ends at `place`; None without a qualifier."""
     names = [token.text.lower() for token in tokens[max(place - 3, 0) : place + 2]]
     before, after = names[: min(place, 3)], names[min(place, 3) :]
     if after != [target.alias.lower(), "."] or tokens[place].token_type.name == "STRING":
@@ -318,7 +318,7 @@ def _begin_of_qualifier(tokens: list[Any], place: int, target: ChangedTable) -> 
     if before[-1:] != ["."]:
         return place
     database, _, name = target.name.lower().partition(".")
-    # The database may stand before the name, but not before an alias.
+    # The database may precede the name, but not an alias.
     is_whole = name == target.alias.lower() and before[-2:] == [database, "."] and before[-3:-2] != ["."]
     return place - 2 if is_whole else None
 

@@ -23,7 +23,7 @@ from interbed.catalog.client.cli.group import (
     show_json,
     table_name,
 )
-from interbed.catalog.client.cli.maintenance import CARE_COMMANDS, scope_of, scope_options, shown_progress
+from interbed.catalog.client.cli.maintenance import MAINTENANCE_COMMANDS, scope_of, scope_options, shown_progress
 from interbed.catalog.client.cli.rows import ROW_COMMANDS, load
 from interbed.catalog.client.cli.version import VERSION_COMMANDS
 from interbed.storage.base.errors import NotSupportedError
@@ -57,7 +57,7 @@ def levels(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """The LSM tree of every bucket: its files by level and key range, and its sorted runs against the triggers."""
+    """Show the LSM tree of every bucket: its files by level and key range, and its sorted runs against the triggers."""
     from rich.console import Console
 
     if plot is not None:
@@ -71,7 +71,7 @@ def levels(
     if as_json or summary or not found.trees:
         show(found, as_json)
         return
-    # A pipe has no width of its own.
+    # A pipe has no width.
     width = None if Console().is_terminal else 120
     Console(width=width, highlight=False).print(found.drawing(all_buckets=all_buckets))
 
@@ -83,7 +83,7 @@ def levels(
 @click.option("--analyze", is_flag=True, help="Read the rows, and say what was decoded for them.")
 @click.pass_obj
 def explain(chosen: CatalogChoice, name: str, as_json: bool, text: str | None, analyze: bool) -> None:
-    """What a scan would read, and what was pruned; of an Iceberg table, or a location of one, which deletes apply."""
+    """Explain what a scan would read, and what was pruned; for an Iceberg table, also which deletes apply."""
     with chosen.any_table(name) as opened:
         if is_of_iceberg(opened):
             if analyze:
@@ -98,7 +98,7 @@ def explain(chosen: CatalogChoice, name: str, as_json: bool, text: str | None, a
 @json_flag
 @click.pass_obj
 def snapshots(chosen: CatalogChoice, name: str, as_json: bool) -> None:
-    """All snapshots, oldest first."""
+    """List all snapshots, oldest first."""
     with chosen.any_table(name) as opened:
         if is_of_iceberg(opened):
             show_iceberg_snapshots(opened, as_json)
@@ -161,7 +161,7 @@ def changes(
     limit: int | None,
     as_json: bool,
 ) -> None:
-    """What snapshots changed: rows with their kind, +I, -U, +U or -D."""
+    """Show the changes of snapshots: rows with their kind, +I, -U, +U or -D."""
     from interbed.catalog.client.cli.forms.row_formats import print_changes
 
     with chosen.table(name) as opened:
@@ -186,7 +186,7 @@ def rescale(chosen: CatalogChoice, name: str, buckets: int | None, partition: Se
 @click.argument("key", nargs=-1, required=True, metavar="COLUMN=VALUE...")
 @click.pass_obj
 def get(chosen: CatalogChoice, name: str, key: Sequence[str]) -> None:
-    """The row of a primary key, as JSON; exits with 1 when there is none."""
+    """Show the row of a primary key, as JSON; exits with 1 when there is none."""
     from interbed.catalog.client.cli.forms.row_formats import json_line
     from interbed.catalog.client.cli.group import check_columns
     from interbed.storage.base.errors import InvalidInputError
@@ -215,6 +215,6 @@ for _command in (
     load,
     *VERSION_COMMANDS,
     health,
-    *CARE_COMMANDS,
+    *MAINTENANCE_COMMANDS,
 ):
     table.add_command(_command)

@@ -1,4 +1,4 @@
-"""The command line of a table's versions: tags, branches, rollback, expiry, orphan files, consumers.
+"""The commands for the versions of a table: tags, branches, rollback, expiry, orphan files, consumers.
 
 interbed table -o warehouse=file:/tmp/lake expire-snapshots shop.orders --retain-max 10 --dry-run
 """
@@ -33,7 +33,7 @@ _dry_run = click.option("--dry-run", is_flag=True, help="Only print what would b
 
 
 def tag_to_json(tag: "Tag") -> dict[str, Any]:
-    """The tag as JSON values; times as ISO text, spans in seconds."""
+    """Return the tag as JSON values; times as ISO text, spans in seconds."""
     return {
         "tag": tag.name,
         "snapshot": tag.snapshot.id,
@@ -49,7 +49,7 @@ def tag_to_json(tag: "Tag") -> dict[str, Any]:
 @json_flag
 @click.pass_obj
 def tags(chosen: CatalogChoice, name: str, as_json: bool) -> None:
-    """All tags, by their snapshots."""
+    """List all tags, by their snapshots."""
     with chosen.table(name) as opened:
         found = [tag_to_json(tag) for tag in opened.versions.tags()]
     if as_json:
@@ -93,7 +93,7 @@ def create_tag(
 @_retained
 @click.pass_obj
 def replace_tag(chosen: CatalogChoice, name: str, tag: str, snapshot: int | None, time_retained: str | None) -> None:
-    """Make a tag stand for another snapshot."""
+    """Let a tag name another snapshot."""
     with chosen.table(name) as opened:
         made = opened.versions.replace_tag(tag, snapshot, time_retained=time_retained)
     print_line(f"{tag} is snapshot {made.snapshot.id}")
@@ -105,7 +105,7 @@ def replace_tag(chosen: CatalogChoice, name: str, tag: str, snapshot: int | None
 @click.argument("new_name", metavar="NEW_NAME")
 @click.pass_obj
 def rename_tag(chosen: CatalogChoice, name: str, tag: str, new_name: str) -> None:
-    """Give a tag another name."""
+    """Rename a tag of a table."""
     with chosen.table(name) as opened:
         opened.versions.rename_tag(tag, new_name)
 
@@ -126,7 +126,7 @@ def delete_tag(chosen: CatalogChoice, name: str, tag: str) -> None:
 @json_flag
 @click.pass_obj
 def expire_tags(chosen: CatalogChoice, name: str, older_than: str | None, as_json: bool) -> None:
-    """Delete the tags whose time is over, and those made before a time."""
+    """Delete the tags whose retention has ended, and those made before a time."""
     with chosen.table(name) as opened:
         gone = opened.versions.expire_tags(older_than)
     if as_json:
@@ -140,7 +140,7 @@ def expire_tags(chosen: CatalogChoice, name: str, older_than: str | None, as_jso
 @json_flag
 @click.pass_obj
 def branches(chosen: CatalogChoice, name: str, as_json: bool) -> None:
-    """All branches but main."""
+    """List all branches but main."""
     with chosen.table(name) as opened:
         found = opened.versions.branches()
     if as_json:
@@ -155,7 +155,7 @@ def branches(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 @click.option("--tag", help="Begin with what this tag keeps; without it the branch is empty.")
 @click.pass_obj
 def create_branch(chosen: CatalogChoice, name: str, branch: str, tag: str | None) -> None:
-    """Make a branch, which is read and written as DATABASE.TABLE$branch_BRANCH."""
+    """Create a branch, which is read and written as DATABASE.TABLE$branch_BRANCH."""
     with chosen.table(name) as opened:
         opened.versions.create_branch(branch, tag)
 
@@ -166,7 +166,7 @@ def create_branch(chosen: CatalogChoice, name: str, branch: str, tag: str | None
 @click.argument("new_name", metavar="NEW_NAME")
 @click.pass_obj
 def rename_branch(chosen: CatalogChoice, name: str, branch: str, new_name: str) -> None:
-    """Give a branch another name."""
+    """Rename a branch of a table."""
     with chosen.table(name) as opened:
         opened.versions.rename_branch(branch, new_name)
 
@@ -176,7 +176,7 @@ def rename_branch(chosen: CatalogChoice, name: str, branch: str, new_name: str) 
 @_branch
 @click.pass_obj
 def delete_branch(chosen: CatalogChoice, name: str, branch: str) -> None:
-    """Delete a branch."""
+    """Delete a branch of a table."""
     with chosen.table(name) as opened:
         opened.versions.delete_branch(branch)
 
@@ -187,7 +187,7 @@ def delete_branch(chosen: CatalogChoice, name: str, branch: str) -> None:
 @click.option("--into", default="main", show_default=True, help="The branch that gets the rows.")
 @click.pass_obj
 def merge_branch(chosen: CatalogChoice, name: str, branch: str, into: str) -> None:
-    """Add the rows of a branch to the table or to another branch, without copying files; of append tables."""
+    """Add the rows of a branch to the table or to another branch, without copying files; for append tables."""
     with chosen.table(name) as opened:
         snapshot_id = opened.versions.merge_branch(branch, into)
         print_line("nothing to merge" if snapshot_id is None else f"snapshot {snapshot_id}")
@@ -198,7 +198,7 @@ def merge_branch(chosen: CatalogChoice, name: str, branch: str, into: str) -> No
 @_branch
 @click.pass_obj
 def fast_forward(chosen: CatalogChoice, name: str, branch: str) -> None:
-    """Make the table what a branch of it is."""
+    """Replace the state of the table by that of a branch."""
     with chosen.table(name) as opened:
         opened.versions.fast_forward(branch)
 
@@ -220,7 +220,7 @@ def rollback(
     timestamp: str | None,
     watermark: int | None,
 ) -> None:
-    """Take back what was committed after a tag, a snapshot, a time or a watermark.
+    """Roll back the commits after a tag, a snapshot, a time or a watermark.
 
     interbed table rollback shop.orders before-import
     """
@@ -238,7 +238,7 @@ def rollback(
 
 
 def _known_tag(table: "Table", tag: str) -> str:
-    """The tag; raises TagNotFoundError, which names the option for what looks like a snapshot."""
+    """Return the tag; raise TagNotFoundError, which suggests --snapshot for a number."""
     from interbed.storage.base.errors import TagNotFoundError
     from interbed.storage.base.shown_text import did_you_mean
 
@@ -268,7 +268,7 @@ def expire_snapshots(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Delete old snapshots, and the files that nothing else needs. What is not given is as the table's options say."""
+    """Delete old snapshots, and the files that nothing else needs. Defaults are the table's options."""
     with chosen.any_table(name) as opened:
         if is_of_iceberg(opened):
             refuse_options("an Iceberg table", {"--retain-max": retain_max, "--max-deletes": max_deletes})
@@ -296,7 +296,7 @@ def expire_snapshots(
 @json_flag
 @click.pass_obj
 def expire_partitions(chosen: CatalogChoice, /, name: str, dry_run: bool, as_json: bool, **given: Any) -> None:
-    """Drop partitions that are too old. What is not given is as the table's options say."""
+    """Drop partitions that are too old. Defaults are the table's options."""
     with chosen.catalog(name) as catalog:
         gone = catalog.expire_partitions(name, dry_run=dry_run, **given)
     if as_json:
@@ -317,7 +317,7 @@ def expire_partitions(chosen: CatalogChoice, /, name: str, dry_run: bool, as_jso
 def remove_orphan_files(chosen: CatalogChoice, name: str, older_than: str | None, dry_run: bool, as_json: bool) -> None:
     """Delete files that no snapshot, tag or branch names, when they are older than a day or than a time.
 
-    Of Iceberg's tables, when they are older than three days.
+    For Iceberg tables, when they are older than three days.
     """
     with chosen.any_table(name) as opened:
         limit = None if older_than is None else moment_millis(older_than)
@@ -329,7 +329,7 @@ def remove_orphan_files(chosen: CatalogChoice, name: str, older_than: str | None
 @json_flag
 @click.pass_obj
 def consumers(chosen: CatalogChoice, name: str, as_json: bool) -> None:
-    """How far the streaming readers have come."""
+    """Show the next snapshot of each streaming reader."""
     with chosen.table(name) as opened:
         found = opened.versions.consumers()
     if as_json:
@@ -344,7 +344,7 @@ def consumers(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 @click.option("--next-snapshot", type=int, help="Where it goes on; without it the consumer is forgotten.")
 @click.pass_obj
 def reset_consumer(chosen: CatalogChoice, name: str, consumer: str, next_snapshot: int | None) -> None:
-    """Let a consumer go on from a snapshot, or forget it."""
+    """Let a consumer continue from a snapshot, or delete it."""
     with chosen.table(name) as opened:
         opened.versions.reset_consumer(consumer, next_snapshot)
 
@@ -369,4 +369,4 @@ VERSION_COMMANDS: tuple[click.Command, ...] = (
     consumers,
     reset_consumer,
 )
-"""What `interbed table` has to say about versions."""
+"""The commands of `interbed table` for versions."""

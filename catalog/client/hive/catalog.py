@@ -32,7 +32,7 @@ from interbed.catalog.client.identifier import Identifier, TableName, branch_to_
 from interbed.catalog.client.options import CatalogOptions, LockMode
 from interbed.catalog.client.partition import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
 from interbed.catalog.client.repair_report import RepairReport
-from interbed.catalog.client.staging import Fill, StagedTable
+from interbed.catalog.client.staging import StagedTable, TableFill
 from interbed.storage.base.errors import InterbedError, InvalidInputError
 from interbed.storage.io.api import FileIO
 from interbed.storage.meta.file_store import FileStore
@@ -167,11 +167,11 @@ class HiveCatalog(Catalog):
         return self._entries.path(self._entries.locations.of(self._entries.table(identifier)))
 
     def _create_table(
-        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: TableFill | None = None
     ) -> None:
         self._tables.create(identifier, schema, path, fill)
 
-    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
+    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: TableFill) -> None:
         self._tables.replace(identifier, schema, fill)
 
     def stage_table(

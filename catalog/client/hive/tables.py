@@ -49,7 +49,7 @@ from interbed.catalog.client.hive.registration import (
 )
 from interbed.catalog.client.hive.renames import HiveRenames
 from interbed.catalog.client.identifier import Identifier
-from interbed.catalog.client.staging import Fill, publish_replacement
+from interbed.catalog.client.staging import TableFill, publish_replacement
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
 from interbed.storage.io.resolve import respelled
 from interbed.storage.meta.file_store import table_paths
@@ -74,7 +74,9 @@ class HiveTables:
 
     # -- create ----------------------------------------------------------------------------------------------------
 
-    def create(self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None) -> None:
+    def create(
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: TableFill | None = None
+    ) -> None:
         """Create a table, with the rows that `fill` commits, or register the one at `path`.
 
         TableExistsError, InvalidOptionError.
@@ -129,7 +131,7 @@ class HiveTables:
         identifier: Identifier,
         schema: TableSchema,
         location: str,
-        fill: Fill | None,
+        fill: TableFill | None,
         *,
         external: bool,
         is_new: bool,
@@ -291,7 +293,7 @@ class HiveTables:
 
     # -- replace ---------------------------------------------------------------------------------------------------
 
-    def replace(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
+    def replace(self, identifier: Identifier, schema: TableSchema, fill: TableFill) -> None:
         """Replace schema and rows, then the metastore's copy of the schema; raise as publish_replacement."""
         store = self._entries.open(identifier, self._entries.table(identifier))
         _check_change(store.schema, schema)

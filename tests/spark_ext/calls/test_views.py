@@ -133,7 +133,7 @@ def test_the_page_on_tables_from_queries_and_views_is_true(hive_lake: Lake) -> N
 
 
 def test_a_file_system_catalog_keeps_no_views(lake: Lake) -> None:
-    with pytest.raises(Exception, match="keeps no views"):
+    with pytest.raises(Exception, match="has no views"):
         lake.sql("CREATE VIEW {lake}.db.v AS SELECT 1 AS one")
     assert lake.sql("SHOW VIEWS IN {lake}.db") == []
 

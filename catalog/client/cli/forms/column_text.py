@@ -1,7 +1,7 @@
 """Columns as text: `id BIGINT NOT NULL`, `tags ARRAY<STRING> COMMENT 'of the shop'`, `"unit price" DECIMAL(10, 2)`.
 
-Types are written as Paimon's SQL does: atomic ones by name, `ARRAY<T>`, `MULTISET<T>`, `MAP<K, V>` and
-`ROW<name T, …>`, each with an optional `NOT NULL` behind it.
+Types are written as in Paimon's SQL: atomic ones by name, `ARRAY<T>`, `MULTISET<T>`, `MAP<K, V>` and `ROW<name T, …>`,
+each with an optional `NOT NULL` after it.
 """
 
 import re
@@ -30,7 +30,7 @@ _NAMES = (*TypeRoot, "STRING", "BYTES", "ARRAY", "MAP", "ROW", "MULTISET")
 
 
 def parse_column(text: str) -> DataField:
-    """The column, with the field id 0; raises InvalidInputError with the text and what is wrong with it."""
+    """Return the column, with the field id 0; raise InvalidInputError with the text and its problem."""
     parser = _Parser(text)
     field = parser.column()
     if parser.kind:
@@ -39,7 +39,7 @@ def parse_column(text: str) -> DataField:
 
 
 def numbered_columns(columns: Iterable[DataField]) -> tuple[DataField, ...]:
-    """The columns with field ids as Paimon hands them out: those of nested fields come after all columns."""
+    """Return the columns with field ids as Paimon assigns them: those of nested fields come after all columns."""
     given = list(columns)
     highest, result = len(given) - 1, []
     for number, column in enumerate(given):
@@ -49,7 +49,7 @@ def numbered_columns(columns: Iterable[DataField]) -> tuple[DataField, ...]:
 
 
 def type_text(data_type: DataType) -> str:
-    """The type as `parse_column` reads it."""
+    """Return the type as text for `parse_column`."""
     suffix = "" if data_type.nullable else " NOT NULL"
     match data_type:
         case ArrayType(element=element):
@@ -65,7 +65,7 @@ def type_text(data_type: DataType) -> str:
 
 
 def column_text(column: DataField) -> str:
-    """The column as `parse_column` reads it."""
+    """Return the column as text for `parse_column`."""
     name = column.name if re.fullmatch(r"[^\W\d]\w*", column.name) else '"' + column.name.replace('"', '""') + '"'
     comment = "" if column.description is None else f" COMMENT {_quoted(column.description)}"
     return f"{name} {type_text(column.type)}{comment}"
@@ -76,7 +76,7 @@ def _quoted(text: str) -> str:
 
 
 class _Parser:
-    """Reads a column from left to right; `kind` is that of the token at hand, empty at the end of the text."""
+    """Parser of a column from left to right; `kind` is that of the current token, empty at the end of the text."""
 
     def __init__(self, text: str) -> None:
         self._text = text

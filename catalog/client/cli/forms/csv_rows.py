@@ -1,11 +1,11 @@
-"""The rows of a CSV file as batches with the types of a table, and the lines that hold none.
+"""The rows of a CSV file as batches with the types of a table, and the lines that are no rows.
 
-The file is read in blocks of whole records, with the lines that they begin in. A record ends with a line, unless this
-is inside of quotes. A quote that opens and is never closed would take all that follows: then the line that it is in is
-a record of its own, and bad.
+The file is read in blocks of whole records, with the numbers of their lines. A record ends with a line, unless the end
+of the line is inside of quotes. A quote that is never closed would enclose the rest of the file; in that case its line
+is a record of its own, and bad.
 
-A block of records is read by Arrow as a whole. Where it refuses one, or rounds a number, the block is read again as
-texts, and each value of the columns in question is looked at by itself; far dates and timestamps come in that way, too.
+Arrow reads a block of records as a whole. If it refuses one, or rounds a number, the block is read again as texts, and
+each value of the affected columns is converted separately. Far dates and timestamps are read in that way, too.
 """
 
 import io
@@ -35,12 +35,12 @@ from interbed.storage.base.types.data_type import BINARIES, AtomicType, DataFiel
 
 _READ_BYTES = 4 << 20
 _RECORD_BYTES_MAX = 32 << 20
-"""What a quote may enclose; one that is not closed within this counts as never closed."""
+"""The maximum size of a quoted field; a quote that is not closed within this counts as never closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class CsvRecord:
-    """The bytes of a record without the end of its line, and the line that it begins in."""
+    """The bytes of a record without the end of its line, and the line in which it begins."""
 
     data: bytes
     line: int
@@ -50,7 +50,7 @@ class CsvRecord:
 
 
 class CsvBlock:
-    """Whole records that follow one another; `first_line` is the line of the first one."""
+    """Consecutive whole records; `first_line` is the line of the first one."""
 
     def __init__(self, data: bytes, first_line: int, syntax: "CsvSyntax", *, is_open: bool = False) -> None:
         self.data = data
@@ -60,27 +60,28 @@ class CsvBlock:
 
     @property
     def lines(self) -> int:
-        """The lines that the block has."""
+        """The number of lines of the block."""
         return _lines(self.data)
 
     def records(self) -> Iterator[CsvRecord]:
-        """The records; empty lines are none unless records have one field."""
+        """Yield the records; empty lines are no records unless records have one field."""
         line = self.first_line
         if self.is_open:
             yield CsvRecord(self.data.rstrip(b"\r\n"), line, 1, is_open=True)
             return
         for match in self.syntax.record.finditer(self.data):
             body = match[1]
-            # The pattern matches once more behind the last line.
+            # The pattern matches once more after the last line.
             if body or (self.syntax.has_one_field and match[0]):
                 yield CsvRecord(body, line, self.syntax.fields(body))
             line += _lines(match[0])
 
 
 class CsvSyntax:
-    """The syntax of records with a character between fields.
+    """The syntax of records with a delimiter between fields.
 
-    An empty line is no record, unless `has_one_field`, which is known when the header is: then it is one that is empty.
+    An empty line is no record, unless `has_one_field`, which is set after reading the header: then it is an empty
+    record.
     """
 
     def __init__(self, delimiter: str) -> None:
@@ -91,11 +92,11 @@ class CsvSyntax:
         self._field = rb'(?:"[^"]*+(?:""[^"]*+)*+"(?!")%s|(?!")%s)' % (plain, plain)
         body = rb"%s(?:%s%s)*+" % (self._field, escaped, self._field)
         self.record: re.Pattern[bytes] = re.compile(rb"(%s)(?:\r\n|\n|\r|\Z)" % body)
-        # Of a part of a file the last line may go on, and a \r at its end be followed by a \n.
+        # In a part of a file the last line may continue, and a \r at its end may be followed by a \n.
         self.whole_records: re.Pattern[bytes] = re.compile(rb"(?:%s(?:\r\n|\n|\r(?!\Z)))*+" % body)
 
     def fields(self, record: bytes) -> int:
-        """How many fields a record has."""
+        """Return the number of fields of a record."""
         if b'"' not in record:
             return record.count(self._delimiter) + 1
         count = position = 0
@@ -109,7 +110,7 @@ class CsvSyntax:
 
 
 def blocks(source: Any, delimiter: str) -> Iterator[CsvBlock]:
-    """The blocks of a file; the first begins with the header."""
+    """Yield the blocks of a file; the first begins with the header."""
     syntax = CsvSyntax(delimiter)
     data, line, at_end = b"", 1, False
     while not at_end or data:
@@ -123,7 +124,7 @@ def blocks(source: Any, delimiter: str) -> Iterator[CsvBlock]:
         if end:
             block = CsvBlock(data[:end], line, syntax)
         elif data and (at_end or len(data) > _RECORD_BYTES_MAX):
-            # A quote is opened here and not closed.
+            # A quote is opened here and never closed.
             end = min((at + 1 for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0), default=len(data))
             block = CsvBlock(data[:end], line, syntax, is_open=True)
         else:
@@ -133,14 +134,14 @@ def blocks(source: Any, delimiter: str) -> Iterator[CsvBlock]:
 
 
 def _end(data: bytes, syntax: CsvSyntax, *, at_end: bool) -> int:
-    """Where the last record ends that is whole; at the end of a file one needs no end of a line."""
+    """Return the end of the last whole record; at the end of a file the last line needs no line end."""
     if b'"' not in data:
         return data.rfind(b"\n") + 1 or data.rfind(b"\r", 0, len(data) - 1) + 1
     whole: Any = syntax.whole_records.match(data)
     end: int = whole.end()
     if at_end and end < len(data):
         last = syntax.record.match(data, end)
-        # A record that an open quote is in does not match.
+        # A record with an open quote does not match.
         return last.end() if last is not None else end
     return end
 
@@ -151,7 +152,7 @@ def _lines(data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """The columns of the file, in its order, and the columns of the table that they are, with their Arrow types."""
+    """The columns of the file, in its order, and the columns of the table of the same names, with their Arrow types."""
 
     names: Sequence[str]
     fields: dict[str, AtomicType]
@@ -159,10 +160,10 @@ class _Layout:
     delimiter: str
 
     def typed(self, data: bytes) -> pa.RecordBatch | None:
-        """The rows of whole records; None where Arrow refuses one of them, or a number has to be looked at."""
+        """Return the rows of whole records; None if Arrow refuses one of them, or a number has to be checked."""
         if any(kind.root in BINARIES for kind in self.fields.values()):
             return None
-        # Arrow wraps around decimals that have no room for the digits of their scale.
+        # Arrow overflows silently for decimals without space for the digits of their scale.
         decimals = [name for name, kind in self.types.items() if pa.types.is_decimal(kind)]
         try:
             table = self._read(data, {**self.types, **dict.fromkeys(decimals, pa.string())})
@@ -177,11 +178,11 @@ class _Layout:
         return _one_batch(table)
 
     def texts(self, data: bytes) -> pa.RecordBatch:
-        """The same with all columns as texts."""
+        """Return the rows of whole records with all columns as texts."""
         return _one_batch(self._read(data, dict.fromkeys(self.names, pa.string())))
 
     def guessed(self, data: bytes, columns: dict[str, GuessedColumn]) -> tuple[pa.RecordBatch, pa.Schema] | None:
-        """The rows as texts, and the types that Arrow takes them for; None where it refuses a record."""
+        """Return the rows as texts, and the types that Arrow infers for them; None if it refuses a record."""
         try:
             texts = self.texts(data)
             known: dict[str, pa.DataType] = {name: pa.string() for name, column in columns.items() if column.is_text}
@@ -208,10 +209,10 @@ class _Layout:
 def csv_batches(
     source: Any, path: Path, delimiter: str, fields: Sequence[DataField], schema: pa.Schema, bad: BadLines
 ) -> Iterator[FileBatch]:
-    """The rows of a file with a header, for columns of which `schema` has the Arrow types.
+    """Yield the rows of a file with a header, for columns of which `schema` has the Arrow types.
 
-    The first batch has all columns of the file, and may have no rows. Raises InvalidInputError for a header that names
-    no columns, and what BadLines.add raises.
+    The first batch has all columns of the file, and may have no rows. Raises InvalidInputError for a header without
+    columns, and the errors of BadLines.add.
     """
     names, found = _with_header(source, path, delimiter)
     known = {f.name: f.type for f in fields}
@@ -227,7 +228,7 @@ def csv_batches(
 
 
 def inferred_csv_schema(source: Any, path: Path, delimiter: str) -> pa.Schema:
-    """The columns of a file with types that hold all its texts; lines that are no records are passed over."""
+    """Return the columns of a file with types that hold all its texts; lines that are no records are skipped."""
     names, found = _with_header(source, path, delimiter)
     columns = {name: GuessedColumn() for name in names}
     layout = _Layout(names, {}, {}, delimiter)
@@ -256,7 +257,7 @@ def inferred_csv_schema(source: Any, path: Path, delimiter: str) -> pa.Schema:
 
 
 def _with_header(source: Any, path: Path, delimiter: str) -> tuple[list[str], Iterator[CsvBlock]]:
-    """The names of the columns of a file, and the blocks of its records."""
+    """Return the names of the columns of a file, and the blocks of its records."""
     found = blocks(source, delimiter)
     first = next(found, None)
     names, rest = _header(first, path, delimiter)
@@ -266,7 +267,7 @@ def _with_header(source: Any, path: Path, delimiter: str) -> tuple[list[str], It
 
 
 def _header(first: CsvBlock | None, path: Path, delimiter: str) -> tuple[list[str], CsvBlock | None]:
-    """The names of the columns, and what follows the header in the first block."""
+    """Return the names of the columns, and the rest of the first block after the header."""
     header = None if first is None else next(first.records(), None)
     if first is None or header is None:
         raise InvalidInputError(f"{path} is empty; the first line of a CSV file names its columns.")
@@ -334,7 +335,7 @@ def _block_batches(block: CsvBlock, layout: _Layout, path: Path, bad: BadLines) 
 
 
 def _problem(record: CsvRecord, columns: int) -> str | None:
-    """What makes a record none of the file's; None if nothing does."""
+    """Return the reason why a record does not fit the file; None if it does."""
     if record.is_open:
         return "a quote is opened and never closed"
     if record.fields != columns:
@@ -354,17 +355,17 @@ def _text(record: CsvRecord) -> str:
 
 
 def _has_tiny(data: bytes) -> bool:
-    """Whether a block may have a number of which a FLOAT or a DOUBLE makes zero."""
+    """Return whether a block may have a number that a FLOAT or a DOUBLE rounds to zero."""
     return re.search(TINY.encode(), data) is not None
 
 
 def _have_tiny(texts: Any) -> bool:
-    """Whether one of the texts may be such a number."""
+    """Return whether one of the texts may be a number that a FLOAT or a DOUBLE rounds to zero."""
     return bool(pc.any(pc.match_substring_regex(texts, TINY)).as_py())
 
 
 def _converted(texts: Any, kind: AtomicType | None, target: pa.DataType) -> tuple[Any, dict[int, str]]:
-    """The column with the type of the table, and why rows have no value of it, which are null there."""
+    """Return the column with the type of the table, and the reasons for rows without a value, which are null there."""
     if kind is None or target == pa.string():
         return texts, {}
     if kind.root not in BINARIES:
@@ -375,7 +376,7 @@ def _converted(texts: Any, kind: AtomicType | None, target: pa.DataType) -> tupl
         else:
             if not is_doubtful(whole, kind, lambda: _have_tiny(texts)):
                 return whole, {}
-    # Value by value, but each text once.
+    # Value by value, but each distinct text only once.
     encoded = texts.dictionary_encode()
     values: list[Any] = []
     reasons: dict[int, str] = {}
@@ -397,7 +398,7 @@ def _converted(texts: Any, kind: AtomicType | None, target: pa.DataType) -> tupl
 
 
 def _one_by_one(values: list[Any], target: pa.DataType, texts: Any, reasons: dict[int, str]) -> Any:
-    """The values that Arrow takes; `reasons` gets those that it does not."""
+    """Return the values that Arrow accepts; add the others to `reasons`."""
     taken: list[Any] = []
     for place, value in enumerate(values):
         try:

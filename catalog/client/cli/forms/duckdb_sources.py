@@ -73,7 +73,7 @@ _EVERY_LINE = {
     "quote": "'\"'",
     "escape": "'\"'",
 }
-"""What DuckDB would find out from a sample of the lines: it rounds later ones, or leaves lines out."""
+"""Settings that DuckDB would detect from a sample of the lines: later ones would be rounded or left out."""
 
 _ISO_DAY = r"\d{4}-\d{2}-\d{2}"
 
@@ -85,14 +85,14 @@ _ISO = {
     "TIMESTAMP": f"^{_ISO_DAY}([ T]{_ISO_TIME})?$",
     "TIMESTAMP WITH TIME ZONE": rf"^{_ISO_DAY}[ T]{_ISO_TIME} ?(Z|[+-]\d{{2}}(:?\d{{2}})?)$",
 }
-"""What a text of a type looks like of which DuckDB loses nothing: it has microseconds."""
+"""Patterns of texts of a type that DuckDB reads exactly: it has microseconds."""
 
 
 def shown_catalog(catalog: Catalog, parsed: dict[str, Any]) -> pa.Table | None:
-    """The answer to a SHOW or DESCRIBE of the catalog, `parsed` by DuckDB; None for other statements.
+    """Return the answer to a SHOW or DESCRIBE of the catalog, `parsed` by DuckDB; None for other statements.
 
-    Raises NotSupportedError for what DuckDB would answer from its own catalog, InvalidInputError for a name without
-    its database, and what the catalog raises.
+    Raises NotSupportedError for statements about DuckDB's own catalog, InvalidInputError for a name without its
+    database, and the errors of the catalog.
     """
     node = parsed["statements"][0]["node"].get("from_table") or {}
     if node.get("type") != "SHOW_REF":
@@ -110,7 +110,7 @@ def shown_catalog(catalog: Catalog, parsed: dict[str, Any]) -> pa.Table | None:
 
 
 def check_not_own(nodes: Iterable[dict[str, Any]], subqueries: Iterable[str]) -> None:
-    """Raise NotSupportedError where the nodes of a query name parts of DuckDB's own catalog."""
+    """Raise NotSupportedError if a query names parts of DuckDB's own catalog."""
     known = set(subqueries)
     for node in nodes:
         match node.get("type"):
@@ -153,7 +153,7 @@ def _tables_from(catalog: Catalog, node: dict[str, Any]) -> pa.Table:
 
 
 def _described(query: Any) -> tuple[str, str] | None:
-    """The table of `SELECT * FROM table`, which a DESCRIBE of a table is."""
+    """Return the table of `SELECT * FROM table`, which is the parsed form of DESCRIBE table."""
     if not isinstance(query, dict) or query.get("type") != "SELECT_NODE":
         return None
     source, [first, *more] = query["from_table"], query["select_list"]
@@ -164,7 +164,7 @@ def _described(query: Any) -> tuple[str, str] | None:
 
 
 def _described_columns(catalog: Catalog, database: str, table: str) -> pa.Table | None:
-    """The columns with types, nullability and keys of the table itself, under the heads of DuckDB's DESCRIBE."""
+    """Return the columns of the table with types, nullability and keys, under the headings of DuckDB's DESCRIBE."""
     if not database or database.lower() in _OWN_SCHEMAS:
         return None
     with suggesting(catalog, f"{database}.{table}"):
@@ -188,23 +188,23 @@ def _text_table(columns: dict[str, Any]) -> pa.Table:
 
 
 class CatalogTables:
-    """Defines the tables that a query names, on one connection.
+    """The tables of a catalog on one connection of DuckDB.
 
-    `failures` are the errors that reading tables and files ended with; DuckDB raises errors of its own for them.
+    `failures` are the errors of reading tables and files; DuckDB replaces them by its own.
     """
 
     def __init__(self, catalog: Catalog, connection: "duckdb.DuckDBPyConnection") -> None:
         self.catalog = catalog
         self.connection = connection
         self.failures: list[InterbedError] = []
-        # Filters, values and what is shown are in UTC, too, whatever zone the machine has.
+        # Filters, values and output are in UTC, too, independent of the zone of the machine.
         connection.execute("SET TimeZone = 'UTC'")
 
     def define(self, query: str, *, hold: bool = False) -> None:
-        """Make a view of each table that the query names, or with `hold` a table in memory, which stays as it is.
+        """Make a view of each table that the query names, or with `hold` a table in memory, which does not change.
 
-        Raises InvalidInputError for anything but one SELECT, NotSupportedError for tables that DuckDB would mix up and
-        for its own catalog, and what Catalog.get_table raises.
+        Raises InvalidInputError unless the query is one SELECT, NotSupportedError for tables that DuckDB would confuse
+        and for its own catalog, and the errors of Catalog.get_table.
         """
         parsed = self.parsed(query)
         if len(parsed["statements"]) != 1:
@@ -221,7 +221,7 @@ class CatalogTables:
                 raise InvalidInputError(f"The table '{table}' lacks its database; write DATABASE.{table}.")
 
     def parsed(self, query: str) -> dict[str, Any]:
-        """The syntax tree of a query, as DuckDB returns it; raises InvalidInputError for what is no query."""
+        """Return the syntax tree of a query from DuckDB; raise InvalidInputError for an invalid query."""
         [(answer,)] = self.connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
         parsed: dict[str, Any] = json.loads(answer)
         if not parsed.get("error"):
@@ -239,7 +239,7 @@ class CatalogTables:
 
 
 def _check_tables_apart(tables: Iterable[tuple[str, str]]) -> None:
-    """Raise NotSupportedError where two tables of a query differ by the case of their names alone."""
+    """Raise NotSupportedError if two tables of a query differ only by the case of their names."""
     seen: dict[str, str] = {}
     for database, table in tables:
         name = f"{database}.{table}"
@@ -252,10 +252,10 @@ def _check_tables_apart(tables: Iterable[tuple[str, str]]) -> None:
 
 
 class TableDataset(ds.Dataset):
-    """A table as what DuckDB scans: it asks for columns and a filter, each time that the query reads the table."""
+    """A table as a dataset for DuckDB, which asks for columns and a filter each time that the query reads it."""
 
     def __init__(self, table: Table, failures: list[InterbedError]) -> None:
-        # The base class is only an interface here: it has no data of its own.
+        # The base class is only an interface here, without data of its own.
         self._table = table
         self._failures = failures
 
@@ -265,11 +265,11 @@ class TableDataset(ds.Dataset):
         return self._table.arrow_schema
 
     def scanner(self, columns: list[str] | None = None, filter: Any = None, *_: Any, **__: Any) -> ds.Scanner:  # noqa: A002
-        """The rows with some columns, for which the filter is true; only what is needed of the table is read."""
+        """Return the rows with some columns that match the filter; only what is needed of the table is read."""
         known = self._table.arrow_schema.names
         wanted = known if columns is None else columns
         if filter is not None:
-            # An expression does not say what columns it names; those whose names occur in it are enough.
+            # An expression has no list of its columns; the columns whose names occur in its text are enough.
             text = str(filter)
             wanted = [name for name in known if name in wanted or name in text]
         reader = self._table.scan(columns=wanted).to_arrow_batch_reader()
@@ -278,7 +278,7 @@ class TableDataset(ds.Dataset):
 
 
 def noting(batches: Iterable[pa.RecordBatch], failures: list[InterbedError]) -> Iterator[pa.RecordBatch]:
-    """The batches; an error that ends them is added to the failures."""
+    """Yield the batches; record an error that ends them in `failures`."""
     try:
         yield from batches
     except InterbedError as error:
@@ -287,7 +287,7 @@ def noting(batches: Iterable[pa.RecordBatch], failures: list[InterbedError]) -> 
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
-    """All objects in a JSON value."""
+    """Yield all objects in a JSON value."""
     if isinstance(value, dict):
         yield value
         for inside in value.values():
@@ -298,12 +298,12 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 def quoted(name: str) -> str:
-    """The name as SQL has it, in double quotes."""
+    """Return the name in double quotes, as in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 class SourceFiles:
-    """Has the files that statements name read without loss, on one connection of DuckDB."""
+    """Files that statements name, read without loss on one connection of DuckDB."""
 
     def __init__(self, tables: CatalogTables) -> None:
         self._tables = tables
@@ -331,16 +331,16 @@ class SourceFiles:
         if suffix in _CSV:
             [call] = _tables(f"SELECT * FROM read_csv({_text(name)})")
             if not table.alias:
-                # As DuckDB calls a file.
+                # The alias that DuckDB gives a file.
                 table.set("alias", exp.TableAlias(this=exp.to_identifier(Path(name).name.split(".")[0], quoted=True)))
             table.set("this", self._exact_csv(call.this))
         elif suffix in _JSON:
             self._connection.register(name, JsonFile(Path(name), self._tables.failures))
 
     def _exact_csv(self, call: Any) -> Any:
-        """The call that reads a CSV file, with types for the columns that DuckDB would lose something of.
+        """Return the call that reads a CSV file, with types for the columns of which DuckDB would lose something.
 
-        Every line is a row, and empty texts in quotes stay apart from nulls.
+        Every line is a row, and empty texts in quotes are not null.
         """
         given = _named_arguments(call)
         for name, value in _EVERY_LINE.items():
@@ -361,10 +361,10 @@ class SourceFiles:
 
 
 class JsonFile(ds.Dataset):
-    """A JSON file as what DuckDB scans, with types that hold all its values."""
+    """A JSON file as a dataset for DuckDB, with types that hold all its values."""
 
     def __init__(self, path: Path, failures: list[InterbedError]) -> None:
-        # The base class is only an interface here: it has no data of its own.
+        # The base class is only an interface here, without data of its own.
         self._rows = FileRows.of(path)
         self._schema = self._rows.inferred_schema()
         check_apart_without_case(self._schema, f"the file '{path}'")
@@ -376,7 +376,7 @@ class JsonFile(ds.Dataset):
         return self._schema
 
     def scanner(self, columns: list[str] | None = None, filter: Any = None, *_: Any, **__: Any) -> ds.Scanner:  # noqa: A002
-        """The rows with some columns, for which the filter is true."""
+        """Return the rows with some columns that match the filter."""
         reader = pa.RecordBatchReader.from_batches(self._schema, noting(self._batches(), self._failures))
         return ds.Scanner.from_batches(reader, columns=columns, filter=filter)
 
@@ -387,7 +387,7 @@ class JsonFile(ds.Dataset):
 
 
 class _FirstBadLine(BadLines):
-    """Raises the first bad line; a statement leaves none out."""
+    """Raises an error for the first bad line; a statement leaves no line out."""
 
     def add(self, found: Iterable[BadLine]) -> None:
         for line in sorted(found, key=lambda each: each.number):
@@ -395,7 +395,7 @@ class _FirstBadLine(BadLines):
 
 
 def _exact_types(batches: Iterable[pa.RecordBatch], kinds: Mapping[str, str], separator: str) -> dict[str, str]:
-    """The types, by DuckDB's words, of columns of which those that it guessed would lose something."""
+    """Return the types, by DuckDB's names, of columns whose guessed types would lose something."""
     numbers = {name: GuessedColumn() for name, kind in kinds.items() if kind == "DOUBLE"}
     are_iso = {name: True for name in kinds if name not in numbers}
     for batch in batches:
@@ -422,7 +422,7 @@ def _function_of(source: Any) -> str | None:
 
 
 def _named_arguments(call: Any) -> dict[str, str]:
-    """The text of each argument that is given by name."""
+    """Return the text of each argument that is given by name."""
     named = (each for each in call.expressions if isinstance(each, exp.EQ | exp.PropertyEQ))
     return {each.this.name.lower(): each.expression.name for each in named}
 

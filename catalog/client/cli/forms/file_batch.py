@@ -1,8 +1,8 @@
-"""Rows of a file with the places in it that they come from, and the lines that a table cannot take.
+"""Rows of a file with their line numbers, and the lines that do not fit a table.
 
-The first bad line ends the import, or all are left out and written to a file. That file has an object a line:
-`{"file": "orders.csv", "line": 3, "column": "amount", "reason": "…", "text": "1,two"}`. Rows of files that have no
-lines (Parquet, ORC, Arrow) have `row`, counted from 0, instead of `line`.
+The first bad line ends the import, or all are left out and written to a file. That file has one object in a line:
+`{"file": "orders.csv", "line": 3, "column": "amount", "reason": "…", "text": "1,two"}`. Rows of files without lines
+(Parquet, ORC, Arrow) have `row`, counted from 0, instead of `line`.
 """
 
 import json
@@ -22,7 +22,7 @@ _TEXT_MAX = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadLine:
-    """A line, or a row where the format has no lines; `reason` is what is wrong with it, and begins in lower case."""
+    """A bad line, or a bad row if the format has no lines; `reason` is its problem, and begins in lower case."""
 
     path: Path
     number: int
@@ -37,13 +37,15 @@ class BadLine:
         return f"{self.path}, {self.unit} {self.number}{counted}{column}: {self.reason.rstrip('.')}"
 
     def to_json(self) -> dict[str, object]:
-        """The object of the file of rejected lines; the text is whole there."""
+        """Return the object for the file of rejected lines, with the whole text."""
         place: dict[str, object] = {"file": str(self.path), self.unit: self.number}
         return {**place, "column": self.column, "reason": self.reason, "text": self.text}
 
 
 class BadLines:
-    """What becomes of bad lines: without `skip` the first is raised, else they are counted and written to `sink`."""
+    """Handler of bad lines: without `skip` the first raises an error, otherwise they are counted and
+    written to `sink`.
+    """
 
     def __init__(self, *, skip: bool, sink: IO[bytes] | None = None) -> None:
         self._sink = sink
@@ -52,7 +54,7 @@ class BadLines:
         self.first: BadLine | None = None
 
     def add(self, found: Iterable[BadLine]) -> None:
-        """Take bad lines of one file; raises InvalidInputError for the first of them unless they are skipped."""
+        """Add bad lines of one file; raise InvalidInputError for the first of them unless they are skipped."""
         for line in sorted(found, key=lambda each: each.number):
             if not self.skip:
                 shown = shortened(line.text)
@@ -67,7 +69,7 @@ class BadLines:
 
 
 def shortened(text: str) -> str:
-    """A text for an error, in one line."""
+    """Return a text for an error, in one line."""
     shown = text if len(text) <= _TEXT_MAX else f"{text[:_TEXT_MAX]}…"
     return repr(shown)
 
@@ -82,13 +84,13 @@ class FileLine(Protocol):
 
     @property
     def line(self) -> int:
-        """The line that it begins in."""
+        """The line in which it begins."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileBatch:
-    """A batch, and where its rows are in the file: in lines, which `find` returns, or from row `first` on."""
+    """A batch, and the places of its rows in the file: lines, which `find` returns, or row numbers from `first` on."""
 
     batch: pa.RecordBatch
     path: Path
@@ -98,15 +100,17 @@ class FileBatch:
 
     @staticmethod
     def without_rows(path: Path, schema: pa.Schema) -> "FileBatch":
-        """A batch that only says which columns there are."""
+        """Return a batch that has only columns."""
         return FileBatch(batch=pa.RecordBatch.from_pylist([], schema=schema), path=path, unit="row")
 
     def bad(self, row: int, reason: str, column: str | None = None) -> BadLine:
-        """The place of a row that can't be taken."""
+        """Return the place of a row that does not fit."""
         return self.bad_lines({row: (column, reason)})[0]
 
     def bad_lines(self, reasons: dict[int, tuple[str | None, str]]) -> list[BadLine]:
-        """The places of rows that can't be taken, with the column, if it is one column's value, and the reason."""
+        """Return the places of rows that do not fit, with the reason, and the column if it is the
+        value of one column.
+        """
         found = []
         lines = None if self.find is None else self.find()
         for row, (column, reason) in reasons.items():
@@ -125,5 +129,5 @@ def _row_text(batch: pa.RecordBatch, row: int) -> str:
     try:
         return json_line(values)
     except TypeError:
-        # Keys of maps may be what JSON has no keys of.
+        # Keys of maps may be of types that JSON keys can't have.
         return json.dumps({name: str(value) for name, value in values.items()})

@@ -1,10 +1,10 @@
 """The rows of data files, as a stream of Arrow batches: Parquet, CSV, JSON lines, ORC and Arrow IPC.
 
-CSV and JSON have no types of their own, so that the table's are read from their texts. An empty field of a CSV file is
-null, an empty text is written `""`. A JSON file has one object in a line; bytes are base 64, dates, times and decimals
-are text, maps objects or lists of pairs. Files that end in .gz, .bz2, .zst and the like are decompressed.
+CSV and JSON have no types of their own, so their texts are converted to the types of the table. An empty field of a CSV
+file is null, an empty text is written `""`. A JSON file has one object in a line; bytes are base64, dates, times and
+decimals are text, maps objects or lists of pairs. Files that end in .gz, .bz2, .zst and the like are decompressed.
 
-`TableRows` completes them to rows of a table: all of its columns, in its types, without rows that it would refuse.
+`TableRows` completes them to rows of a table: with all of its columns, in its types, without rows that it would refuse.
 """
 
 import io
@@ -59,12 +59,12 @@ _MAGIC = {
     b"\xff\xfe": "UTF-16; convert it to UTF-8",
     b"\xfe\xff": "UTF-16; convert it to UTF-8",
 }
-"""What files begin with that are no text, and what to do with such a file."""
+"""The first bytes of files that are no text, and the way out for such a file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileRows:
-    """One file, and the format that it has."""
+    """One file, and its format."""
 
     path: Path
     form: str
@@ -72,7 +72,7 @@ class FileRows:
 
     @staticmethod
     def of(path: Path, form: str | None = None, delimiter: str | None = None) -> "FileRows":
-        """A file, of the format that its name ends with unless one is given; raises InvalidInputError."""
+        """Return a file, by default of the format of its suffix; raise InvalidInputError."""
         suffixes = [s.lower() for s in path.suffixes]
         suffix = next((s for s in reversed(suffixes) if s not in _COMPRESSED), "")
         found = form or _BY_SUFFIX.get(suffix)
@@ -84,7 +84,7 @@ class FileRows:
         return FileRows(path=path, form=found, delimiter=delimiter or ("\t" if suffix == ".tsv" else ","))
 
     def batches(self, table: str, fields: Sequence[DataField], schema: pa.Schema, bad: BadLines) -> Iterator[FileBatch]:
-        """The rows for a table of these columns, of which `schema` has the Arrow types.
+        """Yield the rows for a table of these columns, of which `schema` has the Arrow types.
 
         Lines that hold no row go to `bad`. Raises InvalidInputError naming the file, and a column that the table does
         not have.
@@ -99,9 +99,9 @@ class FileRows:
                 yield batch
 
     def inferred_schema(self, given: Collection[str] = ()) -> pa.Schema:
-        """The columns that the file has, with types guessed from the rows of CSV and JSON.
+        """Return the columns of the file, with types guessed from the rows of CSV and JSON.
 
-        Of JSON no type is guessed for the `given` columns, whose values may be of several types.
+        For JSON no type is guessed for the `given` columns, whose values may be of several types.
         """
         with _naming(self.path):
             if self.form in ("json", "csv"):
@@ -146,8 +146,8 @@ class FileRows:
 
     @contextmanager
     def _text(self) -> Iterator[Any]:
-        """The bytes of the file, decompressed; raises InvalidInputError for what is no text."""
-        # The stubs of pyarrow know less of what it returns than it does.
+        """Yield the bytes of the file, decompressed; raise InvalidInputError for a file that is no text."""
+        # The stubs of pyarrow lack methods of the returned stream.
         opened: Any = pa.input_stream(str(self.path), compression="detect")
         with opened, io.BufferedReader(opened, _BUFFER_BYTES) as source:
             head = source.peek(_HEAD_BYTES)[:_HEAD_BYTES]
@@ -161,7 +161,7 @@ class FileRows:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Turns errors of Arrow and of the file system into ones that name the file."""
+    """Add the name of the file to errors of Arrow and of the file system."""
     try:
         yield
     except InvalidInputError:
@@ -171,7 +171,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _or_empty(batches: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The batches; without any an empty one, so that the columns are seen and checked."""
+    """Yield the batches, or an empty one, so that the columns are checked."""
     some = False
     for batch in batches:
         some = True
@@ -181,22 +181,22 @@ def _or_empty(batches: Any, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 class TableRows:
-    """What one table takes of files; `name` is what it is called in errors."""
+    """Conversion of the rows of files for one table; `name` is its name in errors."""
 
     def __init__(self, table: Table, name: str, bad: BadLines) -> None:
         self._what = f"the table '{name}'"
         self._incoming = IncomingRows(table.schema, self._what)
         self._check = RowCheck(name, table.schema, table.options, table.store.paths)
-        # The table itself fills in defaults, and says which column a file lacks.
+        # The table itself fills in defaults, and reports columns that a file lacks.
         self._nullable = pa.schema([field.with_nullable(True) for field in table.arrow_schema])
         self._required = [f.name for f in table.schema.fields if not f.type.nullable and f.default_value is None]
         self._bad = bad
 
     def taken(self, found: FileBatch) -> pa.RecordBatch:
-        """The rows with all columns of the table; those that a file lacks are null.
+        """Return the rows with all columns of the table; missing columns are null.
 
         Raises InvalidInputError naming the file and the first line or row that does not fit, unless bad ones are left
-        out, and for a column that can't be taken at all.
+        out, and for a column of a wrong type.
         """
         rows = found.batch.num_rows
         reasons: dict[int, tuple[str | None, str]] = {}
@@ -204,7 +204,7 @@ class TableRows:
         for field in self._required:
             if field not in given:
                 raise SchemaMismatchError(f"{found.path} lacks the column '{field}', which admits no nulls.")
-        # A column of another type is no matter of single rows.
+        # A wrong type of a column is reported for the column, not for single rows.
         self._cast(found.batch.slice(0, 0), found, 0)
         self._refuse(found, range(rows), reasons)
         if reasons:
@@ -221,7 +221,7 @@ class TableRows:
             raise SchemaMismatchError(f"{found.path}: {error}") from error
 
     def _refuse(self, found: FileBatch, rows: range, reasons: dict[int, tuple[str | None, str]]) -> None:
-        """Note why rows are refused, which are found by halves."""
+        """Record the reasons of refused rows, which are found by bisection."""
         if not rows:
             return
         batch = found.batch.slice(rows.start, len(rows))

@@ -1,7 +1,7 @@
-"""The rows of a JSON file, which has an object in a line, the lines that hold none, and types guessed from its values.
+"""The rows of a JSON file with an object in each line, its bad lines, and types guessed from its values.
 
 A guessed type loses no digit of a number. Numbers are guessed from their texts as those of a CSV file are
-(`text_values`), those within objects and lists, too.
+(`text_values`), also within objects and lists.
 """
 
 import json
@@ -31,11 +31,11 @@ from interbed.storage.base.types.data_type import DataField, DataType
 _DIGITS = 38
 
 BATCH_ROWS = 10_000
-"""Lines that make a batch."""
+"""The number of lines of a batch."""
 
 
 class GuessedJson:
-    """What the values of a column that were seen have in common; `text` is what JsonNumber keeps of a number."""
+    """The common type of the values of a column so far; JsonNumber keeps the text of a number."""
 
     def __init__(self) -> None:
         self._kind: str | None = None
@@ -45,7 +45,7 @@ class GuessedJson:
         self._fields: dict[str, GuessedJson] = {}
 
     def add(self, values: Iterable[Any]) -> None:
-        """Take more values; raises ValueError when they are of no one type."""
+        """Add values; raise ValueError when they have no common type."""
         found = [value for value in values if value is not None]
         for kind in {_kind_of(value) for value in found}:
             if self._kind is not None and kind != self._kind:
@@ -62,7 +62,7 @@ class GuessedJson:
 
     @property
     def type(self) -> pa.DataType:
-        """The type of all values; null where there are none. Raises ValueError for numbers that no type holds."""
+        """The type of all values; null without values. Raises ValueError for numbers that no type holds."""
         match self._kind:
             case "truth values":
                 return pa.bool_()
@@ -92,7 +92,9 @@ class GuessedJson:
 
 
 def _plain(text: str) -> str:
-    """The same number without an exponent, unless that has more digits than any type; 5e-1 is a DECIMAL, too."""
+    """Return the same number without an exponent, unless it then has too many digits for any type; 5e-1 is a DECIMAL,
+    too.
+    """
     if "e" not in text and "E" not in text:
         return text
     number = Decimal(text)
@@ -122,8 +124,10 @@ class _JsonLine:
 def json_batches(
     source: Iterable[bytes], path: Path, table: str, fields: Sequence[DataField], schema: pa.Schema, bad: BadLines
 ) -> Iterator[FileBatch]:
-    """The rows for a table of these columns, of which `schema` has the Arrow types; raises what BadLines.add raises."""
-    reading = _Reading(path, table, fields, schema)
+    """Yield the rows for a table of these columns, of which `schema` has the Arrow types; raise the errors of
+    BadLines.add.
+    """
+    reading = _JsonReader(path, table, fields, schema)
     block: list[_JsonLine] = []
     for data, number in _numbered(source):
         line = reading.line(data, number)
@@ -139,7 +143,7 @@ def json_batches(
 
 
 def inferred_json_schema(source: Iterable[bytes], path: Path, given: Collection[str] = ()) -> pa.Schema:
-    """The columns of a file with types that hold all its values; those with a `given` type are not looked at."""
+    """Return the columns of a file with types that hold all its values; those of `given` are not guessed."""
     columns: dict[str, GuessedJson] = {}
     for rows in _blocks_of_rows(source, path):
         for name in dict.fromkeys(name for row in rows for name in row):
@@ -163,7 +167,7 @@ def inferred_json_schema(source: Iterable[bytes], path: Path, given: Collection[
 
 
 def _unknown(kind: pa.DataType, name: str) -> str | None:
-    """The column, or what is in it, that has no type; None where all has one."""
+    """Return the column, or the field in it, that has no type; None if all have one."""
     if isinstance(kind, pa.ListType):
         return _unknown(kind.value_type, name)
     if isinstance(kind, pa.StructType):
@@ -188,7 +192,7 @@ def _blocks_of_rows(source: Iterable[bytes], path: Path) -> Iterator[list[dict[s
 
 @contextmanager
 def _naming_column(path: Path, name: str) -> Iterator[None]:
-    """Name the file and the column in what GuessedJson raises."""
+    """Add the file and the column to errors of GuessedJson."""
     try:
         yield
     except VALUE_ERRORS as error:
@@ -198,8 +202,8 @@ def _naming_column(path: Path, name: str) -> Iterator[None]:
         ) from error
 
 
-class _Reading:
-    """The reading of one file with the types of a table."""
+class _JsonReader:
+    """Reader of one file with the types of a table."""
 
     def __init__(self, path: Path, table: str, fields: Sequence[DataField], schema: pa.Schema) -> None:
         self._path = path
@@ -209,7 +213,7 @@ class _Reading:
         self._converters = {f.name: convert for f in fields if (convert := json_converter(f.type)) is not None}
 
     def line(self, data: bytes, number: int) -> _JsonLine | BadLine:
-        """The row of a line, or what is wrong with it."""
+        """Return the row of a line, or its problem."""
         try:
             row = _object_of(data)
         except ValueError as error:
@@ -231,7 +235,7 @@ class _Reading:
         return _JsonLine(data, number, row)
 
     def batch(self, block: list[_JsonLine], bad: BadLines) -> FileBatch:
-        """The rows that Arrow takes; the others are bad."""
+        """Return the rows that Arrow accepts; the others are bad."""
         try:
             batch = self._made(block)
         except VALUE_ERRORS:
@@ -258,7 +262,7 @@ class _Reading:
 
 
 def _numbered(source: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
-    """The lines that are not blank, with their numbers from 1."""
+    """Yield the lines that are not blank, with their numbers from 1."""
     for number, data in enumerate(source, 1):
         line = data.removeprefix(b"\xef\xbb\xbf") if number == 1 else data
         if line.strip():
@@ -266,7 +270,7 @@ def _numbered(source: Iterable[bytes]) -> Iterator[tuple[bytes, int]]:
 
 
 def _object_of(data: bytes) -> dict[str, Any]:
-    """The object of a line; raises ValueError saying what it is instead."""
+    """Return the object of a line; raise ValueError if it is none."""
     try:
         row = json.loads(data.decode(), parse_float=JsonNumber, object_pairs_hook=_object)
     except UnicodeDecodeError as error:

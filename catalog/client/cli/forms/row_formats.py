@@ -1,8 +1,8 @@
-"""Rows in the forms that commands write: a table for people, JSON lines, CSV, Parquet.
+"""Output of rows: a table for people, JSON lines, CSV, Parquet.
 
-Each is written batch by batch, so that memory is bounded whatever the number of rows. In CSV a null is an empty field
-and an empty text is `""`; nested values are JSON and bytes base 64 there. Columns of one name are numbered in all
-forms. The row kinds of changes are +I, -U, +U and -D.
+Rows are written batch by batch, so that memory is bounded. In CSV a null is an empty field and an empty text is `""`;
+nested values are JSON and bytes base64. Columns of equal names are numbered in all forms. The row kinds of changes are
++I, -U, +U and -D.
 """
 
 import base64
@@ -58,13 +58,13 @@ def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: b
 
 
 def json_line(row: object) -> str:
-    """A row, or a value, as JSON in one line: bytes in base 64, dates, times and decimals as text."""
+    """Return a row, or a value, as JSON in one line: bytes in base64, dates, times and decimals as text."""
     return json.dumps(_plain(row), default=_text)
 
 
 def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
-    """The rows one by one, which is how they are printed."""
-    from interbed.storage.views.changes import ROW_KIND
+    """Yield the rows one by one, as they are printed."""
+    from interbed.storage.read.change_read import ROW_KIND
 
     for batch in reader:
         for row in python_rows(batch):
@@ -72,12 +72,12 @@ def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
 
 
 def shown_value(value: object) -> str:
-    """A value as JSON for people."""
+    """Return a value as JSON for people."""
     return json.dumps(_plain(value), default=_text, ensure_ascii=False)
 
 
 def _plain(value: Any) -> Any:
-    """The value with far dates and timestamps, which are integers for JSON, as text."""
+    """Return the value with far dates and timestamps, which are integers for JSON, as text."""
     kind = type(value)
     if kind is dict:
         return {name: _plain(item) if type(item) in _WITH_PARTS else item for name, item in value.items()}
@@ -87,15 +87,16 @@ def _plain(value: Any) -> Any:
 
 
 def _text(value: object) -> str:
-    """What JSON has no type for: bytes in base 64, the rest as Python writes it."""
+    """Return the text of a value without a type in JSON: bytes in base64, others as Python writes them."""
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, limited: bool) -> None:
-    """Write the rows in a form of group.FORMATS, to standard output or a file; then standard error says how many.
+    """Write the rows in a form of group.FORMATS, to standard output or a file; then print their number to standard
+    error.
 
-    People are shown ROWS_SHOWN rows and a line that says so, unless the number of rows is `limited` already. A file
-    is complete or not there.
+    A table for people has ROWS_SHOWN rows and a line that says so, unless the number of rows is `limited` already. A
+    file is complete or missing.
     """
     names = numbered_names(reader.schema.names)
     if names != reader.schema.names:
@@ -121,7 +122,7 @@ def _all_renamed(reader: pa.RecordBatchReader, names: list[str]) -> Iterator[pa.
 
 @contextmanager
 def file_sink(output: Path | None) -> Iterator[IO[bytes]]:
-    """What to write a file to, which is complete or not there; without a path standard output."""
+    """Open a file for writing, which is complete or missing at the end; without a path standard output."""
     if output is None:
         sys.stdout.flush()
         yield sys.stdout.buffer
@@ -147,7 +148,7 @@ def _show(reader: pa.RecordBatchReader, most: int | None) -> None:
 
     table = Table(*map(escaped, reader.schema.names))
     shown, more = 0, False
-    # Row by row, because that is how a table is drawn; there are few.
+    # Row by row, as a table is drawn; there are few rows.
     for batch in reader:
         for row in python_rows(batch):
             more = most is not None and shown == most
@@ -161,7 +162,7 @@ def _show(reader: pa.RecordBatchReader, most: int | None) -> None:
         print_line(f"{shown} rows without columns")
         return
     terminal = Console().is_terminal
-    # A pipe has no width: a line for each row, so that others can cut it into fields.
+    # A pipe has no width: one line for each row, so that programs can split it into fields.
     Console(width=None if terminal else max(80, _widest(table)), markup=False, highlight=False).print(table)
     rows = "1 row" if shown == 1 else f"{shown} rows"
     print_line(f"the first {rows}; --limit shows more" if more else rows)
@@ -217,7 +218,7 @@ def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
 
 
 def _is_foreign(arrow: pa.DataType) -> bool:
-    """Whether CSV has no form of its own for the type."""
+    """Return whether CSV has no form of its own for the type."""
     return pa.types.is_nested(arrow) or pa.types.is_binary(arrow) or pa.types.is_fixed_size_binary(arrow)
 
 

@@ -54,14 +54,14 @@ _DIGITS = re.compile(r"[+-]?\d+")
 _IS_NOT_ZERO = re.compile(r"[+-]?[0.]*[1-9]")
 
 TINY = r"[eE]-[0-9]{2}|0{30}"
-"""What a number has in its text that is not zero, and of which a FLOAT or a DOUBLE makes zero."""
+"""Pattern in texts of numbers other than zero that a FLOAT or a DOUBLE rounds to zero."""
 
 _COUNT = AtomicType(TypeRoot.INT, nullable=False)
 
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 VALUE_ERRORS = (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, NotImplementedError)
-"""What conversions of a value raise that does not fit; pyarrow's errors are among them."""
+"""Errors of conversions of a value that does not fit; pyarrow's errors are among them."""
 
 
 class JsonNumber(float):
@@ -79,7 +79,7 @@ class JsonNumber(float):
 
 
 def value_of_text(text: str, data_type: AtomicType) -> object:
-    """The value that a field of a CSV file stands for; raises ValueError saying what is wrong."""
+    """Return the value of a field of a CSV file; raise ValueError with the problem."""
     root = data_type.root
     stripped = text.strip()
     try:
@@ -104,7 +104,7 @@ def value_of_text(text: str, data_type: AtomicType) -> object:
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:
-    """Return what is wrong with the bytes of a file, and the way out."""
+    """Return a description of bytes that are not UTF-8, and the way out."""
     return (
         f"not UTF-8: byte 0x{error.object[error.start]:02x} at position {error.start} (convert a file in another "
         "encoding, as iconv -f LATIN1 -t UTF-8 does)"
@@ -112,10 +112,10 @@ def not_utf8(error: UnicodeDecodeError) -> str:
 
 
 def is_doubtful(column: Any, kind: AtomicType, has_tiny: Callable[[], bool]) -> bool:
-    """Whether numbers of a column have to be compared with their texts.
+    """Return whether numbers of a column have to be compared with their texts.
 
     Arrow reads 1e400 as infinite, 1e-400 as 0, 9007199254740993 as the nearest float, and 1000 for a DECIMAL(5, 2)
-    although it has too many digits. `has_tiny` says whether one of the texts may be of such a number as 1e-400.
+    although it has too many digits. `has_tiny` returns whether one of the texts may be a number such as 1e-400.
     """
     import pyarrow.compute as pc
 
@@ -159,7 +159,7 @@ def _check_float(value: float, text: str, root: TypeRoot) -> None:
 
 
 def json_converter(data_type: DataType) -> Callable[[Any], Any] | None:
-    """What makes an Arrow value of a JSON value; None where nothing is to be done."""
+    """Return the conversion of a JSON value to an Arrow value; None if the value stays the same."""
     match data_type:
         case AtomicType(root=root) if root in _TIMES:
             return lambda value: _of_text(value, data_type)
@@ -199,7 +199,7 @@ def _decimal(value: Any, data_type: DataType) -> object:
 
 
 def _whole(value: Any) -> Any:
-    """An integer that JSON may have with a point; what is none is left to Arrow, which refuses it."""
+    """Return an integer that JSON may have with a point; other values are left to Arrow, which refuses them."""
     if not isinstance(value, float):
         return value
     number = Decimal(getattr(value, "text", None) or repr(value))
@@ -209,7 +209,7 @@ def _whole(value: Any) -> Any:
 
 
 def _float(value: Any, root: TypeRoot) -> Any:
-    """A number that is a float or an integer without more digits; infinite only where JSON says Infinity."""
+    """Return a number that is a float or an integer without more digits; infinite only for Infinity in JSON."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{value!r} is not a value of type {root.value}")
     nearest = to_float32(float(value)) if root is TypeRoot.FLOAT else float(value)
@@ -262,7 +262,7 @@ def _map_converter(key: DataType, value: DataType) -> Callable[[Any], Any]:
     as_value = json_converter(key) or (lambda given: given)
 
     def of_key(given: Any) -> Any:
-        # Keys of objects are texts, whatever type they have; bytes are base 64 there, too.
+        # Keys of objects are always texts; bytes are base64 there, too.
         is_text = isinstance(key, AtomicType) and isinstance(given, str) and key.root not in BINARIES
         return parse_literal(given, key) if is_text else as_value(given)
 
@@ -280,12 +280,12 @@ def _is_pair(value: Any) -> bool:
 
 
 def no_value(value: object, data_type: DataType) -> str:
-    """The words for a value that Arrow refuses for a column."""
+    """Return a message about a value that Arrow refuses for a column."""
     return f"{value!r} is not a value of type {type_name(data_type)}"
 
 
 def misfit(value: Any, data_type: DataType, name: str = "") -> str | None:
-    """What keeps a converted value from being one of the type, by the field inside of it; None if nothing does."""
+    """Return the reason why a converted value does not fit the type, with the field inside of it; None if it fits."""
     found: Iterator[str | None]
     match data_type:
         case RowType(fields=fields) if isinstance(value, dict):
@@ -321,19 +321,19 @@ _BARE = r"^[^\s].*[^\s]$"
 _PRECISION = 38
 
 _BIGINT_DIGITS = 18
-"""Digits of which each number has 64 bits; one more digit may be too many."""
+"""Numbers of at most so many digits fit in 64 bits; one more digit may be too many."""
 
 _LONG = r"^-?[0-9]{16,}$"
-"""Whole numbers of which not each is a DOUBLE."""
+"""Integers that are not all a DOUBLE."""
 
 
 @dataclass(slots=True)
 class GuessedColumn:
-    """What the texts of a column that were seen have in common."""
+    """The common type of the texts of a column so far."""
 
     is_text: bool = False
     other: Any = None
-    """The type of truth values, dates and times."""
+    """The type of booleans, dates and times."""
     has_numbers: bool = False
     is_bigint: bool = True
     is_double: bool = True
@@ -357,7 +357,7 @@ class GuessedColumn:
         return pa.string() if self.other is None else self.other
 
     def add(self, texts: Any, inferred: pa.DataType) -> None:
-        """Take more texts, for which Arrow has inferred a type by itself."""
+        """Add texts, for which Arrow has inferred a type."""
         texts = texts.drop_null()
         if self.is_text or not len(texts):
             return
@@ -417,34 +417,34 @@ def _is_bigint(whole_numbers: Any) -> bool:
 
 
 def _is_double(numbers: Any) -> bool:
-    """Whether the shortest form of each double has the digits of its text, and so is the same number."""
+    """Return whether the shortest form of each double has the digits of its text, and so is the same number."""
     try:
         doubles = numbers.cast(pa.float64())
     except pa.ArrowInvalid:
         return False
     if not pc.all(pc.equal(_digits(numbers), _digits(doubles.cast(pa.string())))).as_py():
         return False
-    # Of a long whole number a double has to be the same number, not the nearest: else an import refuses it.
+    # A double has to equal a long integer exactly, otherwise an import refuses it.
     is_long: Any = pc.match_substring_regex(numbers, _LONG)
     pairs = zip(numbers.filter(is_long).to_pylist(), doubles.filter(is_long).to_pylist(), strict=True)
     return all(math.isfinite(double) and int(text) == double for text, double in pairs)
 
 
 def _digits(numbers: Any) -> Any:
-    """The digits of numbers without zeros at either end; they differ by more than rounding where a power of 10 does."""
+    """Return the digits of numbers without zeros at either end."""
     return pc.replace_substring_regex(
         pc.replace_substring_regex(pc.replace_substring_regex(numbers, r"[eE].*$|[-.]", ""), r"^0+", ""), r"0+$", ""
     )
 
 
 def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type of the values of both types, or None."""
+    """Return a type for the values of both types, or None."""
     if one == other:
         return one
     kinds = (one, other)
     if not all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in kinds):
         return None
-    # Instants are no timestamps without a zone, and no dates.
+    # Instants are neither timestamps without a zone nor dates.
     if len({getattr(kind, "tz", None) for kind in kinds}) > 1:
         return None
     return next((kind for kind in kinds if getattr(kind, "unit", None) == "ns"), _timestamps(kinds))
