@@ -50,7 +50,7 @@ class Identifier:
         object.__setattr__(self, "table", parts)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy or a pickle is made by the constructor, which checks.
+        # A copy or a pickle is made by the constructor, which checks the parts.
         return type(self), (self.database, self.table)
 
     @staticmethod
@@ -159,7 +159,7 @@ class TableName:
 
 
 def split_table_name(name: str) -> tuple[str, str | None, str | None]:
-    """The table, the branch and the system table of `table$branch_b$files`; raises InvalidInputError."""
+    """Return the table, the branch and the system table of `table$branch_b$files`; raise InvalidInputError."""
     table, *parts = name.split(SEPARATOR)
     branch = parts.pop(0)[len(BRANCH_PREFIX) :] if parts and parts[0].startswith(BRANCH_PREFIX) else None
     if branch == "" or len(parts) > 1 or "" in parts:
@@ -171,7 +171,7 @@ def split_table_name(name: str) -> tuple[str, str | None, str | None]:
 
 
 def _pair(name: object) -> tuple[str, str]:
-    """The database and the table of a name in any form, unchecked; raises InvalidInputError for what is no name."""
+    """Return the database and the table of a name in any form, unchecked; raise InvalidInputError for other values."""
     match name:
         case Identifier(database=database, table=table) | (str(database), str(table)):
             return database, table
@@ -185,8 +185,8 @@ def _pair(name: object) -> tuple[str, str]:
 
 
 def _checked_table(table: object) -> str:
-    """The name of a table with its branch and its system table; raises InvalidInputError unless each part is one."""
-    # Too many parts are refused when they are asked for.
+    """Return the name of a table with its branch and its system table; raise InvalidInputError for an invalid part."""
+    # A name with too many parts is refused when its parts are read.
     if isinstance(table, str) and SEPARATOR in table:
         return SEPARATOR.join(path_name("table", part) for part in table.split(SEPARATOR))
     return path_name("table", table)
@@ -199,7 +199,7 @@ def _part(what: str, name: str) -> str:
 
 
 def check_table_name(name: str) -> str:
-    """The name; raises InvalidInputError unless it can name a table, without a branch or a system table."""
+    """Return the name; raise InvalidInputError unless a table can have it, without a branch or a system table."""
     plain = path_name("table", name)
     if "." in plain or SEPARATOR in plain:
         raise InvalidInputError(f"Not a table name: {plain!r}. A table's name has no dot and no '{SEPARATOR}'.")

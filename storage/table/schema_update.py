@@ -14,8 +14,8 @@ class SchemaUpdate:
     `commit`.
     """
 
-    def __init__(self, carry_out: Callable[[Sequence[SchemaChange]], None]) -> None:
-        self._carry_out = carry_out
+    def __init__(self, apply_all: Callable[[Sequence[SchemaChange]], None]) -> None:
+        self._apply_all = apply_all
         self._changes: list[SchemaChange] = []
 
     @property
@@ -90,7 +90,7 @@ class SchemaUpdate:
         """
         changes, self._changes = self._changes, []
         if changes:
-            self._carry_out(changes)
+            self._apply_all(changes)
 
     def __enter__(self) -> Self:
         return self

@@ -125,7 +125,9 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         return self.store.snapshots.latest()
 
     def levels(self, *, partitions: "Partitions | None" = None, bucket: int | None = None) -> "TableLevels":
-        """The LSM tree of every bucket of the newest snapshot, or of some: `table.levels().plot("levels.svg")`."""
+        """Return the LSM tree of every bucket of the newest snapshot, or of some:
+        `table.levels().plot("levels.svg")`.
+        """
         # Imported by use, like all modules that draw.
         from interbed.storage.views.levels import levels_of
 
@@ -158,9 +160,9 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         *,
         threads: int | None = None,
     ) -> "Scan":
-        """A query: `scan(columns=["id"], filter="amount > 5 and name = 'x'", limit=10).to_arrow()`.
+        """Query the table: `scan(columns=["id"], filter="amount > 5 and name = 'x'", limit=10).to_arrow()`.
 
-        An older snapshot has the columns that the table had then. Where the filter names at most 16 primary keys, their
+        An older snapshot has the columns that the table had then. If the filter names at most 16 primary keys, their
         rows are looked up as by get_many. Raises FilterError for a filter that does not parse or fit, InvalidInputError
         for an unknown column, and SnapshotNotFoundError.
         """
@@ -183,11 +185,11 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         return self.scan().__arrow_c_stream__(requested_schema)
 
     def to_arrow(self) -> "pa.Table":
-        """All rows of the newest snapshot as one Arrow table; scan() reads some of them, or batch by batch."""
+        """Return all rows of the newest snapshot as one Arrow table; scan() reads some of them, or batch by batch."""
         return self.scan().to_arrow()
 
     def to_pandas(self) -> "pd.DataFrame":
-        """All rows of the newest snapshot as a pandas data frame; see Scan.to_pandas."""
+        """Return all rows of the newest snapshot as a pandas data frame; see Scan.to_pandas."""
         return self.scan().to_pandas()
 
     @overload
@@ -197,7 +199,7 @@ class Table(TableWrites, TableChanges, PypaimonNames):
     def to_polars(self, *, lazy: Literal[True]) -> "pl.LazyFrame": ...
 
     def to_polars(self, *, lazy: bool = False) -> "pl.DataFrame | pl.LazyFrame":
-        """All rows of the newest snapshot as a Polars frame, or lazily; see Scan.to_polars."""
+        """Return all rows of the newest snapshot as a Polars frame, or lazily; see Scan.to_polars."""
         return self.scan().to_polars(lazy=True) if lazy else self.scan().to_polars()
 
     @overload
@@ -209,17 +211,18 @@ class Table(TableWrites, TableChanges, PypaimonNames):
     def to_duckdb(
         self, table_name: str | None = None, connection: Any = None
     ) -> "duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation":
-        """All rows of the newest snapshot as a DuckDB relation or view; see Scan.to_duckdb."""
+        """Return all rows of the newest snapshot as a DuckDB relation or view; see Scan.to_duckdb."""
         if table_name is None:
             return self.scan().to_duckdb(connection=connection)
         return self.scan().to_duckdb(table_name, connection)
 
     def count(self) -> int:
-        """The number of rows of the newest snapshot."""
+        """Return the number of rows of the newest snapshot."""
         return self.scan().count()
 
     def get(self, key: "Key", columns: Sequence[str] | None = None) -> dict[str, object] | None:
-        """The row of a primary key, given as a dict, a tuple or the only column's value; None when there is none.
+        """Return the row of a primary key, given as a dict, a tuple or the only column's value; None when there is
+        none.
 
         Raises InvalidInputError for a key that does not fit, NotSupportedError for a table without a primary key.
         """

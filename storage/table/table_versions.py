@@ -51,11 +51,11 @@ class TableVersions(TablePart):
     # -- tags --------------------------------------------------------------------------------------------------------
 
     def tags(self) -> "list[Tag]":
-        """All tags, by the ids of their snapshots."""
+        """Return all tags, by the ids of their snapshots."""
         return self._tags.all()
 
     def get_tag(self, name: str) -> "Tag":
-        """The tag of a name; raises TagNotFoundError."""
+        """Return the tag of a name; raises TagNotFoundError."""
         return self._tags.get(name)
 
     def create_tag(

@@ -67,16 +67,16 @@ def _show(tables: "CatalogTables", query: str, form: str, output: Path | None) -
 
 def _change(tables: "CatalogTables", query: str, *, as_json: bool) -> None:
     from interbed.catalog.client.cli.forms.duckdb_sources import SourceFiles
-    from interbed.catalog.client.cli.sql_changes import carry_out
+    from interbed.catalog.client.cli.sql_changes import execute_statement
     from interbed.catalog.client.cli.sql_statements import parse_statement
 
-    changed = carry_out(tables, parse_statement(query, SourceFiles(tables).prepare))
+    changed = execute_statement(tables, parse_statement(query, SourceFiles(tables).prepare))
     done(str(changed), changed.to_json(), as_json)
 
 
 def _kind(duckdb: Any, query: str) -> str:
     """Return the kind of a statement by DuckDB's name; raise NotSupportedError for unsupported ones."""
-    from interbed.catalog.client.cli.sql_statements import not_carried_out
+    from interbed.catalog.client.cli.sql_statements import unsupported_statement
 
     try:
         statements = duckdb.extract_statements(query)
@@ -86,7 +86,7 @@ def _kind(duckdb: Any, query: str) -> str:
         raise InvalidInputError(f"`interbed sql` takes one statement, not {len(statements)} statements.")
     kind = str(statements[0].type).rpartition(".")[2]
     if kind not in ("SELECT", *_CHANGES):
-        raise not_carried_out(query.split(maxsplit=1)[0].upper())
+        raise unsupported_statement(query.split(maxsplit=1)[0].upper())
     return kind
 
 

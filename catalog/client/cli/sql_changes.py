@@ -86,7 +86,7 @@ class StatementResult:
         }
 
 
-def carry_out(tables: CatalogTables, statement: RowStatement) -> StatementResult:
+def execute_statement(tables: CatalogTables, statement: RowStatement) -> StatementResult:
     """Execute the statement; raise the errors of `append` and CatalogTables.define, FilterError, CommitError."""
     name = statement.target.name
     with suggesting(tables.catalog, name):
@@ -94,7 +94,7 @@ def carry_out(tables: CatalogTables, statement: RowStatement) -> StatementResult
     check_no_system_table(name, table)
     check_apart_without_case(table.arrow_schema, f"the table '{name}'")
     if isinstance(statement, InsertStatement):
-        return _InsertRun(tables, table, statement).carry_out()
+        return _InsertRun(tables, table, statement).execute()
     _check_takes(table, name, statement)
     work: Callable[[SnapshotRows], StatementResult]
     match statement:
@@ -103,7 +103,7 @@ def carry_out(tables: CatalogTables, statement: RowStatement) -> StatementResult
             work = lambda rows: _delete(rows, name, predicate)  # noqa: E731
         case UpdateStatement():
             update = _Update(tables, table, statement)
-            work = update.carry_out
+            work = update.execute
         case MergeStatement():
             tables.define(f"SELECT * FROM {statement.source}")
             merge = MergeStatementPlan(tables.connection, table, statement)
@@ -245,7 +245,7 @@ class _InsertRun:
             self._names = [self._values.column(name) for name in statement.columns or self._values.names]
         self._rows = 0
 
-    def carry_out(self) -> StatementResult:
+    def execute(self) -> StatementResult:
         snapshot = None
         with closing(self._batches()) as found:
             first = next(found, None)
@@ -323,7 +323,7 @@ class _Update:
         check_keys_stay(table, self._set, "UPDATE")
         self._predicate = _predicate(table, statement.condition)
 
-    def carry_out(self, rows: SnapshotRows) -> StatementResult:
+    def execute(self, rows: SnapshotRows) -> StatementResult:
         # All blocks of rows see the same rows of the tables that subqueries name.
         self._tables.define(f"SELECT {', '.join(f'({value})' for value in self._set.values())}", hold=True)
         count = 0

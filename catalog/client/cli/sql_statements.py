@@ -125,7 +125,7 @@ def parse_statement(text: str, prepare: Callable[[exp.Expr], None] = lambda _: N
         case exp.Merge() as merge:
             return _merge(merge)
         case other:
-            raise not_carried_out(other.key.upper())
+            raise unsupported_statement(other.key.upper())
 
 
 def _shorten_names(statement: exp.Expr) -> None:
@@ -138,7 +138,7 @@ def _shorten_names(statement: exp.Expr) -> None:
             column.set("db", None)
 
 
-def not_carried_out(statement: str) -> NotSupportedError:
+def unsupported_statement(statement: str) -> NotSupportedError:
     """Return the error for a statement that does not change rows."""
     return NotSupportedError(
         f"`interbed sql` carries out {_SUPPORTED}, not {statement}. Tables are made and changed by `interbed table "

@@ -120,7 +120,7 @@ class ConnectionPool:
             self._give_back(connection)
             raise
         except BaseException:
-            # Whatever else ends a call, even Ctrl-C, may leave half a reply in the connection.
+            # Any other error, even Ctrl-C, may leave half a reply in the connection.
             connection.close()
             raise
         self._give_back(connection)

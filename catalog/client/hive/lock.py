@@ -326,7 +326,7 @@ class HiveCatalogLock:
             return response
         pace = CheckPace(longest_seconds=self._check_max_sleep_seconds, server_wait_seconds=self._server_wait_seconds)
         failures = 0
-        # A metastore that waits is asked at once.
+        # A metastore that waits itself is asked at once.
         pause_seconds = 0.0 if pace.server_wait_seconds else pace.pause_seconds(0.0)
         while response.state == ttypes.LockState.WAITING:
             if self._may_have_strays:

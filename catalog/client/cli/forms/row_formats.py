@@ -210,7 +210,7 @@ def _write_csv(reader: pa.RecordBatchReader, sink: IO[bytes]) -> int:
             if written.schema.equals(plain):
                 writer.write_batch(written)
             else:
-                # Arrow has no text for far dates and timestamps, so that these rows have texts in their place.
+                # Arrow has no text for far dates and timestamps, so these values are written as texts.
                 with CSVWriter(sink, written.schema, write_options=WriteOptions(include_header=False)) as other:
                     other.write_batch(written)
             rows += batch.num_rows
