@@ -161,7 +161,7 @@ def test_an_overwrite_replaces_a_partition_those_of_the_data_or_everything(order
     orders.truncate()
     assert ids(orders) == []
     assert ids(orders, snapshot_id=1) == [1, 2, 3]
-    with pytest.raises(InvalidInputError, match="not among the partitions to be overwritten"):
+    with pytest.raises(InvalidInputError, match="not what is to be overwritten"):
         orders.overwrite(rows((1, "x", 1.0, "b")), partitions={"dt": "a"})
 
 

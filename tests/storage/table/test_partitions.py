@@ -75,7 +75,7 @@ def test_they_choose_what_is_overwritten(table: interbed.Table, partitions: Any,
     assert ids(table) == [i for i in range(6) if i not in chosen] + [100 + i for i in chosen[:1]]
     if len(chosen) < 6:
         outside = next(i for i in range(6) if i not in chosen)
-        with pytest.raises(InvalidInputError, match="not among the partitions to be overwritten"):
+        with pytest.raises(InvalidInputError, match="not what is to be overwritten"):
             table.overwrite(rows((ALL["dt"][outside].as_py(), ALL["hh"][outside].as_py(), 7)), partitions)
 
 
