@@ -1,14 +1,14 @@
-"""Errors of ingestion, each with the way out."""
+"""Errors of ingestion, with advice on what to do."""
 
 from interbed.storage.base.errors import InterbedError, InvalidInputError
 
 
 class BadMessageError(InvalidInputError):
-    """A message can't be decoded, or does not fit its table; nothing of it was written."""
+    """A message cannot be decoded, or does not fit its table. None of it was written."""
 
     @classmethod
     def at(cls, place: str, reason: str) -> "BadMessageError":
-        """The error of the message at a place, with the way out."""
+        """Return the error of the message at a place, with advice on what to do."""
         return cls(
             f"{whats_bad(place, reason)} Nothing of it was written. Mend it at the source, or go on without such "
             "messages: skip them, or have them put into another topic."
@@ -16,18 +16,18 @@ class BadMessageError(InvalidInputError):
 
 
 def whats_bad(place: str, reason: str) -> str:
-    """Which message can't be taken, and why."""
+    """Return a sentence that names the message and the reason why it is refused."""
     return f"The message at {place} can't be taken: {reason}."
 
 
 class SourceUnavailableError(InterbedError, ConnectionError):
-    """Messages can't be read at this time; may be retried."""
+    """Messages cannot be read at this time. The read may be retried."""
 
     retryable = True
 
 
 class SourceGapError(InterbedError):
-    """Messages that were not read are gone from the source; the table will never have what they said."""
+    """Messages are missing at the source that were not read. The table will never get their changes."""
 
 
 class SourceChangedError(InterbedError):
@@ -35,8 +35,8 @@ class SourceChangedError(InterbedError):
 
 
 class SchemaRegistryError(InterbedError):
-    """A schema registry refuses to tell schemas, or is none; trying again does not help."""
+    """A schema registry refuses to return schemas, or the server is no registry. A retry does not help."""
 
 
 class UnknownSchemaError(InvalidInputError):
-    """A schema registry says that it has no schema of Avro with such a number."""
+    """A schema registry has no Avro schema with the requested id."""

@@ -1,18 +1,18 @@
 """A run of ingestion: messages are polled, decoded, written to their tables, and committed at intervals.
 
-Each table keeps, in its snapshots, the positions up to which its rows are in it (storage.commit.stream_commits). A run
-begins at the least of them, and each table passes over what it has; so a run that ends anywhere, between the commits of
-two tables, too, neither loses nor repeats a row. A table has a position before another one commits rows of the same
-messages.
+Each table keeps in its snapshots the positions up to which it has the rows (storage.commit.stream_commits). A run
+begins at the least of these positions, and each table skips the messages that it has. So a run that ends at any step,
+also between the commits of two tables, neither loses nor repeats a row. A table gets a position before another table
+commits rows of the same messages.
 
-Where the source knows transactions, commits are where they end: until its end, a transaction is written and not
-committed, however long it is.
+If the source has transactions, commits are at their ends. An unfinished transaction is written and not committed,
+however long it is.
 
-Where it has the tables themselves, a table that is not known yet gets its rows by one commit, with the position after
-them; then all are read from the least position on.
+If the source has the tables themselves, a table that is not known yet gets its rows by one commit, with the position
+after them. Then all tables are read from the least position on.
 
-What the prefixes of a commit leave: (nothing) -> the notes of some tables (what was begun did not happen) -> the
-snapshots of some tables -> all of them. Then the source is told, for its own tools alone.
+A commit that is interrupted leaves: nothing -> positions of some tables (their rows were not written) -> the snapshots
+of some tables -> all snapshots. Then the position is reported to the source, for its own tools only.
 """
 
 import logging
@@ -25,7 +25,14 @@ import numpy as np
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import CatalogUnavailableError, LockError
 from interbed.ingest.errors import BadMessageError, SourceUnavailableError, whats_bad
-from interbed.ingest.flow.changes import BadMessage, Decoded, EndedTables, RowChanges, SourceTable, Truncation
+from interbed.ingest.flow.changes import (
+    BadMessage,
+    DecodedMessages,
+    EndedTables,
+    RowChanges,
+    SourceTable,
+    TableTruncation,
+)
 from interbed.ingest.flow.messages import Messages, Positions, least_of
 from interbed.ingest.flow.source_identity import identity_of
 from interbed.ingest.formats.format import Decoder
@@ -54,11 +61,11 @@ _log = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
 POLL_MESSAGES = 20_000
 LEAST_DECODED = 200
-"""How many messages are decoded at once after one that ends or empties a table."""
+"""The number of messages decoded at once after a message that ends or truncates a table."""
 IDLE_NOTE_SECONDS = 60.0
-"""How often a table without new rows gets a note of how far was read, so that a run need not begin before that."""
+"""The interval at which a table without new rows gets a position, so that a run need not begin before it."""
 LAG_SECONDS = 5.0
-"""How often the ends of the topics are looked at."""
+"""The interval at which the ends of the topics are read."""
 REST_SECONDS = 30.0
 """How long the end of a run waits for the rest of transactions."""
 BACKOFF = ExponentialBackoff(first_seconds=0.2, jitter=NO_JITTER, retries=5)
@@ -66,17 +73,17 @@ _RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailabl
 
 
 class _TornTransactionError(Exception):
-    """Tables were created, or given columns, in the middle of a transaction: what was written of it has none of them,
-    and can't be committed without the rest.
+    """Tables were created or got columns in the middle of a transaction. The rows written before that lack the columns,
+    and cannot be committed without the rest of the transaction.
     """
 
 
 class _NewTableError(Exception):
-    """There are changes of a table whose rows are to be read first."""
+    """Changes were read of a table whose rows must be read first."""
 
 
 class _StoppedError(Exception):
-    """The run is to end, and nothing was written that could be committed."""
+    """The run was stopped before anything was written that could be committed."""
 
 
 class Ingestion:
@@ -108,9 +115,9 @@ class Ingestion:
         self._decoder = decoder()
         self._read = Positions()
         self._is_whole = True
-        """Whether what was read are whole transactions of the source."""
+        """Whether the messages read so far are complete transactions of the source."""
         self._is_hurried = False
-        """Whether something was written that is not to wait for the next commit."""
+        """Whether something was written that must be committed before the interval ends."""
         self._committed = Positions()
         self._idle_noted = clock()
         self._began = clock()
@@ -118,14 +125,14 @@ class Ingestion:
         self._left_out: frozenset[SourceTable] = frozenset()
         self._warned_of: set[str] = set()
         self.result = IngestResult(lag_unit=source.lag_unit)
-        """What was done so far; rows count when they are committed."""
+        """The counters so far. Rows count when they are committed."""
 
     def run(self, stopped: Callable[[], bool] = lambda: False, committed: Callable[[], None] = lambda: None) -> None:
-        """Read and commit until the end that is wanted, or until it is `stopped`; then what was read is committed.
+        """Read and commit until the wanted end, or until `stopped` returns true; then commit what was read.
 
-        `committed` is called after each commit. Conflicts and connections that fail are tried again, a few times in a
-        row. Raises BadMessageError, SourceGapError, SourceChangedError, SchemaMismatchError, and what a commit raises;
-        everything that was not committed is read again by the next run.
+        `committed` is called after each commit. Conflicts and failed connections are retried a few times in a row.
+        Raises BadMessageError, SourceGapError, SourceChangedError, SchemaMismatchError, and what a commit raises. The
+        next run reads everything that was not committed again.
         """
         retries = self._backoff.start("reading on from the last commit", _log, logging.WARNING)
         ends: Positions | None = None
@@ -140,19 +147,21 @@ class Ingestion:
             except _StoppedError:
                 return
             except _NewTableError:
-                _log.info("Reading again from the last commit on, after the rows of tables that are new.")
+                _log.info("Reading again from the last commit, after the initial rows of new tables.")
             except (_TornTransactionError, TypesChangedError):
-                _log.info("Reading again from the last commit on, into tables that have the columns now.")
+                _log.info("Reading again from the last commit: the tables have the new columns now.")
             except _RETRIED as error:
                 if self.result.commits > commits:
                     retries.reset()
                 if not retries.pause(error):
                     raise
+                _log.warning("Reading again from the last commit, after: %s", error)
+                self._pause(0.1 * 2**failures)
             finally:
                 self._forget()
 
     def _begin(self, stopped: Callable[[], bool], committed: Callable[[], None]) -> None:
-        """Find out what the tables have, and go to where the first of them ends."""
+        """Open the tables, and seek to the least of their positions."""
         self._decoder = self._new_decoder()
         for name in self._names.present(self._catalog):
             sink = open_sink(self._catalog, name, self._settings.group)
@@ -164,13 +173,13 @@ class Ingestion:
         known = {name: s.positions or Positions() for name, s in self._sinks.items()}
         self._source.check(known)
         self._source.seek(least_of(known.values()))
-        # With where partitions begin that have no messages yet: they begin there in the next run as well.
+        # Including the beginnings of partitions without messages, where the next run begins as well.
         self._read = self._committed = self._source.positions()
         self._is_whole, self._is_hurried = True, False
         self._idle_noted = self._clock()
 
     def _gets_changes(self, name: str, sink: TableSink) -> bool:
-        """Whether the run reads what a table was filled from.
+        """Return whether the run reads the source tables that a table was filled from.
 
         Otherwise its position stays: a later run reads on from there, or finds that the source has not kept it.
         """
@@ -178,7 +187,7 @@ class Ingestion:
         if left_out and len(left_out) == len(list(sink.sources.identities)):
             if name not in self._warned_of:
                 self._warned_of.add(name)
-                _log.warning("%s gets no changes: this run passes over %s.", name, left_out[0])
+                _log.warning("%s gets no changes: this run skips its source table %s.", name, left_out[0])
             return False
         if name in self._settings.accept_changed_source:
             sink.sources.forget(left_out)
@@ -190,7 +199,7 @@ class Ingestion:
         return least_of([s.positions or Positions() for s in self._sinks.values()])
 
     def _fill(self, source: SnapshotSource, stopped: Callable[[], bool], committed: Callable[[], None]) -> None:
-        """Let tables that are not known yet have the rows of the source's."""
+        """Fill tables that are not known yet with the rows of their source tables."""
         self._leave_out(source)
         source.begin({name: s.positions or Positions() for name, s in self._sinks.items()})
         names = self._names.one_each(source.tables())
@@ -224,11 +233,11 @@ class Ingestion:
                 sink.sources.compare({snapshot.source: snapshot.identity}, wanted=lambda source: True)
                 sink.commit(snapshot.positions)
                 self._count({name: rows})
-                _log.info("%s has the %d rows that %s had.", name, rows, snapshot.source)
+                _log.info("Filled %s with the %d rows of %s.", name, rows, snapshot.source)
                 committed()
 
     def _leave_out(self, source: SnapshotSource) -> None:
-        """Forget the tables of the lake whose tables in the source can't be taken: no position is noted for them."""
+        """Forget the tables of the lake whose source tables are skipped: no position is written for them."""
         self._left_out = frozenset(source.left_out())
         for name in self._names.own_tables_of(self._left_out):
             self._sinks.pop(name, None)
@@ -248,23 +257,26 @@ class Ingestion:
                 if ending:
                     break
             elif give_up is not None and self._clock() >= give_up:
-                _log.warning("The rest of a transaction has not come; it is read again by the next run.")
+                _log.warning(
+                    "The rest of a transaction did not come within %g s; the next run reads the transaction again.",
+                    REST_SECONDS,
+                )
                 break
             for messages in self._source.poll(timeout_seconds=POLL_SECONDS, most=POLL_MESSAGES):
                 self._take(messages)
                 self._is_whole = self._source.is_whole()
-            # Beyond the last message there may be what is none.
+            # Offsets after the last message may belong to no message.
             self._read = self._source.positions()
             self._look_around()
         self._look_around(ending=True)
 
     def _is_full(self) -> bool:
-        """Whether so much was written that it is to be committed before the time."""
+        """Return whether a commit is due before the interval ends, because of the number of rows or a truncation."""
         rows, most = sum(s.rows for s in self._sinks.values()), self._settings.commit_rows
         return self._is_hurried or (most is not None and rows >= most)
 
     def _look_around(self, *, ending: bool = False) -> None:
-        """Renew what is only shown."""
+        """Update the counters that are only shown."""
         now = self._clock()
         self.result.seconds = now - self._began
         if ending or self._lag_looked is None or now - self._lag_looked >= LAG_SECONDS:
@@ -272,7 +284,7 @@ class Ingestion:
             self.result.lag = self._read.lag_behind(self._source.ends())
 
     def _take(self, messages: Messages) -> None:
-        """Write the rows of messages that follow on those that were read."""
+        """Write the rows of the next messages."""
         most = max(1, len(messages))
         while len(messages):
             part = messages.slice(0, min(most, len(messages)))
@@ -290,13 +302,14 @@ class Ingestion:
                 messages, most = messages.slice(len(part), len(messages)), 2 * most
                 continue
             self._advance(part.slice(0, last.index))
-            # What was read so far ends within a transaction.
+            # The messages read so far end within a transaction.
             self._is_whole = self._is_whole and not self._source.is_transactional
-            if isinstance(last, Truncation):
+            if isinstance(last, TableTruncation):
                 self._truncate(last, part)
             else:
                 self._pass_ended(last, part)
-            # What follows was read in vain. Where there are many such messages, no more of it is read than came before.
+            # The rest of the part must be decoded again. Where there are many such messages, small parts waste less
+            # work.
             messages, most = messages.slice(last.index + 1, len(messages)), max(LEAST_DECODED, 2 * last.index)
 
     def _advance(self, messages: Messages) -> None:
@@ -304,8 +317,10 @@ class Ingestion:
             self._read = self._read.after(messages)
             self.result.messages += len(messages)
 
-    def _by_table(self, decoded: Decoded, messages: Messages, bad: list[BadMessage]) -> list[tuple[str, RowChanges]]:
-        """The changes by the table that they go to, without those that it has; bad messages are added to the others."""
+    def _by_table(
+        self, decoded: DecodedMessages, messages: Messages, bad: list[BadMessage]
+    ) -> list[tuple[str, RowChanges]]:
+        """Return the changes by table, without those that the table has already. Bad messages are added to `bad`."""
         found = []
         columns: dict[str, KnownColumns] = {}
         for changes in decoded.changes:
@@ -338,7 +353,7 @@ class Ingestion:
         return found
 
     def _admit(self, name: str, sink: TableSink, changes: RowChanges, messages: Messages) -> None:
-        """See that changes are of the source table that the sink has rows of."""
+        """Check that changes are of a source table that the sink has rows of."""
         sink.sources.admit(
             identity_of(changes),
             messages.place(int(changes.messages[0])),
@@ -348,7 +363,7 @@ class Ingestion:
         )
 
     def _compare_sources(self) -> None:
-        """See that the source tables are those in its catalog that the tables have rows of."""
+        """Check that the source tables in the catalog of the source are those that the tables have rows of."""
         if not isinstance(self._source, SnapshotSource):
             return
         found = self._source.identities()
@@ -360,7 +375,7 @@ class Ingestion:
             )
 
     def _make_ready(self, changes: Sequence[tuple[str, RowChanges]], messages: Messages) -> None:
-        """See that there is a sink for each of the changes, whose table has their columns."""
+        """Ensure that there is a sink for each of the changes, and that its table has their columns."""
         new = [
             (name, each)
             for name, each in changes
@@ -368,24 +383,24 @@ class Ingestion:
         ]
         if not new:
             return
-        # Files of a commit have one schema, and a table knows how far it was read before it gets rows.
+        # The files of a commit have one schema, and a table needs a position before it gets rows.
         if self._is_whole:
             self._commit(everything=True)
         for name, each in new:
             sink = self._known(name, each.source) or self._created(name, each)
             self._admit(name, sink, each, messages)
-            # What came before in the same messages may have brought the columns.
+            # Earlier changes in the same messages may have added the columns.
             if lacking := sink.lacking(each):
                 sink.follow(lacking, each.source)
         if not self._is_whole:
             raise _TornTransactionError
 
     def _name_of(self, source: SourceTable | None) -> str | None:
-        """Where changes of a table go; None for what is passed over."""
+        """Return the table that changes of a source table go to; None if they are skipped."""
         return None if source in self._left_out else self._names.of(source)
 
     def _known(self, name: str, source: SourceTable | None) -> TableSink | None:
-        """The sink of a table, None when there is no such table yet."""
+        """Return the sink of a table; None if there is no such table yet."""
         if name not in self._sinks:
             if isinstance(self._source, SnapshotSource) and source in self._source.tables():
                 raise _NewTableError
@@ -410,14 +425,14 @@ class Ingestion:
                 case BadMessages.STOP:
                     raise BadMessageError.at(place, message.reason)
                 case BadMessages.SKIP:
-                    _log.warning("%s It is passed over.", whats_bad(place, message.reason))
+                    _log.warning("%s It is skipped.", whats_bad(place, message.reason))
                 case BadMessages.DEAD_LETTER:
                     assert self._dead_letters is not None
                     self._dead_letters.put(messages, message.index, message.reason)
             self.result.bad += 1
 
-    def _truncate(self, truncation: Truncation, messages: Messages) -> None:
-        """Carry out a truncation; what was read before it is in the positions already."""
+    def _truncate(self, truncation: TableTruncation, messages: Messages) -> None:
+        """Truncate a table. The positions include all messages before the truncation already."""
         name = self._name_of(truncation.source)
         at = truncation.index
         one = messages.slice(at, at + 1)
@@ -425,7 +440,7 @@ class Ingestion:
         if sink is not None and bool(np.all((sink.positions or Positions()).new_in(one))):
             sink.sources.check_truncation(truncation.source, messages.place(at))
             if self._source.is_transactional:
-                # Together with the rest of its transaction, in which the rows come again as a rule.
+                # Committed with the rest of the transaction, which usually inserts the rows again.
                 sink.empty()
                 self._is_hurried = True
             else:
@@ -436,9 +451,9 @@ class Ingestion:
         self._advance(one)
 
     def _pass_ended(self, ended: EndedTables, messages: Messages) -> None:
-        """Pass over a message after which source tables are others or none, unless a table has rows of one of them.
+        """Skip a message that ends source tables, unless a table has rows of one of them.
 
-        Raises SourceChangedError; what was read before the message is committed then.
+        Raises SourceChangedError after the messages before it were committed.
         """
         one = messages.slice(ended.index, ended.index + 1)
         accepted, group = self._settings.accept_changed_source, self._settings.group
@@ -451,8 +466,9 @@ class Ingestion:
         self._advance(one)
 
     def _commit(self, *, everything: bool = False) -> bool:
-        """Commit what was written, and note how far was read for tables without rows, all of them if `everything` or
-        they have waited long enough; whether anything was committed.
+        """Commit the written rows, and return whether there were any.
+
+        Tables without rows get the position as well if `everything` is set or IDLE_NOTE_SECONDS are over.
         """
         if self._dead_letters is not None:
             self._dead_letters.flush()
@@ -475,13 +491,13 @@ class Ingestion:
         if written:
             self._count(written)
         if written or idle:
-            # A source that gives up what was noted has to keep what any table lacks.
+            # A source deletes what is before the reported position, so report the least position of all tables.
             keeps = isinstance(self._source, SnapshotSource) and bool(self._sinks)
             self._source.note(self._least() if keeps else self._read)
         return bool(written)
 
     def _count(self, rows: Mapping[str, int]) -> None:
-        """Show the rows of a commit."""
+        """Add the rows of a commit to the counters."""
         for name, count in rows.items():
             self.result.rows[name] = self.result.rows.get(name, 0) + count
         self.result.commits += 1

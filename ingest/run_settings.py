@@ -1,4 +1,4 @@
-"""What a run of ingestion is asked for, and what it has done: settings, places for bad messages, counts."""
+"""Settings of a run of ingestion, its dead letter queue, and its counters."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,7 +9,7 @@ from interbed.ingest.sources.source import LagUnit
 
 
 class BadMessages(StrEnum):
-    """What becomes of messages that can't be decoded or do not fit their table."""
+    """Policy for messages that cannot be decoded or do not fit their table."""
 
     STOP = "stop"
     SKIP = "skip"
@@ -17,21 +17,22 @@ class BadMessages(StrEnum):
 
 
 class DeadLetters(Protocol):
-    """Where bad messages are put; each at least once."""
+    """A dead letter queue: bad messages are put there at least once."""
 
     def put(self, messages: Messages, index: int, reason: str) -> None:
-        """Put one there."""
+        """Put one message into the queue."""
         ...
 
     def flush(self) -> None:
-        """See that all have arrived; raises SourceUnavailableError."""
+        """Wait until all messages are in the queue. Raises SourceUnavailableError."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestSettings:
-    """When is committed, and what becomes of bad messages. With `until_end` a run ends where the topics ended when it
-    began; otherwise it goes on until it is told to stop. Times in seconds.
+    """Settings of a run: when it commits, and what it does with bad messages. Times in seconds.
+
+    With `until_end` a run stops at the ends that the topics had when it began; otherwise it runs until it is stopped.
     """
 
     group: str = "interbed"
@@ -45,7 +46,7 @@ class IngestSettings:
 
 @dataclass(slots=True, kw_only=True)
 class IngestResult:
-    """What a run has done so far: messages read, rows committed by table, bad messages, commits, and how far it is."""
+    """Counters of a run: messages read, rows committed by table, bad messages, commits, and its positions."""
 
     messages: int = 0
     rows: dict[str, int] = field(default_factory=dict)
@@ -53,20 +54,20 @@ class IngestResult:
     commits: int = 0
     positions: Positions = field(default_factory=Positions)
     lag: int = 0
-    """What the source had more when it was looked last."""
+    """The amount that the source had beyond the positions at the last check."""
     lag_unit: LagUnit = LagUnit.MESSAGES
     has_positions: bool = False
-    """Whether a table keeps how far was read; otherwise the next run begins where this one did, or at the end again."""
+    """Whether a table keeps positions. Otherwise the next run begins where this one did, or at the end again."""
     seconds: float = 0.0
-    """How long it has run."""
+    """The time since the run began."""
 
     @property
     def messages_per_second(self) -> float:
-        """How many messages were read in a second since the run began."""
+        """The average number of messages per second since the run began."""
         return self.messages / self.seconds if self.seconds else 0.0
 
     def to_dict(self) -> dict[str, object]:
-        """The same for JSON."""
+        """Return the counters as a JSON object."""
         return {
             "messages": self.messages,
             "rows": dict(sorted(self.rows.items())),

@@ -17,7 +17,7 @@ from interbed.storage.base.terminal import print_line
 
 
 def run(job: Ingestion, given: Mapping[str, Any]) -> None:
-    """Carry it out, watched as the options say."""
+    """Run the job, with progress, metrics and JSON output as the options say."""
     with ExitStack() as stack:
         stopped = stack.enter_context(_stop_signals())
         if given["metrics_port"] is not None:
@@ -42,13 +42,13 @@ def run(job: Ingestion, given: Mapping[str, Any]) -> None:
 
 
 class IngestMetrics:
-    """A collector of Prometheus for one run; see docs/metrics.md."""
+    """Prometheus collector of one run; see docs/metrics.md."""
 
     def __init__(self, job: Ingestion) -> None:
         self._job = job
 
     def collect(self) -> Iterator[Metric]:
-        """The figures at this time."""
+        """Yield the metrics of this moment."""
         result = self._job.result
         yield CounterMetricFamily("interbed_ingest_messages", "Messages read.", value=result.messages)
         yield CounterMetricFamily("interbed_ingest_bad_messages", "Messages that could not be taken.", value=result.bad)
@@ -57,21 +57,21 @@ class IngestMetrics:
         for name, count in sorted(result.rows.items()):
             rows.add_metric([escaped(name)], count)
         yield rows
-        # Its name ends with the unit, as Prometheus wants it: a metric has one unit, whatever it is of.
+        # The name ends with the unit, by the convention of Prometheus. A metric has one unit for all its labels.
         unit = result.lag_unit.value
         yield GaugeMetricFamily(f"interbed_ingest_lag_{unit}", f"Not yet read, in {unit}.", value=result.lag, unit=unit)
 
 
 @contextmanager
 def serve_metrics(job: Ingestion, host: str, port: int) -> Iterator[int]:
-    """Serve the metrics of a run while the block runs, on a free port where it is 0; yields the port."""
+    """Serve the metrics of a run while the block runs, on a free port if `port` is 0. Yields the port."""
     with served_metrics(IngestMetrics(job), host, port) as taken:
         yield taken
 
 
 @contextmanager
 def shown_progress(job: Ingestion) -> Iterator[None]:
-    """Shows how a run goes on standard error while the block runs; nothing where nobody looks."""
+    """Show the progress of a run on standard error while the block runs, if that is a terminal."""
     with shown_line(lambda: _line(job), thread_name="ingest-progress"):
         yield
 
@@ -88,7 +88,10 @@ def _line(job: Ingestion) -> str:
 
 @contextmanager
 def _stop_signals() -> Iterator[Callable[[], bool]]:
-    """Says whether SIGTERM or SIGINT came while the block runs; a second one ends the process as it would without."""
+    """Yield a function that returns whether SIGTERM or SIGINT came while the block runs.
+
+    A second signal has its usual effect and ends the process.
+    """
     came = threading.Event()
     before: dict[int, Any] = {}
 

@@ -1,7 +1,8 @@
-"""The commands that bring changes in: `interbed ingest kafka -o warehouse=… --topic orders --table shop.orders …`.
+"""The commands of ingestion: `interbed ingest kafka -o warehouse=… --topic orders --table shop.orders …`.
 
-A run is watched on standard error: by a line that is renewed, on a terminal alone. With `--json` each commit is an
-object on a line of standard output, and so is the end. SIGTERM and SIGINT end a run after what was read is committed.
+A run shows its progress on standard error, in one line that is updated, if that is a terminal. With `--json` each
+commit is an object on a line of standard output, and so is the end. SIGTERM and SIGINT end a run after what was read is
+committed.
 """
 
 import click

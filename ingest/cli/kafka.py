@@ -1,4 +1,4 @@
-"""`interbed ingest kafka`: topics of Kafka become tables."""
+"""`interbed ingest kafka`: reads topics of Kafka into tables."""
 
 import logging
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ FORMATS = ("canal-json", "debezium-avro", "debezium-json", "json", "maxwell-json
     default="interbed",
     show_default=True,
     metavar="NAME",
-    help="Who reads: each group reads all messages into its tables, one process of it at a time.",
+    help="The reader's name: each group reads all messages into its tables, one process of it at a time.",
 )
 @click.option(
     "--start",
@@ -134,11 +134,11 @@ def kafka(
     with ExitStack() as stack:
         catalog = stack.enter_context(chosen.catalog(makes_warehouse=True))
         named = listed(topics)
-        told = transaction_topic or (topic_of_transactions(named) if transactional else None)
-        read = [*named, *([] if told is None else [told])]
+        announced = transaction_topic or (topic_of_transactions(named) if transactional else None)
+        read = [*named, *([] if announced is None else [announced])]
         kafka = KafkaSource(bootstrap_servers, read, topic_pattern, group=group, start=start, settings=client)
         stack.callback(kafka.close)
-        source = kafka if told is None else TransactionalSource(kafka, told, transactions_of(form, schemas))
+        source = kafka if announced is None else TransactionalSource(kafka, announced, transactions_of(form, schemas))
         letters = None
         if dead_letter_topic:
             letters = KafkaDeadLetters(bootstrap_servers, dead_letter_topic, settings=client)
@@ -148,14 +148,14 @@ def kafka(
         run(job, given)
         if start != "earliest" and settings.until_end and not job.result.has_positions:
             _log.warning(
-                "No table keeps a position yet, so that the next run begins where --start %s says: messages that come "
+                "No table keeps a position yet, so the next run begins where --start %s says: messages that come "
                 "until then may never be read. Create the table, or begin with --start earliest.",
                 start,
             )
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
-    """Settings of the schema registry, of which none is shown, for it may be a secret."""
+    """Return the settings of the schema registry. Errors quote none of them, because they may be secrets."""
     if not all(text.partition("=")[0] and "=" in text for text in given):
         raise click.BadParameter("one of them is not KEY=VALUE.", param_hint="--schema-registry-conf")
     return pairs(given, hint="--schema-registry-conf")

@@ -1,4 +1,4 @@
-"""Options that the commands of all sources have, and what they say."""
+"""Options that the commands of all sources share, and the settings that they define."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., object])
 
 
-class Seconds(click.ParamType):  # type: ignore[type-arg]
-    """A length of time as tables' options have it: '10s', '1 min'."""
+class DurationParameter(click.ParamType):  # type: ignore[type-arg]
+    """A duration as in the options of tables: '10s', '1 min'."""
 
     name = "TIME"
 
@@ -70,7 +70,9 @@ _TABLES: Sequence[Any] = (
     ),
 )
 _COMMITS: Sequence[Any] = (
-    click.option("--commit-interval", type=Seconds(), default="10s", show_default=True, help="How often to commit."),
+    click.option(
+        "--commit-interval", type=DurationParameter(), default="10s", show_default=True, help="How often to commit."
+    ),
     click.option("--commit-rows", type=click.IntRange(min=1), metavar="N", help="Commit sooner, with so many rows."),
     click.option(
         "--accept-changed-source",
@@ -90,17 +92,17 @@ _WATCHING: Sequence[Any] = (
 
 
 def to_tables(command: _Command) -> _Command:
-    """Adds the options about the tables that changes go to."""
+    """Add the options of the tables that changes go to."""
     return _with(command, (*_NAMES, *_TABLES))
 
 
 def with_commits(command: _Command) -> _Command:
-    """Adds those about when is committed."""
+    """Add the options of commits."""
     return _with(command, _COMMITS)
 
 
 def watched(command: _Command) -> _Command:
-    """Adds those about how a run is watched."""
+    """Add the options of progress, metrics and output."""
     return _with(command, _WATCHING)
 
 
@@ -111,13 +113,13 @@ def _with(command: _Command, options: Sequence[Any]) -> _Command:
 
 
 def check_tables(given: Mapping[str, Any]) -> None:
-    """Raises UsageError unless it is said to which tables changes go."""
+    """Raise UsageError unless either --table or --database is given."""
     if bool(given["table"]) == bool(given["database"]):
         raise click.UsageError("Give the one --table that changes go to, or the --database of many.")
 
 
 def table_names(given: Mapping[str, Any], databases: Sequence[str] = ()) -> "TableNames":
-    """Which tables changes go to; without `databases` from all of the source."""
+    """Return the tables that changes go to. Without `databases`, tables of all databases of the source are read."""
     from interbed.ingest.tables.names import TableNames
 
     return TableNames(
@@ -133,7 +135,7 @@ def table_names(given: Mapping[str, Any], databases: Sequence[str] = ()) -> "Tab
 
 
 def table_settings(given: Mapping[str, Any]) -> "TableSettings":
-    """How tables are created."""
+    """Return the settings of tables that are created."""
     from interbed.ingest.tables.computed_columns import ComputedColumn
     from interbed.ingest.tables.table_sink import TableSettings
 
@@ -148,7 +150,7 @@ def table_settings(given: Mapping[str, Any]) -> "TableSettings":
 def ingest_settings(
     given: Mapping[str, Any], group: str, *, skip_bad: bool, dead_letters: bool = False
 ) -> "IngestSettings":
-    """When is committed, and what becomes of bad messages."""
+    """Return the settings of a run."""
     from interbed.ingest.run_settings import BadMessages, IngestSettings
 
     bad = BadMessages.SKIP if skip_bad else BadMessages.DEAD_LETTER if dead_letters else BadMessages.STOP

@@ -1,4 +1,4 @@
-"""`interbed ingest postgres`: the tables of one database become tables, without Kafka."""
+"""`interbed ingest postgres`: reads the tables of one database into tables, without Kafka."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -40,7 +40,7 @@ from interbed.ingest.cli.options import (
     default="interbed",
     show_default=True,
     metavar="NAME",
-    help="The publication that tells of tables; made for the tables that are there when it is missing.",
+    help="The publication of the tables; created for the existing tables when it is missing.",
 )
 @click.option(
     "--slot",

@@ -1,4 +1,4 @@
-"""`interbed ingest verify`: whether a table has the rows of a source table of PostgreSQL."""
+"""`interbed ingest verify`: compares a table with a source table of PostgreSQL."""
 
 import json
 import time
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from interbed.catalog.client.cli.group import CatalogChoice
-from interbed.ingest.cli.options import Seconds
+from interbed.ingest.cli.options import DurationParameter
 from interbed.storage.base.terminal import print_line
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--where", "condition", metavar="CONDITION", help="The rows of the source table to compare, in its SQL.")
 @click.option(
     "--wait",
-    type=Seconds(),
+    type=DurationParameter(),
     default="5s",
     show_default=True,
     help="How long to wait before differences are looked at again.",

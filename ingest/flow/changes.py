@@ -20,7 +20,7 @@ NOT_SENT_BEFORE = (
     "it does not say which value the column {!r} had before. Set REPLICA IDENTITY FULL for the table in PostgreSQL, or "
     "binlog_row_image = FULL in MySQL"
 )
-"""Why a row before a change is not known; see Unsent."""
+"""The reason why a row before a change is not known; see UnsentRows."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,9 +41,7 @@ class SourceTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesShape:
-    """What a table needs to take changes: their columns, the primary key as far as it is named, and whether rows are
-    only inserted.
-    """
+    """The columns of changes, the primary key as far as it is named, and whether rows are only inserted."""
 
     columns: pa.Schema
     key: tuple[str, ...]
@@ -51,76 +49,76 @@ class ChangesShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsent:
-    """The rows for which the source did not send the value of a column; null stands in its place. `reason` says why the
-    row is not known then.
+class UnsentRows:
+    """Rows for which the source did not send the value of a column; the value is null. `reason` says why the row is not
+    known without the value.
     """
 
     rows: Mask
     reason: str
 
-    def slice(self, start: int, end: int) -> "Unsent":
-        """Those of some rows."""
-        return Unsent(self.rows[start:end], self.reason)
+    def slice(self, start: int, end: int) -> "UnsentRows":
+        """Return the same for the rows from `start` to before `end`."""
+        return UnsentRows(self.rows[start:end], self.reason)
 
-    def where(self, chosen: Mask) -> "Unsent":
-        """Those of the rows for which it is true."""
-        return Unsent(self.rows[chosen], self.reason)
+    def where(self, chosen: Mask) -> "UnsentRows":
+        """Return the same for the chosen rows."""
+        return UnsentRows(self.rows[chosen], self.reason)
 
-    def at(self, places: "npt.NDArray[np.int64]") -> "Unsent":
-        """Those of the rows at these places."""
-        return Unsent(self.rows[places], self.reason)
+    def at(self, places: "npt.NDArray[np.int64]") -> "UnsentRows":
+        """Return the same for the rows at these places."""
+        return UnsentRows(self.rows[places], self.reason)
 
 
 Indices = npt.NDArray[np.int64]
 
 
 class SentValues(Protocol):
-    """The values of rows in their messages."""
+    """The values of rows as their messages have them."""
 
     def value(self, row: int, name: str) -> Any:
-        """The value of a column in a row, None where it has none."""
+        """Return the value of a column in a row; None if the message has none."""
         ...
 
     def texts(self, rows: Indices) -> "pa.Array[Any]":
-        """The texts (binary) of the messages of rows."""
+        """Return the texts (binary) of the messages of rows."""
         ...
 
     def rewritten(self, rows: Indices) -> Mask:
-        """The rows that may have a text in the place of a value of another kind."""
+        """Return the rows in which a value of another kind may have become a text."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentRows:
-    """Some rows of the messages, by their numbers there; columns `computed` have other values than the messages."""
+    """Rows of messages, by their numbers there. The columns `computed` have other values than the messages."""
 
     values: SentValues
     rows: Indices
     computed: frozenset[str] = frozenset()
 
     def slice(self, start: int, end: int) -> "SentRows":
-        """Those of some rows."""
+        """Return the rows from `start` to before `end`."""
         return replace(self, rows=self.rows[start:end])
 
     def where(self, chosen: Mask) -> "SentRows":
-        """Those of the rows for which it is true."""
+        """Return the chosen rows."""
         return replace(self, rows=self.rows[chosen])
 
     def without(self, name: str) -> "SentRows":
-        """The same where a column does not have the values of the messages."""
+        """Return the same rows with one more computed column."""
         return replace(self, computed=self.computed | {name})
 
     def value(self, row: int, name: str) -> Any:
-        """The value of a column in the row at that place."""
+        """Return the value of a column in the row at that place."""
         return self.values.value(int(self.rows[row]), name)
 
     def texts(self) -> "pa.Array[Any]":
-        """The texts (binary) of the rows' messages."""
+        """Return the texts (binary) of the messages of the rows."""
         return self.values.texts(self.rows)
 
     def rewritten(self) -> Mask:
-        """Which rows may have a text in the place of a value of another kind."""
+        """Return the rows in which a value of another kind may have become a text."""
         return self.values.rewritten(self.rows)
 
 
@@ -128,19 +126,19 @@ class SentRows:
 class RowChanges:
     """Changes of the rows of one table, in their order.
 
-    `kinds` holds a RowKind for each row, `messages` the index of the message that it comes from. An update is its row
-    before (UPDATE_BEFORE), where the message has that, and its row after (UPDATE_AFTER), next to each other. A DELETE
-    has at least the columns of the key; others may be null. `stated` are the columns whose type the message states;
-    those of the others are guessed from how their values are written, so that the table may have them otherwise: as a
-    DECIMAL, a DATE. `key` are the columns of the primary key, which all of the messages declare alike: none of them, or
-    None where they say nothing of it; `of_key` are columns that are computed from those of the key. `relation` is the
-    number that the source has for the table, if it has one.
+    `kinds` holds a RowKind for each row, `messages` the index of its message. An update is its row before
+    (UPDATE_BEFORE), if the message has that, and its row after (UPDATE_AFTER), next to each other. A DELETE has at
+    least the columns of the key; others may be null. `stated` are the columns whose type the message states. The types
+    of other columns are guessed from how their values are written, so the table may have another type: a DECIMAL, a
+    DATE. `key` are the columns of the primary key, which is the same for all of the messages: empty if there is no key,
+    or None if the messages do not state one. `of_key` are columns that are computed from columns of the key. `relation`
+    is the number that the source has for the table, if it has one.
 
-    `unsent` are rows without the value of a column, by its name. `may_lack` are rows of updates that lack a column
-    for which no message has had a value yet, so that it was not sent if the table has one; the name None is for each
-    column that is not among the `rows`. `unsent_before` are rows before a change
-    (UPDATE_BEFORE, DELETE) for which a column may have another value than the row at the source had: null or a default
-    stands in the place of what was not sent. `sent` are the rows as the messages have them, where types are guessed.
+    `unsent` are rows without the value of a column, by its name. `may_lack` are rows of updates that lack a column of
+    which no message has had a value yet: if the table has a value, it was not sent. The name None is for each column
+    that is not among the `rows`. `unsent_before` are rows before a change (UPDATE_BEFORE, DELETE) for which a column
+    may have another value than the row at the source had: a value that was not sent is null or a default. `sent` are
+    the rows as the messages have them, if types are guessed.
     """
 
     source: SourceTable | None
@@ -151,19 +149,19 @@ class RowChanges:
     key: tuple[str, ...] | None = None
     of_key: frozenset[str] = frozenset()
     relation: str = ""
-    unsent: Mapping[str, Unsent] = field(default_factory=dict)
-    may_lack: Mapping[str | None, Unsent] = field(default_factory=dict)
-    unsent_before: Mapping[str, Unsent] = field(default_factory=dict)
+    unsent: Mapping[str, UnsentRows] = field(default_factory=dict)
+    may_lack: Mapping[str | None, UnsentRows] = field(default_factory=dict)
+    unsent_before: Mapping[str, UnsentRows] = field(default_factory=dict)
     sent: SentRows | None = None
 
     @property
     def shape(self) -> ChangesShape:
-        """What a table needs to take them."""
+        """The properties of the changes that a new table depends on."""
         only = not (self.kinds != RowKind.INSERT).any()
         return ChangesShape(columns=self.rows.schema, key=self.key or (), only_insertions=only)
 
     def slice(self, start: int, end: int) -> "RowChanges":
-        """The changes from the one to before the other."""
+        """Return the changes from `start` to before `end`."""
         return replace(
             self,
             rows=self.rows.slice(start, end - start),
@@ -176,7 +174,7 @@ class RowChanges:
         )
 
     def where(self, chosen: "npt.NDArray[np.bool_]") -> "RowChanges":
-        """Those of the changes for which it is true."""
+        """Return the chosen changes."""
         return replace(
             self,
             rows=self.rows.filter(pa.array(chosen)),
@@ -190,7 +188,9 @@ class RowChanges:
 
 
 def in_order(changes: Sequence[RowChanges]) -> list[RowChanges]:
-    """The changes with those of each table in the order of their messages, cut where they follow by turns."""
+    """Return the changes with those of each table in the order of their messages, split where several changes of one
+    table alternate.
+    """
     of_tables: dict[SourceTable | None, list[RowChanges]] = {}
     for each in changes:
         of_tables.setdefault(each.source, []).append(each)
@@ -198,7 +198,9 @@ def in_order(changes: Sequence[RowChanges]) -> list[RowChanges]:
 
 
 def _by_turns(changes: Sequence[RowChanges]) -> Sequence[RowChanges]:
-    """The changes of one table, which do not share messages; each by itself is in order."""
+    """Return the changes of one table in the order of their messages. Each element is in order, and elements share no
+    messages.
+    """
     if len(changes) < 2:
         return changes
     messages = np.concatenate([each.messages for each in changes])
@@ -214,14 +216,14 @@ def _by_turns(changes: Sequence[RowChanges]) -> Sequence[RowChanges]:
 
 @dataclass(frozen=True, slots=True)
 class BadMessage:
-    """The index of a message that can't be decoded, and why."""
+    """The index of a message that cannot be decoded, and the reason."""
 
     index: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Truncation:
+class TableTruncation:
     """A message after which a table has no rows."""
 
     index: int
@@ -230,7 +232,8 @@ class Truncation:
 
 @dataclass(frozen=True, slots=True)
 class EndedName:
-    """A name of a source table that is another table or none from a message on, and how that came about.
+    """The name of a source table that, from a message on, is the name of another table or of none; `what` describes
+    how.
 
     Without a `database` it is a table of any database, without a `name` any table of the database.
     """
@@ -240,7 +243,7 @@ class EndedName:
     what: str
 
     def is_of(self, source: SourceTable) -> bool:
-        """Whether the source table has the name, in upper case or lower case: servers may ignore the case of names."""
+        """Return whether the source table has the name, ignoring case: servers may ignore the case of names."""
         return all(
             part is None or part.casefold() == other.casefold()
             for part, other in ((self.database, source.database), (self.name, source.name))
@@ -257,34 +260,32 @@ class EndedTables:
 
 @dataclass(frozen=True, slots=True)
 class RefusedTable:
-    """A table whose messages have a schema of which no table can be made, and why."""
+    """A table whose messages have a schema that no table can have, and the reason."""
 
     source: SourceTable
     reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
-    """What some messages say, in no order between tables; a table may be there several times, in order.
+class DecodedMessages:
+    """The result of decoding: changes in no order between tables; a table may occur several times, in order.
 
-    Nothing of a bad message is among the changes.
-
-    Where tables are truncated or ended, the changes are those of the messages before the first such message, and either
-    `truncation` or `ended` says what that is. There are no changes of tables that are `refused`: they end the run,
-    unless they are passed over.
+    Nothing of a bad message is among the changes. If tables are truncated or ended, the changes are those of the
+    messages before the first such message, and either `truncation` or `ended` is that message. There are no changes of
+    `refused` tables; these end the run unless they are skipped.
     """
 
     changes: Sequence[RowChanges] = ()
     bad: Sequence[BadMessage] = ()
     refused: Sequence[RefusedTable] = ()
-    truncation: Truncation | None = None
+    truncation: TableTruncation | None = None
     ended: EndedTables | None = None
 
-    def before(self, last: Truncation | EndedTables) -> "Decoded":
-        """The same, if it is what the messages before `last` say."""
-        return replace(self, truncation=last) if isinstance(last, Truncation) else replace(self, ended=last)
+    def before(self, last: TableTruncation | EndedTables) -> "DecodedMessages":
+        """Return the same as the result for the messages before `last`."""
+        return replace(self, truncation=last) if isinstance(last, TableTruncation) else replace(self, ended=last)
 
     @property
-    def last(self) -> Truncation | EndedTables | None:
-        """The message after which nothing was decoded; None where all were."""
+    def last(self) -> TableTruncation | EndedTables | None:
+        """The message after which nothing was decoded; None if all messages were decoded."""
         return self.truncation or self.ended

@@ -19,7 +19,7 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Messages:
-    """Some messages of one topic; those of a partition are in the order of their offsets.
+    """Messages of one topic; those of a partition are in the order of their offsets.
 
     `keys` and `values` are binary arrays; a null value is a tombstone. All columns have the same length.
     """
@@ -30,17 +30,17 @@ class Messages:
     keys: "pa.Array[Any]"
     values: "pa.Array[Any]"
     rekeyed: "npt.NDArray[np.bool_] | None" = None
-    """Messages that insert a row under its new key after an update of the key; None where there are none."""
+    """Messages that insert a row under its new key after an update of the key; None if there are none."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def place(self, index: int) -> str:
-        """Where a message stands, for people."""
+        """Return topic, partition and offset of a message, for people."""
         return f"topic {self.topic}, partition {self.partitions[index]}, offset {self.offsets[index]}"
 
     def slice(self, start: int, end: int) -> "Messages":
-        """The messages from the one with the index `start` to the one before `end`."""
+        """Return the messages from the index `start` to before `end`."""
         return Messages(
             topic=self.topic,
             partitions=self.partitions[start:end],
@@ -51,11 +51,11 @@ class Messages:
         )
 
     def where(self, chosen: "npt.NDArray[np.bool_]") -> "Messages":
-        """Those of the messages for which it is true."""
+        """Return the chosen messages."""
         return self if chosen.all() else self.take(np.flatnonzero(chosen))
 
     def take(self, chosen: "npt.NDArray[np.int64]") -> "Messages":
-        """The messages with these indices."""
+        """Return the messages with these indices."""
         indices = pa.array(chosen, pa.int64())
         return Messages(
             topic=self.topic,
@@ -67,7 +67,7 @@ class Messages:
         )
 
     def followed_by(self, other: "Messages") -> "Messages":
-        """These messages and others of the same topic after them."""
+        """Return these messages and others of the same topic after them."""
         has_rekeyed = self.rekeyed is not None or other.rekeyed is not None
         return Messages(
             topic=self.topic,
@@ -79,17 +79,17 @@ class Messages:
         )
 
     def rekeyed_mask(self) -> "npt.NDArray[np.bool_]":
-        """`rekeyed`, with an entry for each message in any case."""
+        """Return `rekeyed` with an entry for each message."""
         return np.zeros(len(self), bool) if self.rekeyed is None else self.rekeyed
 
 
 @dataclass(frozen=True, slots=True)
 class Positions:
-    """The next offset of each partition of each topic; partitions that are not named are read from their beginning."""
+    """The next offset of each partition of each topic. Partitions that are not named are read from their beginning."""
 
     of: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     ids: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """The ids of topics, where they are known. A topic of the same name with another id has other messages at these
+    """The ids of topics, as far as they are known. A topic of the same name with another id has other messages at these
     offsets; see sources.kafka.topics.
     """
 
@@ -97,15 +97,15 @@ class Positions:
         return any(self.of.values())
 
     def __iter__(self) -> Iterator[tuple[str, int, int]]:
-        """Topic, partition and offset of each partition that is named."""
+        """Yield topic, partition and offset of each named partition."""
         return ((t, p, offset) for t, partitions in self.of.items() for p, offset in partitions.items())
 
     def get(self, topic: str, partition: int) -> int | None:
-        """The next offset of a partition, None where it is read from its beginning."""
+        """Return the next offset of a partition; None if it is read from its beginning."""
         return self.of.get(topic, {}).get(partition)
 
     def after(self, messages: Messages) -> "Positions":
-        """The positions when these messages have been read, too."""
+        """Return the positions after these messages were read as well."""
         known = dict(self.of.get(messages.topic, {}))
         for partition in np.unique(messages.partitions):
             last = int(messages.offsets[messages.partitions == partition].max())
@@ -113,7 +113,7 @@ class Positions:
         return Positions({**self.of, messages.topic: known}, self.ids)
 
     def beyond(self, other: "Positions | None") -> "Positions":
-        """The later one of both offsets of each partition; of ids, these ones."""
+        """Return the greater of both offsets of each partition. Where both have the id of a topic, this one counts."""
         found = {topic: dict(partitions) for topic, partitions in self.of.items()}
         for topic, partition, offset in other or ():
             known = found.setdefault(topic, {})
@@ -121,14 +121,14 @@ class Positions:
         return Positions(found, self.ids if other is None else {**other.ids, **self.ids})
 
     def new_in(self, messages: Messages) -> "npt.NDArray[np.bool_]":
-        """Which of the messages have not been read at these positions."""
+        """Return which of the messages have not been read at these positions."""
         found = np.ones(len(messages), bool)
         for partition, offset in self.of.get(messages.topic, {}).items():
             found &= (messages.partitions != partition) | (messages.offsets >= offset)
         return found
 
     def of_partitions(self, places: "Iterable[tuple[str, int]]") -> "Positions":
-        """The positions of these partitions of topics alone."""
+        """Return the positions of these partitions only."""
         found: dict[str, dict[int, int]] = {}
         for topic, partition in places:
             offset = self.get(topic, partition)
@@ -137,22 +137,22 @@ class Positions:
         return Positions(found, self.ids)
 
     def has_reached(self, ends: "Positions") -> bool:
-        """Whether everything before the other positions has been read."""
+        """Return whether everything before the other positions has been read."""
         return all((self.get(topic, partition) or 0) >= end for topic, partition, end in ends)
 
     def lag_behind(self, ends: "Positions") -> int:
-        """How much there is between these positions and the others, of all partitions together."""
+        """Return the distance from these positions to the others, summed over all partitions."""
         return sum(max(0, end - (self.get(topic, partition) or 0)) for topic, partition, end in ends)
 
     def to_json(self) -> str:
-        """The positions as text: {"topic": {"0": 17}}."""
+        """Return the positions as text: {"topic": {"0": 17}}."""
         return json.dumps(
             {t: {str(p): o for p, o in sorted(partitions.items())} for t, partitions in sorted(self.of.items())}
         )
 
     @staticmethod
     def from_json(text: str, source: str, ids: str | None = None) -> "Positions":
-        """Positions made by to_json, with the ids of topics as {"topic": "yZQJ_7CtSxGOFW324gQ7iQ"}.
+        """Decode positions made by to_json, with the ids of topics as {"topic": "yZQJ_7CtSxGOFW324gQ7iQ"}.
 
         Raises CorruptFileError naming the source.
         """
@@ -166,9 +166,9 @@ class Positions:
 
 
 def least_of(all_positions: Iterable[Positions]) -> Positions:
-    """Where a reader begins who is to read what any of the positions has not read.
+    """Return the least offset of each partition: everything after one of the positions is after it.
 
-    A partition that one of them does not name is read from its beginning.
+    A partition that one of the positions does not name is read from its beginning.
     """
     given = list(all_positions)
     if not given:
@@ -184,8 +184,8 @@ def least_of(all_positions: Iterable[Positions]) -> Positions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedTransaction:
-    """A transaction that is over: the offset of the message that says so, and its events by collection, which is a
-    table as its source names it.
+    """A finished transaction: the offset of its end message, and the number of its events by collection. A collection
+    is a table as its source names it.
     """
 
     id: str
@@ -194,15 +194,17 @@ class EndedTransaction:
 
 
 class TransactionReader(Protocol):
-    """What the messages of a format say about transactions. Not for use by several threads."""
+    """Decoder of the transaction metadata of a format. Not for use by several threads."""
 
     def ids(self, messages: Messages) -> "pa.Array[Any]":
-        """The transaction (string) of each message; null where it belongs to none, as the rows of a first snapshot.
+        """Return the transaction (string) of each message; null if it belongs to none, as rows of an initial snapshot.
 
         Raises InvalidInputError for changes without a transaction.
         """
         ...
 
     def ended(self, messages: Messages) -> Sequence[EndedTransaction]:
-        """The ends among messages of the topic of transactions, in their order; raises InvalidInputError for others."""
+        """Return the ends among messages of the topic of transactions, in order. Raises InvalidInputError for other
+        messages.
+        """
         ...

@@ -1,8 +1,8 @@
-"""The identity of a source table: what shows that a table of the lake still follows the same rows of the same table.
+"""The identity of a source table, which shows that a table of the lake still follows the same rows of the same table.
 
-It is kept beside the positions, in each snapshot of the table in the lake (`interbed.stream.source`) and in the note of
-its position, as JSON: {"topic": "yZQJ_7CtSxGOFW324gQ7iQ", "source tables": [{"name": "orders", "key": ["id"], …}]}. No
-topic of Kafka has a blank in its name.
+It is kept beside the positions: in each snapshot of the table in the lake (`interbed.stream.source`) and with positions
+that are written without rows, as JSON: {"topic": "yZQJ_7CtSxGOFW324gQ7iQ", "source tables": [{"name": "orders", "key":
+["id"], …}]}. No topic of Kafka has a blank in its name.
 """
 
 import json
@@ -20,9 +20,9 @@ _MEMBER = "source tables"
 class CatalogIdentity:
     """A table in the catalog of its database.
 
-    `relation` is the number of the table; another table of the same name has another one. `published` are the reasons
-    why the table is published, each with its number: a table that leaves a publication and returns gets a new one.
-    `attached` names the partition that was attached last with rows of its own; it is empty where there is none.
+    `relation` is the number of the table; another table of the same name has another number. `published` are the
+    reasons why the table is published, each with its number: a table that leaves a publication and returns gets a new
+    one. `attached` names the partition that was attached last with rows of its own; it is empty if there is none.
     """
 
     relation: str
@@ -32,9 +32,9 @@ class CatalogIdentity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceIdentity:
-    """A source table, the primary key that it declares, and its place in the catalog as far as that is known.
+    """A source table, the primary key that it declares, and its identity in the catalog as far as that is known.
 
-    The key is empty where the table has none, and None where messages say nothing of it.
+    The key is empty if the table has none, and None if messages do not state it.
     """
 
     source: SourceTable
@@ -44,17 +44,17 @@ class SourceIdentity:
     attached: str = ""
 
     def in_catalog(self, found: CatalogIdentity) -> "SourceIdentity":
-        """The same table with its place in the catalog."""
+        """Return the same table with its identity in the catalog."""
         return replace(self, relation=found.relation, published=found.published, attached=found.attached)
 
     def to_json(self) -> dict[str, Any]:
-        """The identity as what JSON has, without empty members."""
+        """Return the identity as a JSON object, without empty members."""
         members = {**asdict(self.source), **{name: value for name, value in asdict(self).items() if name != "source"}}
         return {name: value for name, value in members.items() if value or (name == "key" and value is not None)}
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "SourceIdentity":
-        """The identity of what to_json made; raises TypeError and AttributeError for what is none."""
+        """Decode the result of to_json. Raises TypeError and AttributeError for other values."""
         text = {name: str(value.get(name, "")) for name in ("database", "name", "server", "relation", "attached")}
         return SourceIdentity(
             source=SourceTable(text["database"], text["name"], text["server"]),
@@ -66,12 +66,12 @@ class SourceIdentity:
 
 
 def identity_of(changes: RowChanges) -> SourceIdentity:
-    """The identity of the source table of changes; a table that is not named has an empty name."""
+    """Return the identity of the source table of changes. A table without a name has an empty name."""
     return SourceIdentity(source=changes.source or SourceTable("", ""), key=changes.key, relation=changes.relation)
 
 
 def source_to_json(topic_ids: Mapping[str, str], identities: Iterable[SourceIdentity]) -> str | None:
-    """The ids of topics and the identities of tables as one text; None without any."""
+    """Return the ids of topics and the identities of tables as one text; None if there are none."""
     tables = sorted((each.to_json() for each in identities), key=json.dumps)
     value: dict[str, Any] = dict(sorted(topic_ids.items()))
     if tables:
@@ -80,7 +80,7 @@ def source_to_json(topic_ids: Mapping[str, str], identities: Iterable[SourceIden
 
 
 def topic_ids_of(text: str | None) -> str | None:
-    """The ids of topics in a text of source_to_json, as text; what is no such text is returned as it is."""
+    """Return the ids of topics in a text of source_to_json, as text. Any other text is returned unchanged."""
     try:
         value = _object(text)
     except ValueError:
@@ -90,7 +90,7 @@ def topic_ids_of(text: str | None) -> str | None:
 
 
 def identities_of(text: str | None, place: str) -> Sequence[SourceIdentity]:
-    """The identities in a text of source_to_json; raises CorruptFileError naming the place."""
+    """Return the identities in a text of source_to_json. Raises CorruptFileError naming the place."""
     try:
         return [SourceIdentity.from_json(each) for each in _object(text).get(_MEMBER, ())]
     except (ValueError, TypeError, AttributeError) as error:
@@ -102,5 +102,5 @@ def identities_of(text: str | None, place: str) -> Sequence[SourceIdentity]:
 def _object(text: str | None) -> dict[str, Any]:
     value = json.loads(text or "{}")
     if not isinstance(value, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     return value

@@ -19,29 +19,29 @@ Rows = TypeVar("Rows", bound=Any)
 
 
 def mask_of(booleans: Any) -> Mask:
-    """Arrow's booleans, without nulls, as numpy's."""
+    """Return Arrow's booleans, which have no nulls, as a numpy mask."""
     found: Mask = booleans.to_numpy(zero_copy_only=False)
     return found
 
 
 def valid(array: Array) -> Mask:
-    """Which values are not null."""
+    """Return which values are not null."""
     return mask_of(array.is_valid())
 
 
 def true_of(booleans: Any) -> Mask:
-    """Where Arrow's booleans are true; nulls are not."""
+    """Return where Arrow's booleans are true; nulls count as false."""
     return mask_of(booleans.fill_null(False))
 
 
 def taken(values: Rows, numbers: Indices) -> Rows:
-    """The values, or rows of a table, with these indices."""
+    """Return the values, or rows of a table, with these indices."""
     found: Rows = values.take(pa.array(numbers))
     return found
 
 
 def kept(values: Rows, chosen: Mask) -> Rows:
-    """The values, or rows of a table, for which it is true; the same object when it is true of all."""
+    """Return the chosen values, or rows of a table; the same object if all are chosen."""
     if chosen.all():
         return values
     found: Rows = values.filter(pa.array(chosen))
@@ -49,23 +49,23 @@ def kept(values: Rows, chosen: Mask) -> Rows:
 
 
 def buffer_of(numbers: "npt.NDArray[Any]") -> Any:
-    """The bytes of numbers as a buffer of Arrow, which shares them."""
+    """Return the bytes of numbers as a buffer of Arrow, without a copy."""
     whole: Any = np.ascontiguousarray(numbers)
     return pa.py_buffer(whole)
 
 
 MISFITS = (ValueError, TypeError, NotImplementedError, ArithmeticError)
-"""What conversions raise for a value that can't be converted: pyarrow's errors are among them."""
+"""The exceptions of conversions for a value that cannot be converted; pyarrow's errors are among them."""
 
 
 def changed_rows(
     before: Any, after: Any, *, inserted: Mask, updated: Mask, deleted: Mask
 ) -> tuple[pa.Table, npt.NDArray[np.int8], npt.NDArray[np.int64]]:
-    """Rows, kinds and the index of the change that each comes from, in the order of the changes.
+    """Return rows, kinds and the index of the change of each row, in the order of the changes.
 
-    Both are arrays of structs of the same type, with an entry for each change, null where there is no such row.
-    A change that was inserted has the row after it, one that was deleted the row before it, one that was updated the
-    row after it and, where that is known, the one before it.
+    `before` and `after` are arrays of structs of the same type with an entry for each change, null where there is no
+    such row. An insertion has the row after it, a deletion the row before it. An update has the row after it and, where
+    it is known, the row before it.
     """
     count = len(after)
     names = [field.name for field in after.type]
@@ -73,7 +73,7 @@ def changed_rows(
     new = inserted | updated
     last = np.where(updated, np.int8(RowKind.UPDATE_AFTER), np.int8(RowKind.INSERT))
     if (old ^ new).all():
-        # One row of each change, as a rule where rows before an update are not known.
+        # Each change has one row. This is common: most sources do not send rows before updates.
         rows = _either(new, after, before)
         return (
             pa.table(dict(zip(names, rows, strict=True))),
@@ -97,7 +97,7 @@ def changed_rows(
 
 
 def _either(chosen: Mask, one: Any, other: Any) -> list[Array]:
-    """The fields of the rows of one where it is true, else of the other."""
+    """Return the fields of the rows of `one` where `chosen` is true, otherwise those of `other`."""
     if chosen.all():
         fields: list[Array] = one.flatten()
         return fields
@@ -111,7 +111,9 @@ def converted_columns(
     names: Sequence[str],
     types: Sequence[pa.DataType],
 ) -> tuple[list[Array], dict[int, str]]:
-    """Each column converted to its type, and why rows have a value that can't be, by their place; it is null then."""
+    """Convert each column to its type. Return also the reasons, by row, for values that cannot be converted; these are
+    null.
+    """
     reasons: dict[int, str] = {}
     found = []
     for column, change, name, kind in zip(columns, convert, names, types, strict=True):
@@ -126,7 +128,9 @@ def converted_columns(
 def converted_values(
     column: Array, change: Callable[[Array], Array], kind: pa.DataType
 ) -> tuple[Array, dict[int, Exception]]:
-    """The values converted to a type, and the errors of those that can't be, by their place; these are null then."""
+    """Convert values to a type. Return also the errors, by place, of values that cannot be converted; these are
+    null.
+    """
     errors: dict[int, Exception] = {}
     parts = _parts(column, change, errors, 0)
     if len(parts) == 1 and parts[0] is not None:
@@ -139,7 +143,7 @@ def converted_values(
 def _parts(
     column: Array, change: Callable[[Array], Array], errors: dict[int, Exception], first: int
 ) -> "list[Array | None]":
-    """The column converted in pieces: halves find a bad value in few steps. A value that can't be is None."""
+    """Convert the column in pieces: halving finds a bad value in few steps. A piece that is a bad value is None."""
     try:
         return [change(column)]
     except MISFITS as error:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, SourceTable
+from interbed.ingest.flow.changes import BadMessage, DecodedMessages, SourceTable
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, taken, valid
 from interbed.ingest.formats.json_objects import JsonShape, is_one_object, json_text, parsed_object, read_by_arrow
@@ -21,9 +21,9 @@ from interbed.ingest.formats.json_objects import JsonShape, is_one_object, json_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headers:
-    """The headers of the texts with the indices `index`, as columns of the same length; and the texts that have none.
+    """The headers of the texts with the indices `index`, as columns of the same length; and the texts without a header.
 
-    Fields that a text lacks are null. Where the headers are `whole`, the rows have all fields of the texts.
+    Fields that a text lacks are null. If the headers are `whole`, the rows have all fields of the texts.
     """
 
     rows: pa.Table
@@ -32,7 +32,7 @@ class Headers:
     whole: bool = False
 
     def column(self, *path: str) -> Array:
-        """A field, or a field of a field, of each header."""
+        """Return a field, or a field of a field, of each header."""
         found: Any = self.rows.column(path[0]).combine_chunks()
         for name in path[1:]:
             found = pc.struct_field(found, name)
@@ -40,27 +40,27 @@ class Headers:
         return array
 
     def has(self, name: str) -> Mask:
-        """Which headers have a value in the field."""
+        """Return which headers have a value in the field."""
         return valid(self.column(name))
 
     def has_one_of(self, name: str, values: Sequence[str]) -> Mask:
-        """Which headers have one of the values in the field."""
+        """Return which headers have one of the values in the field."""
         return is_one_of(self.column(name), values)
 
     def where(self, chosen: Mask) -> "Headers":
-        """Those of the headers for which it is true; the bad texts stay."""
+        """Return the chosen headers; the bad texts are kept."""
         return replace(self, rows=kept(self.rows, chosen), index=self.index[chosen])
 
 
 def is_one_of(column: Array, values: Sequence[str]) -> Mask:
-    """Which texts of a column are one of the values."""
+    """Return which texts of a column are one of the values."""
     return mask_of(pc.is_in(column, value_set=pa.array(values, pa.string())))
 
 
 def read_headers(texts: Array, fields: pa.Schema) -> Headers:
-    """The given fields of each text (binary, no nulls), others are ignored; there is at least one field.
+    """Read the given fields of each text (binary, no nulls), at least one field; other fields are ignored.
 
-    A text is bad that is no object, or has one of the fields with a value of another type. The types may be STRING,
+    A text is bad if it is no object, or has one of the fields with a value of another type. The types may be STRING,
     BOOLEAN, BIGINT, and structs and lists of these.
     """
     if is_one_object(texts).all():
@@ -73,10 +73,10 @@ def read_headers(texts: Array, fields: pa.Schema) -> Headers:
 def by_table(
     databases: Array, tables: Array, indices: Indices | None = None, *, servers: "Array | None" = None
 ) -> Mapping[SourceTable, Indices]:
-    """Which of the indices (else 0, 1, …) are of which table, in their order; the columns name the table of each.
+    """Return the indices (by default 0, 1, …) of each table, in their order; the columns name the table of each.
 
-    Tables come in the order of their first index. A null database or server is empty; where the table is null, it is of
-    none.
+    Tables come in the order of their first index. A null database or server is empty; an entry with a null table
+    belongs to no table.
     """
     indices = np.arange(len(tables)) if indices is None else indices
     if not len(tables):
@@ -109,7 +109,7 @@ def _codes(column: Any) -> Indices:
 
 
 def _one_by_one(texts: Array, fields: pa.Schema) -> Headers:
-    """Parse in Python, which happens when some text is bad, or may be: this says which, and why."""
+    """Parse in Python, which happens if some text is or may be bad, and return which texts are bad, and the reasons."""
     kind = pa.struct(list(fields))
     bad: list[BadMessage] = []
     found: dict[int, dict[str, Any]] = {}
@@ -124,7 +124,7 @@ def _one_by_one(texts: Array, fields: pa.Schema) -> Headers:
 
 
 def _header(value: Mapping[str, Any], kind: pa.StructType) -> dict[str, Any]:
-    """The fields of the type that an object has; ValueError says which of its values is not of its type."""
+    """Return the fields of the type that an object has. Raises ValueError naming a value that is not of its type."""
     return {field.name: _checked(field.name, value.get(field.name), field.type) for field in kind}
 
 
@@ -136,7 +136,7 @@ def _checked(name: str, value: Any, kind: pa.DataType) -> Any:
             return _header(value, kind)
         case list() if isinstance(kind, pa.ListType):
             return [_checked(name, each, kind.value_type) for each in value]
-        # Half of a surrogate pair, which JSON can write, is no character.
+        # JSON can write half of a surrogate pair, which is no character.
         case str() if kind.id == pa.string().id and not any("\ud800" <= letter <= "\udfff" for letter in value):
             return value
         case bool() if kind.id == pa.bool_().id:
@@ -158,9 +158,9 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableTexts:
-    """The texts of one table, None where they don't name it; what they hold, by column; and their indices.
+    """The texts of one table, which is None if they do not name it; their content, by column; and their indices.
 
-    In `rewritten` texts a value of another kind became a text; None where there is no such text.
+    In `rewritten` texts a value of another kind became a text; None if there is no such text.
     """
 
     source: SourceTable | None
@@ -170,7 +170,7 @@ class TableTexts:
     rewritten: Mask | None = None
 
     def column(self, name: str) -> "Array | None":
-        """A field of each text, None where none of them has it."""
+        """Return a field of each text; None if no text has it."""
         if name not in self.rows.column_names or pa.types.is_null(self.rows.schema.field(name).type):
             return None
         found: Any = self.rows.column(name).combine_chunks()
@@ -178,7 +178,7 @@ class TableTexts:
         return array
 
     def where(self, chosen: Mask) -> "TableTexts":
-        """Those of the texts for which it is true."""
+        """Return the chosen texts."""
         return replace(
             self,
             texts=kept(self.texts, chosen),
@@ -188,7 +188,7 @@ class TableTexts:
         )
 
     def slice(self, start: int, end: int) -> "TableTexts":
-        """The texts from the one to before the other."""
+        """Return the texts from `start` to before `end`."""
         return replace(
             self,
             texts=self.texts.slice(start, end - start),
@@ -199,8 +199,9 @@ class TableTexts:
 
 
 class TableShapes:
-    """The shapes of tables; `header` are the fields that all messages have alike, with "database" and "table". See
-    JsonShape for the others.
+    """The shapes of tables. `header` are the fields that all messages share, with "database" and "table".
+
+    See JsonShape for the other parameters.
     """
 
     def __init__(self, header: pa.Schema, *, alike: Sequence[str] = (), texts: Sequence[str] = ()) -> None:
@@ -210,9 +211,9 @@ class TableShapes:
         self._shapes: dict[SourceTable | None, JsonShape] = {}
 
     def headers(self, texts: Array) -> Headers:
-        """The header of each text (binary, no nulls), and maybe more of it."""
+        """Read the header of each text (binary, no nulls), possibly with more fields."""
         if len(self._shapes) == 1:
-            # If the texts have nothing new, it is enough to read them once; of which tables they are is seen later.
+            # If the texts have nothing new, reading them once is enough. Their tables are checked in `read`.
             [shape] = self._shapes.values()
             rows = shape.read_known(texts)
             if rows is not None:
@@ -220,7 +221,7 @@ class TableShapes:
         return read_headers(texts, self._header)
 
     def read(self, texts: Array, headers: Headers, bad: list[BadMessage]) -> list[TableTexts]:
-        """What the texts of the headers hold, by table; texts that can't be read are added to the bad ones."""
+        """Read the texts of the headers by table. Texts that cannot be read are added to `bad`."""
         named = by_table(headers.column("database"), headers.column("table"), headers.index)
         tables: list[tuple[SourceTable | None, Indices]] = [*named.items()]
         nameless = headers.index[~headers.has("table")]
@@ -241,7 +242,7 @@ class TableShapes:
         return found
 
     def _with_all_fields(self, rows: pa.Table) -> pa.Table:
-        """The rows with nulls in the fields of the header that no text has had."""
+        """Return the rows with null columns for fields of the header that no text has had."""
         for field in self._header:
             if field.name not in rows.column_names:
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
@@ -252,13 +253,15 @@ class TableShapes:
 
 
 def texts_of(messages: Messages) -> tuple[Array, Indices]:
-    """The values of the messages that have one, and the indices of these."""
+    """Return the values of the messages that have one, and the indices of these messages."""
     there = valid(messages.values)
     return kept(messages.values, there), np.flatnonzero(there)
 
 
-def at_messages(decoded: Decoded, places: Indices) -> Decoded:
-    """What was decoded of texts as decoded of messages; `places` are the indices of those whose values they are."""
+def at_messages(decoded: DecodedMessages, places: Indices) -> DecodedMessages:
+    """Return the same with the indices of messages in place of those of texts; `places` has the message of each
+    text.
+    """
     return replace(
         decoded,
         changes=[replace(each, messages=places[each.messages]) for each in decoded.changes],

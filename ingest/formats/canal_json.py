@@ -1,15 +1,15 @@
-"""Changes of rows as Alibaba's Canal writes them, its flat messages.
+"""Changes of rows in the flat messages of Alibaba's Canal.
 
     {"database": "shop", "table": "orders", "type": "UPDATE", "isDdl": false, "es": 1589373560000, "id": 9, …,
      "data": [{"id": "111", "weight": "5.18"}], "old": [{"weight": "5.15"}],
      "mysqlType": {"id": "INTEGER", "weight": "FLOAT"}, "sqlType": {…}, "pkNames": ["id"]}
 
-`data` are the rows after the changes, or those that were deleted, with their values as texts; `old` has, for each row
-of an update, what the columns that changed had before. `mysqlType` states the types; columns that it lacks are texts.
-A message about a table, and not its rows, has a statement in `sql` and no `data`. It is passed over, but TRUNCATE, and
-those after which a table's name is that of another one or of none (see ended_tables). Of the tables that a statement
-names, `table` is one: the first that DROP TABLE names, the new name of a renamed one. Source: Canal's `FlatMessage`,
-`MQMessageUtils` and `DruidDdlParser`; Flink's documentation, page Canal Format; Paimon's, page Kafka CDC.
+`data` are the rows after the changes, or the deleted rows, with their values as texts. For each row of an update, `old`
+has the earlier values of the changed columns. `mysqlType` states the types; columns that it lacks are texts. A message
+about a table has a statement in `sql` and no `data`. It is skipped, except TRUNCATE and statements that end a table's
+name (see mysql_statements). If a statement names several tables, `table` is one of them: the first one that DROP TABLE
+names, the new name of a renamed one. Source: Canal's `FlatMessage`, `MQMessageUtils` and `DruidDdlParser`; Flink's
+documentation, page Canal Format; Paimon's, page Kafka CDC.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,12 +21,12 @@ import pyarrow as pa
 
 from interbed.ingest.flow.changes import (
     BadMessage,
-    Decoded,
+    DecodedMessages,
     EndedName,
     EndedTables,
     RowChanges,
     SourceTable,
-    Truncation,
+    TableTruncation,
 )
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, changed_rows, kept, mask_of, valid
@@ -64,31 +64,31 @@ _DELETE = "DELETE"
 _ROWS = (*_INSERTS, _UPDATE, _DELETE)
 _TRUNCATE = "TRUNCATE"
 _STATEMENTS = ("CREATE", "ALTER", "ERASE", "QUERY", "RENAME", "CINDEX", "DINDEX")
-# What these do to the table of the message, where the statement is missing or can't be read.
+# The effect on the table of the message, if the statement is missing or cannot be parsed.
 _ENDS = {"ERASE": DROPPED, "RENAME": "was renamed, or is another table that was renamed to its name"}
 _PASSED_OVER = (
     *_STATEMENTS,
     *("GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"),
-    # TiCDC writes these in between.
+    # TiCDC writes these between other messages.
     "TIDB_WATERMARK",
 )
 
 
 class CanalJson:
-    """Understands Canal's messages; each table has a shape of its own. Not for use by several threads.
+    """Decoder of Canal's messages; each table has a shape of its own. Not for use by several threads.
 
-    Where the stated types change, a table has several changes, in their order.
+    If the stated types change, a table has several elements of changes, in their order.
     """
 
     def __init__(self) -> None:
         self._shapes = TableShapes(_HEADER, texts=("data", "old"))
         self._lacking = LackingColumns("data")
 
-    def decode(self, messages: Messages) -> Decoded:
-        """The changes of each table; messages about tables, and those without a value, are passed over."""
+    def decode(self, messages: Messages) -> DecodedMessages:
+        """Decode the changes of each table. Messages about tables, and those without a value, are skipped."""
         texts, places = texts_of(messages)
         if not len(texts):
-            return Decoded()
+            return DecodedMessages()
         headers = self._shapes.headers(texts)
         found = [each for each in (_first_truncation(headers), _first_ended(headers)) if each is not None]
         if found:
@@ -98,20 +98,20 @@ class CanalJson:
         bad = list(headers.bad)
         tables = self._shapes.read(texts, _about_rows(headers, bad), bad)
         changes = [found for table in tables for run in _runs(table) for found in _changes(run, self._lacking, bad)]
-        return at_messages(Decoded(changes=changes, bad=bad), places)
+        return at_messages(DecodedMessages(changes=changes, bad=bad), places)
 
 
-def _first_truncation(headers: Headers) -> Truncation | None:
-    """The first message that truncates a table."""
+def _first_truncation(headers: Headers) -> TableTruncation | None:
+    """Return the first message that truncates a table."""
     found = headers.where(headers.has_one_of("type", (_TRUNCATE,)))
     if not len(found.index):
         return None
     database, table = (found.column(name)[0].as_py() for name in ("database", "table"))
-    return Truncation(index=int(found.index[0]), source=SourceTable(database or "", table) if table else None)
+    return TableTruncation(index=int(found.index[0]), source=SourceTable(database or "", table) if table else None)
 
 
 def _first_ended(headers: Headers) -> EndedTables | None:
-    """The first message after which a table is another one or none."""
+    """Return the first message that ends the name of a table."""
     statements = headers.where(_are_ddl(headers) | headers.has_one_of("type", _STATEMENTS))
     columns = [statements.column(name).to_pylist() for name in ("type", "database", "table", "sql")]
     # A loop over statements, which are few.
@@ -122,7 +122,7 @@ def _first_ended(headers: Headers) -> EndedTables | None:
 
 
 def _ended_by(kind: "str | None", database: str, table: "str | None", sql: str) -> list[EndedName]:
-    """The names that a message with a statement ends."""
+    """Return the names that a message with a statement ends."""
     read = ended_names(sql, database)
     names = list(read or ())
     ends = _ENDS.get(kind or "") if read is None or names else None
@@ -132,12 +132,12 @@ def _ended_by(kind: "str | None", database: str, table: "str | None", sql: str) 
 
 
 def _are_ddl(headers: Headers) -> Mask:
-    """Which messages are about tables, and not their rows."""
+    """Return which messages are about tables, not rows."""
     return mask_of(headers.column("isDdl").fill_null(False))
 
 
 def _about_rows(headers: Headers, bad: list[BadMessage]) -> Headers:
-    """The headers of messages about rows; those of which nothing can be made are added to the bad ones."""
+    """Return the headers of messages about rows. Messages that cannot be decoded are added to `bad`."""
     others = _are_ddl(headers)
     rows = headers.has_one_of("type", _ROWS) & ~others
     unknown = headers.where(~rows & ~others & ~headers.has_one_of("type", _PASSED_OVER))
@@ -151,10 +151,10 @@ def _about_rows(headers: Headers, bad: list[BadMessage]) -> Headers:
 
 
 def _runs(table: TableTexts) -> Iterator[TableTexts]:
-    """The messages of a table, parted where the types change that they state."""
+    """Split the messages of a table where the stated types change."""
     types: Any = table.column("mysqlType")
     changed = np.zeros(max(len(table.index) - 1, 0), bool)
-    # A loop over columns; the values of each are alike as a rule.
+    # A loop over columns; usually all values of a column are equal.
     for column in () if types is None else _as_texts(types).values():
         codes = column.dictionary_encode(null_encoding="encode").indices.to_numpy()
         changed |= codes[1:] != codes[:-1]
@@ -167,7 +167,7 @@ def _runs(table: TableTexts) -> Iterator[TableTexts]:
 
 
 def _changes(run: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) -> Iterator[RowChanges]:
-    """The changes of a table whose messages state the same types, by the key that they declare."""
+    """Yield the changes of messages that state the same types, by the key that they declare."""
     stated, unknown = _stated(run)
     if unknown:
         bad += [BadMessage(i, unknown) for i in run.index.tolist()]
@@ -185,7 +185,7 @@ def _changes(run: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) ->
     types: Any = run.column("type")
     updated, inserted = is_one_of(types, (_UPDATE,))[owner], is_one_of(types, _INSERTS)[owner]
     deleted = is_one_of(types, (_DELETE,))[owner]
-    # A column whose type is stated and that no row has was not sent either.
+    # A column with a stated type that no row has was not sent either.
     known = {**{name: pa.nulls(len(rows), pa.string()) for name in stated}, **texts}
     json_rows = JsonRows(
         source=run.source, texts=run.texts, owner=owner, columns=known, inserted=inserted, updated=updated
@@ -214,7 +214,7 @@ def _changes(run: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) ->
             whole[messages[row]] = False
             bad.append(BadMessage(int(run.index[messages[row]]), reason))
     good = whole[messages]
-    # A column that is null wherever it is named is no lacking one.
+    # A column that is null wherever it is named is not lacking.
     for name in (name for name in texts if name not in names and absent.may_lack):
         columns = columns.append_column(name, pa.nulls(len(messages)))
     if good.any():
@@ -234,7 +234,7 @@ def _changes(run: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) ->
 
 
 def _stated(run: TableTexts) -> tuple[Mapping[str, MysqlType], str | None]:
-    """The types of columns that all messages state alike; or why one of them can't be."""
+    """Return the types of columns, which all messages state alike; or the reason why a type is not supported."""
     types: Any = run.column("mysqlType")
     stated: dict[str, MysqlType] = {}
     for name, text in ({} if types is None else types[0].as_py() or {}).items():
@@ -248,7 +248,7 @@ def _stated(run: TableTexts) -> tuple[Mapping[str, MysqlType], str | None]:
 
 
 def _well_formed(run: TableTexts, bad: list[BadMessage]) -> TableTexts:
-    """The messages whose rows there are, each with old values if it is an update; others are added to the bad ones."""
+    """Return the messages whose rows exist, with old values if they are updates. Other messages are added to `bad`."""
     data: Any = run.column("data")
     if data is None:
         return run
@@ -267,7 +267,7 @@ def _well_formed(run: TableTexts, bad: list[BadMessage]) -> TableTexts:
 
 
 def _before(run: TableTexts, after: Mapping[str, Array], owner: Indices, updated: Mask) -> Mapping[str, Array]:
-    """The rows before the changes: those that were deleted, too."""
+    """Return the rows before the changes, including deleted rows."""
     old: Any = run.column("old")
     if old is None or not updated.any():
         return after
@@ -289,7 +289,7 @@ def _before(run: TableTexts, after: Mapping[str, Array], owner: Indices, updated
 
 
 def _converted(rows: pa.Table, stated: Mapping[str, MysqlType]) -> tuple[pa.Table, Mapping[int, str]]:
-    """The columns with their stated types, and why a row can't have them."""
+    """Return the columns with their stated types, and the reasons, by row, for values that are not of the type."""
     reasons: dict[int, str] = {}
     columns: dict[str, Any] = {}
     for name in rows.column_names:
@@ -302,7 +302,7 @@ def _converted(rows: pa.Table, stated: Mapping[str, MysqlType]) -> tuple[pa.Tabl
 
 
 def _as_texts(rows: Any) -> dict[str, Array]:
-    """The columns of an array of rows, as texts, which they are in Canal's own messages."""
+    """Return the columns of an array of rows as texts, which they are in Canal's own messages."""
     found: dict[str, Array] = {}
     if not isinstance(rows.type, pa.StructType):
         return found

@@ -1,9 +1,9 @@
 """JSON of Kafka Connect's converter: envelopes {"schema":{…},"payload":{…}}, and their schemas as Arrow types.
 
-A topic has few schemas, and the schema is the same bytes at the beginning of many messages. So `Envelopes` compares
-these bytes, cuts them off, and parses each schema once. A schema is {"type": "int32", "optional": true, "name":
-"io.debezium.time.Date", "parameters": {…}, "field": "day"}; structs have `fields`, arrays `items`. The name defines the
-meaning of the value. These names of Debezium and Connect are known:
+A topic has few schemas, and the schema is the same bytes at the beginning of many messages. So `EnvelopeReader`
+compares these bytes, cuts them off, and parses each schema once. A schema is {"type": "int32", "optional": true,
+"name": "io.debezium.time.Date", "parameters": {…}, "field": "day"}; structs have `fields`, arrays `items`. The name
+defines the meaning of the value. These names of Debezium and Connect are known:
 
 | name | JSON | column |
 |---|---|---|
@@ -41,7 +41,7 @@ Known = TypeVar("Known")
 _BEGIN, _BETWEEN, _END = '{"schema":', ',"payload":', "}"
 _ANYHOW_WRITTEN = r'^\s*\{\s*"(schema|payload)"\s*:'
 _BLANKS = r'^\{"schema":\s|,\s+"payload"|"payload"\s+:|"payload":\s'
-"""Blanks where the converter writes none, or what looks like it within the payload."""
+"""Blanks where the converter writes none, or a text within the payload that looks like such blanks."""
 _PREFIXES_MOST = 1000
 _DECODER = json.JSONDecoder()
 
@@ -64,7 +64,7 @@ _PLAIN: Mapping[str, pa.DataType] = {
 
 
 _UNZONED = (
-    ("(?i)inf", "an infinite time has no place in a table. Put a far date in its place at the source"),
+    ("(?i)inf", "an infinite time cannot be stored in a table. Replace it by a far date at the source"),
     (r"^[-+]|^[0-9]{5,}-|BC$", "it is outside of the years 1 to 9999"),
     (
         r"\.[0-9]{7,}",
@@ -72,7 +72,7 @@ _UNZONED = (
     ),
     (r"[0-9]$", "it has no offset from UTC"),
 )
-"""Texts that are no TIMESTAMP_LTZ(6), and why."""
+"""Patterns of texts that are no TIMESTAMP_LTZ(6), and the reasons."""
 
 
 _MOST_DIGITS = 38
@@ -81,8 +81,8 @@ _MOST_DIGITS = 38
 _DECIMAL_BYTES = 16
 
 
-class Envelopes(Generic[Known]):
-    """Takes payloads out of messages; `understand` makes something of each schema that occurs, once."""
+class EnvelopeReader(Generic[Known]):
+    """Extracts payloads from messages; `understand` converts each distinct schema once."""
 
     def __init__(self, understand: Callable[[dict[str, Any]], Known]) -> None:
         self._understand = understand
@@ -91,9 +91,10 @@ class Envelopes(Generic[Known]):
     def opened(
         self, index: Indices, texts: Array, bad: list[BadMessage]
     ) -> Iterator[tuple[Known | None, Indices, Array]]:
-        """The payloads of the messages by schema, None for those without one. `index` are the messages' numbers.
+        """Yield the payloads of the messages by schema, None for messages without one. `index` are the messages'
+        numbers.
 
-        Payloads that are null are left out. Messages that are no JSON are added to `bad`.
+        Null payloads are left out. Messages that are no JSON are added to `bad`.
         """
         texts = self._written_alike(texts)
         within = _starts_with(texts, _BEGIN.encode())
@@ -122,7 +123,9 @@ class Envelopes(Generic[Known]):
         return self._known[prefix], index[present], kept(payloads, present)
 
     def _learned(self, text: bytes) -> bytes:
-        """The bytes of a message up to its payload, with what its schema says noted; ValueError for what is no JSON."""
+        """Return the bytes of a message up to its payload, and remember its schema. Raises ValueError for invalid
+        JSON.
+        """
         decoded = text.decode()
         schema, end = _DECODER.raw_decode(decoded, len(_BEGIN))
         if not decoded.startswith(_BETWEEN, end) or not decoded.endswith(_END):
@@ -136,7 +139,7 @@ class Envelopes(Generic[Known]):
         return prefix
 
     def _written_alike(self, texts: Array) -> Array:
-        """The messages, envelopes that are not written as the converter does written that way."""
+        """Return the messages, with envelopes in the spelling of the converter."""
         ends = mask_of(pc.ends_with(texts, _END))
         odd = mask_of(pc.match_substring_regex(texts, _ANYHOW_WRITTEN))
         if odd.any():
@@ -148,7 +151,7 @@ class Envelopes(Generic[Known]):
             try:
                 value = parsed_object(values[i])
             except ValueError:
-                # It is said to be bad by whoever reads it.
+                # The reader of the message reports it as bad.
                 continue
             schema, payload = json_text(value.get("schema")), json_text(value.get("payload"))
             values[i] = f"{_BEGIN}{schema}{_BETWEEN}{payload}{_END}".encode()
@@ -162,10 +165,10 @@ def _starts_with(texts: Array, start: bytes) -> Mask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectType:
-    """How messages have values (`wire`), what a column has (`type`), and the way from one to the other.
+    """The type of values in messages (`wire`), that of the column (`type`), and the conversion between them.
 
-    `convert` is None where both are the same; it raises ValueError for what is no value of the type. Of a column it
-    has whether that is `optional`, and its default as messages have it, None where there is none.
+    `convert` is None if both are the same; it raises ValueError for a value that is not of the type. `optional` and
+    `default` are those of a column; the default is as messages have it, None if there is none.
     """
 
     wire: pa.DataType
@@ -175,17 +178,17 @@ class ConnectType:
     default: Any = None
 
     def converted(self, array: Array) -> Array:
-        """The values as the column has them."""
+        """Convert values to the type of the column."""
         return array if self.convert is None else self.convert(array)
 
 
 def connect_type(
     schema: Mapping[str, Any], path: str = "", *, spelled: bool = False, binary: bool = False
 ) -> ConnectType:
-    """The type of a schema; raises NotSupportedError, naming the field, for maps and for what is no schema.
+    """Return the type of a schema. Raises NotSupportedError, naming the field, for maps and for an invalid schema.
 
-    JSON has NaN and infinite numbers as texts. Where floating numbers are `spelled`, all of them are read as texts.
-    Bytes are base64, as JSON has them, unless values are `binary`.
+    JSON has NaN and infinite numbers as texts. If floating-point numbers are `spelled`, all of them are read as texts.
+    Bytes are base64, as in JSON, unless values are `binary`.
     """
     kind, name, parameters = schema.get("type"), schema.get("name"), schema.get("parameters") or {}
     if kind == "bytes":
@@ -216,7 +219,7 @@ def connect_type(
 
 
 def column_type(schema: Mapping[str, Any], name: str, *, spelled: bool = False, binary: bool = False) -> ConnectType:
-    """The type of a column of a row; see connect_type."""
+    """Return the type of a column of a row; see connect_type."""
     found = connect_type(schema, name, spelled=spelled, binary=binary)
     return replace(found, optional=bool(schema.get("optional")), default=schema.get("default"))
 
@@ -265,7 +268,7 @@ def _decimal(scale: int, precision: int) -> ConnectType:
 
 
 def _decimals(array: Array, scale: int) -> Array:
-    """Big-endian integers of any length as DECIMAL(38, scale)."""
+    """Convert big-endian integers of any length to DECIMAL(38, scale)."""
     whole: Any = array
     lengths = pc.binary_length(whole).fill_null(0).to_numpy()
     if lengths.max(initial=0) > _DECIMAL_BYTES:
@@ -274,7 +277,7 @@ def _decimals(array: Array, scale: int) -> Array:
     _, offsets, content = whole.buffers()
     ends = np.frombuffer(offsets, np.int32)[whole.offset + 1 : whole.offset + len(whole) + 1].astype(np.int64)
     data = np.frombuffer(content or b"\0", np.uint8)
-    # What is not there is zero, or as the highest bit says that is.
+    # The missing high bytes extend the sign.
     highest = np.where(lengths > 0, data[np.minimum(ends - lengths, len(data) - 1)], 0)
     made = np.where(highest >= 0x80, np.uint8(0xFF), np.uint8(0))[:, None].repeat(_DECIMAL_BYTES, axis=1)
     for k in range(int(lengths.max(initial=0))):
@@ -297,7 +300,7 @@ def _variable_decimals(array: Array) -> Array:
 
 
 def _plain(unscaled: int, scale: int) -> str:
-    """The number as SQL writes it, without an exponent, with any number of digits."""
+    """Return the number in the spelling of SQL, without an exponent, with any number of digits."""
     if scale <= 0:
         return str(unscaled * 10**-scale)
     digits = str(abs(unscaled)).rjust(scale + 1, "0")
@@ -340,7 +343,9 @@ def _time_texts(unit: Literal["us", "ns"]) -> Convert:
 
 
 def _floats(array: Array) -> Array:
-    """Numbers of JSON as FLOAT; ValueError for one that is beyond its range: Arrow reads it as an infinite one."""
+    """Convert numbers of JSON to FLOAT. Raises ValueError for numbers beyond its range, which Arrow reads as
+    infinite.
+    """
     made: Any = array.cast(pa.float32())
     if true_of(pc.and_(pc.is_inf(made), pc.is_finite(array))).any():
         raise ValueError("it is beyond the range of FLOAT")
@@ -349,7 +354,7 @@ def _floats(array: Array) -> Array:
 
 
 def _zoned_moments(texts: Array) -> Array:
-    """Times of ISO 8601 with an offset; ValueError says of another text why it is none."""
+    """Convert times of ISO 8601 with an offset. Raises ValueError with the reason for other texts."""
     whole: Any = texts
     zeros = pc.replace_substring_regex(whole, r"(\.[0-9]{6})0+(Z|[-+])", r"\1\2")
     try:
@@ -386,7 +391,7 @@ def _named(wire: pa.DataType, data_type: pa.DataType, convert: Convert | None = 
 
 
 def _finite(unit: Literal["ms", "us"]) -> Convert:
-    """Timestamps of ticks since 1970; ValueError for the two that Debezium sends for infinity."""
+    """Convert ticks since 1970 to timestamps. Raises ValueError for the two values that Debezium sends for infinity."""
     ends = [end // (1 if unit == "us" else 1000) for end in _INFINITE]
 
     def convert(array: Array) -> Array:

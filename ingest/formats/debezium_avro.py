@@ -1,12 +1,12 @@
-"""Debezium's change events in Avro, by Confluent's wire format, with their schemas in a registry.
+"""Debezium's change events in Avro, in Confluent's wire format, with their schemas in a registry.
 
 The events are those of `debezium_json`, as records:
 
     Envelope {before: Value?, after: Value?, source {db, schema, table, …}, op, …}
 
-The columns have the types of the schemas, the same as those of JSON with a schema beside it (`connect_schema`). A
-schema is asked for once and makes a reader of its own. The message's key, a record as well, names the primary key, and
-stands in for the row before a deletion where that is missing.
+The columns have the types of the schemas, the same as those of JSON with a schema beside it (`connect_json`). A schema
+is looked up once and has a reader of its own. The message's key, a record as well, names the primary key. It replaces
+the row before a deletion if that row is missing.
 
 Source: Debezium's documentation, "Data change events" of its connectors, and "Avro Serialization".
 """
@@ -22,12 +22,12 @@ import pyarrow.compute as pc
 from interbed.ingest.errors import UnknownSchemaError
 from interbed.ingest.flow.changes import (
     BadMessage,
-    Decoded,
+    DecodedMessages,
     RefusedTable,
     RowChanges,
     SourceTable,
-    Truncation,
-    Unsent,
+    TableTruncation,
+    UnsentRows,
     in_order,
 )
 from interbed.ingest.flow.messages import Messages
@@ -62,13 +62,15 @@ _WANTED: Wanted = {"before": True, "after": True, "op": True, "source": _SOURCE}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reader:
-    """Reads what a schema wrote; `types` are those of the columns of its rows."""
+    """Reader of the values of one schema; `types` are those of the columns of its rows."""
 
     columns: Columns
     types: Mapping[str, ConnectType]
 
     def converted(self, rows: Any) -> tuple[Any, dict[int, str]]:
-        """Rows with the types of columns, and for those with a value that can't be, by their place, why."""
+        """Convert rows to the types of the columns. Return also the reasons, by row, for values that cannot be
+        converted.
+        """
         fields = [pa.field(name, each.type) for name, each in self.types.items()]
         if rows.null_count == len(rows):
             return pa.nulls(len(rows), pa.struct(fields)), {}
@@ -82,14 +84,14 @@ class _Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RefusedSchema:
-    """A schema of which no table can be made, and why; `columns` read which table its events are of."""
+    """A schema that no table can have, and the reason; `columns` reads the table of its events."""
 
     columns: Columns
     reason: str
 
 
 class DebeziumAvro:
-    """A decoder; see the module. Not for use by several threads."""
+    """Decoder of Debezium's Avro; see the module. Not for use by several threads."""
 
     def __init__(self, schemas: WriterSchemas, unavailable: UnavailableValue | None = None) -> None:
         """`unavailable` is the connector's placeholder for values that the database did not send."""
@@ -99,9 +101,10 @@ class DebeziumAvro:
         self._readers: dict[tuple[int, bool], _Reader] = {}
         self._refused: dict[int, _RefusedSchema] = {}
 
-    def decode(self, messages: Messages) -> Decoded:
-        """See Decoder. Tables are refused whose schema has a type that becomes no column. Raises what looking up a
-        schema raises; a message is bad whose schema the registry says that it does not have.
+    def decode(self, messages: Messages) -> DecodedMessages:
+        """Decode events; see Decoder. Tables are refused if their schema has a type that becomes no column.
+
+        Raises the errors of the schema lookup. A message is bad if the registry does not have its schema.
         """
         bad: list[BadMessage] = []
         index, texts = events_of(messages)
@@ -114,15 +117,15 @@ class DebeziumAvro:
             else:
                 parts += _parts(self._reader(number, of_keys=False), numbers, values, bad)
         truncations = [
-            Truncation(index=int(i), source=part.source) for part in parts for i in part.index[part.ops("t")]
+            TableTruncation(index=int(i), source=part.source) for part in parts for i in part.index[part.ops("t")]
         ]
         if truncations:
             first = min(truncations, key=lambda t: t.index)
             before = self.decode(messages.slice(0, first.index))
             return replace(before, truncation=first)
         changes = [found for part in parts for found in self._changes(part, messages, bad)]
-        # Tables change their schemas, and get an earlier one back.
-        return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index), refused=refused)
+        # A table may change its schema, and change back to an earlier one.
+        return DecodedMessages(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index), refused=refused)
 
     def _columns_of_events(self, number: int) -> Columns:
         if number not in self._refused:
@@ -134,14 +137,16 @@ class DebeziumAvro:
         return self._refused[number].columns
 
     def _reader(self, number: int, *, of_keys: bool) -> _Reader:
-        """The reader of a schema; raises UnknownSchemaError, and ValueError for one that is no event's or no key's."""
+        """Return the reader of a schema. Raises UnknownSchemaError, and ValueError if it is no schema of an event or a
+        key.
+        """
         if (number, of_keys) not in self._readers:
             schema = AvroSchema(self._schemas.schema(number))
             self._readers[number, of_keys] = _key_reader(schema) if of_keys else _event_reader(schema)
         return self._readers[number, of_keys]
 
     def _changes(self, part: "_Part", messages: Messages, bad: list[BadMessage]) -> list[RowChanges]:
-        """The rows of the events among the messages, by the key that they declare."""
+        """Return the rows of the events among the messages, by the key that they declare."""
         keys = messages.keys
         inserted, updated, deleted = part.ops("c", "r"), part.ops("u"), part.ops("d")
         types = {name: each.type for name, each in part.types.items()}
@@ -151,7 +156,7 @@ class DebeziumAvro:
         (before, after), reasons = part.converted()
         lacking = np.flatnonzero(deleted & ~valid(part.before))
         if len(lacking):
-            # Most connectors send the row, or its key as the row, so that this is rare.
+            # Most connectors send the row, or its key as the row, so this is rare.
             before = self._with_keys(before, lacking, part.index, keys)
         sent_before = part.before if not len(lacking) else _with_nothing(part.before, lacking)
         reasons = {**whats_wrong(part.op, part.kinds, before, after), **reasons}
@@ -182,13 +187,13 @@ class DebeziumAvro:
             kinds=kinds,
             messages=part.index[good][events],
             stated=frozenset(part.types),
-            unsent={name: Unsent(rows[good][events], NOT_SENT) for name, rows in unsent.items()},
+            unsent={name: UnsentRows(rows[good][events], NOT_SENT) for name, rows in unsent.items()},
             unsent_before=at_rows_before(lacking_before, events, kinds),
         )
         return declared.part(changes, events)
 
     def _with_keys(self, before: Array, lacking: Indices, index: Indices, keys: Array) -> Array:
-        """The rows with those of the keys in the places where they are lacking, as far as keys are rows."""
+        """Return the rows with missing ones replaced by the keys of their messages, as far as keys are rows."""
         place = np.arange(len(before))
         pieces = [before]
         present = valid(taken(keys, index[lacking]))
@@ -210,8 +215,9 @@ class DebeziumAvro:
         return taken(pa.concat_arrays(pieces), place)
 
     def _declared(self, keys: Array, index: Indices, good: Mask, bad: list[BadMessage]) -> DeclaredKeys:
-        """The keys of messages, which have the numbers `index`; a key that is no record says nothing. Messages of which
-        the registry lacks the key's schema are added to `bad`, and are not good any more.
+        """Return the keys of the messages with the numbers `index`. A key that is no record states nothing.
+
+        If the registry lacks the schema of a key, its messages are added to `bad`, and removed from `good`.
         """
         there = valid(keys)
         found: list[tuple[tuple[str, ...], Indices]] = []
@@ -231,7 +237,7 @@ class DebeziumAvro:
 class _Part:
     """Events of one table that one schema wrote; `index` holds the numbers of their messages.
 
-    The rows are arrays of structs of the same type, as the message has their values.
+    The rows are arrays of structs of the same type, with the values as the message has them.
     """
 
     source: SourceTable
@@ -249,18 +255,20 @@ class _Part:
         return self.reader.types
 
     def ops(self, *wanted: str) -> Mask:
-        """Which of the events are of one of these kinds."""
+        """Return which of the events are of one of these kinds."""
         return of_kind(self.kinds, *wanted)
 
     def converted(self) -> tuple[tuple[Array, Array], dict[int, str]]:
-        """Both rows with the types of columns, and for those with a value that can't be, by their place, why."""
+        """Convert both rows to the types of the columns. Return also the reasons, by event, for values that cannot be
+        converted.
+        """
         before, reasons = self.reader.converted(self.before)
         after, more = self.reader.converted(self.after)
         return (before, after), {**reasons, **more}
 
 
 def _event_reader(schema: AvroSchema) -> _Reader:
-    """What reads events; raises ValueError for a schema of something else."""
+    """Return the reader of events. Raises ValueError for any other schema."""
     fields = {str(f["name"]): f["type"] for f in schema.fields(schema.root)}
     for name, kind in (("op", "string"), ("source", "record")):
         if name not in fields or schema.type_of(fields[name]) != kind:
@@ -281,11 +289,11 @@ def _types_of(schema: AvroSchema, fields: Sequence[Mapping[str, Any]]) -> dict[s
 
 
 def _parts(reader: _Reader, index: Indices, events: Array, bad: list[BadMessage]) -> list[_Part]:
-    """The events of one schema, which are of one table as a rule, by table."""
+    """Split the events of one schema by table; usually they are all of one table."""
     tables = _tables(events)
     op = _field(events, "op")
     kinds = kinds_of(op)
-    # What PostgreSQL was only told is about no table.
+    # Logical messages of PostgreSQL are about no table.
     nameless = ~of_kind(kinds, "m")
     for numbers in tables.values():
         nameless[numbers] = False
@@ -312,14 +320,14 @@ def _parts(reader: _Reader, index: Indices, events: Array, bad: list[BadMessage]
 
 
 def _tables(events: Array) -> Mapping[SourceTable, Indices]:
-    """Which of the events are of which table."""
+    """Return the events of each table."""
     names: dict[str, Any] = {name: _field(_field(events, "source"), name) for name in _NAMES}
     texts = {n: pa.nulls(len(events), pa.string()) if c.type != pa.string() else c for n, c in names.items()}
     return by_table(pc.coalesce(texts["schema"], texts["db"]), texts["table"], servers=texts["name"])
 
 
 def _with_nothing(rows: Any, places: Indices) -> Array:
-    """Rows that are null in some places as rows without any value there."""
+    """Return rows in which null rows at some places are replaced by rows without any value."""
     null = rows.is_null().to_numpy(zero_copy_only=False)
     null[places] = False
     found: Array = pa.StructArray.from_arrays(rows.flatten(), fields=list(rows.type), mask=pa.array(null))
@@ -331,7 +339,7 @@ def _chosen(column: Array, numbers: Indices) -> Array:
 
 
 def _field(rows: Any, name: str) -> Array:
-    """A field of each row, null where they lack it."""
+    """Return a field of each row, null where they lack it."""
     if rows.type.get_field_index(name) < 0:
         return pa.nulls(len(rows))
     found: Array = pc.struct_field(rows, name)
@@ -339,7 +347,7 @@ def _field(rows: Any, name: str) -> Array:
 
 
 def _as_rows(columns: Any, kind: pa.DataType) -> "Array | None":
-    """Some columns of rows as rows of that type, None where they are none of its columns."""
+    """Return some columns of rows as rows of that type; None if they are no columns of it."""
     given = {field.name for field in columns.type}
     fields = list(kind) if isinstance(kind, pa.StructType) else []
     if not given or not given <= {field.name for field in fields}:

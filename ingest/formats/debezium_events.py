@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import NOT_SENT_BEFORE, SourceTable, Unsent
+from interbed.ingest.flow.changes import NOT_SENT_BEFORE, SourceTable, UnsentRows
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Indices, Mask, kept, mask_of, taken, true_of, valid
 from interbed.ingest.formats.connect_json import ConnectType
@@ -40,13 +40,13 @@ _KINDS = ("c", "r", "u", "d", "m", "t")
 
 
 def events_of(messages: Messages) -> tuple[Indices, Array]:
-    """The messages that have a value, with their numbers."""
+    """Return the messages that have a value, with their numbers."""
     there = valid(messages.values)
     return np.flatnonzero(there), kept(messages.values, there)
 
 
 def kinds_of(op: Array) -> Kinds:
-    """The kind of each event, by its place among all kinds; -1 where it has none of them."""
+    """Return the kind of each event, by its place among all kinds; -1 for any other value."""
     if not pa.types.is_string(op.type):
         return np.full(len(op), -1, np.int8)
     places: Any = pc.index_in(op, value_set=pa.array(_KINDS, pa.string()))
@@ -55,7 +55,7 @@ def kinds_of(op: Array) -> Kinds:
 
 
 def of_kind(kinds: Kinds, *wanted: str) -> Mask:
-    """Which of the events are of one of these kinds."""
+    """Return which of the events are of one of these kinds."""
     found = np.zeros(len(kinds), bool)
     for kind in wanted:
         found |= kinds == _KINDS.index(kind)
@@ -63,7 +63,7 @@ def of_kind(kinds: Kinds, *wanted: str) -> Mask:
 
 
 def leaving_out(kinds: Kinds, rekeyed: Mask) -> Mask:
-    """Which of the events may leave out values: updates, and insertions that are the second part of an update of a key.
+    """Return which events may leave out values: updates, and insertions that are the second part of an update of a key.
 
     `rekeyed` has an entry for each event; see Messages.
     """
@@ -71,7 +71,9 @@ def leaving_out(kinds: Kinds, rekeyed: Mask) -> Mask:
 
 
 def whats_wrong(op: Array, kinds: Kinds, before: Array, after: Array) -> dict[int, str]:
-    """Why events can't be understood, by their place; deletions have the message's key for a row that is missing."""
+    """Return why events are invalid, by their place. A deletion without its row has the message's key as the row
+    before.
+    """
     reasons: dict[int, str] = {}
     for i in np.flatnonzero(kinds < 0):
         kind = op[int(i)].as_py()
@@ -88,15 +90,15 @@ _NOTHING = (
     r"^(\{\}|\[\]|1970-01-01([T ]00:00(:00(\.0*)?)?)?(Z|[+-]00(:?00)?)?|P0Y0M0DT0H0M[0.]+S|[0.:]*(Z|[+-][0:]+)?"
     r"|(AAAA)*(AA==|AAA=)|(AAAA)+)$"
 )
-"""Texts that may stand for an empty value, zero, or the beginning of 1970; the last are zeros as base64."""
+"""Texts that may stand for an empty value, zero, or the beginning of 1970; the last patterns are zeros in base64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRows:
     """Events of one table that insert, update or delete a row, in order.
 
-    `before` has the rows before them as the messages have their values (structs, null where there is none), `types` the
-    stated types of the columns, empty where they are guessed. `connectors` are the names of the connectors, or null.
+    `before` has the rows before them with the values of the messages (structs, null if there is none), `types` the
+    stated types of the columns, empty if they are guessed. `connectors` are the names of the connectors, or null.
     """
 
     source: SourceTable
@@ -109,14 +111,16 @@ class EventRows:
 
 
 class SentBefore:
-    """Finds what was not sent, and remembers for each table what its updates have shown. Not for several threads."""
+    """Finds values that were not sent, and remembers for each table what its updates have shown. Not for several
+    threads.
+    """
 
     def __init__(self) -> None:
         self._shown: dict[SourceTable, int] = {}
-        """1 where the latest update had the row before it, -1 where it had none."""
+        """1 if the latest update had the row before it, -1 if it had none."""
 
-    def unsent(self, events: EventRows) -> dict[str, Unsent]:
-        """The columns that events lack in the row before them."""
+    def unsent(self, events: EventRows) -> dict[str, UnsentRows]:
+        """Return the columns that the rows before events lack."""
         there = valid(events.before) & (events.updated | events.deleted)
         alone = events.updated & ~there
         if not there.any() or not isinstance(events.before.type, pa.StructType):
@@ -128,7 +132,7 @@ class SentBefore:
         columns = _Columns(events)
         has_values = np.zeros(len(there), bool)
         keyless = np.zeros(len(there), bool)
-        # A loop over keys; as a rule there is one.
+        # A loop over keys; usually there is one.
         for number in np.unique(events.keys.numbers[doubtful]).tolist():
             key = events.keys.keys[number] or ()
             these = doubtful & (events.keys.numbers == number)
@@ -136,7 +140,7 @@ class SentBefore:
                 has_values |= columns.have_values(these, without=key)
             else:
                 keyless |= these
-        # Without a key one value may be the key's.
+        # Without a declared key, one of the values may be that of the key.
         if keyless.any():
             has_values |= columns.have_two_values(keyless & events.updated)
         shown = np.where(alone, -1, 0)
@@ -146,18 +150,20 @@ class SentBefore:
         lacking = doubtful & ~is_whole
         if not lacking.any():
             return {}
-        found: dict[str, Unsent] = {}
+        found: dict[str, UnsentRows] = {}
         for name in columns.names:
             has_name = np.array([name in (key or ()) for key in events.keys.keys])[events.keys.numbers]
             where = lacking & ~has_name
             if (where & keyless).any():
                 where &= ~(keyless & columns.has_value(name, where & keyless))
             if where.any():
-                found[name] = Unsent(where, NOT_SENT_BEFORE)
+                found[name] = UnsentRows(where, NOT_SENT_BEFORE)
         return found
 
     def _note(self, source: SourceTable, shown: Any) -> Any:
-        """What is known at each event, by what events show (1, -1, or 0 for nothing) and by what was known before."""
+        """Return what is known at each event, by what events show (1, -1, or 0 for nothing) and by what was known
+        before.
+        """
         places = np.maximum.accumulate(np.where(shown != 0, np.arange(len(shown)), -1))
         known = np.where(places < 0, self._shown.get(source, 0), shown[np.maximum(places, 0)])
         if len(known):
@@ -165,14 +171,16 @@ class SentBefore:
         return known
 
 
-def at_rows_before(unsent: Mapping[str, Unsent], events: Indices, kinds: npt.NDArray[np.int8]) -> dict[str, Unsent]:
-    """What rows before a change lack, by what events lack; `events` has the event of each row, `kinds` its RowKind."""
+def at_rows_before(
+    unsent: Mapping[str, UnsentRows], events: Indices, kinds: npt.NDArray[np.int8]
+) -> dict[str, UnsentRows]:
+    """Return the columns that rows before a change lack; `events` has the event of each row, `kinds` its RowKind."""
     is_before = (kinds == RowKind.UPDATE_BEFORE) | (kinds == RowKind.DELETE)
-    return {name: Unsent(each.rows[events] & is_before, each.reason) for name, each in unsent.items()}
+    return {name: UnsentRows(each.rows[events] & is_before, each.reason) for name, each in unsent.items()}
 
 
 class _Columns:
-    """The columns of rows, and where they have a value that stands for no other."""
+    """The columns of rows, and where they have a value that was surely sent."""
 
     def __init__(self, events: EventRows) -> None:
         self.names = [field.name for field in events.before.type]
@@ -180,7 +188,7 @@ class _Columns:
         self._types = events.types
 
     def has_value(self, name: str, rows: Mask) -> Mask:
-        """Those of the rows with such a value in the column."""
+        """Return those of the rows with such a value in the column."""
         found = np.zeros(len(rows), bool)
         places = np.flatnonzero(rows & valid(self._columns[name]))
         if len(places):
@@ -188,7 +196,7 @@ class _Columns:
         return found
 
     def have_values(self, rows: Mask, *, without: Sequence[str]) -> Mask:
-        """Those of the rows with such a value in any column but these."""
+        """Return those of the rows with such a value in any column except these."""
         left = rows.copy()
         for name in self.names:
             if not left.any():
@@ -199,14 +207,14 @@ class _Columns:
         return found
 
     def have_two_values(self, rows: Mask) -> Mask:
-        """Those of the rows with such a value in two columns."""
+        """Return those of the rows with such a value in two columns."""
         counts = sum((self.has_value(name, rows).astype(np.int64) for name in self.names), np.zeros(len(rows), int))
         found: Mask = counts > 1
         return found
 
 
 def _stands_in(values: Any, kind: ConnectType | None) -> Mask:
-    """Which of the values, none of which is null, may stand for one that was not sent."""
+    """Return which of the values, none of which is null, may stand for a value that was not sent."""
     found = np.zeros(len(values), bool)
     if kind is not None and kind.default is not None:
         found |= _is_default(values, kind.default)
@@ -220,7 +228,7 @@ def _is_default(values: Any, default: Any) -> Mask:
     try:
         return true_of(pc.equal(values, pa.scalar(wanted, values.type)))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError, TypeError):
-        # How the default is written is not known.
+        # The spelling of the default is not known.
         return np.ones(len(values), bool)
 
 

@@ -4,10 +4,10 @@
      "op": "c", …}
     {"schema": {…}, "payload": {"before": …, …}}
 
-`op` is c (created), r (read by the first snapshot), u (updated), d (deleted), t (truncated), m (a message of
-PostgreSQL, which is passed over). A message without a value (a tombstone, which follows a deletion) is passed over,
-too. With the schema the columns have its types (`connect_schema`), without it they are guessed. The message's key names
-the primary key, and stands in for the row before a deletion where that is missing.
+`op` is c (created), r (read by the initial snapshot), u (updated), d (deleted), t (truncated), m (a logical message of
+PostgreSQL, which is skipped). A message without a value (a tombstone, which follows a deletion) is skipped as well.
+With the schema the columns have its types (`connect_json`), without it they are guessed. The message's key names the
+primary key. It replaces the row before a deletion if that row is missing.
 
 Source: Debezium's documentation, "Data change events" of its connectors.
 """
@@ -24,13 +24,13 @@ import pyarrow.compute as pc
 from interbed.ingest.flow.changes import (
     NOT_SENT_BEFORE,
     BadMessage,
-    Decoded,
+    DecodedMessages,
     RefusedTable,
     RowChanges,
     SentRows,
     SourceTable,
-    Truncation,
-    Unsent,
+    TableTruncation,
+    UnsentRows,
     in_order,
 )
 from interbed.ingest.flow.messages import Messages
@@ -47,7 +47,7 @@ from interbed.ingest.formats.arrays import (
     valid,
 )
 from interbed.ingest.formats.by_table import Headers, by_table, read_headers
-from interbed.ingest.formats.connect_json import ConnectType, Envelopes, column_type, connect_type
+from interbed.ingest.formats.connect_json import ConnectType, EnvelopeReader, column_type, connect_type
 from interbed.ingest.formats.debezium_events import (
     NO_EVENT,
     OWN_TOPIC,
@@ -76,7 +76,7 @@ _NO_TABLE = f'{NO_EVENT}its "source" names no table{OWN_TOPIC}'
 
 @dataclass(frozen=True, slots=True)
 class _Events:
-    """What a schema says of the events below it; `spelled` are those with NaN or an infinite number in them."""
+    """The types of events of a schema; `spelled` are those of events with NaN or an infinite number in them."""
 
     shape: JsonShape
     columns: Mapping[str, ConnectType]
@@ -84,19 +84,19 @@ class _Events:
 
 
 class DebeziumJson:
-    """A decoder; see the module. Not for use by several threads."""
+    """Decoder of Debezium's JSON; see the module. Not for use by several threads."""
 
     def __init__(self, unavailable: UnavailableValue | None = None) -> None:
         """`unavailable` is the connector's placeholder for values that the database did not send."""
         self._unavailable = unavailable or UnavailableValue()
         self._lacking = LackingColumns("after")
-        self._envelopes = Envelopes(_events_of)
+        self._envelopes = EnvelopeReader(_events_of)
         self._shapes: dict[SourceTable, JsonShape] = {}
         self._keys = JsonKeys()
         self._sent_before = SentBefore()
 
-    def decode(self, messages: Messages) -> Decoded:
-        """See Decoder. Tables are refused whose schema has a type that becomes no column."""
+    def decode(self, messages: Messages) -> DecodedMessages:
+        """Decode events; see Decoder. Tables are refused if their schema has a type that becomes no column."""
         bad: list[BadMessage] = []
         index, texts = events_of(messages)
         parts: list[_Part] = []
@@ -109,7 +109,7 @@ class DebeziumJson:
             else:
                 parts += _stated(events, numbers, payloads, bad)
         truncations = [
-            Truncation(index=int(i), source=part.source) for part in parts for i in part.index[part.ops("t")]
+            TableTruncation(index=int(i), source=part.source) for part in parts for i in part.index[part.ops("t")]
         ]
         if truncations:
             first = min(truncations, key=lambda t: t.index)
@@ -120,11 +120,11 @@ class DebeziumJson:
             for part in parts
             for found in part.changes(messages, self._keys, self._unavailable, self._lacking, self._sent_before, bad)
         ]
-        # Tables change their schemas, and get an earlier one back.
-        return Decoded(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index), refused=refused)
+        # A table may change its schema, and change back to an earlier one.
+        return DecodedMessages(changes=in_order(changes), bad=sorted(bad, key=lambda b: b.index), refused=refused)
 
     def _guessed(self, index: Indices, texts: Array, bad: list[BadMessage]) -> "list[_Part]":
-        """The events without a schema, by table; tables must not lend each other columns."""
+        """Split the events without a schema by table; tables must not get columns of each other."""
         if len(self._shapes) == 1 and (part := self._of_one_table(index, texts)) is not None:
             return [part]
         headers = read_headers(texts, _HEADER)
@@ -135,13 +135,13 @@ class DebeziumJson:
             these = texts if len(numbers) == len(texts) else taken(texts, numbers)
             parts.append(_Part.read(shape, {}, source, index[numbers], these, bad))
         named = valid(headers.column("source", "table"))
-        # What PostgreSQL was only told is about no table.
+        # Logical messages of PostgreSQL are about no table.
         passed = headers.column("op").to_numpy(zero_copy_only=False) == "m"
         bad += [BadMessage(int(index[i]), _NO_TABLE) for i in headers.index[~named & ~passed]]
         return parts
 
     def _of_one_table(self, index: Indices, texts: Array) -> "_Part | None":
-        """The events, if all are of the only table that there was so far and have nothing new."""
+        """Return the events, if all are of the only table so far and have nothing new; otherwise None."""
         [(table, shape)] = self._shapes.items()
         rows: pa.Table | None = shape.read_known(texts)
         if rows is None:
@@ -152,7 +152,7 @@ class DebeziumJson:
 
 
 def _events_of(schema: Mapping[str, Any]) -> "_Events | str":
-    """What a schema says, or why nothing can be made of it."""
+    """Return the types of events of a schema, or the reason why no table can have it."""
     try:
         return replace(_read_by(schema, spelled=False), spelled=_read_by(schema, spelled=True))
     except NotSupportedError as error:
@@ -168,7 +168,7 @@ def _read_by(schema: Mapping[str, Any], *, spelled: bool) -> _Events:
 
 
 def _stated(events: _Events, index: Indices, texts: Array, bad: list[BadMessage]) -> "list[_Part]":
-    """The events of one schema, which are of one table as a rule."""
+    """Split the events of one schema by table; usually they are all of one table."""
     if events.spelled is not None:
         spelled = mask_of(pc.match_substring_regex(texts, _SPELLED))
         if spelled.any():
@@ -203,7 +203,7 @@ class _Part:
     shape: JsonShape
     types: Mapping[str, ConnectType]
     rewritten: Mask | None = None
-    """See ReadObjects."""
+    """Events in which a value became a text; see ReadObjects."""
 
     @staticmethod
     def of(
@@ -214,7 +214,7 @@ class _Part:
         shape: JsonShape,
         types: Mapping[str, ConnectType],
     ) -> "_Part":
-        """The events that rows of a shape are."""
+        """Return the events in rows of a shape."""
         kinds = kinds_of(_field(rows, "op"))
         return _Part(source=source, index=index, kinds=kinds, texts=texts, rows=rows, shape=shape, types=types)
 
@@ -235,7 +235,7 @@ class _Part:
         return part if read.rewritten is None else replace(part, rewritten=read.rewritten)
 
     def taken(self, numbers: Indices, source: SourceTable) -> "_Part":
-        """Some of the events, as those of a table."""
+        """Return some of the events, as those of a table."""
         return replace(
             self,
             source=source,
@@ -247,23 +247,23 @@ class _Part:
         )
 
     def column(self, name: str) -> Array:
-        """A field of the events; null where they lack it."""
+        """Return a field of the events, null where they lack it."""
         return _field(self.rows, name)
 
     def tables(self) -> Mapping[SourceTable, Indices]:
-        """Which of the events are of which table."""
+        """Return the events of each table."""
         source = self.column("source")
         names = {f.name for f in source.type} if isinstance(source.type, pa.StructType) else set()
         parts: list[Any] = [
             pc.struct_field(source, name) if name in names else pa.nulls(len(source), pa.string())
             for name in ("schema", "db", "table", "name")
         ]
-        # A name of another type is no name of a server.
+        # Ignore the name of a server if it is of another type.
         servers = parts[3] if pa.types.is_string(parts[3].type) else None
         return by_table(pc.coalesce(parts[0], parts[1]), parts[2], servers=servers)
 
     def connectors(self) -> Array:
-        """The names of the connectors, null where events do not say it."""
+        """Return the names of the connectors, null for events without one."""
         source: Any = self.column("source")
         if not isinstance(source.type, pa.StructType) or source.type.get_field_index("connector") < 0:
             return pa.nulls(len(source))
@@ -271,7 +271,7 @@ class _Part:
         return found
 
     def ops(self, *wanted: str) -> Mask:
-        """Which of the events are of one of these kinds."""
+        """Return which of the events are of one of these kinds."""
         return of_kind(self.kinds, *wanted)
 
     def changes(
@@ -283,15 +283,15 @@ class _Part:
         rows_before: SentBefore,
         bad: list[BadMessage],
     ) -> list[RowChanges]:
-        """The rows of the events among the messages, by the key that they declare."""
+        """Return the rows of the events among the messages, by the key that they declare."""
         keys = messages.keys
         complete = self._with_keys_of_deletions(keys)
         before, after = complete.column("before"), complete.column("after")
         row = next((t for t in (after.type, before.type) if isinstance(t, pa.StructType)), None)
         inserted, updated, deleted = complete.ops("c", "r"), complete.ops("u"), complete.ops("d")
         reasons = whats_wrong(complete.column("op"), complete.kinds, before, after)
-        unsent: dict[str, Unsent] = {}
-        may_lack: Mapping[str | None, Unsent] = {}
+        unsent: dict[str, UnsentRows] = {}
+        may_lack: Mapping[str | None, UnsentRows] = {}
         from_before: dict[str, Mask] = {}
         sent_before: Any = before
         if row is None:
@@ -330,7 +330,7 @@ class _Part:
         )
         for name, where in complete.lacking_before(sent_before, deleted & good).items():
             known = unsent_before.get(name)
-            unsent_before[name] = Unsent(where[good] | (False if known is None else known.rows), NOT_SENT_BEFORE)
+            unsent_before[name] = UnsentRows(where[good] | (False if known is None else known.rows), NOT_SENT_BEFORE)
         rows, kinds, events = changed_rows(
             kept(before, good),
             kept(after, good),
@@ -352,7 +352,9 @@ class _Part:
         return keys_of_events.part(changes, events)
 
     def sent(self, owner: Indices, kinds: npt.NDArray[np.int8], from_before: Mapping[str, Mask]) -> SentRows:
-        """The rows of events as these have them; values that are `from_before` are those of the row before."""
+        """Return the rows of events as the messages have them. Values that are `from_before` are those of the row
+        before.
+        """
 
         def value(event: Mapping[str, Any], name: str, is_before: bool, number: int) -> Any:
             is_old = is_before or (name in from_before and bool(from_before[name][number]))
@@ -361,7 +363,7 @@ class _Part:
         return sent_rows(self.texts, owner, kinds, value, self.rewritten)
 
     def lacking_before(self, before: Any, deleted: Mask) -> Mapping[str, Mask]:
-        """The columns that deletions do not name in the row before them, where the schema does not name them."""
+        """Return the columns that the row before a deletion does not mention, if there is no schema that names them."""
         if self.types:
             return {}
         columns = {field.name: column for field, column in zip(before.type, before.flatten(), strict=True)}
@@ -385,15 +387,16 @@ class _Part:
         *,
         rekeyed: Mask,
         from_before: dict[str, Mask],
-    ) -> tuple[Any, Any, dict[str, Unsent], Mapping[str | None, Unsent]]:
-        """Both rows with nulls for what updates lack, which values those are, and which updates may lack others. Which
-        values of a column are those of the row before is added to `from_before`.
+    ) -> tuple[Any, Any, dict[str, UnsentRows], Mapping[str | None, UnsentRows]]:
+        """Return both rows with nulls for values that updates lack, these values, and the updates that may lack others.
+
+        `from_before` gets, by column, the updates whose value is taken from the row before.
         """
         updated = self.ops("u") & valid(after)
         types = {name: each.type for name, each in self.types.items()} or None
         leaving = leaving_out(self.kinds, rekeyed) & valid(after)
         before, after, absent = unavailable.resolved(before, after, types, updated=leaving, from_before=from_before)
-        unsent = {name: Unsent(rows, NOT_SENT) for name, rows in absent.items()}
+        unsent = {name: UnsentRows(rows, NOT_SENT) for name, rows in absent.items()}
         if self.types:
             return before, after, unsent, {}
         names = [field.name for field in after.type]
@@ -416,14 +419,14 @@ class _Part:
             from_before[name] = from_before.get(name, False) | ((sure | perhaps) & known)
             columns[name] = pc.if_else(pa.array((sure | perhaps) & known), befores[name], columns[name])
             if (sure & ~known).any():
-                unsent[name] = Unsent(sure & ~known | absent.get(name, False), LACKING)
+                unsent[name] = UnsentRows(sure & ~known | absent.get(name, False), LACKING)
         if lacked:
             after = pa.StructArray.from_arrays(list(columns.values()), names, mask=after.is_null())
         found = found.without({name: valid(befores[name]) for name in lacked})
         return before, after, unsent, found.may_lack_at(rows.owner)
 
     def _converted(self, before: Array, after: Array) -> tuple[tuple[Array, Array], dict[int, str]]:
-        """Both rows with the types of columns."""
+        """Convert both rows to the types of the columns."""
         if all(t.convert is None for t in self.types.values()):
             return (before, after), {}
         names = [field.name for field in after.type]
@@ -439,12 +442,12 @@ class _Part:
         return (made[0], made[1]), reasons
 
     def _with_keys_of_deletions(self, keys: Array) -> "_Part":
-        """The same with the message's key as the row before a deletion that has none."""
+        """Return the same with the message's key as the row before a deletion that has none."""
         lacking = np.flatnonzero(self.ops("d") & ~valid(self.column("before")))
         if not len(lacking):
             return self
         texts: list[Any] = self.texts.to_pylist()
-        # Most connectors send the row, or its key as the row, so that this is rare.
+        # Most connectors send the row, or its key as the row, so this is rare.
         for i in lacking:
             key = _key_of(keys[int(self.index[i])].as_py())
             if key:
@@ -457,7 +460,7 @@ def _field(rows: pa.Table, name: str) -> Array:
 
 
 def _key_of(key: bytes | None) -> dict[str, Any]:
-    """The columns of a message's key, empty where it is no object."""
+    """Return the columns of a message's key; empty if it is no object."""
     try:
         value = parsed_object(key or b"")
     except ValueError:

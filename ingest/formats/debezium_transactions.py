@@ -29,7 +29,7 @@ from interbed.ingest.formats.avro.columns import Columns, Wanted
 from interbed.ingest.formats.avro.schema import AvroSchema, WriterSchemas
 from interbed.ingest.formats.avro.wire_format import decoded_by_schema
 from interbed.ingest.formats.by_table import Headers, is_one_of, read_headers, texts_of
-from interbed.ingest.formats.connect_json import Envelopes
+from interbed.ingest.formats.connect_json import EnvelopeReader
 from interbed.storage.base.errors import InvalidInputError
 
 _EVENT = pa.schema([pa.field("op", pa.string()), pa.field("transaction", pa.struct([pa.field("id", pa.string())]))])
@@ -46,16 +46,18 @@ _PLACE_IN_LOG = r"^(\d+):\d+$"
 
 
 class DebeziumTransactions(ABC):
-    """A TransactionReader of Debezium's messages, however they are written."""
+    """Base of the readers of Debezium's transaction metadata, for any encoding."""
 
     @abstractmethod
     def headers(
         self, messages: Messages, fields: pa.Schema, bad: list[BadMessage]
     ) -> Iterator[tuple[Indices, Headers]]:
-        """These fields of the messages that have a value, and the numbers of these messages."""
+        """Yield these fields of the messages that have a value, and the numbers of these messages."""
 
     def ids(self, messages: Messages) -> Array:
-        """See TransactionReader. Of a message that can't be read nothing is said here: its decoder will."""
+        """Return the transaction of each message; see TransactionReader. A message that cannot be read is left to its
+        decoder.
+        """
         found = np.full(len(messages), None, object)
         for index, headers in self.headers(messages, _EVENT, []):
             ids = _of_all_events(headers.column("transaction", "id"))
@@ -70,7 +72,7 @@ class DebeziumTransactions(ABC):
         return pa.array(found, pa.string())
 
     def ended(self, messages: Messages) -> Sequence[EndedTransaction]:
-        """See TransactionReader."""
+        """Return the ends of transactions; see TransactionReader."""
         bad: list[BadMessage] = []
         found: list[EndedTransaction] = []
         for index, headers in self.headers(messages, _STATUS, bad):
@@ -91,15 +93,15 @@ class DebeziumTransactions(ABC):
 
 
 class DebeziumJsonTransactions(DebeziumTransactions):
-    """A TransactionReader of Debezium's JSON, with Kafka Connect's schema around it or without."""
+    """TransactionReader of Debezium's JSON, with Kafka Connect's schema around it or without."""
 
     def __init__(self) -> None:
-        self._envelopes: Envelopes[None] = Envelopes(lambda schema: None)
+        self._envelopes: EnvelopeReader[None] = EnvelopeReader(lambda schema: None)
 
     def headers(
         self, messages: Messages, fields: pa.Schema, bad: list[BadMessage]
     ) -> Iterator[tuple[Indices, Headers]]:
-        """See DebeziumTransactions."""
+        """Yield fields of messages; see DebeziumTransactions."""
         texts, places = texts_of(messages)
         for _, index, payloads in self._envelopes.opened(places, texts, bad):
             headers = read_headers(payloads, fields)
@@ -108,7 +110,7 @@ class DebeziumJsonTransactions(DebeziumTransactions):
 
 
 def _of_all_events(ids: Array) -> Array:
-    """What is the same in all events of a transaction."""
+    """Return the part of the ids that is the same in all events of a transaction."""
     texts: Any = ids
     placed = mask_of(pc.match_substring_regex(texts, _PLACE_IN_LOG).fill_null(False))
     if not placed.any():
@@ -119,7 +121,7 @@ def _of_all_events(ids: Array) -> Array:
 
 
 class DebeziumAvroTransactions(DebeziumTransactions):
-    """A TransactionReader of Debezium's Avro."""
+    """TransactionReader of Debezium's Avro."""
 
     def __init__(self, schemas: WriterSchemas) -> None:
         self._schemas = schemas
@@ -128,7 +130,10 @@ class DebeziumAvroTransactions(DebeziumTransactions):
     def headers(
         self, messages: Messages, fields: pa.Schema, bad: list[BadMessage]
     ) -> Iterator[tuple[Indices, Headers]]:
-        """See DebeziumTransactions. Raises NotSupportedError and what looking up a schema raises."""
+        """Yield fields of messages; see DebeziumTransactions.
+
+        Raises NotSupportedError and the errors of the schema lookup.
+        """
         texts, places = texts_of(messages)
         for _, index, values in decoded_by_schema(places, texts, lambda number: self._columns_of(number, fields), bad):
             found = _fitted(values, pa.struct(list(fields)))
@@ -150,7 +155,7 @@ def _wanted(kind: pa.DataType) -> Wanted:
 
 
 def _fitted(values: Any, kind: Any) -> Any:
-    """The values with the fields of a type; those that they lack, or have otherwise, are null."""
+    """Return the values with the fields of a type. Fields that are missing, or of another type, are null."""
     if isinstance(kind, pa.StructType) and isinstance(values.type, pa.StructType):
         fields: list[Array] = [
             _fitted(pc.struct_field(values, f.name), f.type)

@@ -1,4 +1,4 @@
-"""The primary keys that messages declare, and changes parted where the key is another one."""
+"""The primary keys that messages declare, and changes split where the key changes."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,29 +11,30 @@ import pyarrow.compute as pc
 
 from interbed.ingest.flow.changes import BadMessage, RowChanges, SourceTable
 from interbed.ingest.formats.arrays import Array, Indices, kept, mask_of, one_array, valid
-from interbed.ingest.formats.connect_json import Envelopes
+from interbed.ingest.formats.connect_json import EnvelopeReader
 from interbed.ingest.formats.json_objects import JsonShape, parsed_object
 
 Key = tuple[str, ...]
-"""The columns, in their order; none of them where a table has no primary key."""
+"""The columns of a key, in their order; empty if a table has no primary key."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredKeys:
-    """The keys that some messages declare: `numbers` has, for each message, its place among `keys`."""
+    """The keys that messages declare: `numbers` has, for each message, the place of its key among `keys`."""
 
     keys: Sequence[Key | None]
     numbers: Indices
 
     @staticmethod
     def alike(key: Key | None, count: int) -> "DeclaredKeys":
-        """All messages declare the same key, or say nothing of it."""
+        """Return the same key for all messages; None if they do not state one."""
         return DeclaredKeys([key], np.zeros(count, np.int64))
 
     @staticmethod
     def found_in(keys: Array, found: Iterable[tuple[Key, Indices]]) -> "DeclaredKeys":
-        """The columns found in the keys of messages, with the places of these. A null is the key of a table without a
-        primary key; a key in which no columns were found says nothing.
+        """Return the keys by the columns found in the keys of messages, with the places of these messages.
+
+        A null means that the table has no primary key. A key in which no columns were found states nothing.
         """
         numbers = np.where(valid(keys), 1, 0)
         known: dict[Key | None, int] = {(): 0, None: 1}
@@ -42,16 +43,16 @@ class DeclaredKeys:
         return DeclaredKeys(list(known), numbers)
 
     def of_messages(self, places: Indices) -> "DeclaredKeys":
-        """The keys of some of the messages."""
+        """Return the keys of some of the messages."""
         return DeclaredKeys(self.keys, self.numbers[places])
 
     def part(self, changes: RowChanges, rows: Indices) -> list[RowChanges]:
-        """The changes by their key, in their order; `rows` has the message of each row, by its place here."""
+        """Split the changes by their key, in their order; `rows` has the place here of the message of each row."""
         numbers = self.numbers[rows]
         present = [self.keys[int(number)] for number in np.unique(numbers)]
         declared = [key for key in present if key is not None]
         if len(declared) < 2:
-            # What says nothing of the key agrees with what does.
+            # A message that does not state a key agrees with those that do.
             return [replace(changes, key=declared[0] if declared else None)]
         starts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(numbers)]
         return [
@@ -61,10 +62,10 @@ class DeclaredKeys:
 
 
 def listed_keys(lists: "Array | None", count: int, *, without: Key | None) -> DeclaredKeys:
-    """The keys of lists of names, one for each message; `without` is the key where the list is null."""
+    """Return the keys of lists of names, one for each message; `without` is the key where the list is null."""
     kind = None if lists is None else lists.type
     if lists is None or not isinstance(kind, pa.ListType) or not pa.types.is_string(kind.value_type):
-        # Without any name lists have no type of texts.
+        # If all lists are empty, their type is not that of texts.
         empty = lists is not None and lists.null_count < len(lists)
         return DeclaredKeys.alike(() if empty else without, count)
     # A null among the names makes a null of all.
@@ -87,11 +88,13 @@ class JsonKeys:
     """
 
     def __init__(self) -> None:
-        self._envelopes = Envelopes(_columns_of_schema)
+        self._envelopes = EnvelopeReader(_columns_of_schema)
         self._shapes: dict[SourceTable, JsonShape] = {}
 
     def of(self, source: SourceTable, texts: Array) -> DeclaredKeys:
-        """The keys of the messages of a table (binary): null for a table without one, and no object says nothing."""
+        """Return the keys of the messages of a table (binary). A null means no primary key; a key that is no object
+        states nothing.
+        """
         return DeclaredKeys.found_in(texts, self._columns(source, texts))
 
     def _columns(self, source: SourceTable, texts: Array) -> Iterator[tuple[Key, Indices]]:
@@ -106,11 +109,11 @@ class JsonKeys:
                 yield names, places[chosen]
 
     def _of_objects(self, source: SourceTable, texts: Array) -> Mapping[Key, Indices]:
-        """Which of the texts have which columns."""
+        """Return the texts of each set of columns."""
         read = self._shapes.setdefault(source, JsonShape()).read(texts)
         columns = {name: valid(one_array(read.rows.column(name))) for name in read.rows.column_names}
         columns = {name: there for name, there in columns.items() if there.any()}
-        # Of a key whose values are all null the names are to be read.
+        # If all values of a key are null, its names must be parsed.
         whole = np.full(len(read.index), bool(columns))
         for there in columns.values():
             whole &= there

@@ -15,22 +15,22 @@ from interbed.storage.base.types.data_type import INTEGERS, AtomicType, TypeRoot
 
 _LARGEST_FLOAT = 3.4028234663852886e38
 MOST_DIGITS = 400
-"""More digits than any number of a column has."""
+"""More digits than a number of any column has."""
 
 
 def integers_from(root: TypeRoot) -> int:
-    """The first integer after which not all are values of the type."""
+    """Return the first integer after which the type does not hold every integer."""
     return 1 << (24 if root is TypeRoot.FLOAT else 53)
 
 
 def inexact_integer(texts: Any, root: TypeRoot) -> str | None:
-    """The first text that is an integer which FLOAT or DOUBLE does not have; None for none."""
+    """Return the first text that is an integer which FLOAT or DOUBLE does not hold exactly; None if there is none."""
     large = texts.filter(pc.match_substring_regex(texts, "^[-+]?[0-9]{8,}$")).drop_null()
     return next((text for text in large.to_pylist() if not is_exact_integer(text, root)), None)
 
 
 def is_exact_integer(number: int | str, root: TypeRoot) -> bool:
-    """Whether FLOAT or DOUBLE has an integer, which may be a text of digits."""
+    """Return whether FLOAT or DOUBLE holds an integer exactly. The integer may be a text of digits."""
     if isinstance(number, str):
         if len(number) > MOST_DIGITS:
             return False
@@ -51,7 +51,7 @@ _NUMBER = r"^[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?$"
 
 
 def sent_numbers(texts: Any, target: AtomicType, arrow: pa.DataType) -> Array:
-    """Numbers of JSON, as their texts, as values of a type of numbers."""
+    """Convert numbers of JSON, given as their texts, to a numeric type."""
     if target.root in FLOATS:
         made: Any = floats_of_texts(texts.cast(pa.string()), target)
         if mask_of(pc.is_inf(made).fill_null(False)).any():
@@ -64,7 +64,7 @@ def sent_numbers(texts: Any, target: AtomicType, arrow: pa.DataType) -> Array:
 
 
 def floats_of_texts(texts: Any, target: AtomicType) -> Array:
-    """Texts of numbers as FLOAT or DOUBLE: integers as themselves, others as the nearest DOUBLE, and its FLOAT."""
+    """Convert texts of numbers to FLOAT or DOUBLE: integers exactly, fractions to the nearest DOUBLE and its FLOAT."""
     inexact = inexact_integer(texts, target.root)
     if inexact is not None:
         raise ValueError(_not_held(inexact, target))
@@ -73,7 +73,7 @@ def floats_of_texts(texts: Any, target: AtomicType) -> Array:
 
 
 def decimals_of_texts(texts: Any, target: AtomicType, arrow: pa.DataType) -> Array:
-    """Texts of numbers as DECIMAL. Arrow gets those alone whose digits surely fit: it wraps others."""
+    """Convert texts of numbers to DECIMAL. Arrow gets only texts whose digits surely fit, because it wraps others."""
     scale = target.scale or 0
     digits = (target.precision or 0) - scale
     short = rf"^[-+]?[0-9]{{1,{digits}}}(\.[0-9]{{0,{scale}}})?$" if digits else r"^0$"
@@ -87,7 +87,7 @@ def decimals_of_texts(texts: Any, target: AtomicType, arrow: pa.DataType) -> Arr
 
 
 def floats_of_integers(values: Any, target: AtomicType, arrow: pa.DataType) -> Array:
-    """Integers, or decimals without a fraction, as FLOAT or DOUBLE."""
+    """Convert integers, or decimals without a fraction, to FLOAT or DOUBLE."""
     most = integers_from(target.root)
     wide = values.cast(pa.decimal128(38, 0)) if pa.types.is_integer(values.type) else values
     beyond = pc.greater(pc.abs(wide), pa.scalar(Decimal(most), pa.decimal128(38, 0)))
@@ -99,7 +99,7 @@ def floats_of_integers(values: Any, target: AtomicType, arrow: pa.DataType) -> A
 
 
 def _checked(given: Any, made: Any, target: AtomicType) -> Array:
-    """FLOATs of DOUBLEs; ValueError where one became infinite."""
+    """Return FLOATs of DOUBLEs. Raises ValueError if one became infinite."""
     if mask_of(pc.and_(pc.is_inf(made), pc.is_finite(given)).fill_null(False)).any():
         raise ValueError(f"it is beyond the range of {target}")
     found: Array = made
@@ -118,8 +118,8 @@ def _integer(text: str, target: AtomicType) -> int:
 
 
 def _decimal(text: str, target: AtomicType) -> Decimal:
-    """The number without zeros at its end; ValueError where it has more digits than the type."""
-    # As many digits as the text has letters are enough to round nothing.
+    """Return the number without trailing zeros. Raises ValueError if it has more digits than the type."""
+    # The length of the text is a precision that rounds nothing.
     number = Decimal(text).normalize(Context(prec=len(text)))
     _, _, exponent = number.as_tuple()
     scale = target.scale or 0

@@ -1,23 +1,23 @@
-"""The protocol of decoders, and which format has which."""
+"""The protocol of decoders, and the decoder of each format."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Protocol
 
-from interbed.ingest.flow.changes import Decoded
+from interbed.ingest.flow.changes import DecodedMessages
 from interbed.ingest.flow.messages import Messages, TransactionReader
 from interbed.ingest.formats.avro.schema import WriterSchemas
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 
 
 class Decoder(Protocol):
-    """Understands the messages of one format; keeps what it learns of their shape between calls.
+    """Decoder of the messages of one format, which keeps the shapes that it learned between calls.
 
     Not for use by several threads.
     """
 
-    def decode(self, messages: Messages) -> Decoded:
-        """What the messages say; a message that can't be understood is bad, and no error."""
+    def decode(self, messages: Messages) -> DecodedMessages:
+        """Decode messages. A message that cannot be decoded is returned as bad; it does not raise."""
         ...
 
 
@@ -34,7 +34,7 @@ _TRANSACTIONS: Mapping[str, str] = {
     "debezium-json": "interbed.ingest.formats.debezium_transactions:DebeziumJsonTransactions",
 }
 WITH_SCHEMAS = ("debezium-avro",)
-"""The formats whose schemas are looked up."""
+"""The formats whose schemas are looked up in a registry."""
 
 
 WITH_PLACEHOLDER = ("debezium-avro", "debezium-json")
@@ -42,11 +42,11 @@ WITH_PLACEHOLDER = ("debezium-avro", "debezium-json")
 
 
 def decoder_of(name: str, schemas: WriterSchemas | None = None, unavailable: str | None = None) -> Decoder:
-    """A new decoder of the format of that name, which looks up `schemas` if it is one of WITH_SCHEMAS.
+    """Return a new decoder of a format, which looks up `schemas` if the format is one of WITH_SCHEMAS.
 
-    `unavailable` is Debezium's placeholder where it is not the usual one, a text or `hex:` and its bytes. Raises
-    NotSupportedError, naming those that there are, and InvalidOptionError when schemas are missing, and for a
-    placeholder that is none or that the format does not have.
+    `unavailable` is Debezium's placeholder if it is not the default, a text or `hex:` and its bytes. Raises
+    NotSupportedError naming the known formats, and InvalidOptionError for missing schemas, for an invalid placeholder,
+    and for a format without placeholder.
     """
     if name not in _PLACES:
         raise NotSupportedError(f"There is no format {name!r} of messages; there are {', '.join(FORMATS)}.")
@@ -64,19 +64,19 @@ def decoder_of(name: str, schemas: WriterSchemas | None = None, unavailable: str
 
 
 def transactions_of(name: str, schemas: WriterSchemas | None = None) -> TransactionReader:
-    """What tells the transactions of messages of that format; raises NotSupportedError where nothing does, and
-    InvalidOptionError as `decoder_of`.
+    """Return the reader of the transaction metadata of a format. Raises NotSupportedError for a format without them,
+    and InvalidOptionError as `decoder_of`.
     """
     if name not in _TRANSACTIONS:
         raise NotSupportedError(
-            f"Messages of the format {name} do not tell their transactions; those of {', '.join(_TRANSACTIONS)} do."
+            f"Messages of the format {name} do not name their transactions; those of {', '.join(_TRANSACTIONS)} do."
         )
     reader: TransactionReader = _made(name, _TRANSACTIONS[name], schemas)
     return reader
 
 
 def _made(name: str, place: str, schemas: WriterSchemas | None, **more: Any) -> Any:
-    """An object of the class at a place; with the schemas, if those of the format are looked up."""
+    """Return an object of the class at a place, with the schemas if the format needs them."""
     module, _, maker = place.partition(":")
     make: Callable[..., Any] = getattr(import_module(module), maker)
     if name not in WITH_SCHEMAS:

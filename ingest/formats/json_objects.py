@@ -30,10 +30,10 @@ from interbed.ingest.formats.arrays import Array, Indices, Mask, mask_of, one_ar
 from interbed.storage.base.row.kind import RowKind
 
 _STUCK_TOGETHER = r"\}[ \t\r\n]*[^ \t\r\n,}\]]"
-"""After an object inside of a value comes a comma or the end of what it is in. In a string it may be otherwise."""
+"""An object inside of a value is followed by a comma or the end of its container. In a string it may be otherwise."""
 
 _BLOCK = 256
-"""How many texts are tried together, to find those that have something new."""
+"""The number of texts that are tried together, to find those that have something new."""
 
 _MOST_DIGITS = 38
 _INT64 = range(-(2**63), 2**63)
@@ -41,7 +41,10 @@ LARGE_INTEGER = pa.decimal128(_MOST_DIGITS, 0)
 
 
 class SentNumber:
-    """The number as its text. Two objects are never equal: compare what their texts become."""
+    """A number with a fraction or an exponent, as its text: 1.50 is not 1.5.
+
+    Two objects are never equal; compare the results of their texts.
+    """
 
     __slots__ = ("text",)
 
@@ -56,7 +59,7 @@ class SentNumber:
 class ReadObjects:
     """The objects of the texts with the indices `index`, as columns of the same length; and the texts that are none.
 
-    In `rewritten` objects a value of another kind became a text; None where there is no such object.
+    In `rewritten` objects a value of another kind became a text; None if there is no such object.
     """
 
     rows: pa.Table
@@ -66,10 +69,10 @@ class ReadObjects:
 
 
 class JsonShape:
-    """The fields of objects, and their types. A `stated` shape is known from elsewhere, and learns nothing.
+    """The fields of objects, and their types. A `stated` shape is known from a schema, and learns nothing.
 
-    Fields that are `alike` have one type. Fields that are `texts` are lists of rows whose values are texts: of what is
-    none only truth values and integers of 64 bits are as they are.
+    Fields that are `alike` have one type. Fields that are `texts` are lists of rows whose values are texts; other
+    values of such rows become texts, except booleans and integers of 64 bits.
     """
 
     def __init__(
@@ -86,30 +89,31 @@ class JsonShape:
         self._texts = frozenset(texts)
 
     def read(self, texts: "pa.Array[Any]") -> ReadObjects:
-        """The objects in the texts (binary, no nulls); fields that none of the objects has are null."""
+        """Return the objects in the texts (binary, no nulls); fields that no object has are null."""
         rows = self.read_known(texts)
         if rows is not None:
             return ReadObjects(rows=rows, index=np.arange(len(texts)), bad=())
         return self._learned(texts)
 
     def read_known(self, texts: "pa.Array[Any]") -> pa.Table | None:
-        """The same, None where a text is bad, may be, or has something new."""
+        """Return the same; None if a text is bad, may be bad, or has something new."""
         return read_by_arrow(texts, self.fields) if is_one_object(texts).all() else None
 
     def _learned(self, texts: "pa.Array[Any]") -> ReadObjects:
-        """Parse in Python what Arrow refuses, which happens when objects have something new or some text is none."""
+        """Parse in Python texts that Arrow refuses, because objects have something new or a text is no object."""
         if not len(self.fields) and len(texts) > _BLOCK:
-            # Where nothing is known yet, as a rule some of the texts have everything that the others have.
+            # If no field is known yet, the first texts usually have all fields of the others.
             self._parsed(dict(enumerate(_bytes_of(texts[:_BLOCK]))), [])
             rows = self.read_known(texts)
             if rows is not None:
                 return ReadObjects(rows=rows, index=np.arange(len(texts)), bad=())
         given = dict(enumerate(_bytes_of(texts)))
-        # What stays as it is may still not fit the fields as they are then; so the second time all are parsed.
+        # Texts that are not parsed may not fit fields that were learned later; so the second attempt parses all texts.
         for blocks in (self._refused_blocks(texts), [np.arange(len(texts))]):
             bad: list[BadMessage] = []
             objects: dict[int, dict[str, Any]] = {}
-            # The fields learn from a block before the next one is tried: as a rule only the first has something new.
+            # The fields learn from a block before the next one is tried: usually only the first block has something
+            # new.
             for numbers in blocks:
                 objects |= self._parsed({int(i): given[int(i)] for i in numbers}, bad)
             kind = pa.struct(list(self.fields))
@@ -127,7 +131,7 @@ class JsonShape:
         return replace(found, rewritten=rewritten[found.index])
 
     def _refused_blocks(self, texts: "pa.Array[Any]") -> Iterator[npt.NDArray[np.int64]]:
-        """The numbers of the texts that stand among some that Arrow refuses with the fields as they are by then."""
+        """Yield the numbers of texts, by blocks, if Arrow refuses the block with the fields of that moment."""
         safe = is_one_object(texts)
         for start in range(0, len(texts), _BLOCK):
             block = slice(start, start + _BLOCK)
@@ -135,7 +139,7 @@ class JsonShape:
                 yield np.arange(start, min(start + _BLOCK, len(texts)))
 
     def _parsed(self, texts: Mapping[int, bytes], bad: list[BadMessage]) -> dict[int, dict[str, Any]]:
-        """The objects that the texts are; the fields learn from them."""
+        """Return the parsed objects; the fields learn from them."""
         objects: dict[int, dict[str, Any]] = {}
         for i, text in texts.items():
             try:
@@ -150,7 +154,7 @@ class JsonShape:
         return objects
 
     def _one_by_one(self, texts: Mapping[int, bytes], bad: Sequence[BadMessage]) -> ReadObjects:
-        """Read each by itself, to tell those that Arrow refuses from the others."""
+        """Read each text by itself, to find those that Arrow refuses."""
         refused = list(bad)
         rows: dict[int, pa.Table] = {}
         for i, text in texts.items():
@@ -163,7 +167,7 @@ class JsonShape:
         return ReadObjects(rows=whole, index=np.array(list(rows), np.int64), bad=refused)
 
     def _reason(self, text: bytes, error: pa.ArrowInvalid) -> str:
-        """Why Arrow refuses an object."""
+        """Return the reason why Arrow refuses an object."""
         name = _unexpected(parsed_object(text), pa.struct(list(self.fields)), ())
         if name is not None:
             return f"it has the field {name!r}, which its schema has not: mend the schema at the source"
@@ -178,9 +182,9 @@ class JsonShape:
 
 
 def parsed_object(text: bytes, *, takes_last: bool = False) -> dict[str, Any]:
-    """The object that a text is, numbers with a fraction as SentNumber; ValueError says why it is none.
+    """Parse the object in a text, with SentNumber for numbers with a fraction. Raises ValueError with the reason.
 
-    An object that has a name twice is none, unless the last value of the name is to be taken.
+    An object that has a name twice is invalid, unless `takes_last` asks for the last value of the name.
     """
     value = parsed_json(text, takes_last=takes_last)
     if not isinstance(value, dict):
@@ -189,11 +193,11 @@ def parsed_object(text: bytes, *, takes_last: bool = False) -> dict[str, Any]:
 
 
 class _NameTwiceError(ValueError):
-    """An object has a name twice: which of the values is meant is not known."""
+    """An object has a name twice: the intended value is not known."""
 
 
 def parsed_json(text: bytes, *, takes_last: bool = False) -> Any:
-    """The value that a text is, numbers with a fraction as SentNumber; ValueError says why it is none."""
+    """Parse the value in a text, with SentNumber for numbers with a fraction. Raises ValueError with the reason."""
     hook = dict if takes_last else _object
     try:
         return json.loads(text.decode(), parse_float=SentNumber, parse_constant=_no_constant, object_pairs_hook=hook)
@@ -208,7 +212,7 @@ def parsed_json(text: bytes, *, takes_last: bool = False) -> Any:
 
 
 def type_of(value: object) -> pa.DataType:
-    """The type of a value that was parsed from JSON."""
+    """Return the type of a value that was parsed from JSON."""
     match value:
         case None:
             return pa.null()
@@ -219,7 +223,7 @@ def type_of(value: object) -> pa.DataType:
         case int():
             return LARGE_INTEGER if abs(value) < 10**_MOST_DIGITS else pa.string()
         case SentNumber():
-            # Arrow reads no number that is larger than any DOUBLE.
+            # Arrow reads no number beyond the range of DOUBLE.
             return pa.string() if math.isinf(float(value.text)) else pa.float64()
         case str():
             return pa.string()
@@ -234,7 +238,7 @@ def type_of(value: object) -> pa.DataType:
 
 
 def merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type that holds the values of both."""
+    """Return the type that holds the values of both types."""
     if one == other or pa.types.is_null(other):
         return one
     if pa.types.is_null(one):
@@ -253,7 +257,7 @@ def merged(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _with_texts(kind: Any, names: Collection[str]) -> pa.DataType:
-    """The type of an object with texts for most values in the lists of rows of these names."""
+    """Return the type of an object, with texts for most values in the lists of rows of these names."""
     if not names:
         return kind  # type: ignore[no-any-return]
     return pa.struct([f.with_type(_rows_of_texts(f.type)) if f.name in names else f for f in kind])
@@ -268,7 +272,7 @@ def _rows_of_texts(kind: pa.DataType) -> pa.DataType:
 
 
 def _shaped(value: Any, kind: pa.DataType) -> Any:
-    """The value with texts in place of what is to be one; what does not fit stays, for Arrow to refuse."""
+    """Return the value with texts where the type is a text. A value that does not fit is kept, for Arrow to refuse."""
     if value is None:
         return None
     if pa.types.is_string(kind) and not isinstance(value, str):
@@ -282,7 +286,7 @@ def _shaped(value: Any, kind: pa.DataType) -> Any:
 
 
 def json_text(value: object) -> str:
-    """A value that was parsed from JSON as JSON, numbers with the digits that they had."""
+    """Return a value that was parsed from JSON as JSON, with the digits that its numbers had."""
     match value:
         case SentNumber():
             return value.text
@@ -312,7 +316,7 @@ def _bytes_of(texts: "pa.Array[Any]") -> list[bytes]:
 
 
 def is_one_object(texts: "pa.Array[Any]") -> Mask:
-    """Which texts are one object at most, whatever a trusting reader makes of them."""
+    """Return which texts are at most one object, even for a reader that trusts its input."""
     enclosed = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
     return mask_of(pc.and_not(enclosed, pc.match_substring_regex(texts, _STUCK_TOGETHER)))
 
@@ -320,9 +324,9 @@ def is_one_object(texts: "pa.Array[Any]") -> Mask:
 def read_by_arrow(
     texts: "pa.Array[Any]", fields: pa.Schema, *, others: Literal["error", "ignore"] = "error"
 ) -> pa.Table | None:
-    """The objects of texts that are safe; None when some are not as the fields say.
+    """Read the objects of safe texts; None if some do not match the fields.
 
-    Fields that are not among the given ones are no error where `others` are to be ignored.
+    Fields that are not among the given ones are an error, unless `others` is "ignore".
     """
     if not len(texts):
         return fields.empty_table()
@@ -334,11 +338,11 @@ def read_by_arrow(
 
 
 def _read(texts: "pa.Array[Any]", fields: pa.Schema, others: Literal["error", "ignore"] = "error") -> pa.Table:
-    """The objects of texts that are safe; ArrowInvalid says what is not as the fields say."""
-    # Arrow's reader passes on what is no UTF-8, its cast does not.
+    """Read the objects of safe texts. Raises ArrowInvalid for objects that do not match the fields."""
+    # Arrow's cast refuses invalid UTF-8; its JSON reader does not.
     texts.cast(pa.string())
     if not len(fields):
-        # Without any field Arrow takes the objects for no rows.
+        # Without any field, Arrow would return no rows.
         if any(parsed_object(text) for text in _bytes_of(texts)):
             raise pa.ArrowInvalid("There are fields.")
         return pa.table({"": pa.nulls(len(texts))}).select([])
@@ -357,7 +361,7 @@ def _read(texts: "pa.Array[Any]", fields: pa.Schema, others: Literal["error", "i
 
 
 def _readable(kind: pa.DataType, *, in_list: bool) -> pa.DataType:
-    """A type by which Arrow reads what it is to read: lists of nothing but nulls come from it with too few of them."""
+    """Return a type that Arrow reads correctly: its reader drops elements of lists that have only nulls."""
     if pa.types.is_null(kind):
         return pa.string() if in_list else kind
     if isinstance(kind, pa.ListType):
@@ -368,12 +372,14 @@ def _readable(kind: pa.DataType, *, in_list: bool) -> pa.DataType:
 
 
 def _as_read(values: Any, kind: pa.DataType) -> Any:
-    """Values of a readable type in the type itself; raises ArrowInvalid where one of them is not null."""
+    """Convert values of a readable type to the type itself. Raises ArrowInvalid if a value of a null type is not
+    null.
+    """
     if values.type == kind:
         return values
     if pa.types.is_null(kind):
         if values.null_count < len(values):
-            raise pa.ArrowInvalid("A list has something else than nulls.")
+            raise pa.ArrowInvalid("A list has values that are not null.")
         return pa.nulls(len(values))
     if isinstance(kind, pa.StructType):
         parts = [_as_read(part, f.type) for part, f in zip(values.flatten(), kind, strict=True)]
@@ -385,7 +391,7 @@ def _as_read(values: Any, kind: pa.DataType) -> Any:
 
 
 def _side_by_side(texts: "pa.Array[Any]") -> pa.Buffer:
-    """The bytes of all texts, one after the other as they lie in memory: where one object ends, the next may begin."""
+    """Return the bytes of all texts as they lie in memory: after the end of one object, the next one may begin."""
     buffers: Any = texts.buffers()
     _, offsets, content = buffers
     ends = np.frombuffer(offsets, np.int32, len(texts) + 1, texts.offset * 4)
@@ -394,7 +400,7 @@ def _side_by_side(texts: "pa.Array[Any]") -> pa.Buffer:
 
 
 def _unexpected(value: object, kind: pa.DataType, path: tuple[str, ...]) -> str | None:
-    """A field that a value has and its type has not, by its path; None where there is none."""
+    """Return the path of a field that a value has and its type has not; None if there is none."""
     if isinstance(value, dict) and isinstance(kind, pa.StructType):
         types = {f.name: f.type for f in kind}
         for name, each in value.items():
@@ -410,12 +416,16 @@ def _unexpected(value: object, kind: pa.DataType, path: tuple[str, ...]) -> str 
 
 
 Pick = Callable[[Mapping[str, Any], str, bool, int], Any]
-"""The value of a column in a message, in the row before the change or in the other one; at last the number of the text.
+"""Returns the value of a column in a message: of the row before the change if the third argument is true. The last
+argument is the number of the text.
 """
 
 
 class SentJson:
-    """See SentValues; `owner` has the number of the text of each row, `kinds` a RowKind."""
+    """SentValues of JSON messages, which are parsed once, and only if one of their values is asked for.
+
+    `owner` has the number of the text of each row, `kinds` a RowKind.
+    """
 
     def __init__(
         self, texts: Array, owner: Indices, kinds: npt.NDArray[np.int8], pick: Pick, rewritten: Mask | None
@@ -428,31 +438,31 @@ class SentJson:
         self._parsed: dict[int, Mapping[str, Any]] = {}
 
     def value(self, row: int, name: str) -> Any:
-        """See SentValues."""
+        """Return a value; see SentValues."""
         number = int(self._owner[row])
         if number not in self._parsed:
             self._parsed[number] = parsed_object(self._texts[number].as_py())
         return self._pick(self._parsed[number], name, bool(self._is_before[row]), number)
 
     def texts(self, rows: Indices) -> Array:
-        """See SentValues."""
+        """Return the texts; see SentValues."""
         return taken(self._texts, self._owner[rows])
 
     def rewritten(self, rows: Indices) -> Mask:
-        """See SentValues."""
+        """Return the rewritten rows; see SentValues."""
         return np.zeros(len(rows), bool) if self._rewritten is None else self._rewritten[self._owner[rows]]
 
 
 def sent_rows(
     texts: Array, owner: Indices, kinds: npt.NDArray[np.int8], pick: Pick, rewritten: Mask | None = None
 ) -> SentRows:
-    """All rows of some messages; `rewritten` has an entry for each text."""
+    """Return all rows of some messages; `rewritten` has an entry for each text."""
     values = SentJson(texts, owner, kinds, pick, rewritten)
     return SentRows(values=values, rows=np.arange(len(owner)))
 
 
 def at_texts(chosen: Mask, index: Indices, count: int) -> Mask:
-    """What is true of some texts, with an entry for each of all texts."""
+    """Return a mask over all texts, which is true for the chosen ones of the texts `index`."""
     found = np.zeros(count, bool)
     found[index[chosen]] = True
     return found

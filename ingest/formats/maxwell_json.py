@@ -1,15 +1,15 @@
-"""Changes of rows as Maxwell writes them.
+"""Changes of rows in the messages of Maxwell.
 
     {"database": "shop", "table": "orders", "type": "update", "ts": 1477053234, "xid": 23396, "commit": true,
      "data": {"id": 1, "m": 5.444}, "old": {"m": 4.2341}, "primary_key_columns": ["id"]}
 
-`data` is the row after a change, or the one that was deleted; `old` has what the columns that an update changed had
-before. Types are not stated. Where Maxwell runs with `output_nulls=false`, `old` lacks what was null before, and such
-a column looks as if it had not changed. A column that `data` lacks and `old` has is null by now. Without
-`output_primary_key_columns` nothing is said of the key.
+`data` is the row after a change, or the deleted row; `old` has the earlier values of the columns that an update
+changed. Types are not stated. If Maxwell runs with `output_nulls=false`, `old` lacks values that were null, and such a
+column seems unchanged. A column that `data` lacks and `old` has is null now. Without `output_primary_key_columns`
+messages state no key.
 
-With `output_ddl` there are messages about tables, of which those count after which a table's name is that of another
-one or of none. A renamed table has its old name in `table` and `old`, its new one in `def`:
+With `output_ddl` there are messages about tables. Those count that end a table's name: from then on it is the name of
+another table or of none. A renamed table has its old name in `table` and `old`, its new name in `def`:
 
     {"type": "table-drop", "database": "shop", "table": "orders", "sql": …}   {"type": "database-drop", "database": …}
     {"type": "table-alter", "database": "shop", "table": "orders", "old": {"database": "shop", "table": "orders", …},
@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, EndedName, EndedTables, RowChanges, SourceTable
+from interbed.ingest.flow.changes import BadMessage, DecodedMessages, EndedName, EndedTables, RowChanges, SourceTable
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import Array, Mask, changed_rows, valid
 from interbed.ingest.formats.by_table import Headers, TableShapes, TableTexts, at_messages, is_one_of, texts_of
@@ -67,17 +67,17 @@ _PASSED_OVER = ("bootstrap-start", "bootstrap-complete", "database-create", "dat
 
 
 class MaxwellJson:
-    """Understands Maxwell's messages; each table has a shape of its own. Not for use by several threads."""
+    """Decoder of Maxwell's messages; each table has a shape of its own. Not for use by several threads."""
 
     def __init__(self) -> None:
         self._shapes = TableShapes(_HEADER, alike=("data", "old"))
         self._lacking = LackingColumns("data")
 
-    def decode(self, messages: Messages) -> Decoded:
-        """The changes of each table; messages about tables, and those without a value, are passed over."""
+    def decode(self, messages: Messages) -> DecodedMessages:
+        """Decode the changes of each table. Messages about tables, and those without a value, are skipped."""
         texts, places = texts_of(messages)
         if not len(texts):
-            return Decoded()
+            return DecodedMessages()
         headers = self._shapes.headers(texts)
         ended = _first_ended(headers, texts)
         if ended is not None:
@@ -86,11 +86,11 @@ class MaxwellJson:
         bad = list(headers.bad)
         tables = self._shapes.read(texts, _about_rows(headers, bad), bad)
         changes = [found for each in tables for found in _changes(each, self._lacking, bad)]
-        return at_messages(Decoded(changes=changes, bad=bad), places)
+        return at_messages(DecodedMessages(changes=changes, bad=bad), places)
 
 
 def _first_ended(headers: Headers, texts: Array) -> EndedTables | None:
-    """The first message after which a table is another one or none."""
+    """Return the first message that ends the name of a table."""
     found = headers.where(headers.has_one_of("type", _STATEMENTS))
     # A loop over statements, which are few.
     for index in found.index.tolist():
@@ -100,7 +100,7 @@ def _first_ended(headers: Headers, texts: Array) -> EndedTables | None:
 
 
 def _ended_by(message: Mapping[str, Any]) -> list[EndedName]:
-    """The names that a message about a table or a database ends."""
+    """Return the names that a message about a table or a database ends."""
     database, table = message.get("database") or "", message.get("table")
     match message.get("type"):
         case "database-drop" if database:
@@ -123,7 +123,7 @@ def _ended_by(message: Mapping[str, Any]) -> list[EndedName]:
 
 
 def _parsed(text: bytes) -> Mapping[str, Any]:
-    """The message, empty where Python can't read what Arrow could."""
+    """Parse the message; empty if Python cannot read a message that Arrow could read."""
     try:
         return parsed_object(text, takes_last=True)
     except ValueError:
@@ -131,13 +131,13 @@ def _parsed(text: bytes) -> Mapping[str, Any]:
 
 
 def _names(definition: Any) -> dict[str, str]:
-    """The names in the definition of a table, as far as it has them."""
+    """Return the names in the definition of a table, as far as it has them."""
     found = definition if isinstance(definition, dict) else {}
     return {name: found[name] for name in ("database", "table") if isinstance(found.get(name), str)}
 
 
 def _about_rows(headers: Headers, bad: list[BadMessage]) -> Headers:
-    """The headers of messages about rows; those of which nothing can be made are added to the bad ones."""
+    """Return the headers of messages about rows. Messages that cannot be decoded are added to `bad`."""
     rows = headers.has_one_of("type", _ROWS)
     unknown = headers.where(~rows & ~headers.has_one_of("type", _PASSED_OVER))
     bad += [
@@ -152,7 +152,7 @@ def _about_rows(headers: Headers, bad: list[BadMessage]) -> Headers:
 
 
 def _changes(table: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) -> list[RowChanges]:
-    """The changes of a table, by the key that they declare."""
+    """Return the changes of a table, by the key that they declare."""
     after: Any = table.column("data")
     if after is None or not len(after):
         return []
@@ -188,13 +188,15 @@ def _changes(table: TableTexts, lacking: LackingColumns, bad: list[BadMessage]) 
 
 
 def _sent_value(message: Mapping[str, Any], name: str, is_before: bool, number: int) -> Any:
-    """The value that a message has for a column: the row before an update is the one after it but for the old ones."""
+    """Return the value that a message has for a column. The row before an update is the row after it, except the old
+    values.
+    """
     old = message.get("old") if is_before and message.get("type") == _UPDATE else None
     return old[name] if old and name in old else message["data"].get(name)
 
 
 def _is_in_old(table: TableTexts, name: str) -> Mask:
-    """Which messages have a value that is not null among the old ones."""
+    """Return which messages have a value that is not null among the old values."""
     old: Any = table.column("old")
     if old is None or old.type.get_field_index(name) < 0:
         return np.zeros(len(table.index), bool)
@@ -202,7 +204,7 @@ def _is_in_old(table: TableTexts, name: str) -> Mask:
 
 
 def _before(table: TableTexts, after: Any, updated: Mask) -> Any:
-    """The rows before the changes: those that were deleted, too."""
+    """Return the rows before the changes, including deleted rows."""
     if not updated.any():
         return after
     null: dict[str, list[int]] = {}

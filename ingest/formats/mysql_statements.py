@@ -17,8 +17,8 @@ from interbed.ingest.flow.changes import EndedName
 
 _TOKENS = re.compile(
     r"""
-      /\*M?!\d*  | \*/                      # What is between these is carried out.
-    | /\*.*?(?:\*/|\Z)                      # Other comments are not.
+      /\*M?!\d*  | \*/                      # The text between these is executed.
+    | /\*.*?(?:\*/|\Z)                      # Other comments are not executed.
     | --(?=\s|\Z)[^\n]* | \#[^\n]*
     | \s+
     | `(?P<name>(?:[^`]|``)*)`
@@ -36,12 +36,12 @@ REPLACED_BY_RENAME = "is another table that was renamed to its name"
 
 
 def renamed(new: str) -> str:
-    """What happened to a table that has the other name now."""
+    """Return the description of a table that was renamed."""
     return f"was renamed to {new}"
 
 
 class _Token(NamedTuple):
-    """A word, a sign, or a quoted text; `word` is what a keyword is in upper case, and empty in quotes."""
+    """A word, a sign, or a quoted text; `word` is the keyword in upper case, and empty in quotes."""
 
     text: str
     word: str
@@ -57,8 +57,8 @@ class _Name(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A name that a statement ends; a `name` without a database is in the statement's."""
+class _EndedTable:
+    """A name that a statement ends. A `name` without a database is in the database of the statement."""
 
     database: str | None
     name: str | None
@@ -66,16 +66,16 @@ class _Found:
 
 
 class _UnreadableError(Exception):
-    """A statement is none of those that are known here."""
+    """The statement is of a kind that is not known here."""
 
 
 def ended_names(sql: str, database: str) -> "Sequence[EndedName] | None":
-    """The names that a statement ends, none where it ends none; None where it can't be read.
+    """Return the names that a statement ends, possibly none; None if it cannot be parsed.
 
-    The message names one `database`, that of a table which the statement names first or last. Where some of the names
-    have a database of their own, those of the others is not known from it, and these are of any database.
+    The message names one `database`: that of the table which the statement names first or last. If some of the names
+    have a database of their own, the database of the other names is not known, and they are names of any database.
     """
-    found: list[_Found] = []
+    found: list[_EndedTable] = []
     is_read = False
     for statement in _statements(sql):
         try:
@@ -95,15 +95,15 @@ def ended_names(sql: str, database: str) -> "Sequence[EndedName] | None":
 
 
 def _statements(sql: str) -> Iterator[list[_Token]]:
-    """The tokens of each statement, without comments."""
+    """Yield the tokens of each statement, without comments."""
     tokens: list[_Token] = []
-    # A loop over what one message says, in place of the rows that others have.
+    # A loop over the tokens of one message, which has no rows.
     for match in _TOKENS.finditer(sql):
         name, text, word, sign = match.group("name", "text", "word", "sign")
         if name is not None:
             tokens.append(_Token(name.replace("``", "`"), "", True))
         elif text is not None:
-            # With ANSI_QUOTES it is a name.
+            # With ANSI_QUOTES a text in double quotes is a name.
             tokens.append(_Token(text[1:-1].replace('""', '"'), "", text[0] == '"'))
         elif word is not None:
             tokens.append(_Token(word, word.upper(), True))
@@ -118,14 +118,14 @@ def _statements(sql: str) -> Iterator[list[_Token]]:
 
 
 class _Statement:
-    """One statement, read from its first token on."""
+    """Parser of one statement, from its first token on."""
 
     def __init__(self, tokens: Sequence[_Token]) -> None:
         self._tokens = tokens
         self._at = 0
 
-    def ended(self) -> list[_Found]:
-        """The names that it ends; raises _UnreadableError."""
+    def ended(self) -> list[_EndedTable]:
+        """Return the names that the statement ends. Raises _UnreadableError."""
         if self._has("RENAME"):
             return self._renamed_tables() if self._has("TABLE") or self._has("TABLES") else []
         if self._has("ALTER"):
@@ -136,32 +136,32 @@ class _Statement:
             return self._replaced()
         raise _UnreadableError
 
-    def _dropped(self) -> list[_Found]:
+    def _dropped(self) -> list[_EndedTable]:
         if self._has("TEMPORARY"):
             return []
         if self._has("DATABASE") or self._has("SCHEMA"):
             self._if_exists()
-            return [_Found(self._next_name(), None, DROPPED_DATABASE)]
+            return [_EndedTable(self._next_name(), None, DROPPED_DATABASE)]
         if not (self._has("TABLE") or self._has("TABLES")):
             return []
         self._if_exists()
         names = [self._name()]
         while self._has(","):
             names.append(self._name())
-        return [_Found(*name, DROPPED) for name in names]
+        return [_EndedTable(*name, DROPPED) for name in names]
 
-    def _replaced(self) -> list[_Found]:
+    def _replaced(self) -> list[_EndedTable]:
         if not (self._has("OR") and self._has("REPLACE") and self._has("TABLE")):
             return []
-        return [_Found(*self._name(), REPLACED)]
+        return [_EndedTable(*self._name(), REPLACED)]
 
-    def _renamed_tables(self) -> list[_Found]:
+    def _renamed_tables(self) -> list[_EndedTable]:
         found = self._renamed_table()
         while self._has(","):
             found += self._renamed_table()
         return found
 
-    def _renamed_table(self) -> list[_Found]:
+    def _renamed_table(self) -> list[_EndedTable]:
         self._if_exists()
         old = self._name()
         self._wait()
@@ -169,7 +169,7 @@ class _Statement:
             raise _UnreadableError
         return _renaming(old, self._name())
 
-    def _altered_table(self) -> list[_Found]:
+    def _altered_table(self) -> list[_EndedTable]:
         while self._has("ONLINE") or self._has("OFFLINE") or self._has("IGNORE"):
             pass
         if not self._has("TABLE"):
@@ -177,7 +177,7 @@ class _Statement:
         self._if_exists()
         old = self._name()
         self._wait()
-        found: list[_Found] = []
+        found: list[_EndedTable] = []
         while self._at < len(self._tokens):
             if self._has("RENAME") and not self._is_one_of(_RENAMED_PARTS):
                 if not (self._has("TO") or self._has("AS")):
@@ -187,7 +187,7 @@ class _Statement:
         return found
 
     def _skip_clause(self) -> None:
-        """Go behind the next comma that is in no parentheses."""
+        """Skip to behind the next comma that is not in parentheses."""
         depth = 0
         while self._at < len(self._tokens):
             sign = self._tokens[self._at].word
@@ -197,7 +197,7 @@ class _Statement:
                 return
 
     def _has(self, word: str) -> bool:
-        """Whether the keyword or sign is next; it is passed then."""
+        """Consume the next token if it is the keyword or sign, and return whether it was."""
         found = self._is_one_of((word,))
         self._at += found
         return found
@@ -210,12 +210,12 @@ class _Statement:
             self._at += 2
 
     def _wait(self) -> None:
-        """Pass MariaDB's limit of how long a statement waits for locks."""
+        """Skip MariaDB's limit of how long a statement waits for locks."""
         if not self._has("NOWAIT") and self._has("WAIT"):
             self._at += 1
 
     def _name(self) -> _Name:
-        """The name of a table, with its database or without it."""
+        """Return the name of a table, with its database or without it."""
         first = self._next_name()
         return _Name(first, self._next_name()) if self._has(".") else _Name(None, first)
 
@@ -226,6 +226,6 @@ class _Statement:
         return self._tokens[self._at - 1].text
 
 
-def _renaming(old: _Name, new: _Name) -> list[_Found]:
-    """Both names, unless they are the same."""
-    return [] if old == new else [_Found(*old, renamed(str(new))), _Found(*new, REPLACED_BY_RENAME)]
+def _renaming(old: _Name, new: _Name) -> list[_EndedTable]:
+    """Return both names, unless they are the same."""
+    return [] if old == new else [_EndedTable(*old, renamed(str(new))), _EndedTable(*new, REPLACED_BY_RENAME)]

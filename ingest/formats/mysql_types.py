@@ -1,4 +1,4 @@
-"""Types of MySQL as Canal's messages state them, and the values that Canal writes for them, which are texts.
+"""Types of MySQL as Canal's messages state them, and conversion of their values, which Canal writes as texts.
 
 | MySQL | column | text |
 |---|---|---|
@@ -13,8 +13,8 @@
 | CHAR, TEXT, JSON, … | STRING | itself |
 
 Sources: Paimon's documentation, page MySQL CDC, and the types that its `MySqlTypeUtils` gives; Canal's
-`LogEventConvert` for the texts. Paimon's casts drop digits that a type has not; here such a text is bad.
-Spatial types have none here: Canal has MySQL's bytes, of which Paimon makes GeoJSON.
+`LogEventConvert` for the texts. Paimon's casts drop digits that do not fit the type; here such a text is bad. Spatial
+types are not supported: Canal has MySQL's bytes, of which Paimon makes GeoJSON.
 """
 
 import re
@@ -49,7 +49,7 @@ _TEXT = AtomicType("STRING")
 _LIST = pa.list_(pa.field("element", pa.string()))
 _MOST_DIGITS = 38
 _DEFAULT_DECIMAL = (38, 18)
-"""What Paimon takes where the message states a DECIMAL without digits."""
+"""The type that Paimon uses if the message states a DECIMAL without digits."""
 _INTEGERS = {
     "TINYINT": ("TINYINT", "SMALLINT"),
     "SMALLINT": ("SMALLINT", "INT"),
@@ -60,7 +60,7 @@ _INTEGERS = {
     "LONG": ("BIGINT", "BIGINT"),
     "SERIAL": ("DECIMAL(20, 0)", "DECIMAL(20, 0)"),
 }
-"""The columns for signed and for unsigned ones."""
+"""The columns for signed and for unsigned integers."""
 _PLAIN = {
     **dict.fromkeys(("BOOLEAN", "BOOL"), "BOOLEAN"),
     "FLOAT": "FLOAT",
@@ -77,7 +77,7 @@ _BYTES = ("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")
 
 @dataclass(frozen=True, slots=True)
 class MysqlType:
-    """A type of MySQL; `convert` makes values of texts, and raises ValueError when one is no value of the type."""
+    """A type of MySQL. `convert` makes values of texts, and raises ValueError if a text is no value of the type."""
 
     text: str
     convert: Convert
@@ -85,7 +85,7 @@ class MysqlType:
 
 @cache
 def mysql_type(text: str) -> MysqlType:
-    """The type that a message names so, as `int(10) unsigned`; raises NotSupportedError where no column has it."""
+    """Return the type with a name such as `int(10) unsigned`. Raises NotSupportedError if no column can have it."""
     found = _TYPE.fullmatch(text)
     if found is None:
         raise NotSupportedError(f"The type {text!r} of MySQL is not known.")
@@ -102,13 +102,13 @@ def _convert(name: str, unsigned: bool, inside: str | None, text: str) -> Conver
         return _bytes
     if name in ("ENUM", "SET"):
         options = tuple(_unescaped(option) for option in _OPTION.findall(inside or ""))
-        return _Distinct(_Enum(options), pa.string()) if name == "ENUM" else _Distinct(_Set(options), _LIST)
+        return _DistinctValues(_Enum(options), pa.string()) if name == "ENUM" else _DistinctValues(_Set(options), _LIST)
     sizes = [int(size) for size in (inside or "").split(",") if size.strip().isdigit()]
     size = sizes[0] if sizes else None
     if name == "BIT":
         if size in (None, 1):
             return _Cast(AtomicType("BOOLEAN"))
-        return _Distinct(_Bits(size or 1), pa.binary())
+        return _DistinctValues(_BitString(size or 1), pa.binary())
     if name in _INTEGERS:
         if name == "TINYINT" and size == 1 and not unsigned:
             return _Cast(AtomicType("BOOLEAN"))
@@ -126,7 +126,7 @@ def _convert(name: str, unsigned: bool, inside: str | None, text: str) -> Conver
 
 
 def _fraction_digits(size: int) -> int:
-    # Some state the length of the text instead, 19 and the point and the digits.
+    # Some messages state the length of the text instead: 19, plus the point and the digits.
     return min(size if size < 19 else max(size - 20, 0), 9)
 
 
@@ -140,7 +140,7 @@ def _as_it_is(texts: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Cast:
-    """Texts as values of a type in Paimon's grammar, but for those of which a cast would lose something."""
+    """Texts as values of a type in Paimon's grammar, except those of which a cast would lose a part."""
 
     type: AtomicType
 
@@ -152,10 +152,10 @@ class _Cast:
         except ValueError as error:
             if self.type.root is not TypeRoot.TIME:
                 raise
-            # The cast calls it TIME(0), which says nothing of the digits that it has.
+            # The error of the cast names TIME(0), without the digits that the type has.
             raise ValueError(_NO_TIME) from error
         if made.null_count > texts.null_count:
-            # A cast makes null of what has too many digits; here that value would be lost.
+            # A cast makes null of a value with too many digits, which would lose the value.
             is_lost: Any = pc.and_(made.is_null(), texts.is_valid())
             lost: Any = texts.filter(is_lost)
             raise ValueError(f"{lost[0].as_py()!r} has too many digits for {self.type.type}")
@@ -164,7 +164,7 @@ class _Cast:
         return made  # type: ignore[no-any-return]
 
     def _check_form(self, texts: Array) -> None:
-        """Refuse texts of which Paimon's cast drops digits, or takes numbers for dates."""
+        """Refuse texts of which Paimon's cast drops digits, and numbers that it takes for dates."""
         root, digits = self.type.root, self.type.precision or 0
         match root:
             case TypeRoot.TINYINT | TypeRoot.SMALLINT | TypeRoot.INT | TypeRoot.BIGINT:
@@ -185,7 +185,7 @@ class _Cast:
             raise ValueError(why)
 
     def _check_floats(self, texts: Any, made: Any) -> None:
-        """Refuse integers that the type does not hold, and numbers that became infinite."""
+        """Refuse integers that the type does not hold exactly, and numbers that became infinite."""
         if inexact_integer(texts, self.type.root) is not None:
             raise ValueError(f"no {self.type.type} is this integer")
         finite = pc.invert(pc.match_substring_regex(texts, "(?i)inf"))
@@ -198,8 +198,8 @@ def _decimal_form(scale: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Distinct:
-    """Each distinct value by a function: a loop, but columns of these types have few values."""
+class _DistinctValues:
+    """Conversion of each distinct value by a function. It is a loop, but columns of these types have few values."""
 
     convert: Callable[[str], object]
     arrow: pa.DataType
@@ -216,13 +216,13 @@ class _Enum:
     options: tuple[str, ...]
 
     def __call__(self, text: str) -> str:
-        # A dump of a table, other than the binlog, has the value itself.
+        # A dump of a table has the value itself, unlike the binlog.
         if text in self.options and not text.isdecimal():
             return text
         number = _number(text)
         if number > len(self.options):
             raise ValueError(f"{text!r} is none of {len(self.options)} values")
-        # MySQL keeps 0 for a value that it did not take.
+        # MySQL stores 0 for an invalid value.
         return self.options[number - 1] if number else ""
 
 
@@ -243,11 +243,11 @@ class _Set:
 
 
 @dataclass(frozen=True, slots=True)
-class _Bits:
+class _BitString:
     count: int
 
     def __call__(self, text: str) -> bytes:
-        # Bits up to the 64th come as a signed number.
+        # 64 bits are written as a signed number.
         number = int(text) + (1 << self.count) * text.startswith("-") if text.startswith("-") else _number(text)
         if not 0 <= number < 1 << self.count:
             raise ValueError(f"{text!r} has more than {self.count} bits")
@@ -261,7 +261,7 @@ def _number(text: str) -> int:
 
 
 def _bytes(texts: Array) -> Array:
-    """A byte for each letter; raises ValueError for a letter that is beyond Latin 1."""
+    """Return a byte for each letter. Raises ValueError for a letter beyond Latin 1."""
     if texts.null_count == len(texts) or pc.all(pc.string_is_ascii(texts)).as_py():
         return texts.cast(pa.binary())
     # All letters at once: those beyond ASCII have two bytes in UTF-8 and lose one.
@@ -285,7 +285,7 @@ def _latin(text: bytes) -> bytes:
 
 
 def converted(column: Array, kind: MysqlType, name: str) -> tuple[Array, Mapping[int, str]]:
-    """Texts as values of the type; and, for those that are none, null and the reason."""
+    """Convert texts to values of the type. Return also the reasons, by place, for invalid texts; these are null."""
     made, errors = converted_values(column, kind.convert, kind.convert(pa.nulls(0, pa.string())).type)
     return made, {
         i: f"its column {name!r}, {kind.text} in MySQL, can't have {_short(column[i].as_py())}: {error}"

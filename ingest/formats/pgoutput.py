@@ -25,7 +25,15 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import csv
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, SourceTable, Truncation, Unsent, in_order
+from interbed.ingest.flow.changes import (
+    BadMessage,
+    DecodedMessages,
+    RowChanges,
+    SourceTable,
+    TableTruncation,
+    UnsentRows,
+    in_order,
+)
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import (
     Array,
@@ -44,13 +52,13 @@ BEGIN, COMMIT, RELATION, INSERT, UPDATE, DELETE, TRUNCATE = b"BCRIUDT"
 
 
 COPIED = ord("#")
-"""A row of a table's first state, as COPY writes it."""
+"""A row of a table's initial snapshot, as COPY writes it."""
 
 
 _KEY, _OLD, _NEW = b"KON"
 _NULL, _UNCHANGED, _TEXT = b"nut"
 _BODY = 5
-"""Where a row begins: after the kind and the relation."""
+"""The offset of a row: after the kind and the relation."""
 _NOT_KNOWN = (
     "it leaves out the column {!r}, a large value that did not change (TOAST), so that the row is not known. Set "
     "REPLICA IDENTITY FULL for the table in PostgreSQL"
@@ -66,7 +74,9 @@ Bytes = npt.NDArray[np.uint8]
 def relation_message(
     number: int, table: SourceTable, identity: bytes, columns: Sequence[tuple[str, bool, int, int]]
 ) -> bytes:
-    """The message that describes a table: each column has a name, is part of the identity, has a type and modifier."""
+    """Return the message that describes a table. Each column has a name, a flag for the replica identity, a type and a
+    modifier.
+    """
     parts = [bytes([RELATION]), number.to_bytes(4, "big"), table.database.encode(), b"\0", table.name.encode(), b"\0"]
     parts += [identity, len(columns).to_bytes(2, "big")]
     for name, is_key, oid, modifier in columns:
@@ -76,22 +86,22 @@ def relation_message(
 
 
 def copied_message(number: int, line: bytes) -> bytes:
-    """The message of a row of a table's first state."""
+    """Return the message of a row of a table's initial snapshot."""
     return b"#%b%b" % (number.to_bytes(4, "big"), line)
 
 
 def truncations_of(message: bytes) -> list[bytes]:
-    """A message about emptied tables as one for each of them."""
+    """Split a message about truncated tables into one message for each of them."""
     count = int.from_bytes(message[1:5], "big")
     head = message[:1] + (1).to_bytes(4, "big") + message[5:6]
     return [head + message[6 + 4 * i : 10 + 4 * i] for i in range(count)]
 
 
 class SourceCatalog(TypeLookup, Protocol):
-    """What a database knows of its tables beside what messages say."""
+    """Lookups in the database's catalog of facts that messages lack."""
 
     def primary_key(self, relation: int) -> tuple[str, ...]:
-        """The columns of the primary key of a table, in its order; empty where it has none, or is gone."""
+        """Return the columns of the primary key of a table, in its order; empty if it has none, or is dropped."""
         ...
 
 
@@ -107,12 +117,12 @@ class Relation:
     raw: bytes
 
     def nothing(self) -> RowChanges:
-        """No rows, which show the columns that there are."""
+        """Return changes without rows, which show the columns."""
         columns: list[Any] = [pa.array([], t.type) for t in self.types]
         return self.changes(pa.table(columns, names=list(self.names)), np.empty(0, np.int8), np.empty(0, np.int64))
 
     def changes(self, rows: pa.Table, kinds: npt.NDArray[np.int8], messages: Indices) -> RowChanges:
-        """Changes of its rows."""
+        """Return changes of its rows."""
         return RowChanges(
             source=self.source,
             rows=rows,
@@ -124,25 +134,25 @@ class Relation:
         )
 
     def converted(self, columns: Sequence[Array]) -> tuple[list[Array], dict[int, str]]:
-        """Texts (binary) as the values of the columns, and for rows with one that is none the reason why."""
+        """Convert texts (binary) to the values of the columns. Return also the reasons, by row, for invalid texts."""
         types = [t.type for t in self.types]
         return converted_columns(columns, [_of_text(t) for t in self.types], self.names, types)
 
 
 def _of_text(kind: ColumnType) -> Any:
-    # The cast sees to it that the text is UTF-8.
+    # The cast refuses invalid UTF-8.
     return lambda column: kind.convert(column.cast(pa.string()))
 
 
 class PgOutput:
-    """A decoder; see the module. Not for use by several threads."""
+    """Decoder of pgoutput; see the module. Not for use by several threads."""
 
     def __init__(self, catalog: SourceCatalog) -> None:
         self._catalog = catalog
         self._relations: dict[int, Relation] = {}
 
-    def decode(self, messages: Messages) -> Decoded:
-        """See Decoder. Relations hold from their message on, also in later calls."""
+    def decode(self, messages: Messages) -> DecodedMessages:
+        """Decode messages; see Decoder. A relation is valid from its message on, also in later calls."""
         batch = _Batch.of(messages.values)
         end = len(messages)
         truncation = None
@@ -152,11 +162,11 @@ class PgOutput:
         changes = self._changes(batch, end, bad)
         if len(truncated):
             relation = self._relations.get(_be32(batch.data, batch.starts[end : end + 1] + 1 + 4 + 1).item())
-            truncation = Truncation(index=end, source=None if relation is None else relation.source)
-        return Decoded(changes=changes, bad=sorted(bad, key=lambda b: b.index), truncation=truncation)
+            truncation = TableTruncation(index=end, source=None if relation is None else relation.source)
+        return DecodedMessages(changes=changes, bad=sorted(bad, key=lambda b: b.index), truncation=truncation)
 
     def _changes(self, batch: "_Batch", end: int, bad: list[BadMessage]) -> list[RowChanges]:
-        """What the messages before `end` say."""
+        """Return the changes of the messages before `end`."""
         kinds = batch.kinds[:end]
         versions: dict[int, list[tuple[int, Relation | None]]] = {}
         for i in np.flatnonzero(kinds == RELATION).tolist():
@@ -190,7 +200,7 @@ class PgOutput:
         return [*described, *in_order(found)]
 
     def _relation(self, raw: bytes) -> Relation:
-        """The table that a message describes."""
+        """Return the table that a message describes."""
         schema, name, at = *_texts(raw, _BODY, 2), 0
         at = _BODY + len(schema) + len(name) + 2
         identity, count = raw[at : at + 1], int.from_bytes(raw[at + 1 : at + 3], "big")
@@ -210,7 +220,7 @@ class PgOutput:
             at += 8
         number = int.from_bytes(raw[1:_BODY], "big")
         if identity not in b"di":
-            # All columns are the identity, or none is.
+            # All columns are the replica identity, or there is none.
             key = [n for n in self._catalog.primary_key(number) if n in names]
         return Relation(
             id=number,
@@ -253,13 +263,13 @@ class _Batch:
         return found
 
     def message(self, index: int) -> bytes:
-        """One of the messages."""
+        """Return one of the messages."""
         return self.data[self.starts[index] : self.ends[index]].tobytes()
 
 
 @dataclass(frozen=True, slots=True)
 class _Tuples:
-    """Values of rows, by column: where each begins, how long it is, and its kind."""
+    """Values of rows, by column: the offset, the length and the kind of each value."""
 
     starts: list[Indices]
     lengths: list[Indices]
@@ -269,7 +279,9 @@ class _Tuples:
 
     @staticmethod
     def read(batch: _Batch, at: Indices, ends: Indices, count: int) -> "_Tuples":
-        """Read the tuple of each row, of `count` columns, which begins at `at`; all rows go on together."""
+        """Read the tuple of each row, of `count` columns, which begins at `at`; the cursors of all rows advance
+        together.
+        """
         data, last = batch.data, len(batch.data) - 1
         good = at + 2 <= ends
         at = np.where(good, at, ends)
@@ -292,7 +304,7 @@ class _Tuples:
 
 
 def _be32(data: Bytes, at: Indices) -> Indices:
-    """The four bytes at each of the places, as an integer without a sign."""
+    """Return the four bytes at each of the offsets as an unsigned integer."""
     if len(data) < 4:
         return np.zeros(len(at), np.int64)
     near = np.minimum(at, len(data) - 4)
@@ -303,7 +315,7 @@ def _be32(data: Bytes, at: Indices) -> Indices:
 
 
 def _changed(batch: _Batch, relation: Relation, index: Indices, bad: list[BadMessage]) -> RowChanges:
-    """Changes of one version of a table, which are the messages with these indices."""
+    """Return changes of one version of a table, from the messages with these indices."""
     count = len(relation.names)
     kinds, ends = batch.kinds[index], batch.ends[index]
     at = batch.starts[index] + _BODY
@@ -344,10 +356,10 @@ def _changed(batch: _Batch, relation: Relation, index: Indices, bad: list[BadMes
         before_rows, after_rows, inserted=kinds == INSERT, updated=kinds == UPDATE, deleted=kinds == DELETE
     )
     changes = relation.changes(rows, row_kinds, index[messages])
-    keys = Unsent(has_key_alone[messages] & np.isin(row_kinds, [RowKind.UPDATE_BEFORE, RowKind.DELETE]), _KEY_ALONE)
+    keys = UnsentRows(has_key_alone[messages] & np.isin(row_kinds, [RowKind.UPDATE_BEFORE, RowKind.DELETE]), _KEY_ALONE)
     return replace(
         changes,
-        unsent={name: Unsent(where[messages], _NOT_KNOWN) for name, where in unsent.items()},
+        unsent={name: UnsentRows(where[messages], _NOT_KNOWN) for name, where in unsent.items()},
         unsent_before={name: keys for name in relation.names if name not in relation.key} if keys.rows.any() else {},
     )
 
@@ -355,8 +367,9 @@ def _changed(batch: _Batch, relation: Relation, index: Indices, bad: list[BadMes
 def _completed(
     relation: Relation, old: _Tuples, olds: Indices, new: _Tuples, news: Indices, is_whole: Mask, good: Mask
 ) -> dict[str, Mask]:
-    """Put the old values in the place of those that are left out because they did not change; by column, the messages
-    that have none.
+    """Replace values that are left out because they did not change by the old values.
+
+    Return, by column, the messages that have no old value.
     """
     unsent: dict[str, Mask] = {}
     for column, name in enumerate(relation.names):
@@ -368,7 +381,7 @@ def _completed(
         has_old = np.zeros(len(changes), bool)
         if len(olds):
             then = old.kinds[column][places]
-            # A null of an old key stands for a column that is not part of it.
+            # In an old key, null stands for a column that is not part of it.
             has_old = (olds[places] == changes) & ((then == _TEXT) | (is_whole[changes] & (then == _NULL)))
         for now, before in ((new.starts, old.starts), (new.lengths, old.lengths), (new.kinds, old.kinds)):
             now[column][unchanged[has_old]] = before[column][places[has_old]]
@@ -379,9 +392,9 @@ def _completed(
 
 
 def _values(batch: _Batch, tuples: _Tuples, rows: Indices, good: Mask) -> list[Array]:
-    """The texts (binary) of each column of the good rows, null where they have no tuple or the value is null."""
+    """Return the texts (binary) of each column of the good rows, null where they have no tuple or the value is null."""
     here = good[rows]
-    # For each good row the place of its tuple.
+    # The place of the tuple of each good row.
     numbers = np.full(len(good), -1, np.int64)
     numbers[rows[here]] = np.arange(int(here.sum()))
     numbers = numbers[good]
@@ -393,8 +406,7 @@ def _values(batch: _Batch, tuples: _Tuples, rows: Indices, good: Mask) -> list[A
         if not len(starts):
             found.append(pa.nulls(len(numbers), pa.binary()))
             continue
-        # The values lie in their order in one buffer, so that every other one of the stretches between these places is
-        # a value.
+        # The values lie in order in one buffer, so every other one of the ranges between these offsets is a value.
         bounds = np.empty(2 * len(starts), np.int32)
         bounds[0::2] = starts
         bounds[1::2] = starts + lengths
@@ -406,7 +418,9 @@ def _values(batch: _Batch, tuples: _Tuples, rows: Indices, good: Mask) -> list[A
 
 
 def _structs(relation: Relation, columns: Sequence[Array], there: Mask) -> tuple[Any, dict[int, str]]:
-    """Rows of the columns' values, null where there is none, and for those with a value that is none the reason why."""
+    """Return rows of the values of the columns, null where there is none, and the reasons, by row, for invalid
+    values.
+    """
     fields = [pa.field(n, t.type) for n, t in zip(relation.names, relation.types, strict=True)]
     if not there.any():
         return pa.nulls(len(there), pa.struct(fields)), {}
@@ -415,7 +429,7 @@ def _structs(relation: Relation, columns: Sequence[Array], there: Mask) -> tuple
 
 
 def _copied(batch: _Batch, relation: Relation, index: Indices, bad: list[BadMessage]) -> RowChanges:
-    """Rows of the table's first state."""
+    """Return the rows of the table's initial snapshot."""
     bounds = np.empty(2 * len(index), np.int32)
     bounds[0::2] = batch.starts[index] + _BODY
     bounds[1::2] = batch.ends[index]

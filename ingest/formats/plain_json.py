@@ -1,7 +1,7 @@
-"""Messages of which each is a row, as a JSON object: {"id": 1, "name": "…"}.
+"""Messages that are rows as JSON objects: {"id": 1, "name": "…"}.
 
-The row is inserted, or replaces the one of its key. A tombstone, a message without a value, deletes the row that has
-the columns of the message's key, {"id": 1}; that is how compacted topics of Kafka forget a key. Source: Flink's
+The row is inserted, or replaces the row of its key. A tombstone, a message without a value, deletes the row that has
+the columns of the message's key, {"id": 1}: in this way compacted topics of Kafka delete keys. Source: Flink's
 documentation, Table API Connectors, Upsert Kafka.
 """
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import BadMessage, Decoded, RowChanges, Unsent
+from interbed.ingest.flow.changes import BadMessage, DecodedMessages, RowChanges, UnsentRows
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.arrays import one_array, valid
 from interbed.ingest.formats.json_objects import JsonShape, at_texts, sent_rows
@@ -22,17 +22,19 @@ _NO_ROW = "it has no value, and its key names no row to delete: "
 
 
 class PlainJson:
-    """Understands messages that are rows; they are all of one table, which they don't name."""
+    """Decoder of messages that are rows. All of them are of one table, which they do not name."""
 
     def __init__(self) -> None:
         self._shape = JsonShape()
 
-    def decode(self, messages: Messages) -> Decoded:
-        """The rows, in the order of the messages; one that is no object is bad, and so is a tombstone without a key."""
+    def decode(self, messages: Messages) -> DecodedMessages:
+        """Return the rows, in the order of the messages. A message that is no object is bad, and so is a tombstone
+        without a key.
+        """
         if not len(messages):
-            return Decoded()
+            return DecodedMessages()
         dead = messages.values.is_null().to_numpy(zero_copy_only=False)
-        # A row to delete is read together with the others, so that its columns have the types of theirs.
+        # Rows to delete are read together with the others, so that their columns have the same types.
         texts: Any = pc.coalesce(messages.values, messages.keys) if dead.any() else messages.values
         given = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))
         nameless = np.setdiff1d(np.arange(len(messages)), given)
@@ -49,12 +51,13 @@ class PlainJson:
             rows, index, owner = rows.filter(pa.array(~empty)), index[~empty], owner[~empty]
         bad.sort(key=lambda each: each.index)
         if not len(index):
-            return Decoded(bad=bad)
+            return DecodedMessages(bad=bad)
         kinds = np.where(dead[index], np.int8(RowKind.DELETE), np.int8(RowKind.INSERT))
         rewritten = None if read.rewritten is None else at_texts(read.rewritten, read.index, len(texts))
         sent = sent_rows(texts, owner, kinds, lambda row, name, *_: row.get(name), rewritten)
         unsent = {
-            name: Unsent(dead[index] & ~valid(one_array(rows.column(name))), _NOT_IN_KEY) for name in rows.column_names
+            name: UnsentRows(dead[index] & ~valid(one_array(rows.column(name))), _NOT_IN_KEY)
+            for name in rows.column_names
         }
         changes = RowChanges(
             source=None,
@@ -64,11 +67,11 @@ class PlainJson:
             unsent_before={name: each for name, each in unsent.items() if each.rows.any()},
             sent=sent,
         )
-        return Decoded(changes=(changes,), bad=bad)
+        return DecodedMessages(changes=(changes,), bad=bad)
 
 
 def _all_null(rows: pa.Table) -> "np.ndarray[Any, np.dtype[np.bool_]]":
-    """Which rows have no values at all."""
+    """Return which rows have no values at all."""
     found = np.ones(rows.num_rows, bool)
     for column in rows.columns:
         if not found.any():

@@ -42,7 +42,7 @@ Convert: TypeAlias = Callable[[Array], Array]
 BOOL, BYTEA, INT8, INT2, INT4, OID, FLOAT4, FLOAT8 = 16, 17, 20, 21, 23, 26, 700, 701
 DATE, TIME, TIMESTAMP, TIMESTAMPTZ, NUMERIC = 1082, 1083, 1114, 1184, 1700
 _TEXTS = frozenset({18, 19, 25, 114, 142, 650, 790, 829, 869, 1042, 1043, 1186, 1266, 1560, 1562, 2950, 3802})
-"""Types of the system that are texts, so that nobody need be asked: char, name, text, json, xml, cidr, money, …"""
+"""Types of the system that are texts, so that no lookup is needed: char, name, text, json, xml, cidr, money, …"""
 
 
 _BOUNDS = r"^\[[-0-9:]+\]="
@@ -53,24 +53,24 @@ _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 _MOST_DIGITS = 38
 _NUMERIC_HEADER = 4
-"""What is added to the modifier of a numeric: the precision in the upper half and the scale in the lower one."""
+"""The offset in the modifier of a numeric: the precision is in the upper half and the scale in the lower one."""
 
 
 class TypeLookup(Protocol):
-    """Knows the types that a database has by their numbers."""
+    """Lookup of the types of a database by their OIDs."""
 
     def base_type(self, oid: int, modifier: int) -> tuple[int, int, str | None]:
-        """The type below domains and arrays, with its modifier (-1 for none), and what is between the elements where it
-        is an array of that.
+        """Return the type below domains and arrays, its modifier (-1 for none), and the delimiter of elements if the
+        type is an array.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """The type of a column, and how values are made of texts (an Arrow array of strings).
+    """The type of a column, and the conversion of texts (an Arrow array of strings) to values.
 
-    `convert` raises ValueError where one of them is no value of the type.
+    `convert` raises ValueError if a text is no value of the type.
     """
 
     type: pa.DataType
@@ -78,7 +78,7 @@ class ColumnType:
 
 
 def column_type(oid: int, modifier: int, lookup: TypeLookup) -> ColumnType:
-    """The type of a column of PostgreSQL."""
+    """Return the type of a column of PostgreSQL."""
     if oid in _PLAIN or oid in _TEXTS:
         return _scalar(oid, modifier)
     base, modifier, between = lookup.base_type(oid, modifier)
@@ -90,7 +90,7 @@ def _scalar(oid: int, modifier: int) -> ColumnType:
     match oid:
         case 1700 if modifier >= _NUMERIC_HEADER:
             precision, scale = divmod(modifier - _NUMERIC_HEADER, 1 << 16)
-            # A scale has 11 bits and a sign; what is negative is beyond the precision here.
+            # A scale has 11 bits and a sign; a negative scale is greater than the precision here.
             if precision <= _MOST_DIGITS and scale <= precision:
                 decimal = pa.decimal128(precision, scale)
                 return ColumnType(decimal, lambda texts: texts.cast(decimal))
@@ -122,7 +122,7 @@ def _booleans(texts: Array) -> Array:
 
 
 def _bytes(texts: Array) -> Array:
-    r"""The bytes of texts such as \x00ff."""
+    r"""Decode texts such as \x00ff to bytes."""
     whole: Any = texts
     if (~true_of(pc.starts_with(whole, r"\x")) & valid(whole)).any():
         raise ValueError(r"it does not begin with \x: bytea_output is to be hex")
@@ -152,10 +152,10 @@ _HALVES = _half_table()
 
 
 def _finite(texts: Array) -> Array:
-    """Texts of dates and times; ValueError says of others why there is no value for them."""
+    """Return texts of dates and times. Raises ValueError with the reason for texts that no column can hold."""
     whole: Any = texts
     if true_of(pc.match_substring(whole, "infinity")).any():
-        raise ValueError("an infinite date or time has no place in a table. Put a far date in its place at the source")
+        raise ValueError("an infinite date or time cannot be stored in a table. Replace it by a far date at the source")
     if true_of(pc.match_substring_regex(whole, r"BC$|^\d{5,}-")).any():
         raise ValueError("it is outside of the years 1 to 9999")
     return texts
@@ -166,7 +166,7 @@ def _moments(data_type: pa.DataType) -> ColumnType:
 
 
 def _of_day(texts: Array, unit: Any) -> Any:
-    """Times of the day as timestamps of the first day that there is."""
+    """Return times of the day as timestamps of 1970-01-01."""
     times: Any = texts
     moments: Any = pc.binary_join_element_wise(pa.scalar("1970-01-01"), times, pa.scalar(" "))
     return moments.cast(pa.timestamp(unit))
@@ -178,7 +178,7 @@ def _times(texts: Array) -> Array:
 
 
 def _time_texts(texts: Array) -> Array:
-    """Times with six digits after the point; 24:00:00 is one, too."""
+    """Return times with six digits after the point, including 24:00:00."""
     times: Any = texts
     pointed = pc.binary_join_element_wise(times, pa.scalar(""), pa.scalar("."))
     pointed = pc.if_else(pc.match_substring(times, "."), times, pointed)
@@ -210,9 +210,10 @@ def _element(between: str) -> re.Pattern[str]:
 
 
 def split_arrays(texts: Array, between: str = ",") -> tuple[npt.NDArray[np.int32], Array]:
-    """Where the elements of each array begin and end, and the texts of all elements, which are apart by a mark.
+    """Return the offsets of the elements of each array, and the texts of all elements.
 
-    There is one place more than arrays; a null one has no elements. ValueError for arrays of several dimensions.
+    There is one offset more than arrays; a null array has no elements. Raises ValueError for arrays of several
+    dimensions.
     """
     whole: Any = pc.replace_substring_regex(texts, _BOUNDS, "")
     if true_of(pc.match_substring_regex(whole, r"^\{\{|^\[")).any():
@@ -228,7 +229,7 @@ def split_arrays(texts: Array, between: str = ",") -> tuple[npt.NDArray[np.int32
     empty = true_of(pc.equal(inner, pa.scalar("")))
     elements: Any = pc.list_flatten(parts)
     if empty.any():
-        # Split at commas, an empty text is one element.
+        # Splitting an empty text gives one element.
         elements = elements.filter(pa.array(~np.repeat(empty, counts)))
         counts[empty] = 0
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
@@ -236,7 +237,7 @@ def split_arrays(texts: Array, between: str = ",") -> tuple[npt.NDArray[np.int32
 
 
 def _one_by_one(texts: Array, between: str) -> tuple[npt.NDArray[np.int32], Array]:
-    """The same in Python, for texts in which a comma may be part of an element: Arrow can't tell those."""
+    """Return the same by Python, for texts in which a delimiter may be part of an element: Arrow cannot parse those."""
     lists: list[list[str | None]] = [[] if text is None else _elements(text, between) for text in texts.to_pylist()]
     offsets = np.cumsum([0, *(len(each) for each in lists)]).astype(np.int32)
     return offsets, pa.array(list(itertools.chain.from_iterable(lists)), pa.string())

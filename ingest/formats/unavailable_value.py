@@ -1,10 +1,10 @@
 """Debezium's placeholder for values that the database did not send: `__debezium_unavailable_value`, unless the
-connector's `unavailable.value.placeholder` is something else.
+connector's `unavailable.value.placeholder` is another text.
 
-PostgreSQL leaves out large values that did not change (TOAST), MySQL with binlog_row_image = NOBLOB all of them. What
-stands in their place depends on the column's type:
+PostgreSQL leaves out large values that did not change (TOAST); MySQL with binlog_row_image = NOBLOB leaves out all
+large values. The form of the placeholder depends on the column's type:
 
-| column | in its place |
+| column | placeholder |
 |---|---|
 | text, json, xml, bytes as texts | the placeholder |
 | bytes | its bytes |
@@ -13,8 +13,8 @@ stands in their place depends on the column's type:
 | hstore | {placeholder: placeholder}, as a map or as JSON |
 | geometry | a struct whose wkb are its bytes |
 
-Only an update leaves values out. An update of a key comes as a deletion and an insertion, whose header
-`__debezium.oldkey` says so. Source: Debezium's `UnchangedToastedPlaceholder`, `PostgresValueConverter` and
+Only an update leaves values out. An update of a key is sent as a deletion and an insertion with the header
+`__debezium.oldkey`. Source: Debezium's `UnchangedToastedPlaceholder`, `PostgresValueConverter` and
 `ReselectColumnsPostProcessor`.
 """
 
@@ -43,7 +43,7 @@ _HEX = "hex:"
 
 @dataclass(frozen=True, slots=True)
 class UnavailableValue:
-    """The placeholder as its bytes."""
+    """The placeholder, and its forms for columns of several types."""
 
     binary: bytes = PLACEHOLDER.encode()
     _texts: "Array" = field(init=False, repr=False, compare=False)
@@ -52,7 +52,7 @@ class UnavailableValue:
 
     def __post_init__(self) -> None:
         text = self.binary.decode(errors="replace")
-        # As Java makes it: version 3, without a name space.
+        # As Java computes it: version 3, without a name space.
         digest = hashlib.md5(self.binary, usedforsecurity=False).digest()
         as_json = f'{{"{text}":"{text}"}}'
         texts = [text, as_json, json.dumps({text: text}), str(uuid.UUID(bytes=digest, version=3))]
@@ -62,7 +62,7 @@ class UnavailableValue:
 
     @staticmethod
     def parse(text: str) -> "UnavailableValue":
-        """The placeholder as a connector's option has it, a text or `hex:` and its bytes; raises InvalidOptionError."""
+        """Parse a connector's option: a text, or `hex:` and bytes. Raises InvalidOptionError."""
         try:
             binary = bytes.fromhex(text.removeprefix(_HEX)) if text.startswith(_HEX) else text.encode()
         except ValueError:
@@ -82,12 +82,12 @@ class UnavailableValue:
         updated: Mask,
         from_before: "dict[str, Mask] | None" = None,
     ) -> tuple[Any, Any, dict[str, Mask]]:
-        """The rows before and after changes without placeholders, and which updates lack the value of a column.
+        """Return the rows before and after changes without placeholders, and the updates that lack the value of a
+        column.
 
         Both are arrays of structs of the same type, with values as messages have them. A value that the row after an
-        update lacks is that of the row before it where that has it. `types` are those of the columns that values
-        become, None where they are guessed. Which values of a column are those of the row before is added to
-        `from_before`.
+        update lacks is taken from the row before it, if that has it. `types` are those of the columns, None if they are
+        guessed. `from_before` gets, by column, the updates whose value is taken from the row before.
         """
         names = [field.name for field in after.type]
         befores, afters = before.flatten(), after.flatten()
@@ -123,7 +123,9 @@ class UnavailableValue:
         return rows[0], rows[1], unsent
 
     def stands_in(self, column: Array, kind: pa.DataType | None) -> Mask:
-        """Where the placeholder stands for a whole value; `kind` is the type that values become, None for a guess."""
+        """Return where the placeholder stands for a whole value; `kind` is the type of the column, None if it is
+        guessed.
+        """
         given: Any = column.type
         found = np.zeros(len(column), bool)
         if column.null_count == len(column):
@@ -143,7 +145,7 @@ class UnavailableValue:
         return found
 
     def _in_rows(self, rows: Any) -> Mask:
-        """A geometry, or an hstore as JSON has it."""
+        """Return the placeholders of a geometry, or of an hstore as JSON has it."""
         names = [field.name for field in rows.type]
         found = np.zeros(len(rows), bool)
         if "wkb" in names:
@@ -159,7 +161,7 @@ class UnavailableValue:
         if len(alone := np.flatnonzero(lengths == 1)):
             found[alone] = self.stands_in(pc.list_flatten(lists.take(pa.array(alone))), element)
         item = lists.type.value_type
-        # Beside texts in the same field, numbers are texts.
+        # If the field has texts as well, numbers are texts.
         is_number = pa.types.is_integer(item) or pa.types.is_floating(item) or pa.types.is_string(item)
         if is_number and len(alike := np.flatnonzero(lengths == len(self.binary))):
             elements: Any = pc.list_flatten(lists.take(pa.array(alike)))
@@ -170,7 +172,7 @@ class UnavailableValue:
         return found
 
     def _without_own_field(self, before: Any, after: Any) -> tuple[Any, Any]:
-        """Objects without the field that the placeholder of an hstore has, unless something is in it."""
+        """Return objects without the field that the placeholder of an hstore has, unless that field has values."""
         kind = after.type
         if not pa.types.is_struct(kind) or kind.get_field_index(self._text) < 0:
             return before, after
@@ -189,7 +191,7 @@ class UnavailableValue:
 
 
 def _is_one_of(texts: Any, wanted: Any) -> Mask:
-    """Which texts are one of a few, by their length first."""
+    """Return which texts are one of a few; texts of other lengths are excluded first."""
     lengths = pc.binary_length(texts).fill_null(-1).to_numpy()
     places = np.flatnonzero(np.isin(lengths, pc.binary_length(wanted).to_numpy()))
     found = np.zeros(len(texts), bool)

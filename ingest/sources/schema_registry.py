@@ -1,9 +1,9 @@
-"""Schemas from a registry with the REST interface of Confluent's: Confluent's own, Karapace, Apicurio, Redpanda.
+r"""Schemas from a registry with the REST interface of Confluent's: Confluent's own, Karapace, Apicurio, Redpanda.
 
-    GET /schemas/ids/7 -> {"schema": "{\\"type\\": \\"record\\", …}", "references": [{"name", "subject", "version"}]}
-    GET /subjects/{subject}/versions/{version} -> the same, of what a schema refers to
+    GET /schemas/ids/7 -> {"schema": "{\"type\": \"record\", …}", "references": [{"name", "subject", "version"}]}
+    GET /subjects/{subject}/versions/{version} -> the same, for a schema that another one refers to
 
-Settings bear the names of Confluent's clients. See
+Settings have the names of Confluent's clients. See
 https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 """
 
@@ -26,7 +26,7 @@ TIMEOUT_SECONDS = 10.0
 _BYTES_MAX = 16 << 20
 _REFERENCES_MOST = 1000
 _NOT_FOUND = (40401, 40402, 40403)
-"""The codes by which a registry says that it has no such subject, version or schema."""
+"""The error codes for a missing subject, version or schema."""
 _PASSING = (408, 425, 429)
 
 SETTINGS = (
@@ -38,17 +38,17 @@ SETTINGS = (
     "ssl.key.password",
     "timeout",
 )
-"""What `settings` may have: USER:PASSWORD, a token, files in PEM's format, and seconds."""
+"""The names of `settings`. The values are USER:PASSWORD, a token, files in PEM format, and seconds."""
 
 
 class SchemaRegistry:
-    """The schemas of a registry; each is asked for once. Not for use by several threads.
+    """The schemas of a registry; each is requested once. Not for use by several threads.
 
-    `url` may be several with commas between them, of one registry: the next is asked when one does not answer. A user
-    and a password in it are used as those of `basic.auth.user.info`. Secrets are in no name, error or line of the log,
-    and go to no address but these: redirections are not followed.
+    `url` may be several URLs of one registry, separated by commas: the next is tried if one does not answer. A user and
+    a password in it count as `basic.auth.user.info`. Secrets are in no name, error or log line, and are sent to no
+    other address: redirections are not followed.
 
-    Raises InvalidOptionError; nothing is connected to yet.
+    Raises InvalidOptionError. The first request connects.
     """
 
     def __init__(self, url: str, settings: Mapping[str, str] | None = None) -> None:
@@ -62,7 +62,7 @@ class SchemaRegistry:
         if not found:
             raise InvalidOptionError("A schema registry needs a URL.")
         self._urls = [address for address, _ in found]
-        # The one that answered last is asked first.
+        # The address that answered last is tried first.
         self._first = 0
         user = given.get("basic.auth.user.info") or next((user for _, user in found if user), None)
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json", **_login(user, given)}
@@ -73,11 +73,11 @@ class SchemaRegistry:
 
     @property
     def name(self) -> str:
-        """Where it is, for people."""
+        """The addresses of the registry, for people."""
         return f"the schema registry at {', '.join(self._urls)}"
 
     def schema(self, number: int) -> WriterSchema:
-        """See WriterSchemas."""
+        """Return a schema; see WriterSchemas."""
         if number not in self._schemas:
             found = self._asked(f"/schemas/ids/{number}", f"a schema {number}")
             texts: dict[str, str] = {}
@@ -86,7 +86,7 @@ class SchemaRegistry:
         return self._schemas[number]
 
     def _refer(self, found: Mapping[str, Any], texts: dict[str, str], above: Sequence[str] = ()) -> None:
-        """Collect the schemas that one refers to, those first that they refer to themselves."""
+        """Collect the schemas that a schema refers to, each after the schemas that it refers to itself."""
         for reference in found.get("references") or ():
             subject, version = str(reference["subject"]), int(reference["version"])
             path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
@@ -99,7 +99,7 @@ class SchemaRegistry:
             texts[path] = _text_of(there)
 
     def _asked(self, path: str, what: str) -> dict[str, Any]:
-        """The answer to a question; `what` says what it is about."""
+        """Return the answer to a request; `what` names the requested object."""
         failures = []
         for turn in range(len(self._urls)):
             at = (self._first + turn) % len(self._urls)
@@ -113,7 +113,7 @@ class SchemaRegistry:
             self._first = at
             return self._checked(answer, self._urls[at], what)
         raise SourceUnavailableError(
-            f"The schema registry does not tell {what} ({'; '.join(failures)}). Try again when it answers."
+            f"The schema registry does not return {what} ({'; '.join(failures)}). Try again when it answers."
         )
 
     def _answer(self, url: str, path: str) -> bytes:
@@ -123,7 +123,7 @@ class SchemaRegistry:
         return content
 
     def _refused(self, error: urllib.error.HTTPError, url: str, what: str) -> NoReturn:
-        """Raise what an answer means that is no schema."""
+        """Raise the error of an answer that is no schema."""
         with error:
             try:
                 said = json.loads(error.read(_BYTES_MAX))
@@ -133,12 +133,12 @@ class SchemaRegistry:
         if error.code == http.client.NOT_FOUND and code in _NOT_FOUND:
             raise UnknownSchemaError(f"the schema registry at {url} does not have {what}") from None
         ways = {
-            http.client.UNAUTHORIZED: "Give --schema-registry-conf basic.auth.user.info=USER:PASSWORD of one who may.",
-            http.client.FORBIDDEN: "Give --schema-registry-conf basic.auth.user.info=USER:PASSWORD of one who may.",
+            http.client.UNAUTHORIZED: "Give --schema-registry-conf basic.auth.user.info=USER:PASSWORD with the right.",
+            http.client.FORBIDDEN: "Give --schema-registry-conf basic.auth.user.info=USER:PASSWORD with the right.",
         }
         way = ways.get(http.HTTPStatus(error.code) if error.code in set(http.HTTPStatus) else http.HTTPStatus.OK)
         way = way or "Give --schema-registry the address below which /schemas/ids/ is, with its path if it has one."
-        raise SchemaRegistryError(f"{url} does not tell {what}: it answers {error.code}. {way}") from None
+        raise SchemaRegistryError(f"{url} does not return {what}: it answers {error.code}. {way}") from None
 
     def _checked(self, answer: bytes, url: str, what: str) -> dict[str, Any]:
         try:
@@ -147,7 +147,7 @@ class SchemaRegistry:
             found = None
         if not isinstance(found, dict) or not isinstance(found.get("schema"), str):
             raise SchemaRegistryError(
-                f"{url} does not tell {what}: what it answers is no schema. Give --schema-registry the address below "
+                f"{url} does not return {what}: its answer is no schema. Give --schema-registry the address below "
                 "which /schemas/ids/ is, with its path if it has one."
             )
         kind = found.get("schemaType") or "AVRO"
@@ -157,7 +157,7 @@ class SchemaRegistry:
 
 
 class _NoRedirection(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection: the credentials are for the addresses that were given."""
+    """Follows no redirection: the credentials are for the given addresses only."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -169,7 +169,7 @@ def _text_of(found: Mapping[str, Any]) -> str:
 
 
 def _address(url: str) -> tuple[str, str | None]:
-    """The address without the user in it, and the user with the password."""
+    """Return the address without the user in it, and the user with the password."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -177,7 +177,7 @@ def _address(url: str) -> tuple[str, str | None]:
         parts, port = urlsplit(""), None
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise InvalidOptionError(
-            "The URL of a schema registry begins with http:// or https:// and a host, and has no question in it."
+            "The URL of a schema registry begins with http:// or https:// and a host, and has no query in it."
         )
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     place = host if port is None else f"{host}:{port}"
@@ -211,7 +211,7 @@ def _seconds(text: str | None) -> float:
 
 
 def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:
-    """How https is spoken; raises InvalidOptionError for files that are not there, or are none of their kind."""
+    """Return the TLS settings. Raises InvalidOptionError for files that are missing or invalid."""
     certificate, key = settings.get("ssl.certificate.location"), settings.get("ssl.key.location")
     if key and not certificate:
         raise InvalidOptionError("A schema registry's ssl.key.location needs ssl.certificate.location beside it.")
@@ -234,7 +234,7 @@ def _is_passing(status: int) -> bool:
 
 
 def _shown(error: Exception) -> str:
-    """What failed, without anything of the request."""
+    """Return the reason of a failure, without anything of the request."""
     if isinstance(error, urllib.error.HTTPError):
         return f"it answers {error.code}"
     if isinstance(error, urllib.error.URLError):

@@ -1,4 +1,4 @@
-"""The protocols of what messages are read from."""
+"""The protocols of sources of messages."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,83 +11,84 @@ from interbed.ingest.flow.source_identity import CatalogIdentity
 
 
 class LagUnit(StrEnum):
-    """What lies between a position and an end: bytes where positions are places in a log of bytes."""
+    """The unit of the distance between a position and an end: bytes if positions are offsets in a log of bytes."""
 
     MESSAGES = "messages"
     BYTES = "bytes"
 
 
 class MessageSource(Protocol):
-    """Topics of messages, read from given positions on, again if need be. Not for use by several threads."""
+    """Topics of messages, read from given positions on; a seek may repeat messages. Not for use by several threads."""
 
     @property
     def name(self) -> str:
-        """What it is, for people: the topics, and where they are."""
+        """The topics and their location, for people."""
         ...
 
     @property
     def lag_unit(self) -> LagUnit:
-        """What offsets count."""
+        """The unit of offsets."""
         ...
 
     def check(self, known: Mapping[str, Positions]) -> None:
-        """See that what is read is still the same that these tables, by their names in the lake, were filled from up to
-        their positions. Called before a seek, and before what was read is committed.
+        """Check that the topics are still those that these tables, by their names in the lake, were filled from.
 
-        Raises SourceGapError when something else has taken its place.
+        Called before a seek, and before what was read is committed. Raises SourceGapError if a topic was replaced.
         """
         ...
 
     def seek(self, positions: Positions) -> None:
-        """Read from these positions on; partitions that are not named from their beginning. Without any positions,
-        begin where the source was told to.
+        """Read from these positions on; partitions that are not named from their beginning.
 
-        Raises SourceGapError when messages between a position and what is still there are gone.
+        Without any positions, begin where the settings of the source say. Raises SourceGapError if messages after a
+        position are missing.
         """
         ...
 
     def poll(self, *, timeout_seconds: float, most: int) -> Sequence[Messages]:
-        """The next messages, at most about so many; empty when none came in time. At most one for each topic.
+        """Return the next messages, about `most` at most; empty if none came in time. At most one element for each
+        topic.
 
         Raises SourceUnavailableError, which may be retried.
         """
         ...
 
     def ends(self) -> Positions:
-        """The positions after the last message of each partition at this time."""
+        """Return the positions after the last message of each partition at this time."""
         ...
 
     def positions(self) -> Positions:
-        """The positions after what was polled, of all partitions that are read, also of those without messages.
+        """Return the positions after the polled messages, of all partitions that are read, also of those without
+        messages.
 
-        They may be beyond the last message where the source has numbers for other things, so that they reach `ends`.
+        They may be beyond the last message if the source has numbers for other things, so that they reach `ends`.
         """
         ...
 
     def has_reached(self, ends: Positions) -> bool:
-        """Whether everything before these ends was polled, as far as it is to be had: a transaction that is not
-        finished there is not.
+        """Return whether everything before these ends was polled that can be polled: an unfinished transaction
+        cannot.
         """
         ...
 
     @property
     def is_transactional(self) -> bool:
-        """Whether messages belong to transactions of the source, of which nothing is to be seen without the rest."""
+        """Whether messages belong to transactions of the source, which must become visible as a whole."""
         ...
 
     def is_whole(self, *, wanted: bool = False) -> bool:
-        """Whether what was polled so far are whole transactions; always true where the source knows of none.
+        """Return whether the polled messages are complete transactions; always true if the source has no transactions.
 
-        If that is `wanted`, polls bring nothing but the rest of transactions until it is true.
+        If that is `wanted`, polls return only the rest of transactions until it is true.
         """
         ...
 
     def note(self, positions: Positions) -> None:
-        """Tell the source how far was committed, for its own tools. Failures are only logged."""
+        """Report the committed positions to the source, for its own tools. Failures are only logged."""
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections to the source."""
         ...
 
 
@@ -96,12 +97,12 @@ class TableSnapshot(Protocol):
 
     @property
     def source(self) -> SourceTable:
-        """Which table it is of."""
+        """The source table of the rows."""
         ...
 
     @property
     def positions(self) -> Positions:
-        """Where the changes after it begin."""
+        """The positions of the first changes after the snapshot."""
         ...
 
     @property
@@ -110,7 +111,7 @@ class TableSnapshot(Protocol):
         ...
 
     def messages(self) -> Iterator[Messages]:
-        """Its rows as insertions. The first messages show its columns, also when it has no rows."""
+        """Yield its rows as insertions. The first messages show its columns, even if it has no rows."""
         ...
 
 
@@ -119,28 +120,28 @@ class SnapshotSource(MessageSource, Protocol):
     """A source that has the tables themselves beside their changes, which are not kept from the beginning."""
 
     def left_out(self) -> Collection[SourceTable]:
-        """The tables that can't be taken and are to be passed over. Called before `begin`, which is for the others.
+        """Return the tables that are skipped because they cannot be tables of a lake. Called before `begin`.
 
-        Raises InvalidInputError for a table that can't be taken otherwise.
+        Raises InvalidInputError for such a table that may not be skipped.
         """
         ...
 
     def begin(self, known: Mapping[str, Positions]) -> None:
-        """See that changes are kept from now on.
+        """Ensure that the source keeps changes from now on.
 
         `known` are the positions of the tables that were read, by their names in the lake. Raises SourceGapError unless
-        everything since then is still to be had. Called before anything is read, and again before it is read once more.
+        all later changes are still available. Called before the first read, and before each retry.
         """
         ...
 
     def tables(self) -> Sequence[SourceTable]:
-        """The tables whose changes it brings at this time, but those that are left out."""
+        """Return the tables whose changes are sent at this time, without those that are skipped."""
         ...
 
     def identities(self) -> Mapping[SourceTable, CatalogIdentity]:
-        """The same tables in the catalog of the source, at this time."""
+        """Return the same tables in the catalog of the source, at this time."""
         ...
 
     def snapshots(self, tables: Sequence[SourceTable]) -> AbstractContextManager[Iterator[TableSnapshot]]:
-        """The rows of tables, one table after the other."""
+        """Return the rows of tables, one table after the other."""
         ...

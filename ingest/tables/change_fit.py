@@ -1,4 +1,4 @@
-"""Changes as a table takes them: which columns it lacks for them, and their rows with its types and kinds."""
+"""Changes in a table's terms: the columns that the table lacks for them, and their rows with its types and kinds."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ from interbed.storage.write.row_check import RowCheck
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FittedRows:
-    """Rows to be written, a RowKind for each, and the messages whose rows are not among them because of a value.
+    """Rows to be written, a RowKind for each, and the messages that are refused because of a value.
 
     `lacks_rows_before` says that rows before changes, or values of them, are missing in the changelog of the table.
     """
@@ -39,7 +39,7 @@ class FittedRows:
 
 
 class ChangeFit:
-    """What a table, at the schema that it has at the time, makes of changes."""
+    """Conversion of changes for a table, at the schema that it has at the time."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -48,7 +48,7 @@ class ChangeFit:
         self._before: RowsBefore | None = None
 
     def lacking(self, changes: RowChanges) -> "Sequence[pa.Field[Any]]":
-        """The columns that the table must get, or must have with a wider type, before it takes the rows."""
+        """Return the columns that the table must get, or must have with a wider type, before it takes the rows."""
         schema = self._table.schema
         known = {f.name: f.type for f in schema.fields}
         keys = fixed_columns(schema)
@@ -59,7 +59,7 @@ class ChangeFit:
                 continue
             kind: pa.DataType | None = known_type(column.type)
             if kind is None:
-                # Of what type a column is shows when it has a value.
+                # The type of a column is known when it has a value.
                 continue
             if column.name not in known:
                 found.append(column.with_type(kind))
@@ -73,12 +73,12 @@ class ChangeFit:
                 if not is_fixed and not _fits(values, known[column.name], exactly=True):
                     found.append(column)
             elif column.name not in keys and (grown := _grown_by(changes, column.name, known[column.name])) != arrow:
-                # What is only written as something else is no reason to change the table.
+                # The table is not changed for values that only have another spelling.
                 found.append(column.with_type(grown))
         return found
 
     def fit(self, changes: RowChanges) -> FittedRows:
-        """The rows as the table's, but those of messages with a value that the table can't take: these are bad."""
+        """Convert the rows for the table. Messages with a value that the table cannot take are bad."""
         rows = changes.rows
         fields = {f.name: f for f in self._table.schema.fields}
         names = [n for n in rows.schema.names if n in fields]
@@ -111,26 +111,26 @@ class ChangeFit:
         )
 
     def _rows_before(self) -> RowsBefore:
-        """The rule for rows before changes, at the schema that the table has now."""
+        """Return the rule for rows before changes, at the schema that the table has now."""
         if self._before is None or self._before.schema is not self._table.schema:
             self._before = RowsBefore(self._table)
         return self._before
 
     def _unsent_values(self) -> UnsentValues:
-        """The rule for values that the source did not send, at the schema that the table has now."""
+        """Return the rule for values that the source did not send, at the schema that the table has now."""
         if self._unsent is None or self._unsent.schema is not self._table.schema:
             self._unsent = UnsentValues(self._table)
         return self._unsent
 
     def _check(self) -> RowCheck:
-        """The rules for rows at the schema that the table has now."""
+        """Return the rules for rows at the schema that the table has now."""
         if self._rules is None or self._rules.schema is not self._table.schema:
             table = self._table
             self._rules = RowCheck(table.name, table.schema, table.options, table.store.paths)
         return self._rules
 
     def _refused(self, changes: RowChanges) -> dict[int, str]:
-        """Changes that the table can't carry out."""
+        """Return the changes that the table cannot apply, with the reason."""
         if self._table.schema.has_primary_key:
             return {}
         others = np.flatnonzero(changes.kinds != RowKind.INSERT)
@@ -138,8 +138,9 @@ class ChangeFit:
         return dict.fromkeys(map(int, others), reason)
 
     def _written(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
-        """Which rows are written: all, but those before an update where the row after it replaces them. Where an update
-        changed the key, its kinds become those of a deletion and an insertion.
+        """Return which rows are written: all, except those before an update if the row after it replaces them.
+
+        If an update changed the key, its kinds become those of a deletion and an insertion.
         """
         written = np.ones(len(kinds), bool)
         before = np.flatnonzero(kinds == RowKind.UPDATE_BEFORE)
@@ -157,20 +158,20 @@ class ChangeFit:
 
 
 def fixed_columns(schema: TableSchema) -> Collection[str]:
-    """The columns by which rows are found. Their types stay: a message with a value of another type is bad."""
+    """Return the columns by which rows are found. Their types are fixed: a message with a value of another type is
+    bad.
+    """
     return {*schema.primary_keys, *schema.partition_keys, *schema.bucket_keys}
 
 
 def guessed_in_vain(changes: RowChanges, known: Collection[str]) -> dict[str, str]:
-    """The columns whose names are of single messages, as their types are guessed, and that a table with the columns
-    `known` can't get; and why.
-    """
+    """Return guessed columns that a table with the columns `known` cannot get, with the reasons."""
     guessed = [f.name for f in changes.rows.schema if f.name not in changes.stated and known_type(f.type) is not None]
     return impossible_columns(guessed, known)
 
 
 def without_a_column(changes: RowChanges, known: Collection[str]) -> dict[int, str]:
-    """Why rows have a value that no column can have, by their number."""
+    """Return the reasons, by row, for values that no column can have."""
     reasons: dict[int, str] = {}
     for name, why in guessed_in_vain(changes, known).items():
         column = one_array(changes.rows.column(name))
@@ -180,7 +181,7 @@ def without_a_column(changes: RowChanges, known: Collection[str]) -> dict[int, s
 
 
 def _converter(target: DataType, name: str, *, is_stated: bool, is_fixed: bool) -> Callable[[Array], Array]:
-    """What makes values of a column of a table of those of messages; it raises ValueError."""
+    """Return the conversion of values of messages to those of a column. It raises ValueError."""
     arrow = type_to_arrow(target)
 
     def convert(values: Array) -> Array:
@@ -205,7 +206,9 @@ def _converter(target: DataType, name: str, *, is_stated: bool, is_fixed: bool) 
 
 
 def _fits(values: Array, target: DataType, *, exactly: bool = False) -> bool:
-    """Whether the values are those of the type; `exactly` as a DOUBLE that the source states becomes no FLOAT."""
+    """Return whether the values are of the type. With `exactly`, a DOUBLE that the source states is not rounded to
+    FLOAT.
+    """
     try:
         fitted(values, target)
     except MISFITS:
@@ -214,7 +217,7 @@ def _fits(values: Array, target: DataType, *, exactly: bool = False) -> bool:
 
 
 def _is_rounded(values: Any, target: DataType) -> bool:
-    """Whether a DOUBLE among the values is another number as a FLOAT."""
+    """Return whether a DOUBLE among the values is another number as a FLOAT."""
     kind = values.type
     if isinstance(target, RowType) and pa.types.is_struct(kind):
         types = {f.name: f.type for f in target.fields}
@@ -230,8 +233,9 @@ def _is_rounded(values: Any, target: DataType) -> bool:
 
 
 def _grown_by(changes: RowChanges, name: str, known: DataType) -> pa.DataType:
-    """The type that a column has to have for guessed values, by those that its type does not have, one after the other:
-    each has the type that it has alone.
+    """Return the type that a column needs for guessed values.
+
+    The values that its type does not hold are examined one after the other, each with the type that it has alone.
     """
     column = SentColumn(name, one_array(changes.rows.column(name)), changes.sent)
     _, unfit = column.fitted(known, lambda values: fitted_guess(values, known))
@@ -244,8 +248,10 @@ def _grown_by(changes: RowChanges, name: str, known: DataType) -> pa.DataType:
 
 
 def grown_type(values: Array, known: DataType) -> pa.DataType:
-    """The type that a column has to have for values whose type is guessed: wider where that loses nothing, with the
-    fields that rows have more. What has no room in it is left to be refused, value by value.
+    """Return the type that a column needs for values of a guessed type: wider if that loses nothing, and with new
+    fields.
+
+    Values that the type still does not hold are refused later, one by one.
     """
     arrow = type_to_arrow(known)
     given: Any = values.type
@@ -269,6 +275,6 @@ def grown_type(values: Array, known: DataType) -> pa.DataType:
 
 
 def _widens(known: DataType, given: pa.DataType) -> bool:
-    """Whether a type of single values loses nothing when it becomes the other."""
+    """Return whether every value of the column keeps its value in the other type."""
     is_single = isinstance(known, AtomicType) and not pa.types.is_nested(given)
     return is_single and is_widening(known, type_from_arrow(given))

@@ -61,7 +61,7 @@ _NUMBERS = frozenset(
 
 
 def fitted(values: Array, target: DataType) -> Array:
-    """The values as those of a column of the type, nulls as nulls; ValueError says why one of them is none."""
+    """Convert the values to the type of a column. Raises ValueError with the reason for an invalid value."""
     arrow: Any = type_to_arrow(target)
     if pa.types.is_null(values.type) or (len(values) and values.null_count == len(values)):
         nulls: Array = pa.nulls(len(values), arrow)
@@ -69,7 +69,7 @@ def fitted(values: Array, target: DataType) -> Array:
     if isinstance(target, RowType):
         return _rows(values, target)
     if isinstance(target, ArrayType) and pa.types.is_list(values.type):
-        # A copy starts at its first value, which the offsets of a slice do not.
+        # A copy starts at its first value; the offsets of a slice do not.
         whole: Any = pa.concat_arrays([values])
         return pa.ListArray.from_arrays(
             whole.offsets, fitted(whole.values, target.element), type=arrow, mask=whole.is_null()
@@ -82,12 +82,13 @@ def fitted(values: Array, target: DataType) -> Array:
 
 
 def fitted_guess(values: Array, target: DataType) -> Array:
-    """Values of a guessed type as those of a column. Texts are the lists and objects of JSON that they are, where the
-    column has such. ValueError says why one of them is none.
+    """Convert values of a guessed type to the type of a column. Raises ValueError with the reason for an invalid value.
+
+    Texts are parsed as lists and objects of JSON if the column is an ARRAY or a ROW.
     """
     if not isinstance(target, RowType | ArrayType) or not pa.types.is_string(values.type):
         return fitted(values, target)
-    # One by one: this happens where values of one field are of several kinds.
+    # One by one: this happens if values of one field are of several kinds.
     objects = {i: None if text is None else _json(text) for i, text in enumerate(values.to_pylist())}
     parts, places = [], []
     for numbers, array in exact_arrays(objects, target):
@@ -99,7 +100,7 @@ def fitted_guess(values: Array, target: DataType) -> Array:
 
 
 def known_type(kind: pa.DataType) -> pa.DataType | None:
-    """The type without what is null in all values; None where nothing is left of it."""
+    """Return the type without fields that are null in all values; None if nothing is left of it."""
     given: Any = kind
     if pa.types.is_struct(kind):
         fields = [f.with_type(inner) for f in given if (inner := known_type(f.type)) is not None]
@@ -111,8 +112,9 @@ def known_type(kind: pa.DataType) -> pa.DataType | None:
 
 
 def impossible_columns(names: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    """Names of columns that a table with the columns `known` can't get, and why; of several that differ by case alone
-    the first one stays.
+    """Return names of columns that a table with the columns `known` cannot get, with the reasons.
+
+    Of several names that differ by case only, the first one is possible.
     """
     found: dict[str, str] = {}
     lower = {name.lower(): name for name in known}
@@ -144,7 +146,7 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
         raise ValueError(f"{_an_example(values)} is no {target}")
     if target.root in BINARIES:
         if not pa.types.is_binary(source):
-            raise ValueError(f"{_an_example(values)} is no {target}: which bytes a text stands for is not known")
+            raise ValueError(f"{_an_example(values)} is no {target}: the bytes of a text are not known")
         content: Any = values
         _check_length(pc.binary_length(content), target)
         return values.cast(arrow)
@@ -152,7 +154,7 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
         _check_digits(values, target)
         return values
     if pa.types.is_floating(source) and target.root is TypeRoot.DECIMAL:
-        # By the digits that it is written with: the binary fraction beside it has no end.
+        # By its decimal digits: the exact binary fraction has too many digits.
         digits = [None if v is None else Decimal(repr(v)) for v in values.to_pylist()]
         return pa.array(digits, pa.decimal256(76, 38)).cast(arrow)
     if target.root in FLOATS and (pa.types.is_integer(source) or (pa.types.is_decimal(source) and not source.scale)):
@@ -162,7 +164,7 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
         _check_finite(values, made_of_texts, target)
         return made_of_texts
     if pa.types.is_integer(source) and target.root is TypeRoot.DECIMAL:
-        # First with room for any integer, which Arrow asks for whatever the values are.
+        # First to a type that holds any integer, which Arrow requires for any values.
         return values.cast(pa.decimal256(76, target.scale or 0)).cast(arrow)
     if target.root is TypeRoot.DECIMAL and pa.types.is_string(source):
         return decimals_of_texts(values, target, arrow)
@@ -186,14 +188,14 @@ def _atoms(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
 
 
 def _check_zone(source: Any, arrow: Any, target: AtomicType) -> None:
-    """Refuse instants for times without a zone, and the other way round: which zone is meant is not known."""
+    """Refuse instants for times without a zone, and the reverse: the intended zone is not known."""
     if pa.types.is_timestamp(source) and (source.tz is None) != (arrow.tz is None):
         given = "a timestamp without a time zone" if source.tz is None else "an instant, with a time zone,"
         raise ValueError(f"{given} is no {target}")
 
 
 def _clock_times(texts: Any) -> Any:
-    """Times of the day, with minutes; Arrow reads them in timestamps alone."""
+    """Return times of the day, which have minutes. Arrow parses them only within timestamps."""
     if not mask_of(pc.match_substring(texts, ":").fill_null(True)).all():
         raise ValueError("it is no time of the day with hours and minutes")
     moments: Any = pc.binary_join_element_wise(pa.scalar("1970-01-01"), texts, pa.scalar(" "))
@@ -246,7 +248,7 @@ def _texts(values: Array, target: AtomicType, arrow: pa.DataType) -> Array:
     if pa.types.is_binary(source):
         raise ValueError(f"{_an_example(values)} is no {target}: bytes are no text")
     if pa.types.is_nested(source):
-        # What JSON had as an object or a list goes into a text as JSON.
+        # Objects and lists of JSON become texts of JSON.
         written = [None if v is None else json_text(v) for v in values.to_pylist()]
         texts = pa.array(written, pa.string())
     elif source == SENT_NUMBERS:
@@ -274,7 +276,7 @@ def _an_example(values: Array) -> str:
 
 
 def exact_arrays(values: Mapping[int, Any], target: DataType) -> Iterator[tuple[Indices, Array]]:
-    """The values by type, with their numbers. Objects and lists are JSON where the column `target` has texts."""
+    """Yield the values by type, with their numbers. Objects and lists are JSON if the column `target` has texts."""
     written = {i: _with_json_texts(value, target) for i, value in values.items()}
     places: dict[pa.DataType, list[int]] = {}
     for i, value in written.items():
@@ -285,7 +287,7 @@ def exact_arrays(values: Mapping[int, Any], target: DataType) -> Iterator[tuple[
 
 
 def doubles(values: Sequence[Any], kind: pa.DataType) -> Array:
-    """The values as an array of a type that `type_of` gives, each number that is to be a DOUBLE as the nearest one."""
+    """Return the values as an array of a type of `type_of`; each number of a DOUBLE is the nearest one."""
     exact = _with_sent_numbers(kind)
     found: Array = _without_sent_numbers(pa.array([_made(value, exact) for value in values], exact), kind)
     return found

@@ -1,8 +1,8 @@
-"""Whether a table of the lake has the rows of a source table: counts and checksums of key ranges, then the rows.
+"""Comparison of a table of the lake with its source table: counts and checksums of key ranges, then rows.
 
 A range holds the keys whose hash has one remainder. Both tables are read once for the checksums of all ranges, and
-again for the rows of the ranges that differ. A row that changes at the source meanwhile differs, too; so the rows are
-looked at twice, and a difference counts that is the same both times.
+again for the rows of the ranges that differ. A row that changes at the source meanwhile differs as well, so the rows
+are read twice, and a difference counts if it is the same both times.
 """
 
 from collections import Counter
@@ -25,18 +25,18 @@ from interbed.storage.table.table import Table
 
 RANGES = 65_536
 ROWS_MOST = 500_000
-"""How many rows of ranges that differ are held at a time."""
+"""The number of rows of differing ranges that are in memory at a time."""
 SHOWN_MOST = 20
 
 Row = Mapping[str, Any]
 SourceRows = Callable[[], Iterable[RowChanges]]
 _Counts = Counter[tuple[bytes, bytes]]
-"""How often each row is there; a row is the bytes of its key and all its bytes."""
+"""The number of occurrences of each row; a row is the bytes of its key and all its bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowDifference:
-    """A row that the tables have differently; None where one of them lacks it."""
+    """A row that differs between the tables; None if one of them lacks it."""
 
     lake: Row | None
     source: Row | None
@@ -47,7 +47,7 @@ class TableComparison:
     """The result of a comparison.
 
     `columns` were compared; `source_only` are columns that the table of the lake lacks. `ranges` is the number of
-    ranges whose checksums differ. `missing` rows are at the source alone, `left_over` rows in the lake alone, and
+    ranges whose checksums differ. `missing` rows are only at the source, `left_over` rows only in the lake, and
     `different` rows have one key and other values. `differences` are the first of these rows.
     """
 
@@ -75,7 +75,7 @@ class _Sums:
         self.hashes = np.zeros(RANGES, np.uint64)
 
     def add(self, block: "_Block") -> None:
-        """Add rows."""
+        """Add rows to the sums of their ranges."""
         ranges = block.ranges()
         self.counts += np.bincount(ranges, minlength=RANGES)
         np.add.at(self.hashes, ranges, _hashes(block.rows))
@@ -83,14 +83,14 @@ class _Sums:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Some rows: their keys and the rows as bytes, and their values."""
+    """Rows with their keys and their values as bytes."""
 
     keys: Array
     rows: Array
     batch: pa.RecordBatch
 
     def ranges(self) -> npt.NDArray[np.int64]:
-        """The range of each row."""
+        """Return the range of each row."""
         return (_hashes(self.keys) % np.uint64(RANGES)).astype(np.int64)
 
 
@@ -98,17 +98,17 @@ class RowComparison:
     """Compares a table of the lake with the rows of a source table."""
 
     def __init__(self, table: Table, source: SourceRows) -> None:
-        """`source` reads the rows of the source table, as they are when it is called."""
+        """`source` reads the rows of the source table as of the time of the call."""
         self._table = table
         self._source = source
         self._columns: Sequence[str] = ()
         self._keys: Sequence[str] = ()
 
     def run(self, wait: Callable[[], None] = lambda: None) -> TableComparison:
-        """Compare the newest rows of both; `wait` is called before differences are looked at again.
+        """Compare the newest rows of both; `wait` is called before differences are read again.
 
-        Raises InvalidInputError where the tables share no column, or the source lacks one of the key, and
-        BadMessageError for a row of the source that the table can't have.
+        Raises InvalidInputError if the tables share no column, or the source lacks one of the key, and BadMessageError
+        for a row of the source that the table cannot have.
         """
         source_only = self._choose_columns()
         ours, theirs = _Sums(), _Sums()
@@ -143,11 +143,11 @@ class RowComparison:
         )
 
     def _choose_columns(self) -> list[str]:
-        """Choose what is compared; the columns of the source alone."""
+        """Choose the compared columns, and return the columns that only the source has."""
         names = next(iter(self._source())).rows.schema.names
         schema = self._table.schema
         self._columns = [name for name in schema.names if name in names]
-        # A partition may be a column that is worked out from another one.
+        # A partition column may be computed from another column.
         lacking = [n for n in schema.primary_keys if n not in names and n not in schema.partition_keys]
         if lacking or not self._columns:
             why = f"the source lacks the column {lacking[0]!r} of its key" if lacking else "they share no column"
@@ -174,7 +174,7 @@ class RowComparison:
         return _Block(rows if self._keys == self._columns else row_bytes(batch, self._keys), rows, batch)
 
     def _look_twice(self, ranges: npt.NDArray[np.int64], wait: Callable[[], None]) -> "tuple[_RowsApart, _RowsApart]":
-        """The rows of the ranges that the lake has alone, and the source alone, both times."""
+        """Return the rows of the ranges that only the lake has, and that only the source has, both times."""
         first = self._apart(ranges)
         if not (first[0].counts or first[1].counts):
             return first
@@ -191,14 +191,14 @@ class RowComparison:
 
 @dataclass(frozen=True, slots=True)
 class _RowsApart:
-    """Rows by their bytes, with how often they are there and where their values are."""
+    """Rows by their bytes, with their number of occurrences and the places of their values."""
 
     counts: _Counts
     places: Mapping[tuple[bytes, bytes], tuple[pa.RecordBatch, int]]
 
     @staticmethod
     def read(blocks: Iterable[_Block], chosen: npt.NDArray[np.bool_]) -> "_RowsApart":
-        """The rows of the chosen ranges."""
+        """Read the rows of the chosen ranges."""
         counts: _Counts = Counter()
         places: dict[tuple[bytes, bytes], tuple[pa.RecordBatch, int]] = {}
         for block in blocks:
@@ -211,16 +211,16 @@ class _RowsApart:
         return _RowsApart(counts, places)
 
     def without(self, other: "_RowsApart") -> "_RowsApart":
-        """The rows that the other ones lack."""
+        """Return the rows that the other ones lack."""
         return _RowsApart(self.counts - other.counts, self.places)
 
     def also_in(self, other: "_RowsApart") -> "_RowsApart":
-        """The rows that are among the other ones as well."""
+        """Return the rows that are among the other ones as well."""
         return _RowsApart(self.counts & other.counts, self.places)
 
 
 def _by_key(rows: _RowsApart) -> dict[bytes, list[Row]]:
-    """The values of the rows, by key."""
+    """Return the values of the rows, by key."""
     found: dict[bytes, list[Row]] = {}
     for row, count in rows.counts.items():
         batch, place = rows.places[row]
@@ -230,11 +230,11 @@ def _by_key(rows: _RowsApart) -> dict[bytes, list[Row]]:
 
 
 def row_bytes(batch: pa.RecordBatch, columns: Sequence[str]) -> Array:
-    """The values of columns of each row as bytes, which differ where a value does."""
+    """Return the values of columns of each row as bytes, which differ if a value does."""
     parts: list[Any] = []
     for name in columns:
         text = _as_bytes(batch.column(name))
-        # With its length before it no value runs into the next one, and none is a null.
+        # The length before each value separates values, and distinguishes an empty value from null.
         length = pc.cast(pc.cast(pc.binary_length(text), pa.string()), pa.large_binary())
         parts += [length.fill_null(b"-"), text.fill_null(b"")]
     join: Any = pc.binary_join_element_wise
@@ -253,12 +253,12 @@ def _as_bytes(column: Any) -> Any:
 
 
 def _hashes(values: Array) -> npt.NDArray[np.uint64]:
-    """A hash of each, the same within this process."""
+    """Return a hash of each value, which is the same within this process."""
     return np.fromiter(map(hash, values.to_pylist()), np.int64, len(values)).view(np.uint64)
 
 
 def _portions(ranges: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
-    """The ranges, so many at a time that their rows are at most ROWS_MOST, but one at least."""
+    """Yield the ranges in portions of at most ROWS_MOST rows, but at least one range."""
     portion: list[int] = []
     size = 0
     for number in ranges.tolist():

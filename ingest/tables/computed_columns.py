@@ -1,7 +1,7 @@
-"""Columns that are worked out from others while changes are written: `dt=date_format(created, 'yyyy-MM-dd')`.
+"""Columns that are computed from others while changes are written: `dt=date_format(created, 'yyyy-MM-dd')`.
 
 Functions and their names are those of Paimon's `computed_column`: year, month, day, hour, minute, second and
-date_format(column, pattern) of a DATE, a TIMESTAMP or a text that is one; substring(column, begin[, end]) from 0 on;
+date_format(column, pattern) of a DATE, a TIMESTAMP or a text of one; substring(column, begin[, end]) from 0 on;
 truncate(column, width); lower, upper, trim; cast(literal, type). Source: Paimon's documentation, "CDC Ingestion",
 computed functions.
 """
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.ingest.flow.changes import NOT_SENT_BEFORE, BadMessage, RowChanges, Unsent
+from interbed.ingest.flow.changes import NOT_SENT_BEFORE, BadMessage, RowChanges, UnsentRows
 from interbed.ingest.formats.arrays import MISFITS, Array, converted_values, one_array, valid
 from interbed.ingest.formats.json_objects import json_text
 from interbed.ingest.tables.column_fit import fitted
@@ -27,7 +27,7 @@ from interbed.storage.base.types.parse import data_type
 
 _CALL = re.compile(r"\s*(?P<name>[^=\s]+)\s*=\s*(?P<function>\w+)\s*\((?P<arguments>.*)\)\s*", re.DOTALL)
 _ARGUMENT = re.compile(r"\s*(?:'((?:[^']|'')*)'|([^,']+))\s*(?:,|$)")
-# Java's letters for strftime; a quoted text stands for itself.
+# Java's letters with those of strftime; a quoted text is copied.
 _LETTERS = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _PATTERN = re.compile(r"yyyy|MM|dd|HH|mm|ss|'([^']*)'|[^A-Za-z']+")
 _PARTS: Mapping[str, Any] = {
@@ -55,17 +55,17 @@ _FUNCTIONS = (*_PARTS, *_OF_TEXT, *_COUNTS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComputedColumn:
-    """A column with the function that makes it, and the function's arguments as texts."""
+    """A column with its function, and the arguments of the function as texts."""
 
     name: str
     function: str
     arguments: Sequence[str]
     is_bare: bool = False
-    """Whether the first argument has no quotes, as the name of a column has none."""
+    """Whether the first argument has no quotes, like the name of a column."""
 
     @staticmethod
     def parse(text: str) -> "ComputedColumn":
-        """The column that a text says; raises InvalidInputError, and NotSupportedError for an unknown function."""
+        """Parse a computed column. Raises InvalidInputError, and NotSupportedError for an unknown function."""
         found = _CALL.fullmatch(text)
         if found is None:
             raise InvalidInputError(f"{text!r} is no computed column: it is to be NAME=FUNCTION(COLUMN, …).")
@@ -78,17 +78,17 @@ class ComputedColumn:
             raise InvalidInputError(f"{text!r}: {function} does not take {len(arguments)} arguments.")
         is_bare = not given[0][1]
         column = ComputedColumn(name=found["name"], function=function, arguments=arguments, is_bare=is_bare)
-        # What is wrong with the arguments shows without rows, too.
+        # Invalid arguments raise even without rows.
         column.computed(pa.table({column.column or "x": pa.array([], pa.string())}))
         return column
 
     @property
     def column(self) -> str | None:
-        """The column that it is worked out from; None for a literal."""
+        """The column that it is computed from; None for a literal."""
         return None if self.function == "cast" else self.arguments[0]
 
     def check_literal(self, names: Collection[str]) -> None:
-        """Refuse a literal that is one of the names of columns, unless it has quotes; raises InvalidInputError."""
+        """Raise InvalidInputError for a literal without quotes that is the name of a column."""
         if self.column is None and self.is_bare and self.arguments[0] in names:
             literal, kind = self.arguments
             raise InvalidInputError(
@@ -98,9 +98,9 @@ class ComputedColumn:
             )
 
     def computed(self, rows: pa.Table) -> Array:
-        """The column's values for the rows, null where the other column is null.
+        """Return the values of the column for the rows, null where the other column is null.
 
-        Raises InvalidInputError when the rows lack the column, ValueError for a value of which it can't be made.
+        Raises InvalidInputError if the rows lack the column, ValueError for a value that the function refuses.
         """
         if self.function == "cast":
             return self._literal(rows.num_rows)
@@ -117,7 +117,7 @@ class ComputedColumn:
         match self.function:
             case "date_format":
                 times = _times(values)
-                # Arrow's letter for seconds has their fraction, too, unless there is none.
+                # Arrow's letter for seconds writes the fraction as well, unless the unit is seconds.
                 whole = pc.floor_temporal(times, unit="second").cast(pa.timestamp("s", times.type.tz))
                 result = pc.strftime(whole, format=_strftime(self.arguments[1]))
             case "substring":
@@ -136,7 +136,7 @@ class ComputedColumn:
         if width <= 0:
             raise InvalidInputError(f"The computed column {self.name!r} is truncated to {width}, which is no width.")
         if pa.types.is_integer(values.type):
-            # Down to a multiple of the width, for numbers below zero, too.
+            # Down to a multiple of the width, also for negative numbers.
             rest: Any = pc.subtract(values, pc.multiply(pc.divide(values, width), width))
             rest = pc.if_else(pc.less(rest, pa.scalar(0)), pc.add(rest, width), rest)
             return pc.subtract(values, rest).cast(values.type)
@@ -165,10 +165,10 @@ class ComputedColumn:
 def with_computed(
     changes: RowChanges, columns: Sequence[ComputedColumn], known: Collection[str] = ()
 ) -> tuple[RowChanges, list[BadMessage]]:
-    """The changes with the columns, which take the place of columns of their names, and the messages of whose values
-    one of them can't be made. `known` are the columns of the table: those of them that the rows lack are null.
+    """Return the changes with the columns, which replace columns of their names, and the bad messages.
 
-    Raises InvalidInputError where a column can't be made whatever the values are.
+    `known` are the columns of the table: those that the rows lack are null. Raises InvalidInputError if a column cannot
+    be computed for any values.
     """
     bad: dict[int, str] = {}
     made = {column.name for column in columns}
@@ -195,7 +195,7 @@ def _with_one(changes: RowChanges, column: ComputedColumn, known: Collection[str
             bad.setdefault(int(changes.messages[i]), f"the column {column.name!r} can't be made of {of}: {error}")
     at = rows.schema.get_field_index(column.name)
     rows = rows.set_column(at, column.name, values) if at >= 0 else rows.append_column(column.name, values)
-    # What is made of a value that was not sent is not known either.
+    # A value computed from an unsent value is not known either.
     unsent = {name: each for name, each in changes.unsent.items() if name != column.name}
     if source is not None and source in changes.unsent:
         unsent[column.name] = changes.unsent[source]
@@ -209,7 +209,7 @@ def _with_one(changes: RowChanges, column: ComputedColumn, known: Collection[str
     elif source in changes.unsent_before:
         unsent_before[column.name] = changes.unsent_before[source]
     elif source not in changes.rows.schema.names:
-        unsent_before[column.name] = Unsent(np.ones(rows.num_rows, bool), NOT_SENT_BEFORE)
+        unsent_before[column.name] = UnsentRows(np.ones(rows.num_rows, bool), NOT_SENT_BEFORE)
     sent = None if changes.sent is None else changes.sent.without(column.name)
     changes = replace(
         changes,
@@ -224,7 +224,7 @@ def _with_one(changes: RowChanges, column: ComputedColumn, known: Collection[str
 
 
 def _texts_sent(changes: RowChanges, name: str) -> Array:
-    """The values of a column, numbers of a guessed type as the texts that messages have."""
+    """Return the values of a column, with numbers of a guessed type as the texts of the messages."""
     values = one_array(changes.rows.column(name))
     sent = changes.sent
     is_number = pa.types.is_floating(values.type) or pa.types.is_decimal(values.type)
@@ -235,14 +235,16 @@ def _texts_sent(changes: RowChanges, name: str) -> Array:
 
 
 def _type_of(column: ComputedColumn, source: str, changes: RowChanges) -> pa.DataType:
-    """The type of the values; InvalidInputError where none can be made of a column whose type is stated."""
+    """Return the type of the values. Raises InvalidInputError if it cannot be computed of a column whose type is
+    stated.
+    """
     try:
         made: Any = column.computed(changes.rows.slice(0, 0))
         kind: pa.DataType = made.type
         return kind
     except MISFITS as error:
         if source in changes.rows.schema.names and source not in changes.stated:
-            # The type is guessed of these messages, and others have another one.
+            # The type is guessed from these messages; others may have another type.
             return pa.null()
         if isinstance(error, InvalidInputError):
             raise
@@ -257,7 +259,7 @@ def _arguments(text: str) -> list[tuple[str, bool]]:
     while at < len(text):
         part = _ARGUMENT.match(text, at)
         if part is None or not (part[1] is not None or part[2].strip()):
-            raise InvalidInputError(f"{text!r} are no arguments of a computed column: a text stands in single quotes.")
+            raise InvalidInputError(f"{text!r} are no arguments of a computed column: a text is in single quotes.")
         quoted = part[1]
         found.append((part[2].strip(), False) if quoted is None else (quoted.replace("''", "'"), True))
         at = part.end()
@@ -268,7 +270,7 @@ def _times(values: Any) -> Any:
     if pa.types.is_temporal(values.type) and not pa.types.is_time(values.type):
         return values.cast(pa.timestamp("us")) if pa.types.is_date(values.type) else values
     if pa.types.is_string(values.type):
-        # With an offset from UTC or without it.
+        # With an offset from UTC or without one.
         try:
             return values.cast(pa.timestamp("ns"))
         except pa.ArrowInvalid:

@@ -1,7 +1,7 @@
-"""Values of guessed types as those of a column, so that nothing depends on the values beside them.
+"""Conversion of values of guessed types to those of a column, independent of the other values of the field.
 
-All values of a field have one guessed type: beside a fraction an integer is a DOUBLE, beside a text it is a text. Where
-a column may hold more of a value than that type does, the value is taken from its message again, alone:
+All values of a field have one guessed type: an integer beside a fraction is a DOUBLE, and beside a text it is a text.
+If a column may hold more of a value than that type does, the value is parsed from its message again, alone:
 
 | guessed | column | which values |
 |---|---|---|
@@ -39,12 +39,12 @@ from interbed.storage.base.types.data_type import (
 )
 
 _LONG = r"[0-9.]{16}|[eE]-[0-9]{3}"
-"""What a text has in which a DOUBLE is not all of a number: its 15 digits are those of the text."""
+"""Pattern of texts with a number of which a DOUBLE may not keep all digits: it keeps 15 digits."""
 _SHOWN_MAX = 100
 
 
 class SentColumn:
-    """The values of a column, with a guessed type, and the rows of the messages that they are from."""
+    """The values of a column, with a guessed type, and the rows of their messages."""
 
     def __init__(self, name: str, values: Array, sent: SentRows | None, *, is_key: bool = False) -> None:
         self._is_key = is_key
@@ -53,13 +53,15 @@ class SentColumn:
         self._sent = None if sent is None or name in sent.computed else sent
 
     def fitted(self, target: DataType, convert: Callable[[Array], Array]) -> tuple[Array, dict[int, str]]:
-        """The values of the column; and why rows have one that is none, by their place: it is null then."""
+        """Convert the values to the type of a column. Return also the reasons, by place, for invalid values; these are
+        null.
+        """
         kind = type_to_arrow(target)
         values, sent = self._values, self._sent
         every = np.arange(len(values))
         alone = np.zeros(len(values), bool) if sent is None else _doubtful(values, target, self._rows, every)
         if sent is not None and self._is_key and pa.types.is_string(values.type):
-            # A number that became a text: as a key it is refused, because it may be written in several ways.
+            # A number that became a text is refused as a key, because it may have several spellings.
             alone |= self._rows.rewritten & valid(values)
         if sent is None or not alone.any():
             made, errors = converted_values(values, convert, kind)
@@ -83,8 +85,8 @@ class SentColumn:
         return taken(whole, np.argsort(np.concatenate(places), kind="stable")), reasons
 
     def alone(self, row: int) -> Array:
-        """The value of a row with the guessed type that it has alone; that of the column where its message is not
-        known.
+        """Return the value of a row with the guessed type that it has alone; without its message, the value of the
+        column.
         """
         if self._sent is None:
             return self._values.slice(row, 1)
@@ -101,24 +103,24 @@ class SentColumn:
 
 
 class _Rows:
-    """What is known of the messages of rows."""
+    """Properties of the messages of rows."""
 
     def __init__(self, sent: SentRows) -> None:
         self._sent = sent
 
     @cached_property
     def rewritten(self) -> Mask:
-        """Which rows may have a text in the place of another value."""
+        """Rows that may have a text in place of another value."""
         return self._sent.rewritten()
 
     @cached_property
     def long(self) -> Mask:
-        """Which rows may have a number that a DOUBLE does not give back."""
+        """Rows that may have a number that a DOUBLE does not represent exactly."""
         return mask_of(pc.match_substring_regex(self._sent.texts(), _LONG))
 
 
 def _doubtful(values: Any, target: DataType, rows: _Rows, owner: "np.ndarray[Any, np.dtype[np.int64]]") -> Mask:
-    """Which values are to be taken from their messages; `owner` has the row of each."""
+    """Return which values must be parsed from their messages; `owner` has the row of each."""
     kind = values.type
     nothing = np.zeros(len(values), bool)
     if values.null_count == len(values):

@@ -1,4 +1,4 @@
-"""Which table the changes of a source's table go to."""
+"""The tables of the lake that changes of source tables go to."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +11,7 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 
 
 def check_refused(tables: Iterable[RefusedTable], name_of: Callable[[SourceTable], str | None]) -> None:
-    """Raises NotSupportedError for a table of which nothing can be made, unless it is passed over."""
+    """Raise NotSupportedError for a refused table, unless it is skipped."""
     for table in tables:
         if name_of(table.source) is not None:
             raise NotSupportedError(
@@ -22,14 +22,15 @@ def check_refused(tables: Iterable[RefusedTable], name_of: Callable[[SourceTable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableNames:
-    """All changes go to `table`, or each source's table to its own in `database`, named `prefix` + its name + `suffix`.
+    """Names of tables of the lake. All changes go to `table`, or those of each source table to a table of their own in
+    `database`, named `prefix` + its name + `suffix`.
 
-    The patterns are regular expressions for whole names of the source's tables, with their database or without it
-    (Paimon's `including_tables` and `excluding_tables`); changes of other tables are passed over. Raises
-    InvalidInputError for a pattern that is none, and unless exactly one of `table` and `database` is given. Where
-    `databases` are given, changes of tables in others of the source are passed over, too. Tables that match `skipping`
-    may be passed over where they can't be taken. With `lower_case` the names of tables are written in lower case, for
-    catalogs that ignore case.
+    The patterns are regular expressions for whole names of source tables, with their database or without it (Paimon's
+    `including_tables` and `excluding_tables`); changes of other tables are skipped. Raises InvalidInputError for an
+    invalid pattern, and unless exactly one of `table` and `database` is given. If `databases` are given, changes of
+    tables in other databases of the source are skipped as well. Tables that match `skipping` may be skipped if they
+    cannot be tables of a lake. With `lower_case` the names of tables are written in lower case, for catalogs that
+    ignore case.
     """
 
     table: str | None = None
@@ -53,16 +54,17 @@ class TableNames:
 
     @property
     def are_chosen(self) -> bool:
-        """Whether a pattern says which tables are wanted, and not only which are not."""
+        """Whether a pattern selects the wanted tables, instead of only excluding others."""
         return self.including != ".*"
 
     def in_catalog(self, catalog: Catalog) -> "TableNames":
-        """The same names as the catalog has them."""
+        """Return the same names in the case of the catalog."""
         return self if catalog.is_case_sensitive else replace(self, lower_case=True)
 
     def of(self, source: SourceTable | None) -> str | None:
-        """DATABASE.TABLE, None for what is passed over; InvalidInputError where the source has no name to go by, or one
-        that no table can have.
+        """Return DATABASE.TABLE for a source table; None if it is skipped.
+
+        Raises InvalidInputError if messages do not name their table, and for a name that no table can have.
         """
         if source is None:
             if self.table is None:
@@ -76,27 +78,27 @@ class TableNames:
             return None
         if self.table is not None:
             return self.table
-        # A name with a '$' would be a branch of another table.
+        # A name with a '$' would name a branch of another table.
         name = check_table_name(f"{self.prefix}{source.name}{self.suffix}")
         return f"{self.database}.{name.lower() if self.lower_case else name}"
 
     def own_tables_of(self, sources: Iterable[SourceTable]) -> set[str]:
-        """The tables that have rows of these alone."""
+        """Return the tables that have rows only of these source tables."""
         return {self.possible(source) or "" for source in sources if self.table is None}
 
     def possible(self, source: SourceTable) -> str | None:
-        """As `of`, and None also for a name that no table of a lake can have."""
+        """Return the same as `of`, and None also for a name that no table of a lake can have."""
         try:
             return self.of(source)
         except InvalidInputError:
             return None
 
     def may_skip(self, source: SourceTable) -> bool:
-        """Whether a table of the source may be passed over where it can't be taken."""
+        """Return whether a source table may be skipped if it cannot be a table of a lake."""
         return self.skipping is not None and self._matches(self.skipping, source)
 
     def present(self, catalog: Catalog) -> Sequence[str]:
-        """The one table, whether it is there or not; or those of the database that have such a name."""
+        """Return the one table, whether it exists or not; or the tables of the database that have such a name."""
         if self.table is not None:
             return [self.table]
         database = self.database or ""
@@ -107,7 +109,7 @@ class TableNames:
         return [f"{database}.{n}" for n in names if n.startswith(prefix) and n.endswith(suffix)]
 
     def one_each(self, sources: Iterable[SourceTable]) -> dict[SourceTable, str]:
-        """The names of those that are not passed over; InvalidInputError where two of them go to one table."""
+        """Return the names of those that are not skipped. Raises InvalidInputError if two of them go to one table."""
         found = {source: name for source in sources if (name := self.of(source)) is not None}
         of_name: dict[str, SourceTable] = {}
         for source, name in found.items():

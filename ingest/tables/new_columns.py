@@ -32,21 +32,20 @@ _WAY_OUT = "A column that is guessed has the type of its first value: create it 
 
 
 Path = tuple[str, ...]
-"""The names of the fields on the way to a number; an element of a list is at `[]`."""
+"""The names of the fields on the path to a number; an element of a list is at `[]`."""
 
 
 _ELEMENT = "[]"
 
 
 EXACT_MAX = 2.0**53
-"""Up to it every integer is a DOUBLE."""
+"""The number up to which every integer is a DOUBLE."""
 
 
 def as_one_by_one(
     changes: RowChanges, known: Mapping[str, DataType], fixed: Collection[str] = ()
 ) -> tuple[RowChanges, list[BadMessage]]:
-    """The changes with the columns that they would have if each message came alone, and the messages with a value that
-    such a column can't have.
+    """Return the changes with the columns that they would have if each message came alone, and the bad messages.
 
     `known` are the columns of the table, `fixed` those that keep their first type.
     """
@@ -78,7 +77,7 @@ def as_one_by_one(
 
 
 def types_after(changes: RowChanges, known: Mapping[str, DataType]) -> dict[str, DataType]:
-    """The types of a table's columns when it has got those of the changes."""
+    """Return the types of the columns of a table after it got those of the changes."""
     found = dict(known)
     for column in changes.rows.schema:
         kind = known_type(column.type)
@@ -88,10 +87,10 @@ def types_after(changes: RowChanges, known: Mapping[str, DataType]) -> dict[str,
 
 
 @dataclass(slots=True)
-class _Growth:
-    """The rows from which a column has another type, with that type; and why messages have a value that is none.
+class _ColumnGrowth:
+    """The rows from which on a column has another type, with that type; and the reasons of bad messages.
 
-    `alone` are rows whose value is to be taken from its message; before the first step values are null.
+    `alone` are rows whose value must be parsed from its message; before the first step values are null.
     """
 
     steps: list[tuple[int, DataType]]
@@ -112,22 +111,22 @@ class _GuessedColumn:
         self._column = SentColumn(name, values, sent)
 
     def first_type(self) -> pa.DataType | None:
-        """The guessed type of the first value alone, None without one."""
+        """Return the guessed type of the first value alone; None if there is no value."""
         places = np.flatnonzero(valid(self._values))
         return self._column.alone(int(places[0])).type if len(places) else None
 
     def has_large_numbers(self) -> bool:
-        """Whether a DOUBLE may be an integer that it does not hold."""
+        """Return whether a DOUBLE may be an integer that it does not hold exactly."""
         largest: Any = pc.max(pc.abs(self._values))
         return bool(largest.is_valid and largest.as_py() >= EXACT_MAX)
 
     def has_others(self) -> bool:
-        """Whether a text may have been a value of another kind."""
+        """Return whether a text may have been a value of another kind."""
         return bool((self._sent.rewritten() & valid(self._values)).any())
 
-    def in_order(self, known: DataType | None, *, is_fixed: bool) -> _Growth:
-        """How the column grows, from the type that it has."""
-        found = _Growth(steps=[] if known is None else [(0, known)], is_new=known is None)
+    def in_order(self, known: DataType | None, *, is_fixed: bool) -> _ColumnGrowth:
+        """Return how the column grows, from the type that it has."""
+        found = _ColumnGrowth(steps=[] if known is None else [(0, known)], is_new=known is None)
         at = 0
         while at < len(self._values):
             at = self._grow(found, at, is_fixed=is_fixed) if found.steps else self._begin(found, at)
@@ -138,8 +137,8 @@ class _GuessedColumn:
         found.is_other = bool(found.alone) or is_late or not is_same or len(found.steps) > 1
         return found
 
-    def made(self, found: _Growth) -> Array:
-        """The values with the last type, nulls in the place of those that are none."""
+    def made(self, found: _ColumnGrowth) -> Array:
+        """Return the values with the last type, null for invalid values."""
         if not found.steps:
             return pa.nulls(len(self._values))
         kind = found.steps[-1][1]
@@ -154,7 +153,7 @@ class _GuessedColumn:
                 parts.append(fitted(made, kind))
         return pa.concat_arrays([part for part in parts if len(part)])
 
-    def _begin(self, found: _Growth, at: int) -> int:
+    def _begin(self, found: _ColumnGrowth, at: int) -> int:
         """Find the first value from a row on that has a type, and is a value of it."""
         for row in (np.flatnonzero(valid(self._values)[at:]) + at).tolist():
             kind = known_type(self._column.alone(row).type)
@@ -168,12 +167,12 @@ class _GuessedColumn:
             self._note(found, row, own, reasons[0])
         return len(self._values)
 
-    def _grow(self, found: _Growth, at: int, *, is_fixed: bool) -> int:
-        """See a block of rows as values of the type; the row at which the next one begins."""
+    def _grow(self, found: _ColumnGrowth, at: int, *, is_fixed: bool) -> int:
+        """Convert a block of rows to the type. Return the row at which the next block begins."""
         end = min(at + _BLOCK, len(self._values))
         kind = found.steps[-1][1]
         _, unfit = self._fitted(at, end, kind)
-        # A loop over rows with a value that is not of the type as they were guessed together.
+        # A loop over rows with a value that is not of the type that was guessed for all.
         for row in sorted(at + i for i in unfit):
             if int(self._messages[row]) in found.bad:
                 continue
@@ -196,15 +195,15 @@ class _GuessedColumn:
         return end
 
     def _fitted(self, start: int, end: int, kind: DataType, *, alone: bool = False) -> tuple[Array, dict[int, str]]:
-        """Values as those of the type, and why rows have none, by their place from `start` on."""
+        """Convert values to the type. Return also the reasons for invalid values, by their place from `start` on."""
         values = self._column.alone(start) if alone else self._values.slice(start, end - start)
         if alone and not self._values[start].is_valid:
             values = pa.nulls(1)
         column = SentColumn(self._name, values, self._sent.slice(start, end))
         return column.fitted(kind, lambda part: fitted_guess(part, kind))
 
-    def _note(self, found: _Growth, row: int, kind: DataType, reason: str) -> None:
-        """Keep why a message is bad. Where it brought the column, it has brought none."""
+    def _note(self, found: _ColumnGrowth, row: int, kind: DataType, reason: str) -> None:
+        """Record why a message is bad. If the message had created the column, the column is removed."""
         number = unheld_number(self._sent.value(row, self._name), kind, (self._name,))
         message = int(self._messages[row])
         found.bad[message] = number or f"{reason}. {_WAY_OUT}"
@@ -213,7 +212,7 @@ class _GuessedColumn:
 
 
 def _may_differ(column: _GuessedColumn, kind: pa.DataType, known: DataType | None, *, is_fixed: bool) -> bool:
-    """Whether values that were guessed together may have made another column than one after the other."""
+    """Return whether values that were guessed together may have another column than one after the other."""
     if known is not None:
         return pa.types.is_nested(kind) and isinstance(known, RowType | ArrayType) and type_to_arrow(known) != kind
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
@@ -226,7 +225,7 @@ def _may_differ(column: _GuessedColumn, kind: pa.DataType, known: DataType | Non
 
 
 def unheld_number(value: object, kind: DataType, path: Path) -> str | None:
-    """Say which number within a value its type does not hold, and the way out; None where there is none."""
+    """Return which number within a value its type does not hold, and advice; None if there is none."""
     match value:
         case bool():
             return None

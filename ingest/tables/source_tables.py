@@ -1,4 +1,6 @@
-"""The source tables that one table of the lake gets its rows from: what is known of each, and what may not change."""
+"""The source tables that one table of the lake gets its rows from: their identities, and the checks that they stay the
+same.
+"""
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,17 +25,17 @@ class SourceTables:
 
     @property
     def identities(self) -> Iterable[SourceIdentity]:
-        """What is known of each."""
+        """The known identity of each source table."""
         return self._known.values()
 
     def admit(
         self, changes: SourceIdentity, place: str, *, only: bool, chosen_key: bool = False, accepted: bool = False
     ) -> None:
-        """Check that the source table of changes is known and has the same key; a new table is noted.
+        """Check that the source table of changes is known and has the same key; a new table is recorded.
 
-        With `only` the lake's table has the rows of one source table alone. With `chosen_key` the user has chosen its
-        primary key. What is `accepted` replaces what is known. Raises SourceChangedError naming the place of the first
-        message, and InvalidInputError where a second source table would go to the same table.
+        With `only`, the lake's table may have the rows of one source table only. With `chosen_key`, the user has chosen
+        its primary key. If a change is `accepted`, it replaces the known identity. Raises SourceChangedError naming the
+        place of the first message, and InvalidInputError if a second source table would go to the same table.
         """
         source = changes.source
         known = self._known.get(source)
@@ -57,7 +59,7 @@ class SourceTables:
         )
 
     def left_out(self, wanted: Callable[[SourceTable], bool]) -> list[SourceTable]:
-        """Return the source tables that a run passes over, all of them or a part."""
+        """Return the source tables that a run skips, possibly all of them."""
         return [source for source in self._known if source != _NAMELESS and not wanted(source)]
 
     def forget(self, sources: Iterable[SourceTable]) -> None:
@@ -66,18 +68,18 @@ class SourceTables:
             del self._known[source]
 
     def check_none_left_out(self, left_out: Sequence[SourceTable]) -> None:
-        """Raise InvalidInputError if a run passes over a part of the source tables: their changes would be missing."""
+        """Raise InvalidInputError if a run skips a part of the source tables: their changes would be missing."""
         if left_out:
             raise InvalidInputError(
-                f"{self._table.name} has rows of {_full_name(left_out[0])}, which this run passes over: its changes "
+                f"{self._table.name} has rows of {_full_name(left_out[0])}, which this run skips: its changes "
                 "would be missing, also from later runs. Include it, or read the others into another table; or give "
                 f"--accept-changed-source {self._table.name} if no more changes of it are wanted."
             )
 
     def check_truncation(self, source: SourceTable | None, place: str) -> None:
-        """Refuse to empty the table for one source table, if that is known, where it has rows of others.
+        """Refuse to truncate the table for one source table if it has rows of others.
 
-        Raises SourceChangedError.
+        Raises SourceChangedError. The source table is None if it is not known.
         """
         others = list(self._known)[1:] if source is None else [other for other in self._known if other != source]
         if others:
@@ -98,8 +100,8 @@ class SourceTables:
     ) -> SourceChangedError | None:
         """Return the error of the message at the place if it ends a source table that the table has rows of.
 
-        `more` are source tables that it gets rows of before the message. Where nothing is known of its source tables,
-        and it has rows, a source table counts whose rows are `wanted` for it.
+        `more` are source tables that it gets rows of before the message. If no source tables are known, and the table
+        has rows, a source table counts whose rows are `wanted` for it.
         """
         known = [source for source in {**self._known, **dict.fromkeys(more)} if source != _NAMELESS]
         if not known and self._table.latest_snapshot() is not None:
@@ -126,9 +128,9 @@ class SourceTables:
         wanted: Callable[[SourceTable], bool],
         accepted: bool = False,
     ) -> None:
-        """Check that the source tables that are still wanted are those in the catalog of the source.
+        """Check that the wanted source tables are those in the catalog of the source.
 
-        Tables that were not looked for there before are noted. Raises SourceChangedError.
+        Tables that were not compared before are recorded. Raises SourceChangedError.
         """
         for source, known in list(self._known.items()):
             if not wanted(source):
@@ -172,7 +174,7 @@ class SourceTables:
             )
 
     def _check_key_is_unique(self, source: SourceTable, key: tuple[str, ...], place: str, *, chosen_key: bool) -> None:
-        """Refuse a table whose key takes several rows of the source for one."""
+        """Refuse a table whose key identifies several rows of the source as one."""
         own = self._table.schema.primary_keys
         if chosen_key or not own or set(key) <= set(own):
             return
@@ -182,7 +184,7 @@ class SourceTables:
             f"The source table {_full_name(source)} has the primary key ({', '.join(key)}) since the message at "
             f"{place}, and {self._table.name} has ({', '.join(own)}): rows could overwrite each other. Nothing of it "
             f"was written. Drop {self._table.name}, so that it is created with the key of the source; or give "
-            f"--primary-key {','.join(own)} if that tells its rows apart."
+            f"--primary-key {','.join(own)} if that is unique for its rows."
         )
 
     def _check_catalog(self, source: SourceTable, known: SourceIdentity, found: CatalogIdentity) -> None:
@@ -224,7 +226,7 @@ def _full_name(source: SourceTable) -> str:
 
 
 def _is_same_key(known: tuple[str, ...] | None, declared: tuple[str, ...] | None) -> bool:
-    """Whether the declared key is the known one, in any order; a message that declares nothing contradicts nothing."""
+    """Return whether the declared key is the known one, in any order. A message that declares no key is consistent."""
     return declared is None or (known is not None and set(known) == set(declared))
 
 

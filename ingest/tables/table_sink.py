@@ -15,7 +15,7 @@ import pyarrow as pa
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import DatabaseNotFoundError, TableNotFoundError
 from interbed.ingest.errors import SourceChangedError
-from interbed.ingest.flow.changes import BadMessage, ChangesShape, Decoded, EndedTables, RowChanges, SourceTable
+from interbed.ingest.flow.changes import BadMessage, ChangesShape, DecodedMessages, EndedTables, RowChanges, SourceTable
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.source_identity import identities_of, identity_of, source_to_json, topic_ids_of
 from interbed.ingest.formats.arrays import one_array, valid
@@ -42,8 +42,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSettings:
-    """How tables are created, and which columns are worked out. Without `primary_keys` a table has the key that
-    messages name, or none.
+    """How tables are created, and which columns are computed.
+
+    Without `primary_keys` a table has the key that messages name, or none.
     """
 
     primary_keys: Sequence[str] = ()
@@ -61,22 +62,22 @@ class KnownColumns:
 
     @staticmethod
     def of(schema: TableSchema) -> "KnownColumns":
-        """Return those of a table."""
+        """Return the columns of a table."""
         return KnownColumns(types={f.name: f.type for f in schema.fields}, fixed=fixed_columns(schema))
 
     @staticmethod
     def of_new_table(settings: TableSettings, changes: RowChanges) -> "KnownColumns":
-        """Return those of a table that is to be created for changes."""
+        """Return the columns of a table that will be created for changes."""
         keys = settings.primary_keys or changes.key or ()
         bucket_keys = CoreOptions(settings.options).bucket_key
         return KnownColumns(types={}, fixed={*keys, *settings.partition_keys, *bucket_keys})
 
 
 class TableSink:
-    """Writes to a table that exists. Not for use by several threads."""
+    """Writer of one existing table. Not for use by several threads."""
 
     def __init__(self, table: Table, group: str) -> None:
-        """Raises CommitStateUnknownError when it is not known what the group has committed to the table."""
+        """Raise CommitStateUnknownError if it is not known what the group has committed to the table."""
         self._table = table
         self._fit = ChangeFit(table)
         self._commit = PositionedCommit(table.store, group)
@@ -103,42 +104,43 @@ class TableSink:
 
     @property
     def columns(self) -> Sequence[str]:
-        """The names of its columns."""
+        """The names of the columns of the table."""
         return self._table.schema.names
 
     @property
     def name(self) -> str:
-        """DATABASE.TABLE."""
+        """The name of the table: DATABASE.TABLE."""
         return self._table.name
 
     @property
     def positions(self) -> Positions | None:
-        """How far topics were read whose rows are in the table; None when nothing is known of it."""
+        """The positions up to which the table has rows; None if the group has not committed to it."""
         text, name = self._commit.position, f"The position of '{self._group}' in {self.name}"
         return None if text is None else Positions.from_json(text, name, topic_ids_of(self._commit.source))
 
     def lacking(self, changes: RowChanges) -> "Sequence[pa.Field[Any]]":
-        """The columns that the table must get, or must have with a wider type, before it takes the rows."""
+        """Return the columns that the table must get, or must have with a wider type, before it takes the rows."""
         return self._fit.lacking(changes)
 
     def follow(self, lacking: "Sequence[pa.Field[Any]]", source: SourceTable | None = None) -> None:
-        """Give the table columns and types that it lacks, for changes of `source`; nothing may be written and not
-        committed. Raises SchemaMismatchError for a type that the table's can't become.
+        """Add columns and wider types that the table lacks, for changes of `source`. There must be no uncommitted rows.
+
+        Raises SchemaMismatchError for a type that the type of the column cannot be changed to.
         """
         self.close()
         try:
             self._table.merge_schema(pa.schema(lacking))
         except SchemaMismatchError as error:
             raise SchemaMismatchError(
-                f"{error} These are changes of {source or 'messages'}; what is left out by --excluding-tables hinders "
-                "no other table."
+                f"{error} These are changes of {source or 'messages'}. To read the other tables, exclude this one: "
+                "--excluding-tables."
             ) from error
         _log.info("%s has new columns or wider types: %s.", self.name, ", ".join(f.name for f in lacking))
 
     def write(self, changes: RowChanges) -> list[BadMessage]:
-        """Write the rows, but those of messages that the table can't take: these are returned.
+        """Write the rows, except those of messages that the table cannot take, which are returned.
 
-        Raises as TableWrite.write_arrow does; then what was written since the last commit is gone.
+        Raises as TableWrite.write_arrow does; then rows written since the last commit are lost.
         """
         fit = self._fit.fit(changes)
         if fit.lacks_rows_before and not self._has_warned:
@@ -156,11 +158,13 @@ class TableSink:
         return list(fit.bad)
 
     def commit(self, positions: Positions) -> list[int]:
-        """Commit what was written, with the positions after it; the snapshots' ids. Raises as PositionedCommit does."""
+        """Commit the written rows with the positions after them. Return the ids of the snapshots. Raises as
+        PositionedCommit does.
+        """
         return self.publish(self._writer().prepare_commit(), positions)
 
     def publish(self, messages: Sequence[CommitMessage], positions: Positions) -> list[int]:
-        """Commit what writers have prepared, which may be others than this one, with the positions after it."""
+        """Commit files that this or other writers have prepared, with the positions after them."""
         commit = self._commit.overwrite if self._is_emptied else self._commit.commit
         furthest = self._furthest(positions)
         ids = commit(self._table.store, messages, furthest.to_json(), self._source_of(furthest))
@@ -172,20 +176,21 @@ class TableSink:
         return ids
 
     def empty(self) -> None:
-        """Delete all rows, and those written so far: the next commit replaces the table by what is written after this.
+        """Delete all rows, including uncommitted ones: the next commit overwrites the table with the rows written after
+        this.
 
-        It has no changelog, as that of any overwrite.
+        Like any overwrite, it has no changelog.
         """
         self.close()
         self._is_emptied = True
 
     def advance(self, positions: Positions) -> None:
-        """Note that the topics were read on without rows for the table."""
+        """Commit positions without rows for the table."""
         furthest = self._furthest(positions)
         self._commit.advance(furthest.to_json(), self._source_of(furthest))
 
     def close(self) -> None:
-        """Forget what was written and not committed."""
+        """Discard the uncommitted rows, and close the writer."""
         self.rows = 0
         self._is_emptied = False
         if self._write is not None:
@@ -193,7 +198,9 @@ class TableSink:
             self._write = None
 
     def _furthest(self, positions: Positions) -> Positions:
-        """The positions, or those that the table has where it is ahead: of what is read for other tables' sake."""
+        """Return the positions, or those of the table where it is ahead, because messages are read again for other
+        tables.
+        """
         return positions.beyond(self.positions)
 
     def _source_of(self, positions: Positions) -> str | None:
@@ -208,7 +215,7 @@ class TableSink:
 
 
 def open_sink(catalog: Catalog, name: str, group: str) -> TableSink | None:
-    """The sink of a table, None when there is no such table."""
+    """Return the sink of a table; None if there is no such table."""
     try:
         return TableSink(catalog.get_table(name), group)
     except (DatabaseNotFoundError, TableNotFoundError):
@@ -216,14 +223,15 @@ def open_sink(catalog: Catalog, name: str, group: str) -> TableSink | None:
 
 
 def for_new_table(name: str, changes: RowChanges, settings: TableSettings) -> tuple[RowChanges, list[BadMessage]]:
-    """The changes that a table can be created with, and the messages that name no key for its rows, or have values for
-    what no column can be.
+    """Return the changes that a table can be created with, and the bad messages.
+
+    A message is bad if it names no key for its rows, or has values that no column can have.
     """
     keys = settings.primary_keys or changes.key
     counts = changes.kinds != RowKind.UPDATE_BEFORE
     if not keys:
         reasons = {
-            "it changes or deletes a row, and messages do not say which columns are its primary key. Give the primary "
+            "it changes or deletes a row, and messages do not name its primary key. Give the primary "
             f"key, or create the table '{name}'": changes.kinds != RowKind.INSERT
         }
     else:
@@ -249,16 +257,16 @@ def for_new_table(name: str, changes: RowChanges, settings: TableSettings) -> tu
 
 
 def create_sink(catalog: Catalog, name: str, settings: TableSettings, group: str, shape: ChangesShape) -> TableSink:
-    """The sink of a new table for changes of that shape, in a database that is created if it is missing.
+    """Return the sink of a new table for changes of that shape. The database is created if it is missing.
 
-    Raises InvalidInputError when there is no primary key to find the rows by that are changed or deleted, or the rows
-    lack a column of it.
+    Raises InvalidInputError if there is no primary key to find changed or deleted rows by, or the rows lack a column of
+    it.
     """
     catalog.create_database(name.partition(".")[0], ignore_if_exists=True)
     keys = list(settings.primary_keys or shape.key)
     if not keys and not shape.only_insertions:
         raise InvalidInputError(
-            f"The table '{name}' is to be created, and its messages do not say which columns are its primary key. Give "
+            f"The table '{name}' is to be created, and its messages do not name its primary key. Give "
             "the primary key, or create the table."
         )
     lacking = [n for n in (*keys, *settings.partition_keys) if n not in shape.columns.names]
@@ -286,18 +294,18 @@ def create_sink(catalog: Catalog, name: str, settings: TableSettings, group: str
 def first_rows(
     catalog: Catalog,
     name: str,
-    decoded: Decoded,
+    decoded: DecodedMessages,
     settings: TableSettings,
     group: str,
     sink: TableSink | None,
     *,
     only: bool,
 ) -> tuple[TableSink, list[BadMessage]]:
-    """Write rows to the table, which is created or gets the columns that it lacks; its sink, and the bad messages.
+    """Write initial rows to the table, which is created or gets the columns that it lacks. Return its sink, and the bad
+    messages.
 
-    `sink` is that of the rows before, None for the first ones. With `only` the table has rows of one source table
-    alone. Raises TypesChangedError when the table has got wider
-    types, so that the rows before are gone.
+    `sink` is that of earlier rows, None for the first ones. With `only` the table may have rows of one source table
+    only. Raises TypesChangedError if the table has got wider types, so that uncommitted rows are lost.
     """
     bad = list(decoded.bad)
     for changes in decoded.changes:
@@ -320,12 +328,12 @@ def first_rows(
                 raise TypesChangedError
         bad += sink.write(changes)
     if sink is None:
-        raise InvalidInputError(f"The source does not say which columns '{name}' is to have.")
+        raise InvalidInputError(f"The source does not state the columns of '{name}'.")
     return sink, bad
 
 
 class TypesChangedError(Exception):
-    """A table was given wider types while it got its first rows: what was written has others, and is to come again."""
+    """A table got wider types during its initial load: the uncommitted rows must be read again."""
 
 
 def error_of_ended(
@@ -333,7 +341,7 @@ def error_of_ended(
 ) -> SourceChangedError | None:
     """Return the error of the message if one of the tables has rows of a source table that it ends.
 
-    A table that has read on beyond the message is not affected.
+    A table that has read beyond the message is not affected.
     """
     for name, sink in sinks.items():
         if not (sink.positions or Positions()).new_in(message).all():
@@ -351,7 +359,7 @@ def error_of_ended(
 def unread_sinks(
     catalog: Catalog, ended: EndedTables, names: TableNames, known: Container[str], group: str
 ) -> dict[str, TableSink]:
-    """Open the tables that rows of ended source tables would go to, and that the group has read nothing for yet."""
+    """Open the tables that rows of ended source tables would go to, and that the group has not committed to yet."""
     found = {}
     for each in ended.names:
         name = names.possible(SourceTable(each.database or "", each.name or ""))

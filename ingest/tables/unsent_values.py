@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.ingest.flow.changes import NOT_SENT_BEFORE, RowChanges, Unsent
+from interbed.ingest.flow.changes import NOT_SENT_BEFORE, RowChanges, UnsentRows
 from interbed.ingest.formats.arrays import Mask, one_array, valid
 from interbed.storage.base.predicate.conditions import col
 from interbed.storage.base.row.kind import RowKind
@@ -32,20 +32,22 @@ from interbed.storage.table.table import Table
 
 
 class UnsentValues:
-    """The rule of a table at one schema."""
+    """The rule for unsent values of updated rows, of a table at one schema."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
         self.schema = table.schema
         self._keeps = kept_columns(table.schema, table.options)
         self._is_whole = table.options.merge_engine in (MergeEngine.DEDUPLICATE, MergeEngine.PARTIAL_UPDATE)
-        """Whether columns that rows lack are null in them: others may be fed by several sources, each with its own."""
+        """Whether columns that rows lack are null in them. In other tables they may be written by another source."""
         self._filled: dict[str, bool] = {}
 
     def refused(
         self, changes: RowChanges, rows: pa.Table, kinds: npt.NDArray[np.int8], written: Mask
     ) -> dict[int, str]:
-        """Why rows that are to be `written` are not known, by their number; `rows` and `kinds` are as for the table."""
+        """Return why rows to be `written` are not known, by their number; `rows` and `kinds` are those for the
+        table.
+        """
         unsent = {name: each for name, each in changes.unsent.items() if name in self.schema.by_name}
         may_lack = self._may_lack(changes) if self._is_whole else {}
         absent = {name: each.rows for name, each in may_lack.items()}
@@ -62,15 +64,15 @@ class UnsentValues:
                         reasons.setdefault(i, each.reason.format(name))
         return reasons
 
-    def _may_lack(self, changes: RowChanges) -> dict[str, Unsent]:
-        """Return the rows of updates that lack a column for which no message has had a value."""
+    def _may_lack(self, changes: RowChanges) -> dict[str, UnsentRows]:
+        """Return the rows of updates that lack a column of which no message has had a value."""
         found = {name: each for name, each in changes.may_lack.items() if name in self.schema.by_name}
         if (others := changes.may_lack.get(None)) is not None:
             found |= dict.fromkeys(set(self.schema.names) - set(changes.rows.column_names), others)
         return {name: each for name, each in found.items() if name is not None}
 
     def _kept(self, name: str, rows: pa.Table, kinds: npt.NDArray[np.int8], unsent: Mapping[str, Mask]) -> Mask:
-        """The rows for which the table keeps the old value of a column where it is null."""
+        """Return the rows for which the table keeps the old value of a column where it is null."""
         column = self._keeps[name]
         kept: Mask = kinds == RowKind.UPDATE_AFTER
         if not column.sequence:
@@ -78,12 +80,14 @@ class UnsentValues:
         unordered = np.zeros(len(kinds), bool)
         for each in column.sequence:
             unordered |= unsent.get(each, False)
-        # Without its sequence a row leaves the group alone, and would lose what it has for it.
+        # A row without the sequence does not change the group, so its values for the group would be lost.
         kept &= ~_any_valid(rows, column.sequence) & ~(unordered & _any_valid(rows, column.others))
         return kept
 
     def _is_filled(self, name: str) -> bool:
-        """Whether the table has a value in the column that the source may have sent: one without a default has."""
+        """Return whether the table has a value in the column that the source may have sent. It is false for columns
+        with a default.
+        """
         if self.schema.by_name[name].default_value is not None:
             return False
         if name not in self._filled:
@@ -93,7 +97,7 @@ class UnsentValues:
 
 
 def _any_valid(rows: pa.Table, names: Sequence[str]) -> Mask:
-    """The rows that have a value in one of the columns."""
+    """Return the rows that have a value in one of the columns."""
     found = np.zeros(rows.num_rows, bool)
     for name in set(names) & set(rows.column_names):
         found |= valid(one_array(rows.column(name)))
@@ -126,15 +130,15 @@ class FittingRows:
         found[1:] &= self.changes.kinds[:-1] != RowKind.UPDATE_BEFORE
         return found
 
-    def unsent(self, name: str) -> Unsent:
-        """The rows before a change that do not have the value of a column."""
+    def unsent(self, name: str) -> UnsentRows:
+        """Return the rows before a change that lack the value of a column."""
         if name not in self.changes.rows.column_names:
-            return Unsent(self.before_changes, NOT_SENT_BEFORE)
-        return self.changes.unsent_before.get(name) or Unsent(np.zeros(len(self.kinds), bool), NOT_SENT_BEFORE)
+            return UnsentRows(self.before_changes, NOT_SENT_BEFORE)
+        return self.changes.unsent_before.get(name) or UnsentRows(np.zeros(len(self.kinds), bool), NOT_SENT_BEFORE)
 
 
 class RowsBefore:
-    """The rule of a table at one schema."""
+    """The rule for rows before changes, of a table at one schema."""
 
     def __init__(self, table: Table) -> None:
         self._name = table.name
@@ -145,14 +149,14 @@ class RowsBefore:
 
     @property
     def are_written(self) -> bool:
-        """Whether rows before an update are written, and not only replaced by the rows after it."""
+        """Whether rows before an update are written, instead of only being replaced by the rows after it."""
         options = self._options
         if options.merge_engine is MergeEngine.AGGREGATION or options.changelog_producer is ChangelogProducer.INPUT:
             return True
         return bool(self._needed.retracted)
 
     def refused(self, given: FittingRows) -> dict[int, str]:
-        """Why changes can't be taken without the row before them, by the number of the row."""
+        """Return why changes cannot be applied without the row before them, by the number of the row."""
         reasons: dict[int, str] = {}
         if not self._is_keyed or self._options.ignore_delete or not len(given.kinds):
             return reasons
@@ -164,7 +168,7 @@ class RowsBefore:
         return reasons
 
     def is_lacking_in_changelog(self, given: FittingRows) -> bool:
-        """Whether the table takes what is written as its changelog, and that lacks rows or values."""
+        """Return whether the written rows are the changelog of the table, and rows or values are missing in it."""
         if not self._is_keyed or self._options.changelog_producer is not ChangelogProducer.INPUT:
             return False
         if (given.after_nothing & given.written).any():
@@ -185,11 +189,11 @@ class RowsBefore:
             self._note_unsent(reasons, given, name, given.before_changes, "its primary key")
 
     def _beyond_the_key(self, changes: RowChanges) -> Sequence[str]:
-        """The columns of the table's key that may change where the key of the source stays."""
+        """Return the columns of the table's key that may change while the key of the source stays the same."""
         own = [name for name in self.schema.primary_keys if name not in changes.of_key]
         if changes.key:
             return [name for name in own if name not in changes.key]
-        # Where messages do not declare a key, one column is taken for it.
+        # If messages do not declare a key, a key of one column is taken for it.
         return own if len(self.schema.primary_keys) > 1 else []
 
     def _check_sequences(self, given: FittingRows, reasons: dict[int, str]) -> None:
@@ -204,7 +208,7 @@ class RowsBefore:
         groups = self._needed.groups
         if not groups:
             return
-        # A source that has no column of a group's sequence feeds another group.
+        # A source without a column of the sequence of a group writes another group.
         own = [names for names in groups if set(names) & set(given.changes.rows.column_names)]
         for names in own or groups:
             for name in names:
@@ -218,7 +222,7 @@ class RowsBefore:
         is_aggregation = self._options.merge_engine is MergeEngine.AGGREGATION
         for name, why in self._needed.refused.items():
             if name in given.rows.column_names:
-                # A partial update has rows before it written for other functions.
+                # Tables of partial-update write the rows before updates for other functions.
                 _note(reasons, alone if is_aggregation else updated, why.rstrip("."))
         for name in sorted(self._needed.retracted | self._needed.cleared):
             if name not in given.rows.column_names:
@@ -232,7 +236,7 @@ class RowsBefore:
                 reasons,
                 lost,
                 f"it is an update without the row before it, and the aggregate function of the column {name!r} of "
-                f"{self._name} takes the old value back. {_FULL}, or the option 'fields.{name}.ignore-retract'",
+                f"{self._name} retracts the old value. {_FULL}, or the option 'fields.{name}.ignore-retract'",
             )
 
     def _check_deletions(self, given: FittingRows, reasons: dict[int, str]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.ingest.flow.changes import BadMessage, ChangesShape, EndedName, EndedTables, RowChanges, Truncation
+from interbed.ingest.flow.changes import BadMessage, ChangesShape, EndedName, EndedTables, RowChanges, TableTruncation
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.source_identity import SourceIdentity, identity_of
 from interbed.ingest.formats.arrays import taken
@@ -264,7 +264,7 @@ class _ReadTask:
             bad = [*decoded.bad, *(each for changes in decoded.changes for each in self._route(changes, messages))]
             self._note(messages, bad)
             match decoded.last:
-                case Truncation() as truncation:
+                case TableTruncation() as truncation:
                     messages = self._after(truncation, messages)
                 case EndedTables() as ended:
                     messages = self._after_ended(ended, messages)
@@ -389,7 +389,7 @@ class _ReadTask:
                 letters.put(messages, bad.index, bad.reason)
             letters.flush()
 
-    def _after(self, truncation: Truncation, messages: Messages) -> Messages:
+    def _after(self, truncation: TableTruncation, messages: Messages) -> Messages:
         """The messages after one that truncates a table, without those of its partition unless the table had it."""
         at = truncation.index
         name = self._settings.names.of(truncation.source)

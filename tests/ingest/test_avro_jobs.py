@@ -96,7 +96,7 @@ def test_a_registry_that_is_down_ends_a_run_that_skips_bad_messages(
 ) -> None:
     with running_gate(Gate(registry.port, answers=[(503, {})] * 100)) as gate:
         url = f"http://127.0.0.1:{gate.port}{PATH}"
-        with pytest.raises(SourceUnavailableError, match=r"The schema registry does not tell a schema .*answers 503"):
+        with pytest.raises(SourceUnavailableError, match=r"The schema registry does not return a schema .*answers 503"):
             avro_job(catalog, source, url, BadMessages.SKIP).run()
     avro_job(catalog, source, registry.url).run()
     assert rows_of(catalog) == ROWS

@@ -1,11 +1,11 @@
-"""Values of one schema in Avro's binary encoding, many messages in step, as Arrow columns.
+"""Decoding of Avro's binary encoding into Arrow columns, many messages of one schema in step.
 
-Where a value begins is known only when the values before it in its message are read; but messages are independent of
-each other. So the first field of all messages is read at once, then the second field of all, and so on: each message
-has a place of its own, which moves on. What is not wanted is passed over.
+The position of a value is known only after the values before it in its message were read; but messages are independent
+of each other. So the first field of all messages is read at once, then the second field of all messages, and so on.
+Each message has a cursor of its own. Fields that are not wanted are skipped.
 
-A message that does not hold what its schema says is refused, with the reason, and does not hinder the others: its
-place goes on through bytes that mean nothing, and never beyond the data.
+A message that does not match its schema is refused, with the reason, and does not affect the others. Its cursor goes on
+through meaningless bytes, and never beyond the data.
 
 | Avro | Arrow |
 |---|---|
@@ -16,8 +16,8 @@ place goes on through bytes that mean nothing, and never beyond the data.
 | array | list |
 | union of null and another | the other, with nulls |
 
-Other types (maps, unions of several, records within themselves) can only be passed over, which fastavro does, message
-by message. Logical types are left to whoever knows what they mean. Source: Avro specification 1.11, binary encoding.
+Other types (maps, unions of several, records within themselves) can only be skipped, which fastavro does, message by
+message. Logical types are left to the caller. Source: Avro specification 1.11, binary encoding.
 """
 
 import io
@@ -36,12 +36,14 @@ from interbed.storage.base.avro.decode import PADDING, Bytes, Places, varints, w
 from interbed.storage.base.errors import NotSupportedError
 
 Wanted: TypeAlias = "Mapping[str, Wanted] | bool"
-"""What of a value is wanted: all or nothing of it, or of a record these fields."""
+"""The wanted part of a value: all of it, none of it, or these fields of a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroValues:
-    """Values in the order in which they lie in `data`, which has PADDING bytes more: where each begins and ends."""
+    """Values in the order of their positions in `data`, which has PADDING more bytes, with the beginning and end of
+    each value.
+    """
 
     data: Bytes
     starts: Places
@@ -50,9 +52,9 @@ class AvroValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedValues:
-    """The values as an Arrow array, and why some are refused, by their place.
+    """The values as an Arrow array, and the reasons for refused values, by their place.
 
-    What the array has for those that are refused means nothing.
+    The array elements of refused values are undefined.
     """
 
     values: Array
@@ -63,11 +65,11 @@ class Columns:
     """Decodes values of a schema."""
 
     def __init__(self, schema: AvroSchema, wanted: Wanted = True) -> None:
-        """Something is wanted. Raises NotSupportedError for what can only be passed over."""
+        """At least one field is wanted. Raises NotSupportedError for a wanted type that can only be skipped."""
         self._node = _Compiler(schema).node(schema.root, wanted, "")
 
     def decode(self, encoded: AvroValues) -> DecodedValues:
-        """The values; a value is refused that does not end where it should."""
+        """Decode the values. A value is refused if it does not end at its end."""
         batch = _Batch(encoded.data, encoded.ends)
         lane = np.arange(len(encoded.starts))
         values, at = self._node.read(batch, lane, encoded.starts)
@@ -80,7 +82,7 @@ class Columns:
 
 @dataclass(slots=True)
 class _Batch:
-    """The messages that are read in step. A lane is the place of a message among them."""
+    """Messages that are read in step. A lane is the place of a message among them."""
 
     data: Bytes
     ends: Places
@@ -93,16 +95,16 @@ class _Batch:
         self.last = len(self.data) - PADDING
 
     def refuse(self, lane: Indices, where: Mask, reason: str) -> None:
-        """Note that messages are not what they should be; what was noted first is kept."""
+        """Record the reason why messages are refused. The first reason of a message is kept."""
         for i in lane[where].tolist():
             self.refused.setdefault(i, reason)
 
     def within(self, at: Places) -> Places:
-        """The places; those beyond the data at its end, where there are zeros."""
+        """Return the positions, with those beyond the data moved to its end, where there are zeros."""
         return np.minimum(at, self.last)
 
     def integers(self, at: Places) -> tuple[Places, Places]:
-        """The integers at those places, and the places after them."""
+        """Return the integers at those positions, and the positions after them."""
         at = self.within(at)
         first = self.data[at]
         if not len(at) or first.max() < 0x80:
@@ -112,10 +114,11 @@ class _Batch:
         return values, at + sizes
 
     def texts(self, starts: Places, ends: Places) -> Array:
-        """The bytes between those places, which do not overlap, in the order of the data."""
+        """Return the bytes between those positions, which do not overlap, in the order of the data."""
         if not len(starts):
             return pa.array([], pa.binary())
-        # Arrow copies faster what it takes for every other value of an array, with what is between them as the others.
+        # Fast copy by Arrow: lay out an array in which every other value is a text, and the values between are the
+        # gaps.
         offsets = np.empty(2 * len(starts), np.int32)
         offsets[::2], offsets[1::2] = starts, ends
         count = len(offsets) - 1
@@ -127,18 +130,18 @@ class _Batch:
 
 
 class _Node(ABC):
-    """Reads values of one type; `arrow` is the type of what it makes of them, None when it only passes over them."""
+    """Decoder of one type; `arrow` is the type of its result, None if it only skips values."""
 
     def __init__(self, arrow: pa.DataType | None) -> None:
         self.arrow = arrow
 
     @abstractmethod
     def read(self, batch: _Batch, lane: Indices, at: Places) -> "tuple[Array | None, Places]":
-        """The values that begin at those places, one of each message, and the places after them."""
+        """Return the values at those positions, one of each message, and the positions after them."""
 
 
 class _Integer(_Node):
-    """int, long, and an enum's number."""
+    """Decoder of int, long, and the number of an enum."""
 
     def __init__(self, arrow: pa.DataType | None, bounds: range, what: str) -> None:
         super().__init__(arrow)
@@ -150,7 +153,7 @@ class _Integer(_Node):
         return (None if self.arrow is None else pa.array(values).cast(self.arrow)), after
 
     def numbers(self, batch: _Batch, lane: Indices, at: Places) -> tuple[Places, Places]:
-        """The numbers, 0 for those that are out of bounds."""
+        """Return the numbers, 0 for those that are out of bounds."""
         values, after = batch.integers(at)
         if self._bounds != _LONG:
             beyond = (values < self._bounds.start) | (values >= self._bounds.stop)
@@ -172,8 +175,8 @@ class _Enum(_Node):
         return (None if self.arrow is None else self._symbols.take(numbers)), after
 
 
-class _Fixed(_Node):
-    """float, double and boolean, by numpy's name of what the first bytes of a word are."""
+class _FixedWidth(_Node):
+    """Decoder of float, double and boolean, by numpy's name of the type of the first bytes of a word."""
 
     def __init__(self, arrow: pa.DataType | None, bits: str, kind: str, width: int) -> None:
         super().__init__(arrow)
@@ -184,15 +187,15 @@ class _Fixed(_Node):
         return (None if self.arrow is None else self.values(batch, at)), at + self.width
 
     def values(self, batch: _Batch, at: Places) -> Array:
-        """The values at those places."""
+        """Return the values at those positions."""
         bits = batch.words[at].astype(self._bits)
-        # Of a truth value all but zero is true.
+        # Any byte except zero is true.
         values: Any = bits != 0 if self._kind == "?" else bits.view(self._kind)
         found: Array = pa.array(values)
         return found
 
     def block(self, batch: _Batch, at: Places, counts: Places) -> "tuple[Array | None, Places]":
-        """So many values one after the other from each place on, which are within the data."""
+        """Return `counts` consecutive values from each position on, which are within the data."""
         after = at + counts * self.width
         if self.arrow is None:
             return None, after
@@ -202,7 +205,7 @@ class _Fixed(_Node):
 
 
 class _Text(_Node):
-    """string, bytes and fixed; the latter with a `size` that all have."""
+    """Decoder of string, bytes and fixed; a fixed has a `size` that is the same for all values."""
 
     def __init__(self, arrow: pa.DataType | None, what: str, size: int | None = None) -> None:
         super().__init__(arrow)
@@ -230,7 +233,7 @@ class _Text(_Node):
         try:
             texts: Array = found.cast(pa.string())
         except pa.ArrowInvalid:
-            # One by one, to tell those that are no UTF-8 from the others.
+            # One by one, to find those that are no UTF-8.
             values = found.to_pylist()
             wrong = np.array([not _is_text(value) for value in values])
             batch.refuse(lane, wrong, f"{self._what} is no text in UTF-8")
@@ -243,8 +246,8 @@ class _Null(_Node):
         return (None if self.arrow is None else pa.nulls(len(at))), at
 
 
-class _Optional(_Node):
-    """A union of null and another type, whose number in it is `branch`."""
+class _OptionalNode(_Node):
+    """Decoder of a union of null and another type, which has the number `branch` in the union."""
 
     def __init__(self, inner: _Node, branch: int, what: str) -> None:
         super().__init__(inner.arrow)
@@ -290,11 +293,11 @@ class _Record(_Node):
 
 
 class _List(_Node):
-    """array: blocks of items, each after its count; the last one has none. A count below zero has the block's bytes
-    behind it.
+    """Decoder of array: blocks of items, each after its count, and a count of 0 at the end. A negative count is
+    followed by the size of the block in bytes.
 
-    Items of numbers of a fixed width are read a block at a time; others in step, the first of all messages at once,
-    then the second, so that a step is made for each item of the longest list.
+    Items of numbers of a fixed width are read a block at a time. Others are read in step: the first item of all
+    messages at once, then the second one, so there is a step for each item of the longest list.
     """
 
     def __init__(self, item: _Node, what: str) -> None:
@@ -315,7 +318,7 @@ class _List(_Node):
                 active = active[left[active] > 0]
             if not len(active):
                 break
-            if isinstance(self._item, _Fixed):
+            if isinstance(self._item, _FixedWidth):
                 values, at[active] = self._item.block(batch, at[active], left[active])
                 owners.append(np.repeat(active, left[active]))
                 left[active] = 0
@@ -333,8 +336,8 @@ class _List(_Node):
         if len(sized):
             counts[sized] = -counts[sized]
             _, after[sized] = batch.integers(after[sized])
-        width = self._item.width if isinstance(self._item, _Fixed) else 1
-        # What has no bytes, as null, is no item that anybody writes a list of.
+        width = self._item.width if isinstance(self._item, _FixedWidth) else 1
+        # Items without bytes, such as null, do not occur in practice.
         wrong = (counts < 0) | (counts > (batch.ends[lane] - after) // width)
         batch.refuse(lane, wrong, f"{self._what} has more items than its message has room for")
         return np.where(wrong, 0, counts), after
@@ -351,8 +354,8 @@ class _List(_Node):
         return made
 
 
-class _Skipped(_Node):
-    """A type that has no column: fastavro reads each value to find its end."""
+class _SkippedNode(_Node):
+    """Decoder of a type that has no column: fastavro reads each value to find its end."""
 
     def __init__(self, schema: AvroSchema, of: Any, what: str) -> None:
         super().__init__(None)
@@ -362,7 +365,7 @@ class _Skipped(_Node):
     def read(self, batch: _Batch, lane: Indices, at: Places) -> "tuple[Array | None, Places]":
         after = batch.within(at)
         wrong = np.zeros(len(at), bool)
-        # A loop over messages: nothing but fields that nobody uses are of such types.
+        # A loop over messages: only unused fields have such types.
         for i, (start, end) in enumerate(zip(after.tolist(), batch.ends[lane].tolist(), strict=True)):
             content = io.BytesIO(batch.data[start:end].tobytes())
             try:
@@ -389,14 +392,14 @@ _WIDE: Mapping[str, tuple[pa.DataType, str, str, int]] = {
 
 
 class _Compiler:
-    """Makes nodes of a schema's types."""
+    """Builds the decoders of the types of a schema."""
 
     def __init__(self, schema: AvroSchema) -> None:
         self._schema = schema
         self._open: list[str] = []
 
     def node(self, kind: Any, wanted: Wanted, path: str) -> _Node:
-        """The node for a type; `path` leads to it through the fields."""
+        """Return the decoder of a type; `path` leads to it through the fields."""
         what = f"its {path}" if path else "it"
         resolved = self._schema.resolved(kind)
         if isinstance(resolved, list):
@@ -409,7 +412,7 @@ class _Compiler:
                 return _Integer(arrow if wanted else None, bounds, what)
             case "float" | "double" | "boolean":
                 wide, bits, numpy_kind, width = _WIDE[name]
-                return _Fixed(wide if wanted else None, bits, numpy_kind, width)
+                return _FixedWidth(wide if wanted else None, bits, numpy_kind, width)
             case "string":
                 return _Text(pa.string() if wanted else None, what)
             case "bytes":
@@ -430,7 +433,7 @@ class _Compiler:
         others = [i for i, branch in enumerate(branches) if self._schema.resolved(branch) != {"type": "null"}]
         if len(branches) != 2 or len(others) != 1:
             return self._skipped(branches, wanted, what)
-        return _Optional(self.node(branches[others[0]], wanted, path), others[0], what)
+        return _OptionalNode(self.node(branches[others[0]], wanted, path), others[0], what)
 
     def _record(self, record: Mapping[str, Any], wanted: Wanted, path: str) -> _Node:
         self._open.append(record["name"])
@@ -445,7 +448,7 @@ class _Compiler:
     def _skipped(self, kind: Any, wanted: Wanted, what: str) -> _Node:
         if wanted:
             raise NotSupportedError(f"{what} has a type of Avro that becomes no column.")
-        return _Skipped(self._schema, kind, what)
+        return _SkippedNode(self._schema, kind, what)
 
 
 def _nulls(count: int, kind: Any) -> Array:

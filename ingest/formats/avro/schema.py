@@ -42,29 +42,31 @@ _OF_FIELDS = ("default", "doc", "aliases", "order")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterSchema:
-    """A schema of Avro as JSON, and the schemas that it refers to by name, each after those that it needs itself."""
+    """An Avro schema as JSON, and the schemas that it refers to by name, each after the schemas that it refers to
+    itself.
+    """
 
     text: str
     references: tuple[str, ...] = ()
 
 
 class WriterSchemas(Protocol):
-    """Where schemas are looked up. What is behind a number never changes."""
+    """Lookup of schemas by id. The schema of an id never changes."""
 
     def schema(self, number: int) -> WriterSchema:
-        """The schema of that number.
+        """Return the schema with that id.
 
-        Raises UnknownSchemaError when there is none, SourceUnavailableError when that can't be told now, and
-        SchemaRegistryError when it can't be told later either.
+        Raises UnknownSchemaError if there is none, SourceUnavailableError if the lookup may be retried, and
+        SchemaRegistryError if a retry does not help.
         """
         ...
 
 
 class AvroSchema:
-    """A schema whose names are resolved. `root` is its type: a name, a dict with "type", or a list, a union."""
+    """A schema with resolved names. `root` is its type: a name, a dict with "type", or a list, which is a union."""
 
     def __init__(self, written: WriterSchema) -> None:
-        """Raises ValueError for what is no schema."""
+        """Raise ValueError for an invalid schema."""
         self._named: dict[str, Any] = {}
         try:
             for text in (*written.references, written.text):
@@ -73,7 +75,7 @@ class AvroSchema:
             raise ValueError(f"it is no schema of Avro: {error!r}") from error
 
     def resolved(self, kind: Any) -> Any:
-        """A type as a dict with the name of what it is as "type", or as a list of a union's types."""
+        """Return a type as a dict with the name of the type as "type", or as a list of the types of a union."""
         while True:
             if isinstance(kind, list):
                 return kind
@@ -89,11 +91,11 @@ class AvroSchema:
                 return kind
 
     def whole(self, kind: Any) -> Any:
-        """A type of the schema as fastavro reads by it, without logical types."""
+        """Return a type of the schema in the form that fastavro reads by, without logical types."""
         return parse_schema(self._spelled_out(kind, set()), {})
 
     def type_of(self, kind: Any) -> str:
-        """The name of what a type is, or of what it is where it is not null."""
+        """Return the name of a type, for an optional type that of the type without null."""
         resolved = self.resolved(kind)
         if not isinstance(resolved, list):
             return str(resolved["type"])
@@ -101,7 +103,7 @@ class AvroSchema:
         return self.type_of(others[0]) if len(others) == 1 else "union"
 
     def fields(self, kind: Any) -> "list[Mapping[str, Any]]":
-        """The fields of a record, or of an optional one; empty for other types."""
+        """Return the fields of a record, or of an optional record; empty for other types."""
         resolved = self.resolved(kind)
         if isinstance(resolved, list):
             found = [self.fields(branch) for branch in resolved]
@@ -110,9 +112,9 @@ class AvroSchema:
         return fields
 
     def connect(self, kind: Any, above: Sequence[str] = ()) -> dict[str, Any]:
-        """The schema of Kafka Connect of a type, as its JSON converter writes it.
+        """Return the schema of Kafka Connect of a type, as its JSON converter writes it.
 
-        What has none has a "type" that is none of Connect's.
+        A type without a counterpart has a "type" that is none of Connect's.
         """
         resolved = self.resolved(kind)
         if isinstance(resolved, list):
@@ -133,7 +135,7 @@ class AvroSchema:
                 return {"type": "record within itself"}
             within = (*above, resolved["name"])
             fields = [{**self.connect(f["type"], within), "field": f["name"]} for f in resolved["fields"]]
-            # Converters leave the name out that the record has itself.
+            # Converters leave out a name that equals the name of the record.
             return {**found, "name": found["name"] or resolved["name"], "type": "struct", "fields": fields}
         if name in ("bytes", "fixed") and resolved.get("logicalType") == "decimal":
             return {**found, **_decimal(resolved)}
@@ -146,7 +148,7 @@ class AvroSchema:
         }
 
     def _spelled_out(self, kind: Any, known: set[str]) -> Any:
-        """A type with the definition of each name where it stands first."""
+        """Return a type with the definition of each name at its first occurrence."""
         if isinstance(kind, str) and (kind not in self._named or kind in known):
             return kind
         resolved = self.resolved(kind)
@@ -178,7 +180,9 @@ def _decimal(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_defaults(schema: Any) -> Any:
-    """A schema without what readers of another schema need, which writers get wrong now and then."""
+    """Return a schema without defaults, aliases and docs. Only readers of another schema need them, and some writers
+    write invalid ones.
+    """
     if isinstance(schema, list):
         return [_without_defaults(each) for each in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Confluent's wire format: a byte 0, the number of the schema in four bytes, the greatest first, and Avro's binary.
+"""Confluent's wire format: a byte 0, the id of the schema in four bytes, big-endian, and Avro's binary encoding.
 
     00 | 00 00 00 07 | 02 0a …
 
@@ -20,10 +20,10 @@ HEADER_BYTES = 5
 
 
 def by_schema(index: Indices, texts: Array, bad: list[BadMessage]) -> Iterator[tuple[int, Indices, AvroValues]]:
-    """Each schema's number, with the messages that it wrote and what they hold after it.
+    """Yield the id of each schema, with the messages that it wrote and their encoded values.
 
-    `texts` (binary, no nulls) are what the messages with the numbers `index` hold. Those that are not in this format
-    are added to `bad`.
+    `texts` (binary, no nulls) are the contents of the messages with the numbers `index`. Messages that are not in this
+    format are added to `bad`.
     """
     if not len(texts):
         return
@@ -40,8 +40,10 @@ def by_schema(index: Indices, texts: Array, bad: list[BadMessage]) -> Iterator[t
 def decoded_by_schema(
     index: Indices, texts: Array, columns_of: Callable[[int], Columns], bad: list[BadMessage]
 ) -> Iterator[tuple[int, Indices, Array]]:
-    """Each schema's number, with the messages that it wrote and their values; those that are refused are added to
-    `bad`, and all of a schema for which `columns_of` raises UnknownSchemaError or ValueError.
+    """Yield the id of each schema, with the messages that it wrote and their values.
+
+    Refused messages are added to `bad`, and so are all messages of a schema for which `columns_of` raises
+    UnknownSchemaError or ValueError.
     """
     for number, numbers, encoded in by_schema(index, texts, bad):
         try:
@@ -57,7 +59,7 @@ def decoded_by_schema(
 
 
 def _laid_out(texts: Any) -> tuple[Any, Indices, Indices]:
-    """The bytes of all texts, with some more behind them, and where each begins and ends."""
+    """Return the bytes of all texts, with PADDING behind them, and the beginning and end of each text."""
     _, offsets, content = texts.buffers()
     places = np.frombuffer(offsets, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
     first, last = int(places[0]), int(places[-1])
@@ -71,4 +73,4 @@ def _laid_out(texts: Any) -> tuple[Any, Indices, Indices]:
 def _whats_wrong(text: bytes) -> str:
     if len(text) < HEADER_BYTES:
         return f"it has {len(text)} bytes, and the number of its schema alone takes {HEADER_BYTES}"
-    return f"its first byte is {text[0]}, and not 0, by which Confluent's wire format begins"
+    return f"its first byte is {text[0]}, and not 0, with which Confluent's wire format begins"

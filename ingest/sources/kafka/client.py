@@ -25,19 +25,19 @@ _log = logging.getLogger(__name__)
 
 _DEFAULTS: Mapping[str, str] = {
     "isolation.level": "read_committed",
-    # A full queue of messages pauses the reader for a second otherwise, even when it is empty again at once.
+    # With the default, a full queue of messages pauses the reader for a second, even if it is empty again at once.
     "fetch.queue.backoff.ms": "20",
-    # So long a broker waits for messages, and with it whatever else is asked: where a topic ends, before each commit.
+    # A broker waits so long for messages; other requests wait behind it, such as for the ends before each commit.
     "fetch.wait.max.ms": "100",
-    # A client's second connection, to the broker of a partition, waits so long after the first one.
+    # The delay before a client's second connection, to the broker of a partition.
     "reconnect.backoff.ms": "10",
 }
 
 _OWNED: Mapping[str, str] = {
-    # What was read is known to the tables; Kafka learns it by `KafkaSource.note` alone.
+    # Positions are kept by the tables; only `KafkaSource.note` reports them to Kafka.
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
-    # An offset that is not there is a gap. Going on somewhere else would hide it.
+    # A missing offset is a gap. Reading on at another offset would hide it.
     "auto.offset.reset": "error",
     "enable.partition.eof": "true",
     "allow.auto.create.topics": "false",
@@ -47,7 +47,7 @@ _PASSING = """
     _ALL_BROKERS_DOWN _RESOLVE _TIMED_OUT _TRANSPORT _UNKNOWN_PARTITION _UNKNOWN_TOPIC COORDINATOR_NOT_AVAILABLE
     LEADER_NOT_AVAILABLE NOT_COORDINATOR NOT_LEADER_FOR_PARTITION THROTTLING_QUOTA_EXCEEDED UNKNOWN_TOPIC_OR_PART
 """
-"""Errors after which a consumer tries again by itself; topics that are gone are noticed in the next look."""
+"""Errors after which a consumer retries by itself; missing topics are found by the next check of topics."""
 
 
 _OLD_KEY = "__debezium.oldkey"
@@ -60,7 +60,7 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Columns:
-    """The messages of a topic."""
+    """The messages of a topic, by column."""
 
     partitions: list[int] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
@@ -70,24 +70,24 @@ class _Columns:
 
 
 class KafkaMessages:
-    """Messages that were received so far, and the positions after them."""
+    """The messages received so far, and the positions after them."""
 
     def __init__(self) -> None:
         self._of_topics: dict[str, _Columns] = {}
         self.positions: dict[Partition, int] = {}
         """The offset after the last message, or after an end that was reached."""
         self.bytes = 0
-        """Of all values."""
+        """The bytes of all values."""
         self.largest = 0
         """The bytes of the largest value."""
 
     def add(self, messages: Sequence[Any]) -> None:
-        """Take objects of the client that are messages, and no errors."""
+        """Add objects of the client that are messages, without errors."""
         topics = [message.topic() for message in messages]
         if len(set(topics)) == 1:
             self._add(topics[0], messages)
         else:
-            # Several topics are told apart by a loop over messages: they come as objects, and not as columns.
+            # A loop over messages, because the client returns objects, not columns.
             by_topic: dict[str, list[Any]] = {}
             for topic, message in zip(topics, messages, strict=True):
                 by_topic.setdefault(topic, []).append(message)
@@ -95,11 +95,11 @@ class KafkaMessages:
                 self._add(topic, group)
 
     def reached(self, topic: str, partition: int, end: int) -> None:
-        """Note the end of a partition: the offset after whatever it holds, be it to be seen or not."""
+        """Record the end of a partition: the offset after everything in it, whether readers see it or not."""
         self.positions[topic, partition] = max(self.positions.get((topic, partition), 0), end)
 
     def by_topic(self) -> list[Messages]:
-        """All messages, as columns."""
+        """Return all messages as columns."""
         return [
             Messages(
                 topic=topic,
@@ -122,7 +122,7 @@ class KafkaMessages:
         columns.keys.extend([message.key() for message in messages])
         columns.values.extend(values)
         columns.rekeyed.extend([_is_rekeyed(message.headers()) for message in messages])
-        # Of the offsets of a partition the last one stays in the dictionary.
+        # The dictionary keeps the last offset of each partition.
         last: Mapping[int, int] = dict(zip(partitions, offsets, strict=True))
         self.positions |= {(topic, partition): offset + 1 for partition, offset in last.items()}
         sizes = [len(value) for value in values if value is not None]
@@ -131,28 +131,28 @@ class KafkaMessages:
 
 
 def _is_rekeyed(headers: Sequence[tuple[str, bytes | None]] | None) -> bool:
-    """Whether Debezium names the key that the inserted row had before."""
+    """Return whether Debezium names the earlier key of the inserted row."""
     return headers is not None and any(name == _OLD_KEY for name, _ in headers)
 
 
 def _binary(values: Sequence[bytes | None]) -> Array:
-    """The values as an array, which takes half the time of having Arrow append one after the other."""
+    """Return the values as an array, in half the time that Arrow takes to append them one after the other."""
     present = [value for value in values if value is not None]
     if len(present) < len(values):
         return pa.array(values, pa.binary())
     ends = np.zeros(len(values) + 1, np.int64)
     np.cumsum([len(value) for value in present], out=ends[1:])
-    # A poll has some hundred megabytes at most, far from the two gigabytes that these offsets can count.
+    # A poll has some hundred megabytes at most, far below the two gigabytes that these offsets can address.
     buffers = [None, buffer_of(ends.astype(np.int32)), pa.py_buffer(b"".join(present))]
     found: Array = pa.Array.from_buffers(pa.binary(), len(values), buffers)
     return found
 
 
 class KafkaClient:
-    """A consumer of the brokers at `servers`, which reads what `name` says; nothing is connected to yet.
+    """A consumer of the brokers at `servers`; `name` names the topics in errors. The first request connects.
 
-    Raises MissingExtraError without confluent-kafka, and InvalidOptionError for settings that are none, or that decide
-    about positions. Secrets among them are in no error or line of the log.
+    Raises MissingExtraError without confluent-kafka, and InvalidOptionError for invalid settings and for those of
+    positions. Secrets in the settings are in no error or log line.
     """
 
     def __init__(
@@ -166,11 +166,10 @@ class KafkaClient:
         self._passing_codes = [getattr(self.kafka.KafkaError, name) for name in _PASSING.split()]
         self.consumer: Any = self._new_consumer(group, settings)
         self.failure: InterbedError | None = None
-        """What happened when messages had been received already: they are returned first, and it is raised after them.
-        """
+        """An error that came after messages had been received: the messages are returned first, then it is raised."""
 
     def consume(self, most: int, timeout_seconds: float) -> list[Any]:
-        """What the consumer has: messages, and events with an error. A failure is kept, with nothing returned."""
+        """Return messages, and events with an error. A failure is stored, and nothing is returned then."""
         try:
             events: list[Any] = self.consumer.consume(most, timeout_seconds)
         except self.kafka.KafkaException as error:
@@ -179,7 +178,7 @@ class KafkaClient:
         return events
 
     def assign(self, offsets: Mapping[tuple[str, int], int], *, also: bool = False) -> None:
-        """Read these partitions from these offsets on, and with `also` those as well that are read already.
+        """Read these partitions from these offsets on; with `also`, in addition to the assigned ones.
 
         Raises SourceUnavailableError.
         """
@@ -190,8 +189,9 @@ class KafkaClient:
             raise self.unavailable("Partitions can't be assigned", error) from error
 
     def parted(self, received: list[Any]) -> tuple[list[Any], list[Any], Any]:
-        """What was received: messages, ends of partitions that were reached, and the event at which both end, because a
-        partition can't be read there; None without one.
+        """Return the messages, the ends of partitions that were reached, and the event that stops both.
+
+        The event is the first error because of which a partition cannot be read; None if there is none.
         """
         if not [event for event in received if event.error() is not None]:
             return received, [], None
@@ -204,29 +204,29 @@ class KafkaClient:
             elif error.code() == self.kafka.KafkaError._PARTITION_EOF:
                 ends.append(event)
             elif error.retriable() or error.code() in self._passing_codes:
-                _log.warning("Reading %s goes on after an error: %s", self.name, self.shown(error))
+                _log.warning("Reading %s continues after an error: %s", self.name, self.shown(error))
             else:
-                # What follows may be beyond what could not be read; the consumer goes back to it.
+                # Later messages may be after the unread ones; the consumer seeks back.
                 return messages, ends, event
         return messages, ends, None
 
     def unavailable(self, what: str, error: Any) -> SourceUnavailableError:
-        """The error that says what can't be done now."""
+        """Return the error of an operation that failed and may be retried."""
         return SourceUnavailableError(f"{what}: {self.shown(error)} ({self.name}). Try again when Kafka answers.")
 
     def shown(self, error: Any) -> str:
-        """The text of an error without secrets; Kafka's own errors by what they say."""
+        """Return the text of an error without secrets; of Kafka's own errors their message."""
         return shown_error(self.kafka, error, self._secrets)
 
     def note(self, offsets: Sequence[Any]) -> None:
-        """Commit offsets of the group, without waiting; failures are only logged."""
+        """Commit offsets of the group, without waiting. Failures are only logged."""
         try:
             self.consumer.commit(offsets=offsets, asynchronous=True)
         except (self.kafka.KafkaException, RuntimeError) as error:
             _log.warning("The offsets of %s were not committed: %s", self.name, self.shown(error))
 
     def close(self) -> None:
-        """Let go of connections, when offsets that were noted are with Kafka or `request_seconds` are over."""
+        """Close the connections, after reported offsets were sent to Kafka or `request_seconds` are over."""
         try:
             self.consumer.close()
         except self.kafka.KafkaException as error:
@@ -234,8 +234,8 @@ class KafkaClient:
 
     def _new_consumer(self, group: str, settings: Mapping[str, str]) -> Any:
         owned = {**_OWNED, "bootstrap.servers": self.servers, "group.id": group}
-        # A member of a group would be missed after so long. This one is none: it is only how long offsets that were
-        # noted wait for a broker that takes them, and `close` with them.
+        # The session timeout has no other effect here, because this consumer is no member of a group: it limits how
+        # long reported offsets, and `close`, wait for a broker.
         waits = {"session.timeout.ms": str(max(1, int(self.request_seconds * 1000)))}
         for name in settings:
             if name in owned:
@@ -248,14 +248,14 @@ class KafkaClient:
             raise InvalidOptionError(f"Kafka does not take these settings: {self.shown(error)}") from None
 
     def _on_error(self, error: Any) -> None:
-        """Called while messages are waited for, with errors that concern connections."""
+        """Handle errors of connections; a callback of the client while it waits for messages."""
         if error.fatal() or error.code() == self.kafka.KafkaError._AUTHENTICATION:
             self.failure = self.unavailable("Kafka can't be read", error)
         else:
             _log.warning("%s: %s", self.name, self.shown(error))
 
     def _on_commit(self, error: Any, partitions: Sequence[Any]) -> None:
-        """Called while messages are waited for, with the outcome of what was noted."""
+        """Log failed commits of offsets; a callback of the client while it waits for messages."""
         for failed in [error, *(partition.error for partition in partitions)]:
             if failed is not None:
                 _log.warning("The offsets of %s were not committed: %s", self.name, self.shown(failed))

@@ -1,4 +1,4 @@
-"""A topic of Kafka for messages that could not be taken."""
+"""Dead letter queue in a topic of Kafka."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,12 +12,12 @@ HEADER = "interbed."
 
 
 class KafkaDeadLetters:
-    """Puts messages into a topic as they are, with where they come from and why in their headers: interbed.topic,
-    interbed.partition, interbed.offset, interbed.reason. After a failure some may come there again.
+    """Writes messages to a topic as they are, with their origin and the reason in headers: interbed.topic,
+    interbed.partition, interbed.offset, interbed.reason. After a failure some messages may be written again.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, *, settings: Mapping[str, str]) -> None:
-        """Raises MissingExtraError without confluent-kafka."""
+        """Raise MissingExtraError without confluent-kafka."""
         kafka = load_extra("confluent_kafka", needed_by="A topic for bad messages")
         own = {"bootstrap.servers": bootstrap_servers, "enable.idempotence": True, "acks": "all"}
         self._kafka = kafka
@@ -26,7 +26,7 @@ class KafkaDeadLetters:
         self._producer = kafka.Producer({**settings, **own})
 
     def put(self, messages: Messages, index: int, reason: str) -> None:
-        """Put one message there; raises InvalidInputError for one that is too large."""
+        """Write one message. Raises InvalidInputError if it is too large."""
         headers = {
             "topic": messages.topic,
             "partition": str(messages.partitions[index]),
@@ -42,7 +42,7 @@ class KafkaDeadLetters:
             try:
                 self._producer.produce(self._topic, **letter, on_delivery=self._delivered)
             except BufferError:
-                # As many as the client holds are on their way.
+                # The queue of the client is full.
                 self.flush()
                 self._producer.produce(self._topic, **letter, on_delivery=self._delivered)
         except self._kafka.KafkaException as error:
@@ -54,7 +54,7 @@ class KafkaDeadLetters:
         self._producer.poll(0)
 
     def flush(self) -> None:
-        """Wait until all messages are in the topic; raises SourceUnavailableError when one is not after a minute."""
+        """Wait until all messages are in the topic. Raises SourceUnavailableError after a minute."""
         left = self._producer.flush(FLUSH_SECONDS_MAX)
         if left or self._failures:
             why = self._failures[0] if self._failures else f"{left} messages are on their way"
@@ -62,7 +62,7 @@ class KafkaDeadLetters:
             raise SourceUnavailableError(f"Bad messages can't be put into the topic {self._topic}: {why}.")
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection, without waiting for unsent messages."""
         self._producer.purge()
         self._producer.flush(1)
 

@@ -1,7 +1,7 @@
-"""Ranges of offsets of Kafka's partitions: planned by one process, and read by others, each its own.
+"""Ranges of offsets of Kafka's partitions: one process plans them, and other processes read one each.
 
-A range ends at an offset, not after a number of messages: offsets are also given to ends of transactions, and to
-messages that were aborted or have been compacted away.
+A range ends at an offset, not after a number of messages: ends of transactions have offsets as well, and so have
+messages that were aborted or compacted away.
 """
 
 import time
@@ -17,7 +17,7 @@ from interbed.ingest.sources.kafka.source import KafkaSource
 POLL_SECONDS = 0.5
 POLL_MESSAGES = 20_000
 STANDSTILL_SECONDS = 60.0
-"""How long nothing may come of a range that is not at its end."""
+"""How long a range that is not at its end may return nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -34,7 +34,9 @@ class KafkaRange:
 
 
 def ranges_between(begins: Positions, ends: Positions, *, most: int) -> list[KafkaRange]:
-    """What lies between the positions, of each partition the same share where that is more than `most` messages."""
+    """Return the ranges between the positions. If they have more than `most` messages, each partition gets the same
+    share.
+    """
     whole = [
         KafkaRange(topic=topic, partition=partition, start=begin, end=end)
         for topic, partition, end in ends
@@ -48,7 +50,7 @@ def ranges_between(begins: Positions, ends: Positions, *, most: int) -> list[Kaf
 
 
 def packed(ranges: Sequence[KafkaRange], size: int) -> list[list[KafkaRange]]:
-    """The ranges by task, in their order, each task with `size` messages or, the last one, less."""
+    """Return the ranges by task, in their order. Each task has `size` messages, the last one possibly less."""
     tasks: list[list[KafkaRange]] = []
     room = 0
     for each in ranges:
@@ -72,9 +74,9 @@ def read_ranges(
     settings: Mapping[str, str],
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Messages]:
-    """The messages of the ranges, of which no two are of one partition; those of each partition in their order.
+    """Yield the messages of the ranges, at most one range for a partition; those of each partition in order.
 
-    Raises SourceGapError where messages are gone, and SourceUnavailableError, also when nothing comes for a minute.
+    Raises SourceGapError if messages are missing, and SourceUnavailableError, also if nothing comes for a minute.
     """
     begins, ends = _positions({r: r.start for r in ranges}), _positions({r: r.end for r in ranges})
     topics = list(dict.fromkeys(r.topic for r in ranges))
@@ -92,7 +94,7 @@ def read_ranges(
                 progress, since = source.positions(), clock()
             elif clock() - since > STANDSTILL_SECONDS:
                 raise SourceUnavailableError(
-                    f"Nothing came of {source.name} for {STANDSTILL_SECONDS:g} s, though there is more up to "
+                    f"Nothing came of {source.name} for {STANDSTILL_SECONDS:g} s, though there are more messages up to "
                     f"{ends.to_json()}. Try again when Kafka answers."
                 )
     finally:
@@ -107,7 +109,7 @@ def _positions(offsets: Mapping[KafkaRange, int]) -> Positions:
 
 
 def _share(sizes: Sequence[int], most: int) -> int:
-    """The size to which the largest have to be cut so that all together are no more than `most`; at least 1."""
+    """Return the size to which the largest sizes must be cut so that the sum is at most `most`; at least 1."""
     left = most
     ordered = np.sort(np.array(sizes, np.int64))
     for i, size in enumerate(ordered.tolist()):

@@ -1,12 +1,12 @@
 """Topics of Apache Kafka as a source.
 
-Positions come from the tables, and not from Kafka: the partitions are assigned by the source itself, all of them, and
-nobody else is given any. A consumer group only bears what was committed to the tables, for Kafka's own tools. New
-partitions and, with a pattern, new topics are looked for while messages are read.
+The tables keep the positions, not Kafka. The source assigns all partitions to itself, and no other reader gets any. The
+consumer group only has the positions that were committed to the tables, for Kafka's own tools. New partitions and, with
+a pattern, new topics are looked for while messages are read.
 
-Kafka's protocol numbers more than messages: the end of a transaction has an offset of its own, and messages of a
-transaction that was aborted keep theirs. Readers of committed messages see neither, so that the last message that they
-get may stand well before the end of its partition. `KafkaSource.positions` counts what was passed over.
+Kafka's protocol numbers more than messages: the end of a transaction has an offset of its own, and messages of an
+aborted transaction keep theirs. Readers of committed messages see neither, so the last message that they get may be
+well before the end of its partition. `KafkaSource.positions` includes the skipped offsets.
 
 See https://kafka.apache.org/documentation/#design.
 """
@@ -27,7 +27,7 @@ from interbed.ingest.sources.kafka.topics import (
     TopicChoice,
     check_no_gap,
     check_same,
-    made_anew,
+    recreated_partition,
     start_millis,
 )
 from interbed.ingest.sources.source import LagUnit
@@ -36,13 +36,13 @@ from interbed.storage.base.errors import InterbedError
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 30.0
-"""How often new partitions and topics are looked for."""
+"""The interval at which new partitions and topics are looked for."""
 
 REQUEST_SECONDS = 10.0
-"""How long the answer to one question about topics and offsets is waited for."""
+"""The timeout of a request about topics and offsets."""
 
 LINGER_SECONDS = 0.05
-"""How long more messages are waited for when there are some: a batch costs more than a message."""
+"""How long more messages are waited for if there are some: a batch costs more than a message."""
 
 _MESSAGES_AT_ONCE = 1_000
 _BYTES_MAX = 64 << 20
@@ -50,19 +50,19 @@ _BYTES_MAX = 64 << 20
 
 
 class KafkaSource:
-    """Messages of some topics of a Kafka cluster: those that are named, and those whose whole name matches a pattern.
+    """Messages of some topics of a Kafka cluster: named topics, and those whose whole name matches a pattern.
 
-    `start` says where reading begins when no positions are known at all: "earliest", "latest" or "timestamp:<millis>",
-    milliseconds since 1970 in UTC. Partitions that are found later are read from their beginning.
+    `start` is the position if no positions are known at all: "earliest", "latest" or "timestamp:<millis>", milliseconds
+    since 1970 in UTC. Partitions that are found later are read from their beginning.
 
-    `settings` are librdkafka's, for connections, security and sizes; those that decide about positions are refused.
-    Their secrets are in no name, error or line of the log. Up to `queued.max.messages.kbytes` (64 MB) are read ahead.
-    With `only`, topics with the numbers of partitions, no others are read. Without `fetches` no messages are asked for,
-    which answers to questions about offsets would wait behind: such a source says where topics end, and is not polled.
-    `look_seconds` is how often new partitions are looked for, `request_seconds` how long an answer is waited for,
-    `linger_seconds` how long more messages are waited for when there are some; `clock` counts seconds.
+    `settings` are librdkafka's, for connections, security and sizes; settings of positions are refused. Secrets in them
+    are in no name, error or log line. Up to `queued.max.messages.kbytes` (64 MB) are prefetched. With `only`, topics
+    with the numbers of partitions, no other partitions are read. Without `fetches` no messages are requested, because
+    requests for offsets would wait behind them; such a source returns ends, and is not polled. `look_seconds` is the
+    interval at which new partitions are looked for, `request_seconds` the timeout of a request, `linger_seconds` how
+    long more messages are waited for if there are some; `clock` counts seconds.
 
-    Raises MissingExtraError without confluent-kafka, and InvalidOptionError; nothing is connected to yet.
+    Raises MissingExtraError without confluent-kafka, and InvalidOptionError. The first request connects.
     """
 
     def __init__(
@@ -101,22 +101,23 @@ class KafkaSource:
         self._largest_message = 1
         self._next_look = 0.0
         self._look_failed = False
-        # Whether the consumer stands where `_positions` says. After an error it may have gone further.
+        # Whether the consumer is at `_positions`. After an error it may be further.
         self._is_placed = False
         self._is_closed = False
 
     @property
     def name(self) -> str:
-        """The topics, and where they are."""
+        """The topics and the servers."""
         return self._name
 
     def positions(self) -> Positions:
-        """How far the source itself has come, for every partition that it reads.
+        """Return the positions of the source itself, for every partition that it reads.
 
-        It is past all messages that `poll` has returned, and past what readers do not see: ends of transactions, and
-        messages that were aborted. Once everything was polled `positions().has_reached(ends())` holds, which positions
-        made of messages alone may never do. Partitions without messages are named as well, at the offset where reading
-        begins: after a start at "latest", these are the positions to keep. Empty before the first seek or poll.
+        They are after all messages that `poll` has returned, and after offsets that readers do not see: ends of
+        transactions, and aborted messages. Once everything was polled, `positions().has_reached(ends())` is true;
+        positions computed from messages only may never reach the ends. Partitions without messages have the offset at
+        which reading begins: after a start at "latest", these positions must be kept. Empty before the first seek or
+        poll.
         """
         found: dict[str, dict[int, int]] = {}
         for (topic, partition), offset in self._positions.items():
@@ -125,14 +126,14 @@ class KafkaSource:
 
     @property
     def lag_unit(self) -> LagUnit:
-        """See MessageSource."""
+        """The unit of offsets: messages."""
         return LagUnit.MESSAGES
 
     def check(self, known: Mapping[str, Positions]) -> None:
-        """See MessageSource: topics that were made anew under their names have other ids. What is not known of a topic,
-        because the positions are older, or the broker has no ids, is passed over; so are topics that are not there.
+        """Check the ids of the topics; see MessageSource. A recreated topic has another id.
 
-        Raises SourceUnavailableError as well.
+        Topics whose id is not known, because the positions are older or the broker has no ids, are skipped, and so are
+        missing topics. Raises SourceUnavailableError as well.
         """
         self._tables = {
             table: Positions(positions.of, {t: id_ for t, id_ in positions.ids.items() if self._choice.has(t)})
@@ -143,10 +144,10 @@ class KafkaSource:
     def seek(self, positions: Positions) -> None:
         """Read from these positions on; partitions that are not named from their beginning.
 
-        Without any position, all begin where `start` says. Topics that are not of this source are left out of account.
-        Raises SourceGapError when a position is before the first message that is still there, or after the last one, or
-        in a topic that had another id; SourceUnavailableError when a topic does not exist, or Kafka does not answer; a
-        poll tries the same again.
+        Without any position, all begin where `start` says. Topics that are not of this source are ignored. Raises
+        SourceGapError if a position is before the first available message, or after the last one, or in a topic that
+        had another id; SourceUnavailableError if a topic does not exist, or Kafka does not answer. A poll retries the
+        same seek.
         """
         self._is_placed = False
         self._client.failure = None
@@ -155,13 +156,14 @@ class KafkaSource:
         try:
             there = self._topics.partitions()
         except SourceUnavailableError:
-            # Why there is no connection is told to a callback, which is called while messages are waited for.
+            # The reason for a failed connection is passed to a callback, which runs while the client waits for
+            # messages.
             self._client.consume(1, 0.0)
             self._raise_failure()
             raise
         topics = {topic for topic, _ in there}
         kept = {topic: id_ for topic, id_ in positions.ids.items() if self._choice.has(topic)}
-        # Before the offsets: should a topic be made anew between the two, the next check finds it.
+        # Before the offsets: if a topic is recreated between the two requests, the next check finds it.
         ids = {} if self._choice.only is not None else self._topic_ids.of(topics)
         check_same(self._client.servers, {"": Positions({}, kept)}, ids)
         lows, highs = self._topics.offsets(there, BEGINNING), self._topics.offsets(there, END)
@@ -173,10 +175,10 @@ class KafkaSource:
                 begins[place] = wanted
             elif topic in topics:
                 count = sum(t == topic for t, _ in there)
-                raise made_anew(self._client.servers, place, wanted, f"the topic has {count} partitions")
+                raise recreated_partition(self._client.servers, place, wanted, f"the topic has {count} partitions")
             elif self._choice.has(topic):
-                # A topic that comes back under its old name is read from here, which makes a gap of it.
-                _log.warning("Topic %s is not in Kafka any more; it was read up to offset %d", topic, wanted)
+                # A topic that is recreated under its old name is read from here, which is reported as a gap.
+                _log.warning("Topic %s does not exist in Kafka any more; it was read up to offset %d", topic, wanted)
                 begins[place] = wanted
         if self._fetches:
             self._client.assign(begins)
@@ -186,21 +188,21 @@ class KafkaSource:
         self._look_failed = False
         self._is_placed = True
         if not begins:
-            _log.warning("%s: there are none yet; they are looked for every %g s", self.name, self._look_seconds)
+            _log.warning("%s: no such topics exist yet; they are looked for every %g s", self.name, self._look_seconds)
 
     def poll(self, *, timeout_seconds: float, most: int) -> Sequence[Messages]:
-        """The next messages, at most so many, and not many more than 64 MB; empty when none came in time, and when all
-        that came is that an end was reached. At most one for each topic.
+        """Return the next messages, at most `most`, and not much more than 64 MB. At most one element for each topic.
 
-        Begins at `start` without a seek before. Takes up to `request_seconds` longer when it looks for new partitions.
-        Raises SourceGapError when the next messages are gone, and SourceUnavailableError: then the next call goes on
-        after the last messages that were returned.
+        The result is empty if none came in time, and if only an end was reached. Begins at `start` if there was no
+        seek. Takes up to `request_seconds` longer when it looks for new partitions. Raises SourceGapError if the next
+        messages are missing, and SourceUnavailableError: then the next call continues after the last messages that were
+        returned.
         """
         self._raise_failure()
         if not self._is_placed:
             self.seek(self.positions())
         self._look_when_due()
-        # Until all is accounted for, an exception has the next call go back to what was returned.
+        # After an exception the next call seeks back to the returned messages.
         self._is_placed = False
         received = self._receive(timeout_seconds, most)
         self._is_placed = True
@@ -209,12 +211,12 @@ class KafkaSource:
         return received
 
     def pause(self, partitions: Iterable[Partition]) -> None:
-        """Bring no messages of these partitions until they are resumed; a seek forgets about it."""
+        """Return no messages of these partitions until they are resumed, or until a seek."""
         self._let(self._client.consumer.pause, set(partitions) - self._paused)
         self._paused |= set(partitions)
 
     def resume(self, partitions: Iterable[Partition]) -> None:
-        """Bring messages of these partitions again."""
+        """Return messages of these partitions again."""
         self._let(self._client.consumer.resume, set(partitions) & self._paused)
         self._paused -= set(partitions)
 
@@ -224,10 +226,9 @@ class KafkaSource:
             what(named)
 
     def ends(self) -> Positions:
-        """The positions after the last message of each partition at this time; a transaction that is not finished is
-        beyond the end.
+        """Return the positions after the last message of each partition at this time.
 
-        New partitions are looked for first. Raises SourceUnavailableError.
+        An unfinished transaction is beyond the end. New partitions are looked for first. Raises SourceUnavailableError.
         """
         if not self._is_placed:
             self.seek(self.positions())
@@ -239,36 +240,37 @@ class KafkaSource:
         return Positions(found)
 
     def has_reached(self, ends: Positions) -> bool:
-        """See MessageSource."""
+        """Return whether the ends are reached; see MessageSource."""
         return self.positions().has_reached(ends)
 
     @property
     def is_transactional(self) -> bool:
-        """False: what transactions a message belongs to is known to its format alone."""
+        """False: only the format of messages knows transactions of the source."""
         return False
 
     def is_whole(self, *, wanted: bool = False) -> bool:
-        """True, see MessageSource."""
+        """Return true; see MessageSource."""
         return True
 
     def note(self, positions: Positions) -> None:
-        """Commit the positions as the offsets of the group, without waiting: Kafka's tools show what is still to be
-        read. Failures are only logged, and those of Kafka itself at a later poll.
+        """Commit the positions as the offsets of the group, without waiting: Kafka's tools show the lag.
+
+        Failures are only logged, and those of Kafka itself at a later poll.
         """
         offsets = [self._client.kafka.TopicPartition(*position) for position in positions]
         if offsets:
             self._client.note(offsets)
 
     def close(self) -> None:
-        """Let go of connections, when offsets that were noted are with Kafka or `request_seconds` are over; may be
-        called again.
+        """Close the connections, after reported offsets were sent or `request_seconds` are over. May be called
+        again.
         """
         if self._is_closed:
             return
         self._is_closed = True
         self._client.close()
 
-    # What is there
+    # Discovery of partitions
 
     def _look_when_due(self) -> None:
         if self._clock() < self._next_look:
@@ -276,41 +278,43 @@ class KafkaSource:
         try:
             self._look()
         except SourceUnavailableError as error:
-            # A broker that starts again is not worth an error; one that is still not there at the next look is.
+            # A broker that restarts is no error, unless it is still missing at the next check.
             if self._look_failed:
                 raise
             self._look_failed = True
-            _log.warning("New partitions were not looked for: %s", error)
+            _log.warning("Could not look for new partitions: %s", error)
 
     def _look(self) -> None:
-        """Begin to read partitions that are new, from their beginning."""
+        """Begin to read new partitions, from their beginning."""
         self._next_look = self._clock() + self._look_seconds
         there = self._topics.partitions()
         new = self._topics.offsets([place for place in there if place not in self._positions], BEGINNING)
         gone = frozenset({topic for topic, _ in self._positions} - {topic for topic, _ in there})
         if gone - self._gone:
-            _log.warning("Topics are not in Kafka any more: %s", ", ".join(sorted(gone - self._gone)))
+            _log.warning("Topics do not exist in Kafka any more: %s", ", ".join(sorted(gone - self._gone)))
         self._gone = gone
         if new:
             _log.info("Reading new partitions: %s", ", ".join(f"{topic}-{partition}" for topic, partition in new))
-            # What is known of topics that came back stays: they may be others.
+            # Known ids of recreated topics are kept, so that the check finds the new id.
             self._ids = {**self._topic_ids.of({topic for topic, _ in new} - set(self._ids)), **self._ids}
             if self._fetches:
                 self._client.assign(new, also=True)
             self._positions |= new
         self._look_failed = False
 
-    # What is received
+    # Receiving
 
     def _receive(self, timeout_seconds: float, most: int) -> list[Messages]:
-        """Messages, as soon as there are some and no more follow at once. The positions are after them then, and after
-        ends that were reached; an error is kept to be raised after the messages.
+        """Return messages, as soon as there are some and no more follow at once.
+
+        The positions are after them then, and after ends that were reached. An error is stored, to be raised after the
+        messages.
         """
         deadline = self._clock() + timeout_seconds
         found = KafkaMessages()
         count = 0
         failed: Any = None
-        # What is there already is taken before anything is waited for.
+        # Take available messages before waiting.
         received = self._client.consume(self._step(most), 0.0) or self._client.consume(1, timeout_seconds)
         while received:
             count += len(received)
@@ -331,11 +335,11 @@ class KafkaSource:
         return columns
 
     def _step(self, most: int) -> int:
-        """How many messages to ask for, so that a step has not many more bytes than a poll may have."""
+        """Return the number of messages to ask for, so that a step exceeds the bytes of a poll only a little."""
         return max(1, min(most, _MESSAGES_AT_ONCE, _BYTES_MAX // self._largest_message))
 
     def _failure_of(self, event: Any) -> InterbedError:
-        """What an error of a partition means; `positions` are as far as messages were read before it."""
+        """Return the meaning of an error of a partition; `positions` are those of the messages before it."""
         codes, error, place = self._client.kafka.KafkaError, event.error(), (event.topic(), event.partition())
         if error.code() not in (codes._AUTO_OFFSET_RESET, codes.OFFSET_OUT_OF_RANGE, codes._LOG_TRUNCATION):
             return self._client.unavailable(f"Topic {place[0]}, partition {place[1]} can't be read", error)
@@ -346,8 +350,8 @@ class KafkaSource:
             check_no_gap(servers, place, wanted, low, high)
         except InterbedError as found:
             return found
-        # The offset is there by now, with another message: the log was cut off and has grown again.
-        return made_anew(servers, place, wanted, f"{self._client.shown(error)}, and the earliest is {low}")
+        # The offset exists now, with another message: the log was truncated and has grown again.
+        return recreated_partition(servers, place, wanted, f"{self._client.shown(error)}, and the earliest is {low}")
 
     def _raise_failure(self) -> None:
         failure, self._client.failure = self._client.failure, None

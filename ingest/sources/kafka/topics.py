@@ -24,22 +24,23 @@ from interbed.storage.base.errors import InvalidOptionError, load_extra
 from interbed.storage.base.shown_text import secrets_of, shown_error
 
 _TOPICS_BY_NAME_MAX = 10
-"""Above so many topics, all topics of the cluster are asked for in one request."""
+"""With more topics than this, one request asks for all topics of the cluster."""
 
 
 _WAY_OUT = (
-    "Fill the table anew from where the messages come from and start at new positions; or accept that these messages "
-    "are lost, and start at the earliest that is there."
+    "Fill the table again from the origin of the messages and start at new positions; or accept that these messages "
+    "are lost, and start at the earliest available one."
 )
 
 
 BEGINNING, END = -2, -1
-"""Where partitions begin and end, as times in Kafka's protocol."""
+"""The beginning and the end of partitions, as times in Kafka's protocol."""
 
 
 class TopicChoice:
-    """Which topics are read; raises InvalidOptionError. With `only`, topics with the numbers of partitions, no others
-    are.
+    """The topics to read. Raises InvalidOptionError.
+
+    With `only`, topics with the numbers of partitions, no other partitions are read.
     """
 
     def __init__(
@@ -55,14 +56,14 @@ class TopicChoice:
         return ", ".join([*self.topics, *([] if self.pattern is None else [f"like {self.pattern.pattern!r}"])])
 
     def has(self, topic: str) -> bool:
-        """Whether a topic is one of them."""
-        # Two underscores begin the topics in which Kafka keeps its own state.
+        """Return whether a topic is read."""
+        # Names of Kafka's internal topics begin with two underscores.
         is_matching = self.pattern is not None and not topic.startswith("__") and self.pattern.fullmatch(topic)
         return topic in self.topics or bool(is_matching)
 
 
 class KafkaTopics:
-    """Asks a client about the topics that were chosen."""
+    """Asks a client about the chosen topics."""
 
     def __init__(self, client: KafkaClient, choice: TopicChoice) -> None:
         self._client = client
@@ -70,7 +71,7 @@ class KafkaTopics:
         self._choice = choice
 
     def partitions(self) -> list[Partition]:
-        """All partitions of the topics. Raises SourceUnavailableError when a topic that is named does not exist."""
+        """Return all partitions of the topics. Raises SourceUnavailableError if a named topic does not exist."""
         found = self._metadata()
         missing = self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
         only = self._choice.only
@@ -87,10 +88,10 @@ class KafkaTopics:
         return partitions
 
     def offsets(self, partitions: Iterable[Partition], when: int) -> dict[Partition, int]:
-        """The offset of each partition that belongs to a time: milliseconds since 1970, BEGINNING or END.
+        """Return the offset of each partition at a time: milliseconds since 1970, BEGINNING or END.
 
-        One request for each broker; watermarks would be asked for one partition after the other. END where all messages
-        are older.
+        The offset is END if all messages are older. There is one request for each broker; requests for watermarks would
+        be one after the other.
         """
         asked = [self._kafka.TopicPartition(topic, partition, when) for topic, partition in partitions]
         if not asked:
@@ -108,7 +109,9 @@ class KafkaTopics:
     def starts(
         self, millis: int, lows: Mapping[Partition, int], highs: Mapping[Partition, int]
     ) -> Mapping[Partition, int]:
-        """Where each partition begins for one who starts at a time; `lows` and `highs` are their bounds."""
+        """Return the first offset of each partition for a start at a time; `lows` and `highs` are the bounds of the
+        partitions.
+        """
         if millis == BEGINNING:
             return lows
         if millis == END:
@@ -117,7 +120,7 @@ class KafkaTopics:
         return {place: highs[place] if offset < 0 else offset for place, offset in found.items()}
 
     def _metadata(self) -> dict[str, Any]:
-        """What Kafka says about those of the topics that it knows."""
+        """Return Kafka's metadata of those of the topics that exist."""
         choice = self._choice
         if choice.pattern is None and len(choice.topics) <= _TOPICS_BY_NAME_MAX:
             return {topic: about for name in choice.topics for topic, about in self._listed(name).items()}
@@ -143,7 +146,7 @@ class KafkaTopics:
 
 
 def start_millis(start: str) -> int:
-    """Where to begin as a time in Kafka's protocol; raises InvalidOptionError."""
+    """Return the start as a time in Kafka's protocol. Raises InvalidOptionError."""
     if start in ("earliest", "latest"):
         return BEGINNING if start == "earliest" else END
     kind, _, millis = start.partition(":")
@@ -165,10 +168,10 @@ _log = logging.getLogger(__name__)
 
 
 class KafkaTopicIds:
-    """Asks the brokers at `servers`, which are connected to with the first question; `settings` are librdkafka's."""
+    """Asks the brokers at `servers` for the ids of topics; `settings` are librdkafka's. The first request connects."""
 
     def __init__(self, servers: str, settings: Mapping[str, str], *, request_seconds: float) -> None:
-        """Raises MissingExtraError without confluent-kafka."""
+        """Raise MissingExtraError without confluent-kafka."""
         self._servers = servers
         self._settings = settings
         self._request_seconds = request_seconds
@@ -177,7 +180,7 @@ class KafkaTopicIds:
         self._refusal: Any = None
 
     def of(self, topics: Iterable[str]) -> dict[str, str]:
-        """The ids by topic; topics that are not there, and those of brokers without ids, have none.
+        """Return the ids by topic; missing topics, and topics of brokers without ids, have none.
 
         Raises SourceUnavailableError.
         """
@@ -190,7 +193,7 @@ class KafkaTopicIds:
             )
             answers = {topic: self._id_of(answer) for topic, answer in asked.items()}
         except self._kafka.KafkaException as error:
-            # Why there is no connection is told to a callback.
+            # The reason for a failed connection is passed to a callback.
             self._admin.poll(0)
             shown = shown_error(self._kafka, self._refusal or error, secrets_of(self._settings))
             raise SourceUnavailableError(
@@ -200,7 +203,7 @@ class KafkaTopicIds:
         return {topic: id_ for topic, id_ in answers.items() if id_ is not None}
 
     def check(self, known: Mapping[str, Positions]) -> None:
-        """See check_same; raises SourceUnavailableError as well."""
+        """Check the ids as check_same does. Raises SourceUnavailableError as well."""
         check_same(self._servers, known, self.of(topic for positions in known.values() for topic in positions.ids))
 
     def _id_of(self, answer: "Future[Any]") -> str | None:
@@ -215,7 +218,7 @@ class KafkaTopicIds:
 
     def _connected(self) -> Any:
         if self._admin is None:
-            # Settings of consumers alone would be warned of.
+            # The client would warn about settings of consumers.
             settings = {"log_level": "3", **self._settings, "bootstrap.servers": self._servers}
             admin: Any = load_extra("confluent_kafka.admin", needed_by="A Kafka source")
             self._admin = admin.AdminClient({**settings, "error_cb": self._on_error}, logger=_log)
@@ -227,35 +230,36 @@ class KafkaTopicIds:
 
 
 def check_same(servers: str, known: Mapping[str, Positions], now: Mapping[str, str]) -> None:
-    """Raises SourceGapError unless the topics have the ids `now` that they had when they were read. `known` are the
-    positions by table, or by nothing where it is not known which tables they are of.
+    """Raise SourceGapError unless the topics have the ids `now` that they had when they were read.
+
+    `known` are the positions by table; the empty name stands for positions whose tables are not known.
     """
     for table, positions in known.items():
         for topic, id_ in positions.ids.items():
             if now.get(topic, id_) != id_:
                 reader = f"the table {table} was filled from it" if table else "it was read"
                 raise SourceGapError(
-                    f"Topic {topic} in Kafka at {servers} was made anew since {reader}: its id was {id_}, and is "
-                    f"{now[topic]} now. Other messages stand at its offsets, so that nothing more of it is taken. Read "
+                    f"Topic {topic} in Kafka at {servers} was recreated since {reader}: its id was {id_}, and is "
+                    f"{now[topic]} now. Other messages are at its offsets, so no more of it is read. Read "
                     "it as another group (--group), which begins at the earliest message, or where --start says; rows "
                     "that are in the table stay there unless it is dropped. This group can go on without the topic."
                 )
 
 
 def check_no_gap(servers: str, place: Partition, wanted: int, low: int, high: int) -> None:
-    """Raises SourceGapError when the offset that is wanted next is before the lowest, or beyond the end."""
+    """Raise SourceGapError if the next wanted offset is before the lowest, or beyond the end."""
     if wanted < low:
         raise SourceGapError(
-            f"Messages of topic {place[0]}, partition {place[1]} are gone from Kafka at {servers} before they "
+            f"Messages of topic {place[0]}, partition {place[1]} were deleted from Kafka at {servers} before they "
             f"were read: offset {wanted} was to be read next, and the earliest is {low}. {_WAY_OUT}"
         )
     if wanted > high:
-        raise made_anew(servers, place, wanted, f"it ends at offset {high}, and the earliest is {low}")
+        raise recreated_partition(servers, place, wanted, f"it ends at offset {high}, and the earliest is {low}")
 
 
-def made_anew(servers: str, place: Partition, wanted: int, why: str) -> SourceGapError:
-    """The error of a partition that is not the one that was read."""
+def recreated_partition(servers: str, place: Partition, wanted: int, why: str) -> SourceGapError:
+    """Return the error of a partition that was recreated or truncated."""
     return SourceGapError(
         f"Topic {place[0]}, partition {place[1]} in Kafka at {servers} is not the one that was read: offset "
-        f"{wanted} was to be read next, but {why}. The topic was made anew, or lost messages. {_WAY_OUT}"
+        f"{wanted} was to be read next, but {why}. The topic was recreated, or lost messages. {_WAY_OUT}"
     )

@@ -13,14 +13,16 @@ import pyarrow as pa
 
 from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.formats.postgres_types import TypeLookup, column_type
-from interbed.ingest.sources.postgres.connection import Connections, quoted
+from interbed.ingest.sources.postgres.connection import PostgresConnections, quoted
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.schema.table_schema import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class TableCheck:
-    """Why tables can't be taken, and which generated columns the others lack in the lake."""
+    """The tables that cannot be tables of a lake, with reasons, and the generated columns that the others lack in the
+    lake.
+    """
 
     refused: dict[SourceTable, str] = field(default_factory=dict)
     generated: dict[SourceTable, Sequence[str]] = field(default_factory=dict)
@@ -41,14 +43,14 @@ class _Column:
 
 
 def check_tables(
-    connections: Connections,
+    connections: PostgresConnections,
     connection: Any,
     publication: str,
     tables: Iterable[SourceTable],
     is_wanted: Callable[[SourceTable], bool],
     lookup: TypeLookup,
 ) -> TableCheck:
-    """Check the tables that are wanted; of a publication's column list only its columns count."""
+    """Check the wanted tables. With a column list in the publication, only its columns count."""
     check = TableCheck()
     wanted: list[SourceTable] = []
     for table in tables:
@@ -56,13 +58,13 @@ def check_tables(
             if is_wanted(table):
                 wanted.append(table)
         except InvalidInputError as error:
-            # A name that no table of a lake can have.
+            # No table of a lake can have this name.
             check.refused[table] = str(error)
     if not wanted:
         return check
     # Publications choose columns since version 15.
     chosen = "pt.attnames::text[]" if connection.info.server_version >= 150000 else "NULL::text[]"
-    with connections.errors("The tables can't be looked at"):
+    with connections.errors("The tables can't be examined"):
         found = connection.execute(
             _COLUMNS.replace("CHOSEN", chosen).encode(),
             [publication, [t.database for t in wanted], [t.name for t in wanted]],
@@ -79,7 +81,7 @@ def check_tables(
 
 
 def _reason(columns: Sequence[_Column], lookup: TypeLookup) -> str | None:
-    """Return why a table with these columns can't be taken, None if it can."""
+    """Return why no table of a lake can have these columns; None if it can."""
     fields = []
     keys = []
     lower: dict[str, str] = {}
@@ -133,16 +135,16 @@ _COLUMNS = """
 
 
 def check_rights(
-    connections: Connections,
+    connections: PostgresConnections,
     connection: Any,
     *,
     publication: str | None,
     to_read: Collection[SourceTable],
     makes_slot: bool,
 ) -> None:
-    """Raise InvalidInputError naming all rights that are missing, and the statements that grant them.
+    """Raise InvalidInputError naming all missing rights, and the statements that grant them.
 
-    `publication` is one that is to be made for the tables, None where it is there.
+    `publication` is one that will be created for the tables; None if it exists.
     """
     missing: list[str] = []
     grants: list[str] = []
@@ -165,11 +167,11 @@ def check_rights(
         others = [f"{quoted(schema)}.{quoted(name)}" for schema, name, _, _, is_owner in found if not is_owner]
         if not creates or others:
             if not creates:
-                missing.append(f"CREATE on the database {database}, to make the publication {publication!r}")
+                missing.append(f"CREATE on the database {database}, to create the publication {publication!r}")
             if others:
                 missing.append(f"the ownership of {_some(others)}, to publish it")
             if others:
-                # Their owner makes the publication, and the user need not own anything.
+                # If the owner of the tables creates the publication, the user need not own anything.
                 every = ", ".join(f"{quoted(schema)}.{quoted(name)}" for schema, name, *_ in found)
                 root = "" if connection.info.server_version < 130000 else " WITH (publish_via_partition_root = true)"
                 grants.append(f"CREATE PUBLICATION {quoted(publication)} FOR TABLE {every}{root};")
@@ -178,7 +180,7 @@ def check_rights(
     if missing:
         raise InvalidInputError(
             f"The user {user} lacks rights in {connections.name}: {'; '.join(missing)}. Let the owner of the tables or "
-            f"a superuser run: {' '.join(grants)} Nothing was made or read."
+            f"a superuser run: {' '.join(grants)} Nothing was created or read."
         )
 
 
@@ -195,7 +197,7 @@ _OF_USER = """
     has_database_privilege(current_database(), 'CREATE')
     FROM pg_roles r WHERE r.rolname = current_user
 """
-"""Services give the right to replicate by a role of theirs."""
+"""Cloud services grant replication by a role of their own."""
 _OF_TABLES = """
     SELECT n.nspname::text, c.relname::text, has_schema_privilege(n.oid, 'USAGE'),
     has_table_privilege(c.oid, 'SELECT') OR has_any_column_privilege(c.oid, 'SELECT'),

@@ -1,6 +1,6 @@
-"""Connections to the database that changes are read from, and what its errors mean.
+"""Connections to the database that changes are read from, and the meaning of its errors.
 
-Values are written as texts, so all connections agree on how: DateStyle ISO, bytea_output hex, TimeZone UTC.
+Values are written as texts, so all connections use the same settings: DateStyle ISO, bytea_output hex, TimeZone UTC.
 """
 
 import getpass
@@ -27,29 +27,29 @@ _SETTINGS: Mapping[str, str] = {
     "statement_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
     "lock_timeout": f"{LOCK_SECONDS_MAX}s",
-    # Rows that a policy hides would be missing without a word; so this is an error.
+    # Rows that a policy hides would be missing silently; with this setting, PostgreSQL raises an error.
     "row_security": "off",
 }
 _WAYS_OUT: Mapping[str, str] = {
     "28P01": "Give the right password in the url, in PGPASSWORD or in ~/.pgpass.",
     "28000": "Let pg_hba.conf of the server admit the user.",
-    "3D000": "Name a database that is there.",
+    "3D000": "Name an existing database.",
     "42501": "The user has to have the attribute REPLICATION (ALTER ROLE … REPLICATION), the right to SELECT from the "
     "tables, and, if the publication is to be made for it, to own them.",
     "53400": "Raise max_replication_slots of the server: a run needs one slot, another while it reads tables first.",
 }
-"""Errors that trying again does not help, by their SQLSTATE."""
+"""Errors for which a retry does not help, by their SQLSTATE."""
 
 
-class Connections:
-    """Makes connections by one url (postgresql://… or libpq's key=value); it holds none itself."""
+class PostgresConnections:
+    """Opens connections by one url (postgresql://… or libpq's key=value); it holds none itself."""
 
     def __init__(self, url: str) -> None:
         self.psycopg: Any = load_extra("psycopg", needed_by="The source postgres")
         try:
             self._parameters: dict[str, Any] = self.psycopg.conninfo.conninfo_to_dict(url)
         except self.psycopg.Error:
-            # The error may show a part of the url, which may be a part of a password.
+            # The error may quote a part of the url, which may be a part of a password.
             raise InvalidOptionError(
                 "The url is none of PostgreSQL: it is postgresql://USER@HOST:PORT/DATABASE, with special characters of "
                 "a password written as %XX."
@@ -57,12 +57,12 @@ class Connections:
         self._secrets = [str(self._parameters[n]) for n in ("password", "sslpassword") if self._parameters.get(n)]
         host, port = self._parameters.get("host", ""), self._parameters.get("port", "")
         self.name = f"{self._parameters.get('dbname', '')} at {host}{':' if port else ''}{port}"
-        """The database and where it is, for people."""
+        """The database and the server, for people."""
         self.user = str(self._parameters.get("user") or os.environ.get("PGUSER") or getpass.getuser())
         """The user of the database."""
 
     def open(self, *, replication: bool = False) -> Any:
-        """A connection of psycopg in autocommit. Raises InvalidInputError where trying again does not help."""
+        """Open a connection of psycopg in autocommit. Raises InvalidInputError if a retry does not help."""
         settings = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
         parameters = {
             "connect_timeout": CONNECT_SECONDS_MAX,
@@ -78,41 +78,41 @@ class Connections:
 
     @contextmanager
     def errors(self, what: str) -> Iterator[None]:
-        """Errors of psycopg in the block become those of a source; `what` begins their message."""
+        """Convert errors of psycopg in the block to those of a source; `what` begins their message."""
         try:
             yield
         except self.psycopg.Error as error:
             raise self.error(what, error) from None
 
     def error(self, what: str, error: Exception) -> InterbedError:
-        """The error of a source that one of psycopg is."""
+        """Return the error of a source for an error of psycopg."""
         state: str | None = getattr(error, "sqlstate", None)
         text = f"{what}: {self.shown(error)} ({self.name})."
         if state is not None and state in _WAYS_OUT:
             grant = way_out(str(error), self.user) if state == "42501" else None
             return InvalidInputError(f"{text} {grant or _WAYS_OUT[state]}")
         for known in ("28P01", "42501"):
-            # While a connection is made, libpq says what the server said, and not its code.
-            if state is None and _TOLD[known] in str(error):
+            # While a connection is opened, libpq has the message of the server, and not its code.
+            if state is None and _MESSAGES[known] in str(error):
                 grant = way_out(str(error), self.user) if known == "42501" else None
                 return InvalidInputError(f"{text} {grant or _WAYS_OUT[known]}")
         return SourceUnavailableError(f"{text} Try again when it answers.")
 
     def shown(self, error: object) -> str:
-        """The text of an error on one line, without secrets."""
+        """Return the text of an error on one line, without secrets."""
         text = " ".join(str(error).split()).rstrip(".")
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
 
     def rows(self, connection: Any, statement: LiteralString, values: Sequence[object] = ()) -> list[Any]:
-        """The rows of a query."""
+        """Return the rows of a query."""
         with self.errors("PostgreSQL can't be asked"):
             found: list[Any] = connection.execute(statement, values).fetchall()
             return found
 
     def replied(self, connection: Any, command: str) -> dict[str, str | None]:
-        """The only row of a command of the replication protocol, by column; empty where it has none."""
+        """Return the only row of a command of the replication protocol, by column; empty if it has none."""
         pq = self.psycopg.pq
         with self.errors(f"PostgreSQL refuses {command.split(maxsplit=1)[0]}"):
             result = connection.pgconn.exec_(command.encode())
@@ -125,27 +125,27 @@ class Connections:
         return {n: None if v is None else v.decode() for n, v in zip(names, values, strict=True)}
 
 
-_TOLD: Mapping[str, str] = {"28P01": "password authentication failed", "42501": "permission denied"}
+_MESSAGES: Mapping[str, str] = {"28P01": "password authentication failed", "42501": "permission denied"}
 
 
 def lsn_of(text: str) -> int:
-    """The place in the WAL that PostgreSQL writes as 16/B374D848."""
+    """Return the position in the WAL that PostgreSQL writes as 16/B374D848."""
     high, _, low = text.partition("/")
     return (int(high, 16) << 32) | int(low, 16)
 
 
 def lsn_text(lsn: int) -> str:
-    """The place in the WAL as PostgreSQL writes it."""
+    """Return the position in the WAL as PostgreSQL writes it."""
     return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"
 
 
 def quoted(name: str) -> str:
-    """A name as an identifier of SQL."""
+    """Return a name as an identifier of SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def way_out(message: str, user: str) -> str | None:
-    """The statement that allows what PostgreSQL refused with SQLSTATE 42501; None for a text that is not known."""
+    """Return the statement that permits what PostgreSQL refused with SQLSTATE 42501; None for an unknown text."""
     role = quoted(user)
     for pattern, statement in _REFUSALS:
         found = re.search(pattern, message)

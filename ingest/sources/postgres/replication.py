@@ -19,7 +19,7 @@ from typing import Any
 
 from interbed.ingest.errors import SourceGapError, SourceUnavailableError
 from interbed.ingest.formats.pgoutput import BEGIN, COMMIT, DELETE, INSERT, RELATION, TRUNCATE, UPDATE, truncations_of
-from interbed.ingest.sources.postgres.connection import Connections, lsn_of, lsn_text, quoted
+from interbed.ingest.sources.postgres.connection import PostgresConnections, lsn_of, lsn_text, quoted
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InterbedError, InvalidInputError, InvalidOptionError
 
@@ -28,49 +28,51 @@ _log = logging.getLogger(__name__)
 BYTES_AT_ONCE = 16 * 1024 * 1024
 STATUS_SECONDS = 10.0
 LINGER_SECONDS = 0.02
-"""How long is waited for more when there is something."""
+"""How long more messages are waited for if there are some."""
 BUSY_SECONDS = 5.0
-"""How long PostgreSQL may take to see that the last reader of the slot is gone."""
+"""How long PostgreSQL may take to notice that the last reader of the slot has ended."""
 END_SECONDS_MAX = 2.0
-"""How long is waited for PostgreSQL to end what it sends: it may be in the middle of a large transaction."""
+"""How long the end of the stream is waited for: PostgreSQL may be in the middle of a large transaction."""
 _TAKEN = frozenset([RELATION, INSERT, UPDATE, DELETE])
 _DATA, _KEEPALIVE = b"wk"
 _HEADER = 25
-"""Before a message: w, and three integers of eight bytes."""
+"""The bytes before a message: w, and three integers of eight bytes."""
 _EPOCH_SECONDS = 946_684_800
-"""Times are since 2000."""
+"""The epoch of times in the protocol: 2000-01-01."""
 _IN_USE, _MISSING, _NOT_READY = "55006", "42704", "55000"
 
 
 WAY_OUT = (
-    "What was changed meanwhile will not come. To have the tables once more from their first state, drop the slot "
-    "(SELECT pg_drop_replication_slot(…)) if it is there, drop the tables in the lake, and run this again."
+    "Changes made meanwhile will not come. To read the tables again from an initial snapshot, drop the slot "
+    "(SELECT pg_drop_replication_slot(…)) if it exists, drop the tables in the lake, and run this again."
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotState:
-    """A slot as PostgreSQL shows it: the place before which nothing is kept, and whether it is lost."""
+    """The state of a slot: the position up to which it is confirmed, and whether it is lost."""
 
     confirmed: int
     is_lost: bool
 
 
 class Slot:
-    """A logical slot of pgoutput by its name."""
+    """A logical slot of pgoutput, by its name."""
 
-    def __init__(self, connections: Connections, name: str) -> None:
-        """Raises InvalidOptionError for what is no name of a slot."""
+    def __init__(self, connections: PostgresConnections, name: str) -> None:
+        """Raise InvalidOptionError for an invalid name."""
         if not re.fullmatch(r"[a-z0-9_]{1,63}", name):
             raise InvalidOptionError(f"{name!r} is no name of a slot: it has a-z, 0-9 and _, at most 63 of them.")
         self._connections = connections
         self.name = name
 
     def state(self, connection: Any) -> SlotState | None:
-        """How it stands, None when there is none; InvalidInputError when it is one of another kind or database."""
-        # The state of the WAL that a slot needs is told since version 13.
+        """Return the state of the slot; None if it does not exist. Raises InvalidInputError for a slot of another kind
+        or database.
+        """
+        # PostgreSQL has the state of the WAL of a slot since version 13.
         status = "wal_status" if connection.info.server_version >= 130000 else "NULL"
-        with self._connections.errors("The slot can't be looked at"):
+        with self._connections.errors("The slot can't be examined"):
             found = connection.execute(_STATE.replace("STATUS", status).encode(), [self.name]).fetchone()
         if found is None:
             return None
@@ -83,7 +85,7 @@ class Slot:
         return SlotState(confirmed=lsn_of(confirmed or "0/0"), is_lost=wal_status == "lost")
 
     def create(self) -> int:
-        """Make it; the place in the WAL from which on it tells changes."""
+        """Create the slot. Return the position in the WAL from which on it sends changes."""
         connection = self._connections.open(replication=True)
         try:
             made = self._connections.replied(
@@ -94,14 +96,16 @@ class Slot:
         return lsn_of(made["consistent_point"] or "")
 
     def check(self, state: SlotState | None, least: int, end: int) -> None:
-        """Raises SourceGapError unless all from the place `least` on is still to be had; `end` is that of the WAL."""
+        """Raise SourceGapError unless everything from the position `least` on is available; `end` is the end of the
+        WAL.
+        """
         place = f"changes from {lsn_text(least)} on were to be read next"
         if state is None:
-            raise self._gap(f"is gone, and {place}")
+            raise self._gap(f"does not exist any more, and {place}")
         if state.is_lost:
             raise self._gap(f"has lost what it kept (wal_status is lost; see max_slot_wal_keep_size), and {place}")
         if state.confirmed > least:
-            raise self._gap(f"has been read by others up to {lsn_text(state.confirmed)}, and {place}")
+            raise self._gap(f"has been read by other processes up to {lsn_text(state.confirmed)}, and {place}")
         if least > end:
             raise self._gap(f"is in a database that ends at {lsn_text(end)}, an older state of it, but {place}")
 
@@ -110,11 +114,11 @@ class Slot:
 
 
 class Replication:
-    """Reads a slot from a place in the WAL on. Not for use by several threads, but for its own."""
+    """Reads a slot from a position in the WAL on. Not for use by several threads, except its own."""
 
     def __init__(
         self,
-        connections: Connections,
+        connections: PostgresConnections,
         slot: str,
         publication: str,
         start: int,
@@ -122,15 +126,17 @@ class Replication:
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Begin with transactions whose commit is at `start` or after it. Raises SourceUnavailableError when another
-        process reads the slot, and SourceGapError when PostgreSQL does not have them any more.
+        """Begin with transactions whose commit is at `start` or after it.
+
+        Raises SourceUnavailableError if another process reads the slot, and SourceGapError if PostgreSQL does not have
+        the transactions any more.
         """
         self._connections = connections
         self._slot = slot
         self._publication = publication
         self._clock = clock
         self.position = start
-        """The place in the WAL before which all commits were received, those that are received now excepted."""
+        """The position in the WAL before which all commits were received, except the one that is being received."""
         self.is_whole = True
         """Whether no transaction is received in part."""
         self._commit_at = 0
@@ -139,16 +145,16 @@ class Replication:
         self._lock = threading.Lock()
         self._connection = self._started(start, pause)
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._report, name="replication-status", daemon=True)
+        self._thread = threading.Thread(target=self._report_regularly, name="replication-status", daemon=True)
         self._thread.start()
 
     def receive(
         self, *, timeout_seconds: float, most: int, until: int | None = None, to_end: bool = False
     ) -> tuple[list[bytes], list[int]]:
-        """The next messages about rows, and the place of the commit that each is part of; empty when none came in time.
+        """Return the next messages about rows, and the position of the commit of each; empty if none came in time.
 
-        With `to_end` nothing after the end of the transaction that is received in part. `until` is a place in the WAL
-        that is waited for: PostgreSQL is asked how far it is, when it is not known to be there.
+        With `to_end`, return nothing after the end of a transaction that was received in part. `until` is a position in
+        the WAL that is waited for: PostgreSQL is asked for its position if it is not known to be there.
         """
         deadline = self._clock() + timeout_seconds
         linger: float | None = None
@@ -168,25 +174,27 @@ class Replication:
                 return messages, places
             if until is not None and self.is_whole and now - self._asked >= LINGER_SECONDS * 5:
                 self._asked = now
-                self._tell(asks=True)
+                self._report(asks=True)
             self._wait(left)
 
     def flush(self, position: int) -> None:
-        """Tell PostgreSQL that everything before it is kept elsewhere."""
+        """Report to PostgreSQL that everything before a position is stored elsewhere."""
         if position > self._flushed:
             self._flushed = position
-            self._tell()
+            self._report()
 
     def close(self) -> None:
-        """End the connection; the slot stays."""
+        """End the connection; the slot is kept."""
         self._ended.set()
         self._thread.join()
         self._end_copy()
         self._connection.close()
 
     def _end_copy(self) -> None:
-        """Have PostgreSQL take in what it was told last: a connection that is closed over data that nobody has read is
-        reset, and what the other side has not read yet is lost with it.
+        """Make PostgreSQL process the last report.
+
+        If a connection is closed while it has unread data, it is reset, and data that the other side has not read yet
+        is lost.
         """
         pgconn = self._connection.pgconn
         deadline = time.monotonic() + END_SECONDS_MAX
@@ -197,8 +205,8 @@ class Replication:
                 if length == 0 and select.select([pgconn.socket], [], [], left)[0]:
                     pgconn.consume_input()
         except (self._connections.psycopg.Error, OSError) as error:
-            # The next run is told again what was kept.
-            _log.debug("The replication did not end in good order: %s", error)
+            # The next run receives the last transactions again.
+            _log.debug("The replication did not end orderly: %s", error)
 
     def _started(self, start: int, pause: Callable[[float], None]) -> Any:
         connection = self._connections.open(replication=True)
@@ -227,7 +235,7 @@ class Replication:
         return connection
 
     def _drain(self, messages: list[bytes], places: list[int], most: int, *, to_end: bool) -> None:
-        """Take what has arrived."""
+        """Take the messages that have arrived."""
         self._size = 0
         receive = self._connection.pgconn.get_copy_data
         count, length = len(messages), 0
@@ -258,7 +266,7 @@ class Replication:
                             break
                 places += [self._commit_at] * (len(messages) - count)
                 if length < 0:
-                    # It is over, which it is only when something has happened.
+                    # The stream ends only after an error.
                     raise self._failed(self._connections.psycopg.errors.error_from_result(self._result()))
             except self._connections.psycopg.Error as error:
                 raise self._failed(error) from None
@@ -273,13 +281,13 @@ class Replication:
         if data[0] != _KEEPALIVE:
             return
         if self.is_whole:
-            # What was committed before it was sent before it.
+            # All earlier commits were sent before it.
             self.position = max(self.position, int.from_bytes(data[1:9], "big"))
         if data[17]:
             self._send(asks=False)
 
     def _wait(self, seconds: float) -> None:
-        """Until something arrives."""
+        """Wait until something arrives."""
         pgconn = self._connection.pgconn
         try:
             ready, _, _ = select.select([pgconn.socket], [], [], seconds)
@@ -289,23 +297,23 @@ class Replication:
         except self._connections.psycopg.Error as error:
             raise self._failed(error) from None
 
-    def _report(self) -> None:
+    def _report_regularly(self) -> None:
         while not self._ended.wait(STATUS_SECONDS):
             try:
-                self._tell()
+                self._report()
             except InterbedError as error:
-                # Who receives finds out as well.
-                _log.debug("How far was read could not be said: %s", error)
+                # The receiver gets the same error.
+                _log.debug("The flushed position could not be reported: %s", error)
 
-    def _tell(self, *, asks: bool = False) -> None:
+    def _report(self, *, asks: bool = False) -> None:
         with self._lock:
             self._send(asks=asks)
 
     def _send(self, *, asks: bool) -> None:
-        """Say how far was read and kept; the lock is held."""
+        """Report the flushed position. The caller holds the lock."""
         kept = self._flushed.to_bytes(8, "big")
         now = int((time.time() - _EPOCH_SECONDS) * 1_000_000).to_bytes(8, "big")
-        # What was received is not said to be written: PostgreSQL need not be asked for more often then.
+        # Only the flushed position is reported, also as the written one, so reports need not be more frequent.
         try:
             self._connection.pgconn.put_copy_data(b"r" + kept + kept + kept + now + bytes([asks]))
             self._connection.pgconn.flush()
@@ -313,7 +321,7 @@ class Replication:
             raise self._failed(error) from None
 
     def _failed(self, error: Any) -> InterbedError:
-        """What an error means."""
+        """Return the meaning of an error of PostgreSQL."""
         text = self._connections.shown(error)
         if error.sqlstate == _IN_USE:
             return SourceUnavailableError(
@@ -322,7 +330,7 @@ class Replication:
             )
         if error.sqlstate == _MISSING and "publication" in text:
             return SourceGapError(
-                f"The publication {self._publication!r} was not there when changes were made that are to be read next: "
+                f"The publication {self._publication!r} did not exist when the next changes to read were made: "
                 f"{text} ({self._connections.name}). {WAY_OUT}"
             )
         if error.sqlstate in (_MISSING, _NOT_READY):

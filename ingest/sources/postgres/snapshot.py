@@ -23,7 +23,7 @@ from interbed.ingest.flow.changes import RowChanges, SourceTable
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.source_identity import CatalogIdentity
 from interbed.ingest.formats.pgoutput import PgOutput, copied_message, relation_message
-from interbed.ingest.sources.postgres.connection import Connections, lsn_of, quoted
+from interbed.ingest.sources.postgres.connection import PostgresConnections, lsn_of, quoted
 from interbed.ingest.sources.postgres.tables import DatabaseCatalog, PostgresPublication, PublishedTable, columns_of
 from interbed.storage.base.errors import InvalidInputError
 
@@ -34,14 +34,16 @@ BYTES_AT_ONCE = 16 * 1024 * 1024
 class TableCopy:
     """The rows of one table as COPY sends them, in the transaction of a connection."""
 
-    def __init__(self, connections: Connections, connection: Any, table: PublishedTable, topic: str = "") -> None:
+    def __init__(
+        self, connections: PostgresConnections, connection: Any, table: PublishedTable, topic: str = ""
+    ) -> None:
         self._connections = connections
         self._connection = connection
         self._table = table
         self._topic = topic
 
     def messages(self) -> Iterator[Messages]:
-        """The description of the table, and its rows in blocks; a row's offset is its number."""
+        """Yield the description of the table, and its rows in blocks; the offset of a row is its number."""
         table = self._table
         columns = [(c.name, c.is_identity, c.oid, c.modifier) for c in table.columns]
         yield self._block(0, [relation_message(table.id, table.source, table.identity.encode(), columns)])
@@ -53,7 +55,7 @@ class TableCopy:
             self._connection.cursor() as cursor,
             cursor.copy(self._statement().encode()) as copy,
         ):
-            # One piece is one row: PostgreSQL sends each by itself.
+            # One piece is one row: PostgreSQL sends each row by itself.
             for line in copy:
                 block.append(copied_message(table.id, line))
                 size += len(line)
@@ -66,7 +68,7 @@ class TableCopy:
     def _statement(self) -> str:
         table = self._table
         names = ", ".join(quoted(c.name) for c in table.columns)
-        # Tables that inherit are published by themselves.
+        # Child tables are published by themselves.
         only = "" if table.is_partitioned else "ONLY "
         where = "" if table.condition is None else f" WHERE {table.condition}"
         return f"COPY (SELECT {names} FROM {only}{table.name}{where}) TO STDOUT (FORMAT csv)"
@@ -82,27 +84,27 @@ class TableCopy:
 
 
 class PostgresSnapshot:
-    """The rows of one table; see the module."""
+    """The initial rows of one table; see the module."""
 
     def __init__(self, source: SourceTable, copy: TableCopy, positions: Positions, identity: CatalogIdentity) -> None:
         self.source = source
-        """Which table it is of."""
+        """The source table of the rows."""
         self.positions = positions
-        """Where the changes after the snapshot begin."""
+        """The position of the first changes after the snapshot."""
         self.identity = identity
         """The table in the catalog of the database."""
         self._copy = copy
 
     def messages(self) -> Iterator[Messages]:
-        """The description of the table, and its rows in blocks; a row's offset is its number."""
+        """Yield the description of the table, and its rows in blocks; the offset of a row is its number."""
         return self._copy.messages()
 
 
 @contextmanager
 def snapshot_of(
-    connections: Connections, publication: PostgresPublication, tables: Sequence[SourceTable], topic: str
+    connections: PostgresConnections, publication: PostgresPublication, tables: Sequence[SourceTable], topic: str
 ) -> Iterator[Iterator[PostgresSnapshot]]:
-    """The first states of tables, all at one time, each to be read before the next one."""
+    """Yield the initial snapshots of tables, all of one time. Each must be read before the next one."""
     exporting = connections.open(replication=True)
     try:
         slot = f"interbed_{os.getpid()}_{secrets.token_hex(4)}"
@@ -124,7 +126,7 @@ def snapshot_of(
 
 
 def _each(
-    connections: Connections,
+    connections: PostgresConnections,
     connection: Any,
     publication: PostgresPublication,
     tables: Sequence[SourceTable],
@@ -136,14 +138,16 @@ def _each(
         table = publication.described(connection, source)
         identity = identities.get(source)
         if table is None or identity is None:
-            raise SourceUnavailableError(f"The table {source} is gone from PostgreSQL. Tables are looked for again.")
+            raise SourceUnavailableError(
+                f"The table {source} does not exist in PostgreSQL any more. The tables are looked up again."
+            )
         with connections.errors(f"The table {source} can't be locked"):
             connection.execute(
                 f"LOCK TABLE {'' if table.is_partitioned else 'ONLY '}{table.name} IN ACCESS SHARE MODE".encode()
             )
         if connections.rows(connection, _REWRITTEN, [table.id]):
             raise SourceUnavailableError(
-                f"The table {source} was written anew by ALTER TABLE, TRUNCATE or VACUUM FULL, while it was about to "
+                f"The table {source} was rewritten by ALTER TABLE, TRUNCATE or VACUUM FULL before it could "
                 "be read. It is read again."
             )
         yield PostgresSnapshot(source, TableCopy(connections, connection, table, topic), positions, identity)
@@ -158,27 +162,27 @@ _REWRITTEN = """
     SELECT 1 FROM parts LEFT JOIN pg_class c ON c.oid = parts.id
     WHERE c.relfilenode IS DISTINCT FROM COALESCE(pg_relation_filenode(parts.id), 0)
 """
-"""pg_class is read under the snapshot, and the function looks at what is there now."""
+"""pg_class is read under the snapshot; the function returns the present file."""
 
 
 class PostgresTable:
-    """A table of a database by its url."""
+    """A table of a database, by its url."""
 
     def __init__(self, url: str, source: SourceTable, *, condition: str | None = None) -> None:
-        """Nothing is connected to yet. `condition` chooses rows, as a WHERE of SQL does."""
-        self._connections = Connections(url)
+        """Open no connection yet. `condition` selects rows, as a WHERE of SQL does."""
+        self._connections = PostgresConnections(url)
         self.source = source
         self._condition = condition
 
     @property
     def name(self) -> str:
-        """Which table of which database it is, for people."""
+        """The table and its database, for people."""
         return f"{self.source} of {self._connections.name}"
 
     def changes(self) -> Iterator[RowChanges]:
-        """Its rows as insertions, in blocks, all as they are at the time of the first one.
+        """Yield its rows as insertions, in blocks, all as of the time of the first block.
 
-        Raises InvalidInputError when there is no such table, BadMessageError for a value that no table can have, and
+        Raises InvalidInputError if there is no such table, BadMessageError for a value that no table can have, and
         SourceUnavailableError.
         """
         with self._reading() as connection:

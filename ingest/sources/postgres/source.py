@@ -1,11 +1,11 @@
-"""Changes of the tables of one database, by logical replication with pgoutput, and their first state.
+"""Changes of the tables of one database, by logical replication with pgoutput, and their initial snapshots.
 
-The slot keeps in PostgreSQL what tables do not have yet, and is told of what all of them have. One topic, named after
-the database and the system that it is in, with one partition: a message's offset is the place in the WAL of the commit
-of its transaction, so that positions are always between transactions.
+The slot keeps in PostgreSQL the changes that tables do not have yet. The position that all tables have is reported to
+it. There is one topic, named after the database and its system, with one partition. The offset of a message is the
+position in the WAL of the commit of its transaction, so positions are always between transactions.
 
-What a run makes where nothing is there yet, in this order: the publication, which has to be older than what is told by
-it; the slot, which keeps everything from there on; then the first state of each table, which is at a later place.
+The first run creates in this order: the publication, which must be older than the changes that are sent by it; the
+slot, which keeps everything from then on; then the initial snapshot of each table, which is at a later position.
 """
 
 import logging
@@ -22,7 +22,7 @@ from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.source_identity import CatalogIdentity
 from interbed.ingest.sources.postgres.checks import check_rights, check_tables
-from interbed.ingest.sources.postgres.connection import Connections, lsn_of
+from interbed.ingest.sources.postgres.connection import PostgresConnections, lsn_of
 from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication, Slot
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
 from interbed.ingest.sources.postgres.tables import DatabaseCatalog, PostgresPublication
@@ -34,11 +34,11 @@ _log = logging.getLogger(__name__)
 
 NO_KEY = "it has no primary key: once it is published, PostgreSQL refuses to UPDATE or DELETE its rows"
 RESTART_SECONDS = 30.0
-"""How long a server may take to start again."""
+"""How long a server may take to restart."""
 
 
 class PostgresSource:
-    """A database of PostgreSQL; see MessageSource, and SnapshotSource for how it begins."""
+    """A database of PostgreSQL; see MessageSource and SnapshotSource."""
 
     def __init__(
         self,
@@ -52,11 +52,12 @@ class PostgresSource:
         clock: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Nothing is connected to yet. `is_wanted` says for which tables a publication that is missing is made, and
-        `may_skip` which are to be passed over when they can't be taken. With `names_tables` those that are wanted are
-        named, so that each of them has to be published.
+        """Open no connection yet.
+
+        `is_wanted` selects the tables of a publication that is created, and `may_skip` those that are skipped if they
+        cannot be tables of a lake. With `names_tables` the wanted tables are named, so each of them must be published.
         """
-        self._connections = Connections(url)
+        self._connections = PostgresConnections(url)
         self._publication = PostgresPublication(self._connections, publication)
         self._slot = Slot(self._connections, slot)
         self._is_wanted = is_wanted
@@ -73,17 +74,17 @@ class PostgresSource:
         self._until: int | None = None
         self._ends_with_transaction = False
         self.catalog = DatabaseCatalog(self._connections, self._connection)
-        """What the database knows of types and keys."""
+        """Lookups of types and keys in the database."""
 
     @property
     def name(self) -> str:
-        """See MessageSource."""
+        """The slot and the database; see MessageSource."""
         return f"the slot {self._slot.name} of the database {self._connections.name}"
 
-    # How it begins
+    # Beginning
 
     def left_out(self) -> Collection[SourceTable]:
-        """See SnapshotSource: those with a column or a name that a table of a lake can't have."""
+        """Return the tables with a column or a name that no table of a lake can have; see SnapshotSource."""
         connection = self._connection()
         is_there = self._publication.exists(connection)
         possible = {} if is_there else self._publication.publishable(connection)
@@ -100,19 +101,19 @@ class PostgresSource:
                     "--skip-tables, which passes over tables that can't be taken; the others are read then."
                 )
             if table not in self._left_out:
-                _log.warning("The table %s is passed over: %s", table, why)
+                _log.warning("The table %s is skipped: %s", table, why)
         self._left_out = refused
         for table, columns in check.generated.items():
             if table not in self._warned_of:
                 self._warned_of.add(table)
                 names = ", ".join(repr(name) for name in columns)
-                _log.warning("The table %s gets no column %s: PostgreSQL does not send what it generates", table, names)
+                _log.warning("The table %s gets no column %s: PostgreSQL does not send generated columns", table, names)
         return list(refused)
 
     def begin(self, known: Mapping[str, Positions]) -> None:
-        """See SnapshotSource. Makes the publication and the slot, where no table has been read yet.
+        """Ensure that changes are kept; see SnapshotSource. The first run creates the publication and the slot.
 
-        Raises InvalidInputError for what the database does not allow.
+        Raises InvalidInputError for missing rights and settings of the database.
         """
         self._disconnect()
         connection = self._connection()
@@ -139,33 +140,33 @@ class PostgresSource:
         if state is None:
             self._slot.create()
         elif state.is_lost:
-            raise SourceGapError(f"The slot {self._slot.name!r} has lost what it kept. {WAY_OUT}")
+            raise SourceGapError(f"The slot {self._slot.name!r} has lost the changes that it kept. {WAY_OUT}")
 
     def tables(self) -> Sequence[SourceTable]:
-        """See SnapshotSource: those of the publication."""
+        """Return the tables of the publication; see SnapshotSource."""
         return [table for table in self._publication.tables(self._connection()) if table not in self._left_out]
 
     def identities(self) -> Mapping[SourceTable, CatalogIdentity]:
-        """See SnapshotSource."""
+        """Return the tables in the catalog; see SnapshotSource."""
         return self._publication.identities(self._connection())
 
     @contextmanager
     def snapshots(self, tables: Sequence[SourceTable]) -> Iterator[Iterator[PostgresSnapshot]]:
-        """See SnapshotSource."""
+        """Yield the initial snapshots; see SnapshotSource."""
         topic = self._topic_of(self._connection())
         with snapshot_of(self._connections, self._publication, tables, topic) as found:
             yield found
 
     @property
     def lag_unit(self) -> LagUnit:
-        """See MessageSource: places in the WAL."""
+        """The unit of positions in the WAL: bytes."""
         return LagUnit.BYTES
 
     def check(self, known: Mapping[str, Positions]) -> None:
-        """See MessageSource: `begin` sees to it, and a connection stays with the database that it is of."""
+        """Do nothing; see MessageSource. `begin` checks the slot, and a connection is always to the same database."""
 
     def seek(self, positions: Positions) -> None:
-        """See MessageSource; without positions begin where the slot does."""
+        """Read from positions on; see MessageSource. Without positions, begin where the slot does."""
         self._close_replication()
         start = positions.get(self._topic_of(self._connection()), 0)
         if start is None:
@@ -176,10 +177,10 @@ class PostgresSource:
         )
         self._ends_with_transaction = False
 
-    # How it goes on
+    # Reading
 
     def poll(self, *, timeout_seconds: float, most: int) -> Sequence[Messages]:
-        """See MessageSource."""
+        """Return messages; see MessageSource."""
         replication = self._reading()
         if self._ends_with_transaction and replication.is_whole:
             self._ends_with_transaction = False
@@ -199,42 +200,42 @@ class PostgresSource:
         ]
 
     def ends(self) -> Positions:
-        """See MessageSource: the end of the WAL."""
+        """Return the end of the WAL; see MessageSource."""
         connection = self._connection()
         return Positions({self._topic_of(connection): {0: self._end(connection)}})
 
     def positions(self) -> Positions:
-        """See MessageSource."""
+        """Return the position; see MessageSource."""
         return Positions({self._topic or "": {0: self._reading().position}})
 
     def has_reached(self, ends: Positions) -> bool:
-        """See MessageSource."""
+        """Return whether the ends are reached; see MessageSource."""
         self._until = max((end for _, _, end in ends), default=0)
         return self._reading().is_whole and self.positions().has_reached(ends)
 
     @property
     def is_transactional(self) -> bool:
-        """See MessageSource."""
+        """Always true; see MessageSource."""
         return True
 
     def is_whole(self, *, wanted: bool = False) -> bool:
-        """See MessageSource."""
+        """Return whether transactions are whole; see MessageSource."""
         whole = self._reading().is_whole
         if wanted:
             self._ends_with_transaction = not whole
         return whole
 
     def note(self, positions: Positions) -> None:
-        """See MessageSource: PostgreSQL need not keep what is before them."""
+        """Report positions; see MessageSource. PostgreSQL may delete what is before them."""
         position = positions.get(self._topic or "", 0)
         if position is not None:
             self._reading().flush(position)
 
     def close(self) -> None:
-        """See MessageSource. The slot and the publication stay."""
+        """Close the connections; see MessageSource. The slot and the publication are kept."""
         self._disconnect()
 
-    # What it needs
+    # Helpers
 
     def _check_rights(self, connection: Any, *, is_published: bool, has_slot: bool) -> None:
         found = (
@@ -250,8 +251,9 @@ class PostgresSource:
         )
 
     def _check_published(self, connection: Any, *, is_first: bool) -> None:
-        """See that the tables that are named are in the publication: raise InvalidInputError if the first run finds
-        none of them there, and warn of the others.
+        """Check that the named tables are in the publication.
+
+        Raises InvalidInputError if the first run finds none of them there; otherwise logs a warning for missing ones.
         """
         published = self._publication.tables(connection)
         possible = self._publication.publishable(connection)
@@ -261,14 +263,14 @@ class PostgresSource:
             shown = ", ".join(map(str, published)) or "none"
             way_out = f"Let the owner run: {statement}" if missing else "No table of the database has such a name."
             raise InvalidInputError(
-                f"The publication {self._publication.name!r} of {self._connections.name} has no table that is wanted; "
+                f"The publication {self._publication.name!r} of {self._connections.name} has no wanted table; "
                 f"its tables are: {shown}. {way_out}"
             )
         new = [each for each in missing if each not in self._missed]
         if new:
             self._missed.update(new)
             _log.warning(
-                "The publication %r does not have %s, so that no changes of it are read. Let the owner run: %s",
+                "The publication %r does not have %s, so no changes of it are read. Let the owner run: %s",
                 self._publication.name,
                 ", ".join(map(str, new)),
                 self._publication.adding(new),
@@ -277,18 +279,18 @@ class PostgresSource:
     def _make_publication(self, connection: Any, *, has_slot: bool) -> None:
         if has_slot:
             raise InvalidInputError(
-                f"The slot {self._slot.name!r} is there, and the publication {self._publication.name!r} is not "
-                f"({self._connections.name}); PostgreSQL tells nothing from before a publication was made. {WAY_OUT}"
+                f"The slot {self._slot.name!r} exists, and the publication {self._publication.name!r} does not "
+                f"({self._connections.name}); PostgreSQL sends no changes older than a publication. {WAY_OUT}"
             )
         self._publication.create(connection, lambda table: table not in self._left_out and self._is_wanted(table))
 
     def _reading(self) -> Replication:
         if self._replication is None:
-            raise SourceUnavailableError(f"{self.name} is not being read. Begin to.")
+            raise SourceUnavailableError(f"{self.name} is not being read: seek first.")
         return self._replication
 
     def _connection(self) -> Any:
-        """The connection for queries. A server that was there is waited for: it may be starting again."""
+        """Return the connection for queries. After a lost connection, wait for the server: it may be restarting."""
         if self._asking is None or self._asking.closed:
             backoff = ExponentialBackoff(
                 first_seconds=1.0,
@@ -307,6 +309,8 @@ class PostgresSource:
                 except SourceUnavailableError as error:
                     if not retries.pause(error):
                         raise
+                    _log.warning("Waiting for the server to restart: %s", error)
+                    self._pause(1.0)
         return self._asking
 
     def _topic_of(self, connection: Any) -> str:
@@ -314,8 +318,8 @@ class PostgresSource:
             [(level, database, system)] = self._connections.rows(connection, _SYSTEM)
             if level != "logical":
                 raise InvalidInputError(
-                    f"The server of {self._connections.name} has wal_level = {level}, which tells nothing of rows. "
-                    "ALTER SYSTEM SET wal_level = logical, and start it anew."
+                    f"The server of {self._connections.name} has wal_level = {level}, which logs no rows. "
+                    "ALTER SYSTEM SET wal_level = logical, and restart it."
                 )
             self._topic = f"{database}@{system}"
         return self._topic

@@ -11,13 +11,13 @@ from typing import Any
 
 from interbed.ingest.flow.changes import SourceTable
 from interbed.ingest.flow.source_identity import CatalogIdentity
-from interbed.ingest.sources.postgres.connection import Connections, quoted
+from interbed.ingest.sources.postgres.connection import PostgresConnections, quoted
 from interbed.storage.base.errors import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedColumn:
-    """A column, the number of its type, its modifier, and whether it is part of the replica identity."""
+    """A column, the OID of its type, its modifier, and whether it is part of the replica identity."""
 
     name: str
     oid: int
@@ -27,7 +27,7 @@ class PublishedColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedTable:
-    """A table with the columns and the condition of rows by which it is published."""
+    """A table with the columns and the row filter by which it is published."""
 
     id: int
     source: SourceTable
@@ -38,36 +38,36 @@ class PublishedTable:
 
     @property
     def name(self) -> str:
-        """Its name in SQL."""
+        """The name in SQL."""
         return f"{quoted(self.source.database)}.{quoted(self.source.name)}"
 
 
 class PostgresPublication:
-    """A publication of a database by its name."""
+    """A publication of a database, by its name."""
 
-    def __init__(self, connections: Connections, name: str) -> None:
+    def __init__(self, connections: PostgresConnections, name: str) -> None:
         self._connections = connections
         self.name = name
 
     def exists(self, connection: Any) -> bool:
-        """Whether it is there."""
+        """Return whether the publication exists."""
         query = "SELECT 1 FROM pg_publication WHERE pubname = %s"
         return bool(self._connections.rows(connection, query, [self.name]))
 
     def publishable(self, connection: Any) -> dict[SourceTable, bool]:
-        """The tables that it can be made for, and whether their rows have an identity."""
+        """Return the tables that it can be created for, and whether their rows have a replica identity."""
         found = self._connections.rows(connection, _PUBLISHABLE)
         return {SourceTable(schema, name): bool(has_identity) for schema, name, has_identity in found}
 
     def create(self, connection: Any, is_wanted: Callable[[SourceTable], bool]) -> None:
-        """Make it for the tables that are wanted.
+        """Create the publication for the wanted tables.
 
-        Raises InvalidInputError when there is none, or one has nothing that tells its rows apart.
+        Raises InvalidInputError if there is none, or one has no replica identity.
         """
         found = [row for row in self._connections.rows(connection, _PUBLISHABLE) if is_wanted(SourceTable(*row[:2]))]
         if not found:
             raise InvalidInputError(
-                f"The database {self._connections.name} has no table that is wanted, and no publication {self.name!r}. "
+                f"The database {self._connections.name} has no wanted table, and no publication {self.name!r}. "
                 "Create the tables first, or the publication."
             )
         lacking = [f"{schema}.{name}" for schema, name, has_identity in found if not has_identity]
@@ -83,19 +83,19 @@ class PostgresPublication:
             connection.execute(f"CREATE PUBLICATION {quoted(self.name)} FOR TABLE {tables}{root}".encode())
 
     def adding(self, tables: Sequence[SourceTable]) -> str:
-        """The statement that adds tables to it."""
+        """Return the statement that adds tables to it."""
         names = ", ".join(f"{quoted(each.database)}.{quoted(each.name)}" for each in tables)
         return f"ALTER PUBLICATION {quoted(self.name)} ADD TABLE {names};"
 
     def tables(self, connection: Any) -> list[SourceTable]:
-        """Its tables, sorted."""
+        """Return its tables, sorted."""
         query = "SELECT schemaname, tablename FROM pg_publication_tables WHERE pubname = %s ORDER BY 1, 2"
         return [SourceTable(*row) for row in self._connections.rows(connection, query, [self.name])]
 
     def identities(self, connection: Any) -> dict[SourceTable, CatalogIdentity]:
-        """Its tables in the catalog of the database, as the transaction of the connection sees it."""
+        """Return its tables in the catalog of the database, as the transaction of the connection sees it."""
         by_schema = _PUBLISHED_BY_SCHEMA if connection.info.server_version >= 150000 else ""
-        with self._connections.errors("The publication can't be looked at"):
+        with self._connections.errors("The publication can't be examined"):
             found = connection.execute(_IDENTITIES.replace("BY_SCHEMA", by_schema).encode(), [self.name]).fetchall()
         return {
             SourceTable(schema, name): CatalogIdentity(
@@ -105,10 +105,10 @@ class PostgresPublication:
         }
 
     def described(self, connection: Any, table: SourceTable) -> PublishedTable | None:
-        """One of its tables, None when that is gone."""
+        """Return one of its tables; None if that does not exist any more."""
         # Publications choose columns and rows since version 15.
         chosen = "pt.attnames::text[], pt.rowfilter" if connection.info.server_version >= 150000 else "NULL, NULL"
-        with self._connections.errors(f"The table {table} can't be looked at"):
+        with self._connections.errors(f"The table {table} can't be examined"):
             found = connection.execute(
                 _DESCRIBED.replace("CHOSEN", chosen).encode(), [self.name, table.database, table.name]
             ).fetchone()
@@ -126,8 +126,10 @@ class PostgresPublication:
         )
 
 
-def columns_of(connections: Connections, connection: Any, relation: int, identity: str) -> list[PublishedColumn]:
-    """The columns of a table, by its number and the kind of its replica identity."""
+def columns_of(
+    connections: PostgresConnections, connection: Any, relation: int, identity: str
+) -> list[PublishedColumn]:
+    """Return the columns of a table, by its OID and the kind of its replica identity."""
     return [
         PublishedColumn(name=name, oid=oid, modifier=modifier, is_identity=identity == "f" or bool(is_identity))
         for name, oid, modifier, is_identity in connections.rows(connection, _COLUMNS, [relation])
@@ -177,8 +179,8 @@ _IDENTITIES = """
     ) parents
     WHERE pt.pubname = %s
 """
-"""A partition that was created as one has the same transaction in its columns and as an heir; the columns of the system
-never change. The version of a publication is the last transaction that changed what it publishes.
+"""A partition that was created as one has the same transaction in its columns and in its inheritance; system columns
+never change. The version of a publication is the last transaction that changed its options.
 """
 _PUBLISHED_BY_SCHEMA = """
             UNION ALL SELECT 'schema:' || s.oid || options.version FROM pg_publication_namespace s
@@ -198,16 +200,16 @@ _COLUMNS = """
 
 
 class DatabaseCatalog:
-    """Types below domains and arrays, and primary keys. Types do not change below their number; so they are kept."""
+    """Types below domains and arrays, and primary keys. The type of an OID never changes, so types are cached."""
 
-    def __init__(self, connections: Connections, connection: Callable[[], Any]) -> None:
+    def __init__(self, connections: PostgresConnections, connection: Callable[[], Any]) -> None:
         self._connections = connections
         self._connection = connection
         self._types: dict[int, tuple[str, int, int, int, str]] = {}
 
     def base_type(self, oid: int, modifier: int) -> tuple[int, int, str | None]:
-        """The type below domains and arrays, with its modifier (-1 for none), and what is between the elements where it
-        is an array of that.
+        """Return the type below domains and arrays, its modifier (-1 for none), and the delimiter of elements if the
+        type is an array.
         """
         between: str | None = None
         while True:
@@ -220,13 +222,13 @@ class DatabaseCatalog:
                 return oid, modifier, between
 
     def primary_key(self, relation: int) -> tuple[str, ...]:
-        """The columns of the primary key of a table, in its order; empty where it has none, or is gone."""
+        """Return the columns of the primary key of a table, in its order; empty if it has none, or is dropped."""
         return tuple(name for (name,) in self._connections.rows(self._connection(), _PRIMARY_KEY, [relation]))
 
     def _of(self, oid: int) -> tuple[str, int, int, int, str]:
         if oid not in self._types:
             found = self._connections.rows(self._connection(), _TYPE, [oid])
-            # One that was dropped since is a text, which every type is in a message.
+            # A dropped type is read as text, which values of every type are in messages.
             self._types[oid] = found[0] if found else ("b", 0, -1, 0, ",")
         return self._types[oid]
 
@@ -237,7 +239,8 @@ _TYPE = """
     FROM pg_type t LEFT JOIN pg_type e ON e.oid = t.typelem
     WHERE t.oid = %s
 """
-"""Vectors of the system and points have elements as well, and are no arrays: theirs has another type for those."""
+"""Vectors of the system and points have elements as well, but are no arrays: their element type has another array type.
+"""
 _PRIMARY_KEY = """
     SELECT a.attname
     FROM pg_index i
@@ -246,4 +249,4 @@ _PRIMARY_KEY = """
     WHERE i.indrelid = %s AND i.indisprimary AND i.indimmediate
     ORDER BY k.place
 """
-"""A DEFERRABLE key is not used: see checks.py."""
+"""A DEFERRABLE key does not count: see checks.py."""

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from interbed.ingest.flow.changes import Decoded, SourceTable
+from interbed.ingest.flow.changes import DecodedMessages, SourceTable
 from interbed.ingest.flow.messages import Messages
 from interbed.ingest.formats.format import Decoder
 from interbed.storage.base.row.kind import RowKind
@@ -146,7 +146,7 @@ def _step(decoder: Decoder, messages: Messages, state: State, bad: list[int]) ->
     return messages.slice(decoded.last.index + 1, len(messages))
 
 
-def apply(decoded: Decoded, state: State) -> None:
+def apply(decoded: DecodedMessages, state: State) -> None:
     """Make the changes; what a row was before has to be what it is."""
     for table in decoded.changes:
         rows = state.setdefault(table.source, {})

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.ingest.flow.changes import RowChanges, SourceTable, Truncation
+from interbed.ingest.flow.changes import RowChanges, SourceTable, TableTruncation
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.storage.base.row.kind import RowKind
 from tests.ingest.formats.streams import (
@@ -353,7 +353,7 @@ def test_changes_before_a_truncation_alone_are_decoded() -> None:
     row = b'{"data":[{"a":"1"}],"type":"INSERT","database":"d","table":"t","mysqlType":{"a":"int"}}'
     end = b'{"data":null,"type":"TRUNCATE","isDdl":true,"database":"d","table":"t","sql":"truncate t"}'
     decoded = CanalJson().decode(messages_of([b"", row, None, end, row, b"x", end]))
-    assert decoded.truncation == Truncation(index=3, source=SourceTable("d", "t"))
+    assert decoded.truncation == TableTruncation(index=3, source=SourceTable("d", "t"))
     assert [each.messages.tolist() for each in decoded.changes] == [[1]]
     assert [each.index for each in decoded.bad] == [0]
 

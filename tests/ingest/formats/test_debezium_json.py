@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.ingest.flow.changes import Decoded
+from interbed.ingest.flow.changes import DecodedMessages
 from interbed.ingest.formats.debezium_json import DebeziumJson
 from interbed.storage.base.row.kind import RowKind
 from tests.ingest.memory_source import Value, messages_of
@@ -30,11 +30,11 @@ VALUES = st.one_of(
 ROWS = st.dictionaries(st.sampled_from(["v", "w", "x"]), VALUES, max_size=3)
 
 
-def decode(events: list[Event], decoder: DebeziumJson | None = None) -> Decoded:
+def decode(events: list[Event], decoder: DebeziumJson | None = None) -> DecodedMessages:
     return (decoder or DebeziumJson()).decode(messages_of([v for _, v in events], [k for k, _ in events]))
 
 
-def applied(decoded: Decoded, tables: dict[str, dict[int, Row]], messages: int) -> None:
+def applied(decoded: DecodedMessages, tables: dict[str, dict[int, Row]], messages: int) -> None:
     """Apply changes to tables as dicts by key, with values as JSON has them in a text."""
     for changes in decoded.changes:
         assert changes.source is not None
@@ -381,8 +381,8 @@ def test_what_postgresql_was_only_told_is_passed_over() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("infinity", "an infinite time has no place in a table. Put a far date in its place at the source"),
-        ("-infinity", "an infinite time has no place in a table. Put a far date in its place at the source"),
+        ("infinity", "an infinite time cannot be stored in a table. Replace it by a far date at the source"),
+        ("-infinity", "an infinite time cannot be stored in a table. Replace it by a far date at the source"),
         ("-0044-03-15T00:00:00Z", "it is outside of the years 1 to 9999"),
         ("+12024-01-31T00:00:00Z", "it is outside of the years 1 to 9999"),
         (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from interbed.ingest.flow.changes import Decoded, EndedName, EndedTables, SourceTable, Truncation
+from interbed.ingest.flow.changes import DecodedMessages, EndedName, EndedTables, SourceTable, TableTruncation
 from interbed.ingest.formats.canal_json import CanalJson
 from interbed.ingest.formats.maxwell_json import MaxwellJson
 from interbed.ingest.formats.mysql_statements import ended_names
@@ -210,7 +210,7 @@ MAXWELL = {
 }
 
 
-def ended(decoded: Decoded) -> list[str]:
+def ended(decoded: DecodedMessages) -> list[str]:
     return [] if decoded.ended is None else shown(list(decoded.ended.names))
 
 
@@ -257,6 +257,6 @@ def test_the_first_of_a_truncation_and_an_end_counts() -> None:
         decoded = CanalJson().decode(messages_of([canal_row(1), first, canal_row(2), second]))
         assert decoded.last is not None
         assert decoded.last.index == 1
-        assert isinstance(decoded.last, Truncation) == (first is empty)
+        assert isinstance(decoded.last, TableTruncation) == (first is empty)
         assert (decoded.truncation is None) != (decoded.ended is None)
         assert [change.messages.tolist() for change in decoded.changes] == [[0]]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from psycopg.adapt import Transformer
 from psycopg.pq import Format
 
-from interbed.ingest.flow.changes import SourceTable, Truncation
+from interbed.ingest.flow.changes import SourceTable, TableTruncation
 from interbed.ingest.formats.pgoutput import PgOutput, copied_message, relation_message, truncations_of
 from interbed.storage.base.row.kind import RowKind
 from tests.ingest.memory_source import messages_of
@@ -159,10 +159,10 @@ def test_nothing_after_a_truncation_is_decoded_with_it() -> None:
     stream.insert(b"2")
     decoder = PgOutput(Types())
     found = decoder.decode(messages_of(stream.values))
-    assert found.truncation == Truncation(index=2, source=ORDERS)
+    assert found.truncation == TableTruncation(index=2, source=ORDERS)
     assert [changes.rows.to_pylist() for changes in found.changes] == [[{"id": 1}]]
     other = decoder.decode(messages_of(stream.values[3:]))
-    assert other.truncation == Truncation(index=0, source=None)
+    assert other.truncation == TableTruncation(index=0, source=None)
     assert not other.changes
     assert decoder.decode(messages_of([])).changes == []
 

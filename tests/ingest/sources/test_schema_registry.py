@@ -72,7 +72,7 @@ def test_a_registry_that_is_down_may_be_asked_again(registry: SchemaRegistryServ
     number = registry.register("down-value", record("shop.Down", ("id", "int")))
     schemas = SchemaRegistry(f"http://127.0.0.1:{free_port()}")
     for _ in range(2):
-        with pytest.raises(SourceUnavailableError, match=f"does not tell a schema {number}.*Connection refused"):
+        with pytest.raises(SourceUnavailableError, match=f"does not return a schema {number}.*Connection refused"):
             schemas.schema(number)
     with running_gate(Gate(registry.port, answers=[(503, {}), (429, {})])) as gate:
         schemas = SchemaRegistry(f"http://127.0.0.1:{gate.port}{PATH}")
@@ -132,7 +132,7 @@ def test_credentials_go_to_no_other_address(registry: SchemaRegistryServer) -> N
 def test_what_answers_otherwise_is_no_registry(registry: SchemaRegistryServer) -> None:
     with running_gate(Gate(registry.port, answers=[(200, {})])) as gate:
         schemas = SchemaRegistry(f"http://127.0.0.1:{gate.port}")
-        with pytest.raises(SchemaRegistryError, match="what it answers is no schema"):
+        with pytest.raises(SchemaRegistryError, match="its answer is no schema"):
             schemas.schema(1)
 
 
@@ -151,7 +151,7 @@ def test_tls_is_spoken_with_authorities_and_certificates_of_ones_own(
         url = f"https://127.0.0.1:{gate.port}{PATH}"
         assert SchemaRegistry(url, known).schema(number)
         for settings in ({}, trusting):
-            with pytest.raises(SourceUnavailableError, match=f"does not tell a schema {number}"):
+            with pytest.raises(SourceUnavailableError, match=f"does not return a schema {number}"):
                 SchemaRegistry(url, settings).schema(number)
 
 
@@ -186,7 +186,7 @@ def openssl(directory: Path, *arguments: str) -> None:
         ("ftp://host", {}, "begins with http:// or https://"),
         (f"http://reader:{SECRET}@", {}, "begins with http:// or https://"),
         (f"http://reader:{SECRET}@host:port", {}, "begins with http:// or https://"),
-        ("http://host?a=b", {}, "has no question in it"),
+        ("http://host?a=b", {}, "has no query in it"),
         ("http://host", {"basic.auth.userinfo": SECRET}, "did you mean basic.auth.user.info"),
         ("http://host", {"oauth": SECRET}, "there are basic.auth.user.info, bearer.auth.token"),
         ("http://host", {"basic.auth.user.info": SECRET}, "is USER:PASSWORD"),

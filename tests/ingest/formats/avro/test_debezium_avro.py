@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.ingest.errors import SourceUnavailableError
-from interbed.ingest.flow.changes import Decoded, SourceTable
+from interbed.ingest.flow.changes import DecodedMessages, SourceTable
 from interbed.ingest.formats.debezium_avro import DebeziumAvro
 from interbed.storage.base.row.kind import RowKind
 from tests.ingest.formats.avro.events import SOURCE, Schemas, avro_event, envelope
@@ -27,11 +27,13 @@ NAME = {"name": "name", "type": ["null", "string"], "default": None}
 KEY = {"type": "record", "name": "Key", "namespace": "shop.public.orders", "fields": [ID]}
 
 
-def decode(schemas: Schemas, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None) -> Decoded:
+def decode(
+    schemas: Schemas, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
+) -> DecodedMessages:
     return DebeziumAvro(schemas).decode(messages_of(values, keys))
 
 
-def rows_of(decoded: Decoded) -> list[tuple[int, dict[str, Any]]]:
+def rows_of(decoded: DecodedMessages) -> list[tuple[int, dict[str, Any]]]:
     return [
         (kind, row)
         for each in decoded.changes

@@ -185,7 +185,7 @@ def test_an_error_after_which_kafka_tries_again_is_only_logged(
     source._client.consumer = FaultyConsumer(source._client.consumer, 4, KafkaError.NOT_LEADER_FOR_PARTITION)
     with caplog.at_level(logging.WARNING):
         assert [record[3] for record in read(source, 9)] == [*numbered(0, 4), *numbered(5, 10)]
-    assert "goes on after an error: NOT_LEADER_FOR_PARTITION" in caplog.text
+    assert "continues after an error: NOT_LEADER_FOR_PARTITION" in caplog.text
 
 
 def test_a_source_that_fetches_nothing_says_where_topics_end(topics: Topics, opened: Open) -> None:

@@ -106,7 +106,7 @@ def test_what_is_not_known_of_a_topic_is_no_difference() -> None:
     known = {"t": Positions({"a": {0: 1}, "b": {0: 1}}, {"a": "one"}), "u": Positions()}
     check_same("k", known, {"b": "two"})
     check_same("k", known, {"a": "one", "b": "two"})
-    with pytest.raises(SourceGapError, match="Topic a in Kafka at k was made anew since the table t"):
+    with pytest.raises(SourceGapError, match="Topic a in Kafka at k was recreated since the table t"):
         check_same("k", known, {"a": "other"})
 
 

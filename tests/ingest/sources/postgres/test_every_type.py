@@ -274,7 +274,7 @@ def test_columns_that_the_database_generates_are_named_at_the_start(
         caplog.clear()
         database.read(catalog)
         [warning] = [r.getMessage() for r in caplog.records if "generates" in r.getMessage()]
-        assert warning == "The table public.t gets no column 'u': PostgreSQL does not send what it generates"
+        assert warning == "The table public.t gets no column 'u': PostgreSQL does not send generated columns"
         database.execute(f"UPDATE t SET n = 'b{at}'")
     database.read(catalog)
     assert rows_of(catalog, "shop.t") == [{"id": 1, "n": "b1"}]

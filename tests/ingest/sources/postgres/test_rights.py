@@ -58,7 +58,7 @@ def test_any_missing_rights_are_named_and_the_statements_grant_them(
             for right in needed:
                 assert (NAMED[right] in said) == (right in missing), (given, is_published, right, said)
             assert not database.rows(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.slot}'")
-            [grants] = re.findall(r"superuser run: (.*;) Nothing was made or read", said)
+            [grants] = re.findall(r"superuser run: (.*;) Nothing was created or read", said)
             database.execute(*(statement for statement in grants.split(";") if statement.strip()))
         database.read(catalog, source=PostgresSource(url, slot=database.slot))
         assert catalog.get_table("shop.orders").scan().count() == 1, (given, is_published)
@@ -76,7 +76,7 @@ def test_the_owner_of_the_tables_needs_create_on_the_database_alone(database: Da
     )
     url = database.url.replace("//postgres@", f"//{role}@")
     with pytest.raises(
-        InvalidInputError, match=r"CREATE on the database .* to make the publication 'interbed'"
+        InvalidInputError, match=r"CREATE on the database .* to create the publication 'interbed'"
     ) as error:
         database.read(lake(tmp_path), source=PostgresSource(url, slot=database.slot))
     [grant] = re.findall(r"superuser run: (GRANT CREATE ON DATABASE [^;]*;) Nothing", str(error.value))

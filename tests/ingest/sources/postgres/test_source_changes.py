@@ -225,7 +225,7 @@ def test_a_table_that_a_run_left_out_is_not_read_on_after_a_gap(
         database.execute("INSERT INTO b VALUES (2)")
     database.read(catalog, names=TableNames(database="shop", databases=frozenset({"public"}), excluding=r"public\.b"))
     database.execute("INSERT INTO b VALUES (3)")
-    with pytest.raises(SourceGapError, match="has been read by others up to"):
+    with pytest.raises(SourceGapError, match="has been read by other processes up to"):
         database.read(catalog)
     assert rows_of(catalog, "shop.b") == [{"id": 1}]
     catalog.drop_table("shop.b")

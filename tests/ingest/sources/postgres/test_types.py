@@ -147,8 +147,8 @@ def test_not_a_number_is_one_as_a_float(database: Database, tmp_path: Path) -> N
 
 
 BAD = {
-    "date": ("'infinity'", "an infinite date or time has no place in a table"),
-    "timestamp": ("'-infinity'", "an infinite date or time has no place in a table"),
+    "date": ("'infinity'", "an infinite date or time cannot be stored in a table"),
+    "timestamp": ("'-infinity'", "an infinite date or time cannot be stored in a table"),
     "timestamptz": ("'0044-03-15 BC'", "it is outside of the years 1 to 9999"),
     "numeric(5,2)": ("'NaN'", "which is no value of it"),
     "int[]": ("'{{1,2},{3,4}}'", "it has more than one dimension"),
