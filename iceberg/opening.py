@@ -1,4 +1,4 @@
-"""Where Iceberg tables come from: a directory, a metadata file, or what a metastore says of one."""
+"""Loading of Iceberg tables: from a directory, or from a metadata file."""
 
 from collections.abc import Mapping
 
@@ -23,10 +23,11 @@ _METADATA_FILE = (".metadata.json", ".metadata.json.gz")
 def load_iceberg_table(
     location: str, properties: Mapping[str, str] | None = None, *, name: str | None = None
 ) -> IcebergTable:
-    """The table at a location: its directory, or one of its metadata files. `properties` are pyiceberg's of the store.
+    """Load the table at a location: its directory, or one of its metadata files.
 
-    A directory has its metadata in files with the numbers of their versions, as tables of a Hadoop catalog do. Raises
-    StorageAccessError, CorruptFileError, and NotSupportedError for a version of the format that is not known.
+    `properties` are pyiceberg's of the object store. A directory has its metadata in files with the numbers of their
+    versions, as tables of a Hadoop catalog do. Raises StorageAccessError, CorruptFileError, and NotSupportedError for
+    an unknown version of the format.
     """
     given = dict(properties or {})
     home: TableHome | None = None
@@ -47,7 +48,7 @@ def load_iceberg_table(
 
 
 def store_properties(options: Mapping[str, str]) -> dict[str, str]:
-    """pyiceberg's properties of the store that a catalog's options are of, and what is ours alone."""
+    """Return pyiceberg's properties of the object store for a catalog's options, and interbed's own options."""
     return {
         STORE_OPTIONS.get(key, key): value
         for key, value in options.items()

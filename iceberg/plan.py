@@ -23,22 +23,22 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.transforms import VoidTransform
 
 from interbed.iceberg.meta.filters import to_expression
-from interbed.iceberg.meta.live_files import Content, LiveFile, live_files
+from interbed.iceberg.meta.live_files import FileContent, LiveFile, live_files
 from interbed.iceberg.meta.table_metadata import readable_fields
 from interbed.storage.base.byte_budget import longest_first
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.predicate.expr import Predicate
 
 TARGET_BYTES = 128 << 20
-"""How much a task reads, where its files can be divided so."""
+"""The target size of a task, if its files can be divided so."""
 
 
 _OPEN_BYTES = 4 << 20
-"""What a file costs at least: opening it takes as long as reading so much."""
+"""The minimal cost of a file: opening it takes as long as reading so many bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deletes:
+class FileDeletes:
     """The deletes of one data file; with a vector there are no `positions`."""
 
     vector: LiveFile | None = None
@@ -47,7 +47,7 @@ class Deletes:
 
     @property
     def files(self) -> tuple[LiveFile, ...]:
-        """All of them."""
+        """All delete files of the data file."""
         return (*self.positions, *self.equality) if self.vector is None else (self.vector, *self.equality)
 
 
@@ -55,7 +55,7 @@ _Partition = tuple[int, tuple[object, ...]]
 
 
 @dataclass(slots=True)
-class _Line:
+class _DeleteList:
     """Deletes in the order of their sequence numbers."""
 
     files: list[LiveFile] = field(default_factory=list)
@@ -66,43 +66,43 @@ class _Line:
 
 
 class DeleteIndex:
-    """The deletes of a snapshot, by what they apply to."""
+    """Index of the deletes of a snapshot, by the files and partitions that they apply to."""
 
     def __init__(self, deletes: Iterable[LiveFile], is_unpartitioned: Callable[[int], bool]) -> None:
         self._vectors: dict[str, LiveFile] = {}
-        self._by_path: dict[str, _Line] = {}
-        self._by_partition: dict[_Partition, _Line] = {}
-        self._equality: dict[_Partition, _Line] = {}
-        self._everywhere = _Line()
+        self._by_path: dict[str, _DeleteList] = {}
+        self._by_partition: dict[_Partition, _DeleteList] = {}
+        self._equality: dict[_Partition, _DeleteList] = {}
+        self._everywhere = _DeleteList()
         for file in sorted(deletes, key=lambda file: (file.sequence_number, file.path)):
             if file.is_vector:
                 self._add_vector(file)
             else:
-                line = self._line_of(file, is_unpartitioned)
-                line.files.append(file)
-                line.numbers.append(file.sequence_number)
+                deletes_of = self._list_of(file, is_unpartitioned)
+                deletes_of.files.append(file)
+                deletes_of.numbers.append(file.sequence_number)
 
-    def of(self, data: LiveFile) -> Deletes:
-        """The deletes that may apply to a data file."""
+    def of(self, data: LiveFile) -> FileDeletes:
+        """Return the deletes that may apply to a data file."""
         number, partition = data.sequence_number, (data.spec_id, data.partition)
         equality = [
             file
-            for line in (self._everywhere, self._equality.get(partition))
-            if line is not None
-            for file in line.since(number + 1)
+            for each in (self._everywhere, self._equality.get(partition))
+            if each is not None
+            for file in each.since(number + 1)
         ]
         vector = self._vectors.get(data.path)
         if vector is not None and vector.sequence_number >= number:
-            return Deletes(vector=vector, equality=tuple(equality))
-        lines = (self._by_path.get(data.path), self._by_partition.get(partition))
-        positions = [file for line in lines if line is not None for file in line.since(number) if _may_name(file, data)]
+            return FileDeletes(vector=vector, equality=tuple(equality))
+        lists = (self._by_path.get(data.path), self._by_partition.get(partition))
+        positions = [file for each in lists if each is not None for file in each.since(number) if _may_name(file, data)]
         for file in positions:
             if (file.spec_id, file.partition) != partition:
                 raise CorruptFileError(
                     f"The position deletes in {file.path} are of {data.path}, but of another partition; whether they "
-                    "count can't be known."
+                    "apply can't be known."
                 )
-        return Deletes(positions=tuple(positions), equality=tuple(equality))
+        return FileDeletes(positions=tuple(positions), equality=tuple(equality))
 
     def _add_vector(self, file: LiveFile) -> None:
         assert file.referenced is not None
@@ -110,18 +110,18 @@ class DeleteIndex:
         if other is not file:
             raise CorruptFileError(
                 f"The data file {file.referenced} has two deletion vectors, in {other.path} and {file.path}; which one "
-                "counts can't be known."
+                "applies can't be known."
             )
 
-    def _line_of(self, file: LiveFile, is_unpartitioned: Callable[[int], bool]) -> _Line:
-        if file.content is Content.EQUALITY_DELETES:
+    def _list_of(self, file: LiveFile, is_unpartitioned: Callable[[int], bool]) -> _DeleteList:
+        if file.content is FileContent.EQUALITY_DELETES:
             if is_unpartitioned(file.spec_id):
                 return self._everywhere
-            return self._equality.setdefault((file.spec_id, file.partition), _Line())
+            return self._equality.setdefault((file.spec_id, file.partition), _DeleteList())
         path = file.only_path
         if path is not None:
-            return self._by_path.setdefault(path, _Line())
-        return self._by_partition.setdefault((file.spec_id, file.partition), _Line())
+            return self._by_path.setdefault(path, _DeleteList())
+        return self._by_partition.setdefault((file.spec_id, file.partition), _DeleteList())
 
 
 def _may_name(file: LiveFile, data: LiveFile) -> bool:
@@ -132,20 +132,20 @@ def _may_name(file: LiveFile, data: LiveFile) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataTask:
-    """One data file, and what is deleted of it."""
+    """One data file, and its deletes."""
 
     file: LiveFile
-    deletes: Deletes
+    deletes: FileDeletes
 
     @property
     def cost(self) -> int:
-        """What reading it costs, without its deletes, in bytes."""
+        """The cost of reading it without its deletes, in bytes."""
         return max(self.file.size, _OPEN_BYTES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReadTask:
-    """Data files that one reader takes, the longest first."""
+    """Data files for one reader, the longest first."""
 
     files: tuple[DataTask, ...]
 
@@ -156,13 +156,13 @@ class FileReadTask:
 
     @property
     def cost(self) -> int:
-        """What all of it costs to read, in bytes."""
+        """The cost of reading all of it, in bytes."""
         return sum(task.cost for task in self.files) + sum(file.cost for file in self.delete_files)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePlan:
-    """The tasks of a read, and files and manifests by how far pruning came with them."""
+    """The tasks of a read, and the numbers of files and manifests before and after pruning."""
 
     snapshot_id: int | None
     tasks: tuple[FileReadTask, ...]
@@ -172,12 +172,12 @@ class FilePlan:
 
     @property
     def files(self) -> int:
-        """Data files to read."""
+        """The number of data files to read."""
         return sum(len(task.files) for task in self.tasks)
 
     @property
     def delete_file_reads(self) -> int:
-        """How often a delete file is read, of all tasks."""
+        """The number of reads of delete files, of all tasks."""
         return sum(len(task.delete_files) for task in self.tasks)
 
 
@@ -189,8 +189,9 @@ def plan_read(
     predicate: Predicate | None,
     target: int = TARGET_BYTES,
 ) -> FilePlan:
-    """The plan for the rows of a snapshot that may fulfil a predicate, which is bound to the schema; nothing to read
-    without a snapshot. Raises as live_files does.
+    """Return the plan for the rows of a snapshot that may match a predicate, which is bound to the schema.
+
+    Without a snapshot there is nothing to read. Raises as live_files does.
     """
     if snapshot is None:
         return FilePlan(snapshot_id=None, tasks=())
@@ -207,19 +208,19 @@ def plan_read(
 
 
 def is_unpartitioned(specs: Mapping[int, PartitionSpec], number: int) -> bool:
-    """Whether all of its fields, if it has any, were dropped: version 1 leaves them as void."""
+    """Return whether the spec has no fields, or all of them were dropped: version 1 leaves dropped fields as void."""
     return all(isinstance(field.transform, VoidTransform) for field in specs[number].fields)
 
 
 def tasks_of(files: Sequence[DataTask], target: int = TARGET_BYTES) -> tuple[FileReadTask, ...]:
-    """The files in tasks of about `target` bytes, the longest task first; the same files give the same tasks."""
+    """Return tasks of about `target` bytes, the longest task first; the same files give the same tasks."""
     pieces = chain.from_iterable(_cut(group, target) for group in _groups(files))
     tasks = [FileReadTask(files=tuple(piece)) for piece in _packed(pieces, target)]
     return tuple(tasks[index] for index in longest_first([task.cost for task in tasks]))
 
 
 def _groups(files: Sequence[DataTask]) -> list[list[DataTask]]:
-    """The files that share deletes, directly or by way of others, together."""
+    """Return groups of files that share deletes, directly or through others."""
     leader = list(range(len(files)))
 
     def find(number: int) -> int:
@@ -239,7 +240,7 @@ def _groups(files: Sequence[DataTask]) -> list[list[DataTask]]:
 
 
 def _cut(group: list[DataTask], target: int) -> Iterable[list[DataTask]]:
-    """A group in pieces of at most `target` bytes of data, each file whole."""
+    """Split a group into pieces of at most `target` bytes of data, without splitting files."""
     piece: list[DataTask] = []
     size = 0
     for index in longest_first([task.cost for task in group]):
@@ -253,7 +254,7 @@ def _cut(group: list[DataTask], target: int) -> Iterable[list[DataTask]]:
 
 
 def _packed(pieces: Iterable[list[DataTask]], target: int) -> list[list[DataTask]]:
-    """Small pieces together, each into the first task with room for it."""
+    """Pack small pieces together, each into the first task with room for it."""
     found: list[list[DataTask]] = []
     room: list[int] = []
     for piece in sorted(pieces, key=lambda piece: -sum(task.cost for task in piece)):

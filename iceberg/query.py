@@ -1,6 +1,7 @@
 """A query over one snapshot of an Iceberg table, and its plan explained.
 
-The explanation says what pruning left over, which deletes apply where, and how often each delete file is read.
+The explanation has the files that are left after pruning, the deletes that apply to them, and the reads of delete
+files.
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ class IcebergFileExplanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergTaskExplanation:
-    """Files that are read together; `delete_file_reads` is how many delete files that takes."""
+    """Files that are read together; `delete_file_reads` is the number of delete files that are read for them."""
 
     files: tuple[IcebergFileExplanation, ...]
     delete_file_reads: int
@@ -48,7 +49,7 @@ class IcebergTaskExplanation:
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergExplanation:
-    """What a scan of an Iceberg table would do. `str` for people, `to_json` for programs."""
+    """The plan of a scan of an Iceberg table. `str` for people, `to_json` for programs."""
 
     table: str
     snapshot_id: int | None
@@ -60,7 +61,7 @@ class IcebergExplanation:
     tasks: tuple[IcebergTaskExplanation, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The explanation as a JSON object."""
+        """Return the explanation as a JSON object."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -79,7 +80,7 @@ class IcebergExplanation:
 
 
 def explain(table: str, plan: FilePlan) -> IcebergExplanation:
-    """The explanation of a plan."""
+    """Return the explanation of a plan."""
     return IcebergExplanation(
         table=table,
         snapshot_id=plan.snapshot_id,
@@ -125,9 +126,9 @@ def _line(file: IcebergFileExplanation) -> str:
 
 @dataclass(frozen=True, repr=False)
 class IcebergScan(ArrowRows):
-    """What `IcebergTable.scan` returns: rows of one snapshot, projected, filtered and limited; read when asked for.
+    """Result of `IcebergTable.scan`: rows of one snapshot, projected, filtered and limited; read on use.
 
-    `row_schema` are the columns of the rows, of which the predicate is over some. Planned once, on first use.
+    `row_schema` are the columns that rows may have; the predicate is over some of them. Planned once, on first use.
     """
 
     table: Metadata
@@ -151,7 +152,7 @@ class IcebergScan(ArrowRows):
 
     @cached_property
     def plan(self) -> FilePlan:
-        """The tasks to read and what was pruned."""
+        """The tasks to read, and the numbers of pruning."""
         return plan_read(self.table.metadata, self._files.io, self.snapshot, self.row_schema, self.predicate)
 
     @property
@@ -160,11 +161,11 @@ class IcebergScan(ArrowRows):
         return self._read.schema
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of batches, in memory bounded by some batches of a few files, and the deletes."""
+        """Return the rows as a stream of batches. Memory is bounded by some batches of a few files, and the deletes."""
         return limited(self._read.to_reader(self.plan.tasks, threads=self.threads), self.limit)
 
     def count(self) -> int:
-        """The number of rows; of files without deletes it is in the metadata, where there is no filter."""
+        """Return the number of rows. Without a filter, that of files without deletes is in the metadata."""
         known = 0
         tasks = list(self.plan.tasks)
         if self.predicate is None:
@@ -201,7 +202,7 @@ class IcebergScan(ArrowRows):
         self, columns: Sequence[str] | None, predicate: Predicate | None, limit: int | None
     ) -> pa.RecordBatchReader:
         if self.limit is not None:
-            # Which rows come first must not depend on what is asked of them.
+            # The first rows must not depend on the requested columns and filters.
             return super()._narrowed(columns, None, limit)
         names = self.columns if columns is None else tuple(columns)
         both = self.predicate if predicate is None else and_(self.predicate, predicate)

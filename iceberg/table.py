@@ -1,4 +1,4 @@
-"""The public object: an Iceberg table that is read."""
+"""The public object of an Iceberg table."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -27,11 +27,11 @@ _MAIN = "main"
 
 
 class IcebergTable(IcebergUpkeep, ArrowRows):
-    """A table in Iceberg's format, of versions 1 to 3, with position deletes, deletion vectors and equality deletes, as
-    it was when it was loaded or compacted. Rows are read; files are rewritten.
+    """A table in Iceberg's format, of versions 1 to 3, with position deletes, deletion vectors and equality deletes.
 
-    `metadata` is pyiceberg's table, from whatever catalog: `IcebergTable("db.t", rest_catalog.load_table("db.t"))`.
-    `home` is where commits go, by default that catalog.
+    It is the state at the time of loading, or of the last own commit. Rows are read; files are rewritten. `metadata` is
+    pyiceberg's table, of any catalog: `IcebergTable("db.t", rest_catalog.load_table("db.t"))`. `home` is where commits
+    go, by default that catalog.
     """
 
     def __init__(self, name: str, metadata: Metadata, home: TableHome | None = None) -> None:
@@ -44,7 +44,7 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
 
     @property
     def location(self) -> str:
-        """The table's directory."""
+        """The directory of the table."""
         return self.metadata.location()
 
     @property
@@ -54,7 +54,7 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """The table's properties."""
+        """The properties of the table."""
         return dict(self.metadata.properties)
 
     @property
@@ -64,11 +64,11 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns as Arrow types; raises NotSupportedError for a column that can't be read."""
+        """The columns as Arrow types. Raises NotSupportedError for a column that cannot be read."""
         return schema_to_arrow(self.metadata.schema())
 
     def snapshots(self) -> list[Snapshot]:
-        """The snapshots, in the order in which they were committed."""
+        """Return the snapshots, in the order of their commits."""
         return list(self.metadata.metadata.snapshots)
 
     def scan(
@@ -83,10 +83,11 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
         tag: str | None = None,
         threads: int | None = None,
     ) -> IcebergScan:
-        """A query, as of interbed's own tables: `scan(columns=["id"], filter="amount > 5", limit=10).to_arrow()`.
+        """Return a query, as for interbed's own tables: `scan(columns=["id"], filter="amount > 5",
+        limit=10).to_arrow()`.
 
-        `timestamp` (a datetime, in UTC where it names no zone, or milliseconds since the epoch) shows the table as it
-        was then. Of older snapshots and of tags the columns are those of that time, of branches those of now. Raises
+        `timestamp` (a datetime, in UTC if it has no time zone, or milliseconds since the epoch) selects the snapshot of
+        that time. Older snapshots and tags have the columns of their time, branches the present ones. Raises
         FilterError, InvalidInputError for an unknown column, SnapshotNotFoundError, BranchNotFoundError and
         TagNotFoundError.
         """
@@ -105,15 +106,15 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
         filter: "str | Predicate | None" = None,  # noqa: A002 - the field's word for it
         snapshot_id: int | None = None,
     ) -> IcebergExplanation:
-        """What a scan with that filter would read: what was pruned, and which deletes apply where."""
+        """Return the plan of a scan with that filter: what was pruned, and which deletes apply to which files."""
         return explain(self.name, self.scan(filter=filter, snapshot_id=snapshot_id).plan)
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """All rows of the newest snapshot as a stream of batches."""
+        """Return all rows of the newest snapshot as a stream of batches."""
         return self.scan().to_arrow_batch_reader()
 
     def count(self) -> int:
-        """The number of rows of the newest snapshot."""
+        """Return the number of rows of the newest snapshot."""
         return self.scan().count()
 
     def _pinned(self) -> IcebergScan:
@@ -122,7 +123,7 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
     def _version(
         self, snapshot_id: int | None, timestamp: datetime | int | None, branch: str | None, tag: str | None
     ) -> tuple[Snapshot | None, Schema]:
-        """The snapshot asked for, None for a table without any, and the columns to show it with."""
+        """Return the requested snapshot, None for a table without any, and the columns of its rows."""
         given = [value for value in (snapshot_id, timestamp, branch, tag) if value is not None]
         if len(given) > 1:
             raise InvalidInputError("A scan takes one of snapshot_id, timestamp, branch and tag.")
@@ -151,7 +152,7 @@ class IcebergTable(IcebergUpkeep, ArrowRows):
             raise error(f"The table '{self.name}' has no {kind} '{name}'.")
         found = metadata.snapshot_by_id(ref.snapshot_id)
         if found is None:
-            raise SnapshotNotFoundError(f"The {kind} '{name}' of '{self.name}' is of a snapshot that is gone.")
+            raise SnapshotNotFoundError(f"The {kind} '{name}' of '{self.name}' names a snapshot that does not exist.")
         return found, metadata.schema() if branch is not None else self._schema_of(found)
 
     def _schema_of(self, snapshot: Snapshot) -> Schema:

@@ -1,4 +1,4 @@
-"""Keeping an Iceberg table in shape, as methods of the table."""
+"""Maintenance of an Iceberg table, as methods of the table."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from interbed.storage.base.row.values import parse_text
 
 if TYPE_CHECKING:
     from interbed.iceberg.commit.home import TableHome
-    from interbed.iceberg.optimize.compact import IcebergCompaction, Progress, Scope
+    from interbed.iceberg.optimize.compact import IcebergCompaction, OptimizeScope, Progress
     from interbed.iceberg.optimize.expire import IcebergExpiry, IcebergOrphans
     from interbed.iceberg.optimize.planner import OptimizeUnit
     from interbed.storage.scan.partition_filter import Partitions
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class IcebergUpkeep:
-    """What `IcebergTable` can do for its files; `home` is where it is committed, None where that is not known."""
+    """The maintenance methods of `IcebergTable`; `home` is where it commits, None if that is not known."""
 
     name: str
     metadata: Metadata
@@ -42,17 +42,17 @@ class IcebergUpkeep:
         order_by: Sequence[str] | str | None = None,
         progress: "Progress | None" = None,
     ) -> "IcebergCompaction":
-        """Make the newest snapshot fast to read, as one commit, or none when there was nothing to do.
+        """Rewrite the newest snapshot for fast reads, by one commit, or none if there is nothing to do.
 
-        `mode` is `minor` (small files become larger ones, keys of deletes become vectors, or positions before version
-        3), `major` (besides, files with many deleted rows are written anew) or `full` (all files are); without it
-        `full` decides between `full` and `minor`. `partitions` restricts it to files that may hold such rows.
-        With `order_strategy` `order`, `zorder` or `hilbert` a full one sorts by the columns `order_by`. `progress` is
-        called after each piece of work with how many are done, and how many there are.
+        `mode` is `minor` (small files become larger ones; equality deletes become vectors, or positions before version
+        3), `major` (also files with many deleted rows are rewritten) or `full` (all files are rewritten); without it
+        `full` selects `full` or `minor`. `partitions` restricts it to files that may hold such rows. With
+        `order_strategy` `order`, `zorder` or `hilbert` a full compaction sorts by the columns `order_by`. `progress` is
+        called after each unit of work with the number of finished units, and of all.
 
-        Concurrent appends and deletes by keys do not conflict; where others replaced the same files it is planned
-        anew. Raises CommitConflictError or CommitFailedError when they came first again and again, of which nothing is
-        left, CommitStateUnknownError, NotSupportedError for a table without a catalog that takes commits.
+        Concurrent appends and equality deletes do not conflict. If another commit replaced the same files, the
+        compaction is planned again. Raises CommitConflictError or CommitFailedError after repeated conflicts, without
+        leaving files, CommitStateUnknownError, NotSupportedError for a table without a catalog that takes commits.
         """
         from interbed.iceberg.optimize.compact import optimize_table
 
@@ -75,8 +75,10 @@ class IcebergUpkeep:
         order_strategy: str | None = None,
         order_by: Sequence[str] | str | None = None,
     ) -> "list[OptimizeUnit]":
-        """What `compact` would do to the table as it was loaded, why, and what it would cost, in pieces of work, the
-        costliest first; nothing is changed.
+        """Return the units of work of `compact` for the table as it was loaded, with reasons and costs, the costliest
+        first.
+
+        Nothing is changed.
         """
         from interbed.iceberg.optimize.compact import plan_optimization
 
@@ -92,11 +94,11 @@ class IcebergUpkeep:
         dry_run: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> "IcebergExpiry":
-        """Take old snapshots out of the metadata, and delete the files that no newer one, branch and tag needs.
+        """Remove old snapshots from the metadata, and delete the files that no newer snapshot, branch or tag needs.
 
-        What is not given is as the properties `history.expire.max-snapshot-age-ms` and
-        `history.expire.min-snapshots-to-keep` say; `older_than` is a datetime, in UTC where it names no zone, or
-        milliseconds since the epoch. Raises NotSupportedError where `gc.enabled` is false, and as `compact` does.
+        The defaults are the properties `history.expire.max-snapshot-age-ms` and `history.expire.min-snapshots-to-keep`;
+        `older_than` is a datetime, in UTC if it has no time zone, or milliseconds since the epoch. Raises
+        NotSupportedError if `gc.enabled` is false, and as `compact` does.
         """
         from interbed.iceberg.optimize.expire import SnapshotRetention, expire_snapshots
 
@@ -115,7 +117,9 @@ class IcebergUpkeep:
         self, older_than: "datetime | int | None" = None, *, dry_run: bool = False
     ) -> "IcebergOrphans":
         """Delete files in the table's directory that nothing names and that are older than three days, or than the
-        time given. Raises InvalidInputError for a time in the future, NotSupportedError where `gc.enabled` is false.
+        given time.
+
+        Raises InvalidInputError for a time in the future, NotSupportedError if `gc.enabled` is false.
         """
         from interbed.iceberg.optimize.expire import remove_orphan_files
 
@@ -123,9 +127,9 @@ class IcebergUpkeep:
         return remove_orphan_files(self.required_home(), limit, dry_run=dry_run)
 
     def compact_manifests(self) -> int | None:
-        """Put small manifests together; the id of the snapshot that has them, None if there is nothing to do.
+        """Merge small manifests. Return the id of the new snapshot, None if there is nothing to do.
 
-        `commit.manifest.target-size-bytes` says how large they become. Raises as `compact` does.
+        `commit.manifest.target-size-bytes` is their target size. Raises as `compact` does.
         """
         from interbed.iceberg.commit.replace import merge_manifests
 
@@ -136,7 +140,7 @@ class IcebergUpkeep:
         return made
 
     def required_home(self) -> "TableHome":
-        """Where the table is committed; NotSupportedError where that is not known, and for one that is published."""
+        """Return where the table commits. Raises NotSupportedError if that is not known, and for a published table."""
         if self.home is None:
             raise NotSupportedError(
                 f"The table '{self.name}' was opened by its metadata file, to which nothing can be committed; open it "
@@ -156,9 +160,9 @@ class IcebergUpkeep:
         partitions: "Partitions | None",
         order_strategy: str | None,
         order_by: Sequence[str] | str | None,
-    ) -> "Scope":
-        """What the arguments of `compact` say; raises as it does."""
-        from interbed.iceberg.optimize.compact import Scope
+    ) -> "OptimizeScope":
+        """Return the scope that the arguments of `compact` define; raises as `compact` does."""
+        from interbed.iceberg.optimize.compact import OptimizeScope
         from interbed.iceberg.optimize.planner import Mode
 
         try:
@@ -168,7 +172,7 @@ class IcebergUpkeep:
         order = self._order(order_strategy, order_by)
         if order is not None and chosen is not Mode.FULL:
             raise InvalidInputError("Rows are sorted by a full compaction only.")
-        return Scope(mode=chosen, predicate=self._predicate(partitions), order=order)
+        return OptimizeScope(mode=chosen, predicate=self._predicate(partitions), order=order)
 
     def _order(self, strategy: str | None, order_by: Sequence[str] | str | None) -> "SortOrder | None":
         from interbed.storage.write.sort.order import SortOrder
@@ -200,7 +204,7 @@ class IcebergUpkeep:
 
 
 def millis_of(moment: datetime | int) -> int:
-    """Milliseconds since the epoch of a time, which is in UTC where it names no zone."""
+    """Return the milliseconds since the epoch of a time, which is in UTC if it has no time zone."""
     if isinstance(moment, int):
         return moment
     known = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

@@ -11,6 +11,7 @@ DONE: tuple[str, ...] = (
     "catalog/client",
     "catalog/server",
     "storage/base",
+    "iceberg",
     "ingest",
     "storage/commit",
     "storage/files",

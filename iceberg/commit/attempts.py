@@ -1,8 +1,8 @@
-"""Committing by optimistic concurrency: each attempt takes the newest metadata and writes beside the table what its
-update names; the update is the commit.
+"""Commits by optimistic concurrency. Each attempt loads the newest metadata and writes new files beside the table; the
+update of the metadata, which names these files, is the commit.
 
-An attempt that lost leaves nothing behind. Where the state is unknown (an answer was lost, and the table can't be
-asked) nothing is deleted.
+An attempt that lost to another commit deletes its files. If the state is unknown (an answer was lost, and the table
+cannot be loaded) nothing is deleted.
 """
 
 import logging
@@ -44,11 +44,11 @@ _MOST_WAIT = "commit.retry.max-wait-ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """An update of a table as it was loaded, and the files that it names and that were written for it.
+class CommitAttempt:
+    """An update of a table as it was loaded, and the files that were written for it and that it names.
 
-    `happened` tells by the metadata that are there later whether it was carried out; `snapshot_id` is of the snapshot
-    that it makes, if it does.
+    `happened` returns, for later metadata, whether the update was committed; `snapshot_id` is the id of the new
+    snapshot, if there is one.
     """
 
     table: Metadata
@@ -59,7 +59,7 @@ class Attempt:
 
     @property
     def requirements(self) -> tuple[TableRequirement, ...]:
-        """What has to be true for the update: the branches and tags are as they were."""
+        """The requirements of the update: branches and tags are unchanged."""
         metadata = self.table.metadata
         refs = {MAIN_BRANCH: metadata.current_snapshot_id}
         refs.update((name, ref.snapshot_id) for name, ref in metadata.refs.items())
@@ -69,8 +69,8 @@ class Attempt:
         )
 
 
-def snapshot_attempt(table: Metadata, snapshot: Snapshot, written: Iterable[str]) -> Attempt:
-    """The attempt to make a snapshot the newest one of the main branch."""
+def snapshot_attempt(table: Metadata, snapshot: Snapshot, written: Iterable[str]) -> CommitAttempt:
+    """Return the attempt that makes a snapshot the newest one of the main branch."""
     main: dict[str, object] = {
         "ref-name": MAIN_BRANCH,
         "type": SnapshotRefType.BRANCH,
@@ -78,13 +78,13 @@ def snapshot_attempt(table: Metadata, snapshot: Snapshot, written: Iterable[str]
     }
     before = table.metadata.refs.get(MAIN_BRANCH)
     if before is not None:
-        # How long snapshots are kept is said of the branch.
+        # The retention of snapshots is a property of the branch.
         main |= {
             "max-ref-age-ms": before.max_ref_age_ms,
             "max-snapshot-age-ms": before.max_snapshot_age_ms,
             "min-snapshots-to-keep": before.min_snapshots_to_keep,
         }
-    return Attempt(
+    return CommitAttempt(
         table=table,
         updates=(AddSnapshotUpdate(snapshot=snapshot), SetSnapshotRefUpdate.model_validate(main)),
         written=tuple(written),
@@ -94,13 +94,13 @@ def snapshot_attempt(table: Metadata, snapshot: Snapshot, written: Iterable[str]
 
 
 def commit_retried(
-    home: TableHome, attempt: Callable[[Metadata], Attempt | None], sleep: Callable[[float], None] = time.sleep
-) -> Attempt | None:
-    """Try until an attempt succeeds, which is returned, or there is nothing to do.
+    home: TableHome, attempt: Callable[[Metadata], CommitAttempt | None], sleep: Callable[[float], None] = time.sleep
+) -> CommitAttempt | None:
+    """Retry until an attempt succeeds, which is returned, or there is nothing to do.
 
-    Raises CommitFailedError when other commits came first again and again, CommitConflictError for a table that is
-    gone, NotSupportedError for a catalog that takes no such commit: nothing was changed then. CommitStateUnknownError
-    when it is not known whether it was.
+    Raises CommitFailedError after repeated conflicts, CommitConflictError for a table that does not exist any more,
+    NotSupportedError for a catalog that takes no such commit: nothing was changed then. Raises CommitStateUnknownError
+    if it is not known whether the commit was made.
     """
     retries: RetryLoop | None = None
     while True:
@@ -152,24 +152,24 @@ def commit_retried(
 
 
 def delete_files(table: Metadata, paths: Iterable[str]) -> None:
-    """Delete files of a table that nothing names; failures are logged."""
+    """Delete files of a table that nothing names. Failures are logged."""
     TableFiles.of(table.metadata, table.io.properties).delete_quietly(paths)
 
 
 def sync_files(table: Metadata, paths: Iterable[str]) -> None:
-    """Make files durable before something names them; raises SyncFailedError."""
+    """Make files durable before a commit names them. Raises SyncFailedError."""
     files = TableFiles.of(table.metadata, table.io.properties)
     opened = [files.open(path) for path in paths]
     if opened:
         opened[0][0].sync([place for _, place in opened])
 
 
-def _happened(home: TableHome, made: Attempt) -> bool:
-    """Whether the update was carried out; not where the table can't be asked."""
+def _happened(home: TableHome, made: CommitAttempt) -> bool:
+    """Return whether the update was committed; false if the table cannot be loaded."""
     try:
         return made.happened(home.load().metadata)
     except Exception as error:  # noqa: BLE001 - the state stays unknown, whatever the reason
-        _log.warning("Can't ask %s what became of a commit: %s", made.table.location(), error)
+        _log.warning("Can't load %s to find out whether a commit was made: %s", made.table.location(), error)
         return False
 
 

@@ -1,8 +1,8 @@
-"""Where a table's metadata files are: which is the newest, and how the next one replaces it.
+"""The home of a table's metadata files: which file is the newest, and how the next one replaces it.
 
-A catalog does both itself. In a directory without one (a Hadoop catalog's) version N is `metadata/vN.metadata.json`,
-whose exclusive creation is the commit; `metadata/version-hint.text` names about the newest version. Files are plain
-JSON, or compressed as their names say. Source: Iceberg's table specification, "File System Tables".
+A catalog does both itself. In a directory without one (a Hadoop catalog's), version N is `metadata/vN.metadata.json`.
+The exclusive creation of that file is the commit. `metadata/version-hint.text` names approximately the newest version.
+Files are plain JSON, or compressed as their names say. Source: Iceberg's table specification, "File System Tables".
 """
 
 import gzip
@@ -26,14 +26,14 @@ _CODEC = "write.metadata.compression-codec"
 
 
 def metadata_suffix(metadata: TableMetadata) -> str:
-    """The end of the file's name, by the table's properties."""
+    """Return the end of the name of a metadata file, by the table's properties."""
     is_gzip = metadata.properties.get(_CODEC, "none").lower() == "gzip"
     return ".gz.metadata.json" if is_gzip else ".metadata.json"
 
 
 def metadata_bytes(metadata: TableMetadata, name: str) -> bytes:
-    """What a file of that name holds."""
-    # Metadata of version 3 refuse their own function, though what it would write is complete.
+    """Return the content of a metadata file of that name."""
+    # pyiceberg's own function refuses metadata of version 3, although its output would be complete.
     content = IcebergBaseModel.model_dump_json(metadata).encode()
     return gzip.compress(content, mtime=0) if ".gz" in name else content
 
@@ -44,18 +44,18 @@ _DELETES_OLD = "write.metadata.delete-after-commit.enabled"
 
 
 class TableHome(Protocol):
-    """Where a table's metadata are kept."""
+    """Access to the place where a table's metadata are kept."""
 
     def load(self) -> Metadata:
-        """The table as it is now."""
+        """Load the table in its present state."""
         ...
 
     def commit(
         self, base: Metadata, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> None:
-        """Update the table. Raises CommitFailedException when another commit came first: nothing was changed then.
+        """Update the table. Raises CommitFailedException if another commit was faster: nothing was changed then.
 
-        After another error it is not known whether it was.
+        After any other error it is not known whether the table was updated.
         """
         ...
 
@@ -67,18 +67,20 @@ class CatalogHome:
         self._table = table
 
     def load(self) -> Metadata:
-        """See TableHome."""
+        """Load the table; see TableHome."""
         return self._table.catalog.load_table(self._table.name())
 
     def commit(
         self, base: Metadata, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> None:
-        """See TableHome."""
+        """Update the table; see TableHome."""
         self._table.catalog.commit_table(base, requirements, updates)
 
 
 class DirectoryHome:
-    """A directory without a catalog; `properties` are pyiceberg's of the store, `file_io` opens the directory."""
+    """A directory without a catalog; `properties` are pyiceberg's of the object store, `file_io` opens the
+    directory.
+    """
 
     def __init__(self, location: str, properties: Mapping[str, str], file_io: FileIO, path: str) -> None:
         self._location = location.rstrip("/")
@@ -87,14 +89,14 @@ class DirectoryHome:
         self._metadata = f"{path.rstrip('/')}/metadata"
 
     def load(self) -> Metadata:
-        """See TableHome; FileNotFoundError for a directory without a table."""
+        """Load the table; see TableHome. Raises FileNotFoundError for a directory without a table."""
         _, name = self._newest()
         return static_table(f"{self._location}/metadata/{name}", self._properties)
 
     def commit(
         self, base: Metadata, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> None:
-        """See TableHome."""
+        """Update the table; see TableHome."""
         check_exclusive(self._file_io, self._location, "Change the table by way of a catalog.")
         version, name = self._newest()
         if base.metadata_location.rpartition("/")[2] != name:
@@ -110,7 +112,7 @@ class DirectoryHome:
         self._after(version + 1, base.metadata, made)
 
     def _after(self, version: int, before: TableMetadata, made: TableMetadata) -> None:
-        """What may fail: readers look for versions that are newer than the hint."""
+        """Write the hint and delete old metadata. It may fail: readers look for versions newer than the hint."""
         try:
             self._file_io.overwrite(f"{self._metadata}/{_HINT}", str(version).encode(), durable=False)
         except StorageAccessError:
@@ -120,7 +122,7 @@ class DirectoryHome:
         )
 
     def _newest(self) -> tuple[int, str]:
-        """The newest version and the name of its file."""
+        """Return the newest version and the name of its file."""
         version, name = 0, None
         try:
             hint = self._file_io.read_bytes(f"{self._metadata}/{_HINT}").decode().strip()
@@ -129,7 +131,7 @@ class DirectoryHome:
         except FileNotFoundError:
             pass
         if name is None:
-            # The hint, if there is one, is of no file that is there.
+            # There is no hint, or it names a missing file.
             found = [
                 (int(match[1]), status.name)
                 for status in self._file_io.list(self._metadata)
@@ -143,13 +145,13 @@ class DirectoryHome:
         return version, name
 
     def _find(self, version: int) -> str | None:
-        """The name of a version's file, which may be compressed."""
+        """Return the name of a version's file, which may be compressed; None if there is none."""
         names = (f"v{version}.metadata.json", f"v{version}.gz.metadata.json", f"v{version}.metadata.json.gz")
         return next((name for name in names if self._file_io.exists(f"{self._metadata}/{name}")), None)
 
 
 def metadata_to_delete(before: TableMetadata, made: TableMetadata) -> list[str]:
-    """The metadata files that a commit has dropped from the log, where the table wants them deleted."""
+    """Return the metadata files that a commit has dropped from the log, if the table wants them deleted."""
     if made.properties.get(_DELETES_OLD, "false").lower() != "true":
         return []
     kept = {entry.metadata_file for entry in made.metadata_log}
@@ -157,5 +159,5 @@ def metadata_to_delete(before: TableMetadata, made: TableMetadata) -> list[str]:
 
 
 def home_of(table: Metadata) -> TableHome | None:
-    """The catalog that a table was loaded from; None for one that was loaded from a file."""
+    """Return the catalog that a table was loaded from; None if it was loaded from a file."""
     return None if isinstance(table.catalog, NoopCatalog) else CatalogHome(table)

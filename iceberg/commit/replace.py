@@ -21,10 +21,10 @@ from pyiceberg.table import Table as Metadata
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
-from interbed.iceberg.commit.attempts import Attempt, commit_retried, delete_files, snapshot_attempt
+from interbed.iceberg.commit.attempts import CommitAttempt, commit_retried, delete_files, snapshot_attempt
 from interbed.iceberg.commit.home import TableHome
-from interbed.iceberg.commit.replacement import NewTableFile, Place, Replacement, files_to_remove
-from interbed.iceberg.meta.live_files import Content, LiveFile, live_file
+from interbed.iceberg.commit.replacement import FileReplacement, NewTableFile, Place, files_to_remove
+from interbed.iceberg.meta.live_files import FileContent, LiveFile, live_file
 from interbed.iceberg.meta.manifests import (
     entries_of_each,
     manifests_of,
@@ -41,7 +41,7 @@ _TARGET = "commit.manifest.target-size-bytes"
 
 @dataclass(frozen=True, slots=True)
 class LiveEntry:
-    """A file that is live, and its record."""
+    """A live file, and its manifest entry."""
 
     file: LiveFile
     entry: ManifestEntry
@@ -54,7 +54,7 @@ class CachedManifests:
     known: dict[str, tuple[LiveEntry, ...]] = field(default_factory=dict)
 
     def of(self, io: FileIO, snapshot: Snapshot) -> list[tuple[ManifestFile, tuple[LiveEntry, ...]]]:
-        """The manifests of a snapshot with their live files."""
+        """Return the manifests of a snapshot with their live files."""
         manifests = manifests_of(io, snapshot)
         new = [each for each in manifests if each.manifest_path not in self.known]
         for manifest, entries in zip(new, entries_of_each(io, new), strict=True):
@@ -66,27 +66,27 @@ _CODEC = "write.avro.compression-codec"
 
 
 _BY_KIND = {
-    Content.DATA: ("data-files", "records"),
-    Content.POSITION_DELETES: ("delete-files", "position-deletes"),
-    Content.EQUALITY_DELETES: ("delete-files", "equality-deletes"),
+    FileContent.DATA: ("data-files", "records"),
+    FileContent.POSITION_DELETES: ("delete-files", "position-deletes"),
+    FileContent.EQUALITY_DELETES: ("delete-files", "equality-deletes"),
 }
 
 
 def commit_replacement(
     home: TableHome,
-    replacement: Replacement,
+    replacement: FileReplacement,
     properties: Mapping[str, str],
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int | None:
-    """Commit what a job made; the new snapshot, None where the table would be as it was.
+    """Commit the files of a job. Return the id of the new snapshot; None if nothing would change.
 
-    `properties` go into the summary. Raises CommitConflictError when files that were read were changed meanwhile, and
-    as commit_retried does: but after a CommitStateUnknownError, what the job wrote is the caller's to delete.
+    `properties` go into the summary. Raises CommitConflictError if files that the job read were changed meanwhile, and
+    as commit_retried does. After a CommitStateUnknownError, the caller must delete the files of the job.
     """
     reader = CachedManifests()
 
-    def attempt(table: Metadata) -> Attempt | None:
+    def attempt(table: Metadata) -> CommitAttempt | None:
         return _attempt(table, replacement, reader, properties)
 
     made = commit_retried(home, attempt, sleep)
@@ -94,10 +94,12 @@ def commit_replacement(
 
 
 def merge_manifests(home: TableHome, *, sleep: Callable[[float], None] = time.sleep) -> int | None:
-    """Put small manifests together, by content and partition spec; the new snapshot, None with nothing to merge."""
+    """Merge small manifests, by content and partition spec. Return the id of the new snapshot, None with nothing to
+    merge.
+    """
     reader = CachedManifests()
 
-    def attempt(table: Metadata) -> Attempt | None:
+    def attempt(table: Metadata) -> CommitAttempt | None:
         parent = table.metadata.current_snapshot()
         if parent is None:
             return None
@@ -112,7 +114,7 @@ def merge_manifests(home: TableHome, *, sleep: Callable[[float], None] = time.sl
 
 
 def manifests_to_merge(manifests: Sequence[ManifestFile], target: int) -> list[list[str]]:
-    """The paths of manifests that together make one of about `target` bytes, for each that is worth making. Pure."""
+    """Return groups of paths of manifests, each of which is merged into one of about `target` bytes. Pure."""
     groups: dict[tuple[int, int], list[list[ManifestFile]]] = defaultdict(list)
     for manifest in manifests:
         has_live_files = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
@@ -126,26 +128,26 @@ def manifests_to_merge(manifests: Sequence[ManifestFile], target: int) -> list[l
 
 
 def manifest_target(metadata: TableMetadata) -> int:
-    """How large a manifest should be, in bytes; InvalidOptionError."""
+    """Return the target size of a manifest, in bytes. Raises InvalidOptionError."""
     return whole_number(metadata.properties, _TARGET, 8 << 20, least=1)
 
 
 def _attempt(
-    table: Metadata, replacement: Replacement, reader: CachedManifests, properties: Mapping[str, str]
-) -> Attempt | None:
+    table: Metadata, replacement: FileReplacement, reader: CachedManifests, properties: Mapping[str, str]
+) -> CommitAttempt | None:
     metadata = table.metadata
     parent = metadata.current_snapshot()
     if parent is None or not _descends(metadata, parent, replacement.snapshot_id):
         raise CommitConflictError(
-            f"Snapshot {replacement.snapshot_id} of {table.location()}, which was optimized, is not among those before "
-            "the newest one any more; plan it again."
+            f"Snapshot {replacement.snapshot_id} of {table.location()}, which was optimized, is not an ancestor of the "
+            "newest one any more; plan it again."
         )
     manifests = reader.of(table.io, parent)
     live = [each.file for _, entries in manifests for each in entries]
     removed = files_to_remove(
         replacement,
-        [file for file in live if file.content is Content.DATA],
-        [file for file in live if file.content is not Content.DATA],
+        [file for file in live if file.content is FileContent.DATA],
+        [file for file in live if file.content is not FileContent.DATA],
         partial(is_unpartitioned, metadata.specs()),
         metadata.next_sequence_number(),
     )
@@ -156,7 +158,7 @@ def _attempt(
 
 
 def _descends(metadata: TableMetadata, snapshot: Snapshot, ancestor: int) -> bool:
-    """Whether a snapshot came from another one, as far as is known."""
+    """Return whether a snapshot descends from another one, as far as the metadata have its ancestors."""
     found: Snapshot | None = snapshot
     while found is not None:
         if found.snapshot_id == ancestor:
@@ -169,7 +171,7 @@ def _descends(metadata: TableMetadata, snapshot: Snapshot, ancestor: int) -> boo
 class SnapshotWriter:
     """Writes the files of one new snapshot beside the metadata of a table.
 
-    Used as a context manager; on an error it deletes what it wrote. Raises StorageAccessError.
+    A context manager: after an error it deletes the written files. Raises StorageAccessError.
     """
 
     def __init__(self, table: Metadata) -> None:
@@ -197,8 +199,8 @@ class SnapshotWriter:
         removed: Collection[Place],
         added: Sequence[NewTableFile],
         properties: Mapping[str, str],
-    ) -> Attempt:
-        """The snapshot after `parent`, whose manifests are given, without what is removed and with what is added."""
+    ) -> CommitAttempt:
+        """Return the snapshot after `parent`, whose manifests are given, without removed files and with added ones."""
         result: list[ManifestFile] = []
         tally = _Tally()
         for content, spec_id, entries in self._added(added):
@@ -206,15 +208,15 @@ class SnapshotWriter:
         for file in added:
             tally.count("added", file.content, file.size, file.records, is_vector=file.file_format == "puffin")
         for manifest, live in manifests:
-            gone = [each for each in live if each.file.place in removed]
-            if not gone:
-                # Those without live files are only the history of others.
+            leaving = [each for each in live if each.file.place in removed]
+            if not leaving:
+                # Manifests without live files are only needed by older snapshots.
                 if live:
                     result.append(manifest)
                 continue
-            for each in gone:
+            for each in leaving:
                 tally.count("removed", each.file.content, each.file.cost, each.file.records, each.file.is_vector)
-            entries = [self._again(each, is_gone=each.file.place in removed) for each in live]
+            entries = [self._again(each, is_removed=each.file.place in removed) for each in live]
             result.append(self._manifest(manifest.content, manifest.partition_spec_id, entries))
         return self._attempt(parent, result, tally, properties)
 
@@ -223,14 +225,14 @@ class SnapshotWriter:
         parent: Snapshot,
         manifests: Sequence[tuple[ManifestFile, tuple[LiveEntry, ...]]],
         merged: Sequence[Sequence[str]],
-    ) -> Attempt:
-        """The snapshot after `parent` with the same files, of which the manifests named together become one."""
+    ) -> CommitAttempt:
+        """Return the snapshot after `parent` with the same files; each group of manifests becomes one."""
         by_path = {manifest.manifest_path: (manifest, live) for manifest, live in manifests}
         taken = {path for group in merged for path in group}
         result = [manifest for manifest, live in manifests if manifest.manifest_path not in taken and live]
         for group in merged:
             first = by_path[group[0]][0]
-            entries = [self._again(each, is_gone=False) for path in group for each in by_path[path][1]]
+            entries = [self._again(each, is_removed=False) for path in group for each in by_path[path][1]]
             if entries:
                 result.append(self._manifest(first.content, first.partition_spec_id, entries))
         figures = {"manifests-replaced": str(len(taken)), "manifests-created": str(len(self._written))}
@@ -238,7 +240,7 @@ class SnapshotWriter:
 
     def _attempt(
         self, parent: Snapshot, manifests: Sequence[ManifestFile], tally: "_Tally", properties: Mapping[str, str]
-    ) -> Attempt:
+    ) -> CommitAttempt:
         metadata = self._table.metadata
         sequence_number = metadata.next_sequence_number()
         path = self._new_path(f"snap-{self._snapshot_id}-1-{self._id}.avro")
@@ -274,16 +276,16 @@ class SnapshotWriter:
         return self._table.metadata.properties.get(_CODEC, "gzip")
 
     def _added(self, files: Sequence[NewTableFile]) -> list[tuple[ManifestContent, int, list[ManifestEntry]]]:
-        """The entries of new files, by manifest."""
+        """Return the entries of new files, by manifest."""
         groups: dict[tuple[ManifestContent, int], list[ManifestEntry]] = defaultdict(list)
         for file in files:
-            content = ManifestContent.DATA if file.content is Content.DATA else ManifestContent.DELETES
+            content = ManifestContent.DATA if file.content is FileContent.DATA else ManifestContent.DELETES
             groups[content, file.spec_id].append(file.entry(self._snapshot_id))
         return [(content, spec_id, entries) for (content, spec_id), entries in groups.items()]
 
-    def _again(self, each: LiveEntry, *, is_gone: bool) -> ManifestEntry:
-        """A file's entry in a manifest that is written anew."""
-        if is_gone:
+    def _again(self, each: LiveEntry, *, is_removed: bool) -> ManifestEntry:
+        """Return the entry of a file for a manifest that is rewritten."""
+        if is_removed:
             return with_status(each.entry, ManifestEntryStatus.DELETED, self._snapshot_id)
         return with_status(each.entry, ManifestEntryStatus.EXISTING)
 
@@ -302,7 +304,7 @@ class SnapshotWriter:
         )
 
     def _schema_for(self, spec: PartitionSpec) -> Schema:
-        """The columns by which a spec's values have their types: also those that the table has no more."""
+        """Return the columns with the source columns of the partition spec, which may be dropped ones."""
         known = self._schema.field_ids
         return self._schema if all(part.source_id in known for part in spec.fields) else self._all_columns
 
@@ -313,31 +315,31 @@ class SnapshotWriter:
 
 
 def _next_row_id(metadata: TableMetadata) -> int | None:
-    """The id that the next new row gets; None before version 3."""
+    """Return the id of the next new row; None before version 3."""
     return metadata.next_row_id or 0 if isinstance(metadata, TableMetadataV3) else None
 
 
 @dataclass(slots=True)
 class _Tally:
-    """Numbers of a summary."""
+    """Counters of a summary."""
 
     numbers: Counter[str] = field(default_factory=Counter)
 
-    def count(self, what: str, content: Content, size: int, records: int, is_vector: bool) -> None:
+    def count(self, what: str, content: FileContent, size: int, records: int, is_vector: bool) -> None:
         files, rows = _BY_KIND[content]
         of_data = "deleted" if what == "removed" else what
-        self.numbers[f"{of_data if content is Content.DATA else what}-{files}"] += 1
-        self.numbers[f"{of_data if content is Content.DATA else what}-{rows}"] += records
+        self.numbers[f"{of_data if content is FileContent.DATA else what}-{files}"] += 1
+        self.numbers[f"{of_data if content is FileContent.DATA else what}-{rows}"] += records
         self.numbers[f"{what}-files-size"] += size
         if is_vector:
             self.numbers[f"{what}-dvs"] += 1
-        elif content is Content.POSITION_DELETES:
+        elif content is FileContent.POSITION_DELETES:
             self.numbers[f"{what}-position-delete-files"] += 1
-        elif content is Content.EQUALITY_DELETES:
+        elif content is FileContent.EQUALITY_DELETES:
             self.numbers[f"{what}-equality-delete-files"] += 1
 
     def summary(self, before: Summary | None) -> dict[str, str]:
-        """The texts of a snapshot's summary; totals only where the one before has them."""
+        """Return the entries of a snapshot's summary; totals only if the parent's summary has them."""
         found = {name: str(number) for name, number in self.numbers.items() if number}
         changes = {
             "total-data-files": ("added-data-files", "deleted-data-files"),

@@ -1,8 +1,8 @@
-"""A replacement of files of one snapshot by new ones, and whether the newest snapshot still allows it. Pure.
+"""A replacement of files of one snapshot by new ones, and its conflicts with newer snapshots. Pure.
 
-Rewritten rows keep the sequence number of the snapshot that they were read from: keys deleted since then delete them,
-older ones were applied. A data file whose keys became positions keeps its own sequence number. A `NewTableFile`, data
-or deletes, has what its manifest entry needs.
+Rewritten rows keep the sequence number of the snapshot that they were read from: later equality deletes delete them,
+and earlier ones were applied. A data file whose equality deletes became positions keeps its own sequence number. A
+`NewTableFile`, data or deletes, has everything for its manifest entry.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestEntryStatus
 from pyiceberg.typedef import Record
 
-from interbed.iceberg.meta.live_files import Content, LiveFile
+from interbed.iceberg.meta.live_files import FileContent, LiveFile
 from interbed.iceberg.meta.manifests import NEWEST_VERSION
 from interbed.iceberg.plan import DataTask, DeleteIndex
 from interbed.storage.base.errors import CommitConflictError
@@ -20,13 +20,13 @@ from interbed.storage.base.errors import CommitConflictError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTableFile:
-    """A file; can be sent to another process. Metrics are by the ids of columns, as the field names of Iceberg say.
+    """A new file; can be sent to another process. Metrics are by the ids of columns, under Iceberg's names of fields.
 
-    `sequence_number` is that of its rows where it is older than the commit. `partition` is as in LiveFile.
+    `sequence_number` is that of its rows if it is older than the commit. `partition` is as in LiveFile.
     """
 
     path: str
-    content: Content
+    content: FileContent
     file_format: str
     spec_id: int
     partition: tuple[object, ...]
@@ -39,7 +39,7 @@ class NewTableFile:
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
     def live(self, sequence_number: int) -> LiveFile:
-        """The file as the plan of a reader has it, after a commit of that number."""
+        """Return the file as the plan of a reader has it, after a commit with that sequence number."""
         return LiveFile(
             path=self.path,
             content=self.content,
@@ -55,7 +55,7 @@ class NewTableFile:
         )
 
     def entry(self, snapshot_id: int) -> ManifestEntry:
-        """Its entry in a manifest of the snapshot that adds it."""
+        """Return its entry in a manifest of the snapshot that adds it."""
         file = DataFile.from_args(
             _table_format_version=NEWEST_VERSION,
             content=DataFileContent(int(self.content)),
@@ -81,7 +81,7 @@ class NewTableFile:
 
 
 def _value_of(key: object) -> object:
-    """What `live_file` made a key of: NaN."""
+    """Return the value of a key of `live_file`, which differs for NaN."""
     return float("nan") if key == "NaN" else key
 
 
@@ -89,11 +89,11 @@ Place = tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Replacement:
-    """The outcome of a job over the snapshot `snapshot_id`.
+class FileReplacement:
+    """The result of a job over the snapshot `snapshot_id`.
 
-    `rewritten` are data files that go, with the deletes that were applied to their rows; `converted` are data files
-    that stay, and whose deletes are all in the added ones now. `known` are the deletes of that snapshot.
+    `rewritten` are data files to remove, with the deletes that were applied to their rows. `converted` are data files
+    that are kept, and whose deletes are all in the added ones now. `known` are the deletes of that snapshot.
     """
 
     snapshot_id: int
@@ -104,19 +104,21 @@ class Replacement:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing changes but that deletes of nothing go."""
+        """Whether nothing changes, except that delete files without effect are removed."""
         return not (self.rewritten or self.converted or self.added)
 
 
 def files_to_remove(
-    replacement: Replacement,
+    replacement: FileReplacement,
     data: Sequence[LiveFile],
     deletes: Sequence[LiveFile],
     is_unpartitioned: Callable[[int], bool],
     sequence_number: int,
 ) -> frozenset[Place]:
-    """What the snapshot of that number lacks of the files that are live now: what was replaced, and all deletes that
-    delete nothing any more. Raises CommitConflictError where others changed the files that were read.
+    """Return the live files that the snapshot with that sequence number removes: replaced files, and deletes without
+    effect.
+
+    Raises CommitConflictError if another commit changed the files that were read.
     """
     now = {file.path: file for file in data}
     for task in (*replacement.rewritten, *replacement.converted):
@@ -125,28 +127,28 @@ def files_to_remove(
                 f"Another commit replaced {task.file.path} while it was optimized; plan it again."
             )
     _check_new_positions(replacement, deletes, is_unpartitioned)
-    gone = {task.file.place for task in replacement.rewritten}
+    replaced = {task.file.place for task in replacement.rewritten}
     vectors = {task.file.path: task.deletes.vector for task in replacement.converted}
     superseded = {
         file.place for file in deletes if file.is_vector and file.referenced is not None and file.referenced in vectors
     }
     left = [file for file in deletes if file.place not in superseded]
     added = [file.live(sequence_number) for file in replacement.added]
-    index = DeleteIndex([*left, *(file for file in added if file.content is not Content.DATA)], is_unpartitioned)
+    index = DeleteIndex([*left, *(file for file in added if file.content is not FileContent.DATA)], is_unpartitioned)
     done = {task.file.path: {file.place for file in task.deletes.files} for task in replacement.converted}
     needed: set[Place] = set()
-    remaining = [file for file in data if file.place not in gone]
-    for file in (*remaining, *(file for file in added if file.content is Content.DATA)):
+    remaining = [file for file in data if file.place not in replaced]
+    for file in (*remaining, *(file for file in added if file.content is FileContent.DATA)):
         needed.update(each.place for each in index.of(file).files if each.place not in done.get(file.path, ()))
-    return frozenset(gone | superseded | {file.place for file in left if file.place not in needed})
+    return frozenset(replaced | superseded | {file.place for file in left if file.place not in needed})
 
 
 def _check_new_positions(
-    replacement: Replacement, deletes: Iterable[LiveFile], is_unpartitioned: Callable[[int], bool]
+    replacement: FileReplacement, deletes: Iterable[LiveFile], is_unpartitioned: Callable[[int], bool]
 ) -> None:
-    """Positions are of files: what is deleted by them since the files were read would be back, or lost."""
+    """Refuse newer position deletes of the replaced files: their rows would be restored, or the deletes lost."""
     unknown = [
-        file for file in deletes if file.content is Content.POSITION_DELETES and file.place not in replacement.known
+        file for file in deletes if file.content is FileContent.POSITION_DELETES and file.place not in replacement.known
     ]
     if not unknown:
         return

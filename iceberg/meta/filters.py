@@ -1,4 +1,6 @@
-"""A predicate as pyiceberg's expression, for pruning: true wherever the predicate is, often elsewhere, too."""
+"""Predicates as pyiceberg's expressions, for pruning: an expression is true wherever the predicate is, and often
+elsewhere.
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +33,7 @@ _COMPARISONS: dict[ours.Op, Callable[..., BooleanExpression]] = {
     ours.Op.GT: GreaterThan,
     ours.Op.GE: GreaterThanOrEqual,
 }
-# Built by place, which pyiceberg's plugin for types does not see.
+# Constructed with positional arguments, which pyiceberg's plugin for types does not know.
 _TRUE: BooleanExpression = AlwaysTrue()
 _FALSE: BooleanExpression = AlwaysFalse()
 _AND: Callable[..., BooleanExpression] = expressions.And
@@ -54,16 +56,16 @@ _LITERALS: Mapping[TypeRoot, type] = {
     TypeRoot.TIMESTAMP: datetime,
     TypeRoot.TIMESTAMP_LTZ: datetime,
 }
-"""The values that both libraries write alike; others exclude nothing."""
+"""The values that both libraries represent alike; filters on other types prune nothing."""
 _MAX_CHOICES = 200
-"""A longer list costs more than it excludes."""
+"""Evaluating a longer list costs more than its pruning saves."""
 
 
 def to_expression(predicate: "ours.Predicate | None", fields: Sequence[DataField]) -> BooleanExpression:
-    """The strongest expression known that is true wherever the bound predicate is."""
+    """Return the strongest known expression that is true wherever the bound predicate is."""
     if predicate is None:
         return _TRUE
-    # A name with a dot is a path to pyiceberg.
+    # pyiceberg takes a name with a dot for a path.
     columns = {f.name: f.type for f in fields if "." not in f.name and isinstance(f.type, AtomicType)}
     return _translated(ours.push_not(predicate), columns)
 
@@ -78,7 +80,7 @@ def _translated(predicate: "ours.Predicate", columns: Mapping[str, AtomicType]) 
             return reduce(_OR, (_translated(child, columns) for child in children), _FALSE)
         case ours.Comparison(op, str(name), value) if name in columns and _is_known(value, columns[name]):
             compared = _COMPARISONS[op](name, value)
-            # Bounds say nothing of NaN, which is greater than every number.
+            # Bounds do not include NaN, which is greater than every number.
             above = isinstance(value, float) and op in (ours.Op.NE, ours.Op.GT, ours.Op.GE)
             return _OR(compared, _NAN(name)) if above else compared
         case ours.In(str(name), values) if name in columns and len(values) <= _MAX_CHOICES:
@@ -100,7 +102,7 @@ def _is_known(value: object, kind: AtomicType) -> bool:
         return True
     if kind.root is TypeRoot.DOUBLE:
         return not math.isnan(value)
-    # Bounds are FLOATs, too; what lies between two of them would be rounded to one. pyiceberg takes an infinity for a
+    # Bounds are FLOATs as well; a number between two FLOATs would be rounded to one. pyiceberg takes an infinity for a
     # number beyond FLOAT, which equals nothing.
     return math.isfinite(value) and _as_float(value) == value
 

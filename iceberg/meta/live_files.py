@@ -32,11 +32,11 @@ from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.files.deletion_vectors import DeletionVector
 
 PATH_ID = 2147483546
-"""The column `file_path` of position delete files."""
+"""The id of the column `file_path` of position delete files."""
 POSITION_ID = 2147483545
-"""Their column `pos`."""
+"""The id of their column `pos`."""
 _REFERENCED, _OFFSET, _SIZE = 17, 18, 19
-"""Places of fields of version 3 in pyiceberg's record, which has no names for them."""
+"""The places of fields of version 3 in pyiceberg's record, which has no names for them."""
 
 
 _MAGIC = b"PFA1"
@@ -52,8 +52,8 @@ _POSITION_ID = 2147483645
 """The reserved column `_pos`, which a vector is about."""
 
 
-class Content(IntEnum):
-    """What a file holds."""
+class FileContent(IntEnum):
+    """The kind of content of a file."""
 
     DATA = 0
     POSITION_DELETES = 1
@@ -62,15 +62,15 @@ class Content(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFile:
-    """A file; sizes in bytes. `sequence_number` is that of its rows, by which deletes are newer than them or not.
+    """A file; sizes in bytes. `sequence_number` is that of its rows; it decides which deletes are newer than the rows.
 
-    Of position deletes `lower_path` and `upper_path` bound the paths of the data files that they name, in UTF-8; of a
-    deletion vector `referenced` is that path, and `offset` and `length` tell where it is in its file. The ids of a data
-    file's rows, in version 3, follow `first_row_id`.
+    For position deletes `lower_path` and `upper_path` bound the paths of the data files that they name, in UTF-8. For a
+    deletion vector `referenced` is that path, and `offset` and `length` are its position in its file. The ids of a data
+    file's rows, in version 3, begin at `first_row_id`.
     """
 
     path: str
-    content: Content
+    content: FileContent
     file_format: str
     spec_id: int
     partition: tuple[object, ...]
@@ -92,7 +92,7 @@ class LiveFile:
 
     @property
     def only_path(self) -> str | None:
-        """The one data file that position deletes are of, where that is known."""
+        """The one data file that position deletes are of, if that is known."""
         if self.referenced is not None:
             return self.referenced
         if self.lower_path is None or self.lower_path != self.upper_path:
@@ -101,26 +101,29 @@ class LiveFile:
 
     @property
     def cost(self) -> int:
-        """How much there is to read of it, in bytes."""
+        """The number of bytes to read."""
         return self.size if self.length is None else self.length
 
     @property
     def place(self) -> tuple[str, int | None]:
-        """What tells it from others: several vectors share a file."""
+        """The identity of the file: several vectors share a path."""
         return self.path, self.offset
 
 
 def live_file(entry: ManifestEntry) -> LiveFile:
-    """The file of an entry; NotSupportedError for an encrypted one, CorruptFileError for one that says too little."""
+    """Return the file of a manifest entry.
+
+    Raises NotSupportedError for an encrypted file, CorruptFileError for an incomplete entry.
+    """
     file = entry.data_file
-    path, content = str(file.file_path), Content(int(file.content))
+    path, content = str(file.file_path), FileContent(int(file.content))
     if file.key_metadata is not None:
         raise NotSupportedError(f"{path} is encrypted; encrypted Iceberg tables are not read.")
     if entry.sequence_number is None:
         raise CorruptFileError(f"The manifest entry of {path} has no sequence number, and inherits none.")
     equality_ids = tuple(sorted(file.equality_ids or ()))
-    if content is Content.EQUALITY_DELETES and not equality_ids:
-        raise CorruptFileError(f"The manifest entry of {path} does not say by which columns it deletes.")
+    if content is FileContent.EQUALITY_DELETES and not equality_ids:
+        raise CorruptFileError(f"The manifest entry of {path} names no columns to delete by.")
     values: list[Any] = file._data
     referenced, offset, length = values[_REFERENCED], values[_OFFSET], values[_SIZE]
     found = LiveFile(
@@ -141,18 +144,18 @@ def live_file(entry: ManifestEntry) -> LiveFile:
         first_row_id=values[FIRST_ROW_ID],
     )
     if found.is_vector and (referenced is None or offset is None or length is None):
-        raise CorruptFileError(f"The manifest entry of the deletion vector in {path} does not say of which file it is.")
+        raise CorruptFileError(f"The manifest entry of the deletion vector in {path} does not name its data file.")
     return found
 
 
 def _key_of(value: object) -> object:
-    """A value of a partition; NaN, which is not itself, as one that is."""
+    """Return a value of a partition; NaN, which is not equal to itself, as a value that is."""
     return "NaN" if isinstance(value, float) and value != value else value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveTableFiles:
-    """Data files and deletes that may matter to a read, and how many there are before pruning."""
+    """Data files and deletes that may matter to a read, and their numbers before pruning."""
 
     data: tuple[LiveFile, ...]
     deletes: tuple[LiveFile, ...]
@@ -164,17 +167,17 @@ class LiveTableFiles:
 def live_files(
     metadata: TableMetadata, io: FileIO, snapshot: Snapshot, schema: Schema, condition: BooleanExpression
 ) -> LiveTableFiles:
-    """The files of a snapshot that may hold rows of the condition, which is over the schema, and deletes of such rows.
+    """Return the files of a snapshot that may hold rows of the condition, and deletes of such rows.
 
-    Raises CorruptFileError for a manifest that can't be decoded, StorageAccessError for one that can't be read, and as
-    live_file does.
+    The condition is over the schema. Raises CorruptFileError for a manifest that cannot be decoded, StorageAccessError
+    for one that cannot be read, and as live_file does.
     """
     manifests = manifests_of(io, snapshot)
-    pruning = _Pruning(metadata, schema, condition)
+    pruning = _ManifestPruning(metadata, schema, condition)
     data: list[LiveFile] = []
     deletes: list[LiveFile] = []
     kept = [manifest for manifest in manifests if pruning.keeps_manifest(manifest)]
-    # Deletes that are older than all rows delete none of them.
+    # Deletes that are older than all rows have no effect.
     oldest = min((m.min_sequence_number or 0 for m in kept if m.content == ManifestContent.DATA), default=0)
     kept = [m for m in kept if m.content == ManifestContent.DATA or (m.sequence_number or 0) >= oldest]
     data_total = sum(
@@ -186,7 +189,7 @@ def live_files(
         for entry in entries:
             if pruning.keeps_file(entry.data_file):
                 file = live_file(entry)
-                (data if file.content is Content.DATA else deletes).append(file)
+                (data if file.content is FileContent.DATA else deletes).append(file)
     return LiveTableFiles(
         data=tuple(data),
         deletes=tuple(deletes),
@@ -196,8 +199,8 @@ def live_files(
     )
 
 
-class _Pruning:
-    """What a condition excludes, by the partition specs that the table has had."""
+class _ManifestPruning:
+    """Evaluation of a condition for manifests and files, by the partition specs of the table."""
 
     def __init__(self, metadata: TableMetadata, schema: Schema, condition: BooleanExpression) -> None:
         self._specs = metadata.specs()
@@ -208,7 +211,7 @@ class _Pruning:
         self._metrics = _InclusiveMetricsEvaluator(schema, condition, include_empty_files=False)
 
     def keeps_manifest(self, manifest: ManifestFile) -> bool:
-        """Whether one of its files may matter."""
+        """Return whether one of its files may matter."""
         number = manifest.partition_spec_id
         evaluate = self._manifests.get(number)
         if evaluate is None:
@@ -218,7 +221,7 @@ class _Pruning:
         return evaluate(manifest)
 
     def keeps_file(self, file: DataFile) -> bool:
-        """Whether it may matter."""
+        """Return whether the file may have rows of the condition."""
         number = file.spec_id
         evaluate = self._partitions.get(number)
         if evaluate is None:
@@ -232,7 +235,7 @@ class _Pruning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VectorPlace:
-    """Where a vector is in its file, in bytes, and how many rows it deletes."""
+    """The position of a vector in its file, in bytes, and the number of rows that it deletes."""
 
     offset: int
     length: int
@@ -240,7 +243,7 @@ class VectorPlace:
 
 
 def puffin_of(vectors: Mapping[str, DeletionVector], created_by: str) -> tuple[bytes, dict[str, VectorPlace]]:
-    """A file of vectors, given by the paths of their data files, and where each of them is in it."""
+    """Return a file of vectors, given by the paths of their data files, and the position of each vector in it."""
     content = bytearray(_MAGIC)
     places: dict[str, VectorPlace] = {}
     blobs = []

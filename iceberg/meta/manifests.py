@@ -1,8 +1,8 @@
 """Manifests and manifest lists, of data and of deletes, of versions 1 to 3 of the format.
 
-Entries are read as records of version 3, with what they inherit. pyiceberg writes no manifests of version 3 and none of
-deletes, so they are written here. Sources: Iceberg's table specification, "Manifests", "Snapshots", "Sequence Number
-Inheritance", "First Row ID Assignment" and "First Row ID Inheritance".
+Entries are read as records of version 3, including inherited values. pyiceberg writes no manifests of version 3 and
+none of deletes, so they are written here. Sources: Iceberg's table specification, "Manifests", "Snapshots", "Sequence
+Number Inheritance", "First Row ID Assignment" and "First Row ID Inheritance".
 """
 
 import io
@@ -48,13 +48,12 @@ from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.errors import CorruptFileError, StorageAccessError
 from interbed.storage.base.prefetch import read_ahead
 from interbed.storage.io.parallel import in_background
-from interbed.storage.io.resolve import local_path
 
 NEWEST_VERSION: TableVersion = 3
-"""The version whose records of entries and of data files have all fields; those to be written are such records."""
+"""The version whose records of entries and of data files have all fields. Records to be written are of this version."""
 
 _UNASSIGNED = -1
-"""The sequence number of a manifest that gets the one of its commit."""
+"""The sequence number of a manifest that gets that of its commit."""
 _EQUALITY_IDS = ListType(element_id=136, element_type=IntegerType(), element_required=True)
 _LEGACY = {f"{kind}_files_count": f"{kind}_data_files_count" for kind in ("added", "existing", "deleted")}
 _FIRST_ROW_ID = 15
@@ -73,11 +72,11 @@ def write_manifest(
     entries: Sequence[ManifestEntry],
     compression: str = "gzip",
 ) -> ManifestFile:
-    """Write a manifest of a commit; the returned record is for its manifest list, which gives it a sequence number.
+    """Write a manifest of a commit. The returned record is for its manifest list, which assigns it a sequence number.
 
-    `entries`, at least one, and their files are records of version 3. Added ones without a sequence number inherit that
-    of the commit, others have both of theirs. `compression` is as in the property `write.avro.compression-codec`.
-    Raises OSError, ValueError for entries that can't be written.
+    `entries`, at least one, and their files are records of version 3. Added entries without a sequence number inherit
+    that of the commit; other entries have both of theirs. `compression` is as in the property
+    `write.avro.compression-codec`. Raises OSError, ValueError for entries that cannot be written.
     """
     if not entries:
         raise ValueError("A manifest has at least one entry.")
@@ -105,7 +104,7 @@ def write_manifest(
         schema_name="manifest_entry",
         metadata=metadata,
     ) as writer:
-        # A block without records is a damaged one to some readers, DuckDB among them.
+        # Some readers, DuckDB among them, take a block without records for a damaged one.
         if entries:
             writer.write_block(list(entries))
     return ManifestFile.from_args(
@@ -141,9 +140,11 @@ def write_manifest_list(
     first_row_id: int | None = None,
     legacy_names: bool = False,
 ) -> int | None:
-    """Write the manifest list of a snapshot. Of version 3, `first_row_id` is the table's next; what is next after this
-    snapshot is returned. With `legacy_names` the counts of files are called as Iceberg 1.4 called them, for readers
-    that go by names. Raises OSError, ValueError for a manifest of another commit without a sequence number.
+    """Write the manifest list of a snapshot. Return the next row id after this snapshot, None before version 3.
+
+    In version 3, `first_row_id` is the next row id of the table. With `legacy_names` the counts of files have the names
+    of Iceberg 1.4, for readers that go by names. Raises OSError, ValueError for a manifest of another commit without a
+    sequence number.
     """
     metadata = {
         "snapshot-id": str(snapshot_id),
@@ -182,7 +183,7 @@ def _with_legacy_names(format_version: TableVersion) -> Schema:
 
 
 def with_status(entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: int | None = None) -> ManifestEntry:
-    """An entry for a manifest that is written anew: its file as before, by default of the snapshot that added it."""
+    """Return an entry for a rewritten manifest: the same file, by default of the snapshot that added it."""
     return ManifestEntry.from_args(
         _table_format_version=NEWEST_VERSION,
         status=status,
@@ -194,14 +195,14 @@ def with_status(entry: ManifestEntry, status: ManifestEntryStatus, snapshot_id: 
 
 
 def row_id_of(manifest: ManifestFile) -> int | None:
-    """The first row id of a manifest, from which those of its files follow; None where it has none."""
+    """Return the first row id of a manifest, at which those of its files begin; None if it has none."""
     values = manifest._data
     found: int | None = values[_FIRST_ROW_ID] if len(values) > _FIRST_ROW_ID else None
     return found
 
 
 def _entry_schema(partition: StructType, format_version: TableVersion) -> Schema:
-    """The entries of a version; those of pyiceberg have the ids of columns as LONG, which Java refuses."""
+    """Return the schema of entries of a version. pyiceberg's has the ids of columns as LONG, which Java refuses."""
     fields = [
         field.model_copy(update={"field_type": _EQUALITY_IDS}) if field.name == "equality_ids" else field
         for field in data_file_with_partition(partition, format_version).fields
@@ -211,7 +212,7 @@ def _entry_schema(partition: StructType, format_version: TableVersion) -> Schema
 
 @dataclass(slots=True)
 class _Tally:
-    """Numbers of files and of rows by status, and the least sequence number of what is live."""
+    """Numbers of files and of rows by status, and the least sequence number of live files."""
 
     added: tuple[int, int] = (0, 0)
     existing: tuple[int, int] = (0, 0)
@@ -237,7 +238,7 @@ class _Tally:
 
 
 def _numbered(manifest: ManifestFile, snapshot_id: int, sequence_number: int) -> ManifestFile:
-    """The record with the sequence number of the commit where it has none."""
+    """Return the record with the sequence number of the commit if it has none."""
     values = list(manifest._data)
     values += [None] * (len(MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields) - len(values))
     record = copy(manifest)
@@ -257,34 +258,38 @@ T = TypeVar("T")
 _TOTAL = "total-data-files"
 _AVRO_SCHEMA = "avro.schema"
 _READ_AHEAD = 16
-"""Manifests that are asked for before they are needed; each is a few MB at most."""
+"""The number of manifests that are prefetched; each is a few MB at most."""
 _CACHED = 64
-"""Readers of manifests that are kept: one for each schema of a table's partitions."""
+"""The number of cached readers of manifests: one for each schema of a table's partitions."""
 
 FIRST_ROW_ID = 16
 """The place of that field in the record of a data file."""
 
 
 def manifests_of(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    """The manifests of a snapshot; CorruptFileError for a list that can't be decoded, StorageAccessError."""
+    """Return the manifests of a snapshot. Raises CorruptFileError for a list that cannot be decoded,
+    StorageAccessError.
+    """
     return _reading(snapshot.manifest_list or "", partial(_manifests, files, snapshot))
 
 
 def entries_of(files: FileIO, manifest: ManifestFile, *, deleted: bool = False) -> list[ManifestEntry]:
-    """The live entries of a manifest, with `deleted` those of files that went as well; raises as manifests_of."""
+    """Return the live entries of a manifest, with `deleted` also those of removed files. Raises as manifests_of."""
     path = manifest.manifest_path
     return _reading(path, lambda: _decoded(manifest, files.new_input(path), deleted))
 
 
 def entries_of_each(files: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[list[ManifestEntry]]:
-    """The live entries of each manifest, in order; raises as manifests_of. Of a store several are read at once."""
+    """Yield the live entries of each manifest, in order. Raises as manifests_of. Several are prefetched from an object
+    store.
+    """
     sources = ((each, _source(files, each.manifest_path)) for each in manifests)
     for manifest, source in read_ahead(sources, _READ_AHEAD):
         yield _reading(manifest.manifest_path, partial(_decoded, manifest, source, deleted=False))
 
 
-class _Begun(InputFile):
-    """A file that a thread reads meanwhile."""
+class _PrefetchedInput(InputFile):
+    """A file that a thread prefetches."""
 
     def __init__(self, source: InputFile) -> None:
         super().__init__(source.location)
@@ -305,8 +310,8 @@ class _Begun(InputFile):
             return source.read()
 
 
-class _Whole(InputFile):
-    """A file of Avro that is not cut off: pyiceberg's decoder reads on beyond the end of one that is."""
+class _CompleteAvroInput(InputFile):
+    """A complete Avro file: pyiceberg's decoder reads beyond the end of a truncated one."""
 
     def __init__(self, source: InputFile) -> None:
         super().__init__(source.location)
@@ -328,30 +333,30 @@ class _Whole(InputFile):
 
 def _source(files: FileIO, path: str) -> InputFile:
     source = files.new_input(path)
-    return source if local_path(path) is not None else _Begun(source)
+    return source if urlsplit(path).scheme in ("", "file") else _PrefetchedInput(source)
 
 
 def _manifests(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:
-    """The records of a manifest list; pyiceberg's own reader passes over the row ids of version 3."""
+    """Return the records of a manifest list; pyiceberg's own reader drops the row ids of version 3."""
     if not snapshot.manifest_list:
         raise ValueError(f"snapshot {snapshot.snapshot_id} names no manifest list")
     with AvroFile[ManifestFile](
-        _Whole(files.new_input(snapshot.manifest_list)),
+        _CompleteAvroInput(files.new_input(snapshot.manifest_list)),
         MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION],
         read_types={-1: ManifestFile, 508: PartitionFieldSummary},
         read_enums={517: ManifestContent},
     ) as reader:
         found = list(reader)
     if not found and snapshot.summary is not None and int(snapshot.summary.get(_TOTAL, 0)):
-        # pyiceberg takes a file that was cut off for one that ends there.
+        # pyiceberg takes a truncated file for a complete one.
         raise ValueError("it names no manifest of a snapshot that has data files")
     return found
 
 
-class _Manifest(AvroFile[ManifestEntry]):
-    """An open manifest; pyiceberg's own reader passes over the fields of version 3, and is made anew for each file."""
+class _ManifestReader(AvroFile[ManifestEntry]):
+    """An open manifest. pyiceberg's own reader drops the fields of version 3, and is built again for each file."""
 
-    def __enter__(self) -> "_Manifest":
+    def __enter__(self) -> "_ManifestReader":
         with self.input_file.open() as source:
             self.decoder = new_decoder(source.read())
         self.header = self._read_header()
@@ -361,7 +366,7 @@ class _Manifest(AvroFile[ManifestEntry]):
 
 @lru_cache(_CACHED)
 def _reader_of(schema: str) -> Reader:
-    """What decodes manifests that were written with this Avro schema; it has no state."""
+    """Return the decoder of manifests that were written with this Avro schema; it has no state."""
     return resolve_reader(
         AvroSchemaConversion().avro_to_iceberg(json.loads(schema)),
         MANIFEST_ENTRY_SCHEMAS[NEWEST_VERSION],
@@ -371,11 +376,11 @@ def _reader_of(schema: str) -> Reader:
 
 
 def _decoded(manifest: ManifestFile, source: InputFile, deleted: bool) -> list[ManifestEntry]:
-    with _Manifest(_Whole(source)) as reader:
+    with _ManifestReader(_CompleteAvroInput(source)) as reader:
         entries = list(reader)
     counts = (manifest.added_files_count, manifest.existing_files_count, manifest.deleted_files_count)
     known = [count for count in counts if count is not None]
-    # pyiceberg takes a file that was cut off for one that ends there.
+    # pyiceberg takes a truncated file for a complete one.
     if len(known) == len(counts) and sum(known) != len(entries):
         raise ValueError(f"it has {len(entries)} entries where the manifest list says {sum(known)}")
     found = [
@@ -405,7 +410,7 @@ _DAMAGE = (
     zlib.error,
     ValidationError,
 )
-"""What decoders make of damaged bytes."""
+"""The exceptions of decoders for damaged bytes."""
 
 
 def _reading(path: str, read: Callable[[], T]) -> T:

@@ -59,7 +59,7 @@ _PLAIN: dict[type[IcebergType], pa.DataType] = {
 
 
 def whole_number(properties: Mapping[str, str], name: str, default: int, *, least: int | None = None) -> int:
-    """A property's number; raises InvalidOptionError for what is none, or less than `least`."""
+    """Return the number of a property. Raises InvalidOptionError for an invalid number, or one less than `least`."""
     text = properties.get(name)
     if text is None:
         return default
@@ -72,8 +72,9 @@ def whole_number(properties: Mapping[str, str], name: str, default: int, *, leas
 
 
 def with_dropped(schema: Schema, others: Sequence[Schema]) -> Schema:
-    """The columns of a schema, and behind them those of others that it lacks, the newest of each, under names that no
-    column has: rows may have been deleted by columns that the table has no more.
+    """Return the columns of a schema, followed by dropped columns: those of other schemas, the newest of each.
+
+    Dropped columns have names that no column has. Rows may have been deleted by columns that the table has no more.
     """
     known = {field.field_id for field in schema.fields}
     further = {
@@ -92,17 +93,19 @@ def with_dropped(schema: Schema, others: Sequence[Schema]) -> Schema:
 
 
 IDENTITY = "paimon-commit-identity"
-"""The entry of a summary that says of which commit its snapshot is; an id may be given again after a rollback."""
+"""The entry of a summary with the identity of the commit of its snapshot. A rollback may lead to the same id again."""
 
 
 def is_published(metadata: TableMetadata) -> bool:
-    """Whether the newest snapshot is of a table in Paimon's format. Java Paimon says so after version 1.4."""
+    """Return whether the newest snapshot is of a table in Paimon's format. Java Paimon writes the entry after version
+    1.4.
+    """
     current = metadata.current_snapshot()
     return current is not None and current.summary is not None and current.summary[IDENTITY] is not None
 
 
 def type_to_arrow(kind: IcebergType) -> pa.DataType:
-    """The Arrow type in which values of the type are read; NotSupportedError for one that is not read."""
+    """Return the Arrow type in which values of the type are read. Raises NotSupportedError for an unsupported type."""
     match kind:
         case DecimalType():
             return pa.decimal128(kind.precision, kind.scale)
@@ -125,7 +128,7 @@ def type_to_arrow(kind: IcebergType) -> pa.DataType:
 
 
 def field_to_arrow(field: NestedField) -> "pa.Field[Any]":
-    """The Arrow field of a column; NotSupportedError names a column whose type is not read."""
+    """Return the Arrow field of a column. Raises NotSupportedError naming a column of an unsupported type."""
     try:
         kind = type_to_arrow(field.field_type)
     except NotSupportedError as error:
@@ -135,18 +138,20 @@ def field_to_arrow(field: NestedField) -> "pa.Field[Any]":
 
 
 def schema_to_arrow(schema: Schema) -> pa.Schema:
-    """The Arrow schema of columns; raises as field_to_arrow."""
+    """Return the Arrow schema of columns. Raises as field_to_arrow."""
     return pa.schema([field_to_arrow(field) for field in schema.fields])
 
 
 def data_field(field: NestedField, name: str | None = None) -> DataField:
-    """A column, or what a file calls it, as interbed's readers and filters take it; raises as field_to_arrow."""
+    """Return a column as interbed's readers and filters take it, possibly with the name of a file. Raises as
+    field_to_arrow.
+    """
     kind = type_from_arrow(field_to_arrow(field).type, nullable=field.optional, next_id=FieldIds())
     return DataField(id=field.field_id, name=field.name if name is None else name, type=kind)
 
 
 def readable_fields(schema: Schema) -> tuple[DataField, ...]:
-    """The columns that filters may look at: those that can be read."""
+    """Return the columns that filters may use: those of supported types."""
     found = []
     for field in schema.fields:
         try:

@@ -1,4 +1,4 @@
-"""Optimization of an Iceberg table in this process: plan, do the units, commit; retried after a conflict."""
+"""Optimization of an Iceberg table in this process: plan, run the units, commit; retried after a conflict."""
 
 import logging
 import os
@@ -14,8 +14,8 @@ from pyiceberg.table import Table as Metadata
 from interbed.iceberg.commit.attempts import sync_files
 from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.commit.replace import commit_replacement
-from interbed.iceberg.commit.replacement import Replacement
-from interbed.iceberg.meta.live_files import Content
+from interbed.iceberg.commit.replacement import FileReplacement
+from interbed.iceberg.meta.live_files import FileContent
 from interbed.iceberg.optimize.job import OptimizeJob, OptimizeSettings
 from interbed.iceberg.optimize.planner import Mode, OptimizeUnit, plan_units
 from interbed.iceberg.optimize.run_unit import UnitOutcome, delete_new, run_unit
@@ -29,7 +29,7 @@ from interbed.storage.write.sort.order import SortOrder
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergCompaction:
-    """What was done; `snapshot_id` is None when there was nothing to do. Sizes in bytes.
+    """The result of a compaction; `snapshot_id` is None if there was nothing to do. Sizes in bytes.
 
     `rewritten` data files became `written` ones; the deletes of `converted` ones are in `deletes_written` files now.
     """
@@ -46,10 +46,10 @@ class IcebergCompaction:
     deletes_written: int
 
     @staticmethod
-    def of(snapshot_id: int | None, replacement: Replacement) -> "IcebergCompaction":
-        """The result of a commit."""
+    def of(snapshot_id: int | None, replacement: FileReplacement) -> "IcebergCompaction":
+        """Return the result of a commit."""
         before = [task.file for task in replacement.rewritten]
-        after = [file for file in replacement.added if file.content is Content.DATA]
+        after = [file for file in replacement.added if file.content is FileContent.DATA]
         deletes = {
             file.place for task in (*replacement.rewritten, *replacement.converted) for file in task.deletes.files
         }
@@ -81,7 +81,7 @@ class IcebergCompaction:
         return f"{', '.join(parts)}, snapshot {self.snapshot_id}"
 
     def to_json(self) -> dict[str, Any]:
-        """The result as a JSON object."""
+        """Return the result as a JSON object."""
         return asdict(self)
 
 
@@ -91,13 +91,14 @@ _ATTEMPTS = 3
 _MOST_THREADS = 4
 
 Progress = Callable[[int, int], None]
-"""Called after each unit with how many are done, and how many there are."""
+"""A function that is called after each unit with the number of finished units, and of all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scope:
-    """How much of a table is optimized: files that may hold rows of the predicate, which is bound to the columns of
-    now; with an order all of their rows are sorted.
+class OptimizeScope:
+    """The scope of an optimization: files that may hold rows of the predicate, which is bound to the present columns.
+
+    With an order, all of their rows are sorted.
     """
 
     mode: Mode = Mode.FULL
@@ -113,9 +114,9 @@ class OptimizePlan:
     units: tuple[OptimizeUnit, ...]
     known: tuple[tuple[str, int | None], ...]
 
-    def replacement(self, outcomes: Sequence[UnitOutcome]) -> Replacement:
-        """What the outcomes of all units come to."""
-        return Replacement(
+    def replacement(self, outcomes: Sequence[UnitOutcome]) -> FileReplacement:
+        """Return the combined outcome of all units."""
+        return FileReplacement(
             snapshot_id=self.job.snapshot_id,
             rewritten=tuple(task for outcome in outcomes for task in outcome.rewritten),
             converted=tuple(task for outcome in outcomes for task in outcome.converted),
@@ -125,11 +126,12 @@ class OptimizePlan:
 
 
 def plan_optimization(
-    table: Metadata, scope: Scope, *, name: str | None = None, settings: OptimizeSettings | None = None
+    table: Metadata, scope: OptimizeScope, *, name: str | None = None, settings: OptimizeSettings | None = None
 ) -> OptimizePlan | None:
-    """What is worth doing for a table as it is now; None without a snapshot. `name` is of the job, `settings` are by
-    default those of the table. Raises what reading metadata raises, InvalidOptionError for a property that can't be
-    read.
+    """Return the work that is worth doing for a table in its present state; None without a snapshot.
+
+    `name` is that of the job, `settings` are by default those of the table. Raises what reading metadata raises,
+    InvalidOptionError for an invalid property.
     """
     metadata = table.metadata
     snapshot = metadata.current_snapshot()
@@ -147,21 +149,21 @@ def plan_optimization(
         chosen = {file.file.path for task in narrow.tasks for file in task.files}
         tasks = [task for task in tasks if task.file.path in chosen]
     job = OptimizeJob.of(table, snapshot, name or uuid.uuid4().hex, settings, scope.order)
-    units = plan_units(tasks, scope.mode, settings, is_sorted_anew=scope.order is not None)
+    units = plan_units(tasks, scope.mode, settings, is_sorted_again=scope.order is not None)
     return OptimizePlan(job=job, units=units, known=tuple(sorted(known, key=repr)))
 
 
 def optimize_table(
     home: TableHome,
-    scope: Scope,
+    scope: OptimizeScope,
     *,
     progress: Progress | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> IcebergCompaction:
-    """Optimize a table. Where others replaced the same files meanwhile it is planned and done again, a few times.
+    """Optimize a table. If another commit replaced the same files, it is planned and done again, a few times.
 
-    Raises CommitConflictError and CommitFailedError when nothing was changed, and nothing is left of the job;
-    CommitStateUnknownError when that is not known.
+    Raises CommitConflictError and CommitFailedError, without any change or file left; CommitStateUnknownError if the
+    outcome is not known.
     """
     attempts = 0
     while True:
@@ -188,11 +190,11 @@ def optimize_table(
             raise
 
 
-_NOTHING = Replacement(snapshot_id=0, rewritten=(), converted=(), added=(), known=frozenset())
+_NOTHING = FileReplacement(snapshot_id=0, rewritten=(), converted=(), added=(), known=frozenset())
 
 
 def _run(plan: OptimizePlan, progress: Progress | None) -> list[UnitOutcome]:
-    """The outcomes of all units; on an error all that was written is deleted."""
+    """Return the outcomes of all units. On an error all written files are deleted."""
     units = plan.units
     threads = min(os.cpu_count() or 1, _MOST_THREADS, max(len(units), 1))
     done: list[UnitOutcome] = []

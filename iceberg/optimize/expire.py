@@ -33,7 +33,7 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from interbed.iceberg.commit.attempts import Attempt, commit_retried, delete_files
+from interbed.iceberg.commit.attempts import CommitAttempt, commit_retried, delete_files
 from interbed.iceberg.commit.home import TableHome
 from interbed.iceberg.meta.manifests import entries_of, entries_of_each, manifests_of
 from interbed.iceberg.meta.table_metadata import whole_number
@@ -67,7 +67,7 @@ _SCHEME = re.compile(r"^[a-z0-9+.-]+:(//[^/]*)?")
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergExpiry:
-    """What an expiry took away, or in a dry run would: snapshots, branches and tags, and how many files."""
+    """The result of an expiry, or of a dry run: removed snapshots, branches and tags, and numbers of files."""
 
     snapshots: tuple[int, ...]
     refs: tuple[str, ...]
@@ -84,14 +84,14 @@ class IcebergExpiry:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The result as a JSON object."""
+        """Return the result as a JSON object."""
         return asdict(self)
 
 
 @plain_errors
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergOrphans:
-    """The files that were deleted, or in a dry run would be, and their size in bytes."""
+    """The deleted files, or in a dry run the files to delete, and their size in bytes."""
 
     paths: tuple[str, ...]
     bytes: int
@@ -100,34 +100,34 @@ class IcebergOrphans:
         return "\n".join([f"{len(self.paths)} file(s) that nothing names, {self.bytes:,} bytes", *self.paths])
 
     def to_json(self) -> dict[str, Any]:
-        """The result as a JSON object."""
+        """Return the result as a JSON object."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotRetention:
-    """What is asked for in place of the table's properties, in milliseconds since the epoch and numbers."""
+    """Settings that override the table's properties, in milliseconds since the epoch and numbers."""
 
     older_than_millis: int | None = None
     retain_last: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
-    """Snapshots, and branches and tags, that go."""
+class ExpiredSnapshots:
+    """Expired snapshots, and expired branches and tags."""
 
     snapshots: tuple[int, ...]
     refs: tuple[str, ...]
 
 
-def expired(metadata: TableMetadata, retention: SnapshotRetention, now_millis: int) -> Expired:
-    """What is not kept of a table by then. Pure; raises InvalidOptionError for a property that can't be read."""
+def expired(metadata: TableMetadata, retention: SnapshotRetention, now_millis: int) -> ExpiredSnapshots:
+    """Return what has expired of a table at that time. Pure; raises InvalidOptionError for an invalid property."""
     properties = metadata.properties
     default_age = whole_number(properties, _MAX_AGE, _FIVE_DAYS)
     oldest = now_millis - default_age if retention.older_than_millis is None else retention.older_than_millis
     least = whole_number(properties, _MIN_KEPT, 1) if retention.retain_last is None else retention.retain_last
     by_id = {snapshot.snapshot_id: snapshot for snapshot in metadata.snapshots}
-    gone = tuple(
+    expired_refs = tuple(
         name
         for name, ref in metadata.refs.items()
         if name != MAIN_BRANCH and _is_old(ref, by_id, properties, now_millis)
@@ -135,34 +135,36 @@ def expired(metadata: TableMetadata, retention: SnapshotRetention, now_millis: i
     kept: set[int] = set()
     known: set[int] = set()
     for name, ref in metadata.refs.items():
-        if name in gone:
+        if name in expired_refs:
             continue
         if ref.snapshot_ref_type is SnapshotRefType.TAG:
             kept.add(ref.snapshot_id)
             continue
         since = oldest if ref.max_snapshot_age_ms is None else now_millis - ref.max_snapshot_age_ms
         number = least if ref.min_snapshots_to_keep is None else ref.min_snapshots_to_keep
-        for place, snapshot in enumerate(_line(by_id, ref.snapshot_id)):
+        for place, snapshot in enumerate(_ancestry(by_id, ref.snapshot_id)):
             known.add(snapshot.snapshot_id)
             if place == 0 or place < number or snapshot.timestamp_ms >= since:
                 kept.add(snapshot.snapshot_id)
-    # Snapshots of no branch, as of changes that wait for being audited, are kept by their age alone.
+    # Snapshots of no branch, as of staged changes that wait for an audit, are kept by their age only.
     kept.update(s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in known and s.timestamp_ms >= oldest)
-    return Expired(tuple(s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in kept), gone)
+    return ExpiredSnapshots(tuple(s.snapshot_id for s in metadata.snapshots if s.snapshot_id not in kept), expired_refs)
 
 
 def next_expiry(metadata: TableMetadata, now_millis: int) -> int | None:
-    """When the next snapshot expires without more writes (epoch milliseconds), as the properties say; None for never.
+    """Return when the next snapshot expires without more writes (epoch milliseconds), by the properties; None for
+    never.
+
     Pure; raises InvalidOptionError.
     """
-    gone = set(expired(metadata, SnapshotRetention(), now_millis).snapshots)
+    expired_now = set(expired(metadata, SnapshotRetention(), now_millis).snapshots)
     age = whole_number(metadata.properties, _MAX_AGE, _FIVE_DAYS)
-    times = sorted(s.timestamp_ms + age for s in metadata.snapshots if s.snapshot_id not in gone)
-    return next((time for time in times if expired_more(metadata, len(gone), time + 1)), None)
+    times = sorted(s.timestamp_ms + age for s in metadata.snapshots if s.snapshot_id not in expired_now)
+    return next((time for time in times if expired_more(metadata, len(expired_now), time + 1)), None)
 
 
 def expired_more(metadata: TableMetadata, number: int, at_millis: int) -> bool:
-    """Whether more than so many snapshots will have expired by then."""
+    """Return whether more than `number` snapshots will have expired at that time."""
     return len(expired(metadata, SnapshotRetention(), at_millis).snapshots) > number
 
 
@@ -174,8 +176,10 @@ def expire_snapshots(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> IcebergExpiry:
-    """Expire what is not kept. Raises NotSupportedError for a table whose files are not to be deleted, and as
-    commit_retried does; nothing is deleted then.
+    """Expire snapshots, branches and tags that are not retained.
+
+    Raises NotSupportedError for a table whose files must not be deleted, and as commit_retried does; nothing is deleted
+    then.
     """
     now = int(clock() * 1000)
     if dry_run:
@@ -183,9 +187,9 @@ def expire_snapshots(
         check_collected(table.metadata)
         found = expired(table.metadata, retention, now)
         return _counted(found, _files_of(table, found.snapshots))
-    chosen = Expired((), ())
+    chosen = ExpiredSnapshots((), ())
 
-    def attempt(table: Metadata) -> Attempt | None:
+    def attempt(table: Metadata) -> CommitAttempt | None:
         nonlocal chosen
         check_collected(table.metadata)
         chosen = expired(table.metadata, retention, now)
@@ -202,7 +206,7 @@ def expire_snapshots(
             ]
             updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": list(chosen.snapshots)}))
         ids = chosen.snapshots
-        return Attempt(
+        return CommitAttempt(
             table=table,
             updates=tuple(updates),
             written=(),
@@ -218,7 +222,7 @@ def expire_snapshots(
 
 
 def _own(table: Metadata, paths: Iterable[str]) -> list[str]:
-    """The files below the table's location or its write paths; others, which it may only read, are logged."""
+    """Return the files below the table's location or its write paths. Others, which the table may share, are logged."""
     places = [table.location(), *(table.properties[key] for key in _WRITE_PATHS if key in table.properties)]
     roots = tuple(f"{normalize_path(place)}/" for place in places)
     own: list[str] = []
@@ -228,7 +232,7 @@ def _own(table: Metadata, paths: Iterable[str]) -> list[str]:
         (own if plain.startswith(roots) and ".." not in plain.split("/") else foreign).append(path)
     if foreign:
         _log.warning(
-            "Left %d files, such as %s, which expired snapshots of %s name: they are not below its location.",
+            "Kept %d files, such as %s, which expired snapshots of %s name: they are not below its location.",
             len(foreign),
             min(foreign),
             table.location(),
@@ -244,32 +248,34 @@ class _Files:
 
     @property
     def all(self) -> Iterable[str]:
-        # What names others goes after them, so that a kill leaves what is found again.
+        # Files that name others are deleted after them, so that a kill leaves orphans that are found again.
         return (*self.data, *self.deletes, *sorted(self.metadata))
 
 
 def _files_of(table: Metadata, snapshots: Iterable[int]) -> _Files:
-    """The files that these snapshots of the table name and no other one. Raises what reading metadata raises."""
-    going = set(snapshots)
-    if not going:
+    """Return the files that only these snapshots of the table name. Raises what reading metadata raises."""
+    leaving = set(snapshots)
+    if not leaving:
         return _Files()
-    staying = [s for s in table.metadata.snapshots if s.snapshot_id not in going]
+    staying = [s for s in table.metadata.snapshots if s.snapshot_id not in leaving]
     kept_manifests = {m.manifest_path: m for s in staying for m in manifests_of(table.io, s)}
-    lists = {s.manifest_list for s in table.metadata.snapshots if s.snapshot_id in going}
+    lists = {s.manifest_list for s in table.metadata.snapshots if s.snapshot_id in leaving}
     lists -= {s.manifest_list for s in staying}
-    gone: dict[str, Any] = {}
+    removed: dict[str, Any] = {}
     for snapshot in table.metadata.snapshots:
-        if snapshot.snapshot_id in going:
-            gone.update((m.manifest_path, m) for m in _manifests_if_there(table.io, snapshot))
-    gone = {path: manifest for path, manifest in gone.items() if path not in kept_manifests}
+        if snapshot.snapshot_id in leaving:
+            removed.update((m.manifest_path, m) for m in _manifests_if_there(table.io, snapshot))
+    removed = {path: manifest for path, manifest in removed.items() if path not in kept_manifests}
     content: dict[str, int] = {}
-    for manifest in gone.values():
+    for manifest in removed.values():
         try:
             content.update(
                 (str(e.data_file.file_path), int(e.data_file.content)) for e in entries_of(table.io, manifest)
             )
         except InterbedError as error:
-            _log.warning("What %s names stays, for it can't be read: %s", manifest.manifest_path, error)
+            _log.warning(
+                "Kept the files that the manifest %s names, because it can't be read: %s", manifest.manifest_path, error
+            )
     if content:
         for entries in entries_of_each(table.io, kept_manifests.values()):
             for entry in entries:
@@ -277,12 +283,12 @@ def _files_of(table: Metadata, snapshots: Iterable[int]) -> _Files:
     statistics = {
         file.statistics_path
         for file in (*table.metadata.statistics, *table.metadata.partition_statistics)
-        if file.snapshot_id in going
+        if file.snapshot_id in leaving
     }
     return _Files(
         data=frozenset(path for path, kind in content.items() if kind == 0),
         deletes=frozenset(path for path, kind in content.items() if kind != 0),
-        metadata=frozenset((*lists, *gone, *statistics)),
+        metadata=frozenset((*lists, *removed, *statistics)),
     )
 
 
@@ -290,11 +296,13 @@ def _manifests_if_there(io: IcebergFileIO, snapshot: Snapshot) -> Iterable[Any]:
     try:
         return manifests_of(io, snapshot)
     except InterbedError as error:
-        _log.warning("The files of snapshot %d stay, for they can't be found: %s", snapshot.snapshot_id, error)
+        _log.warning(
+            "Kept the files of snapshot %d, because its manifests can't be read: %s", snapshot.snapshot_id, error
+        )
         return ()
 
 
-def _counted(found: Expired, files: _Files) -> IcebergExpiry:
+def _counted(found: ExpiredSnapshots, files: _Files) -> IcebergExpiry:
     return IcebergExpiry(
         snapshots=found.snapshots,
         refs=found.refs,
@@ -304,8 +312,8 @@ def _counted(found: Expired, files: _Files) -> IcebergExpiry:
     )
 
 
-def _line(by_id: Mapping[int, Snapshot], head: int) -> Iterable[Snapshot]:
-    """A snapshot and those before it, the newest first."""
+def _ancestry(by_id: Mapping[int, Snapshot], head: int) -> Iterable[Snapshot]:
+    """Yield a snapshot and its ancestors, the newest first."""
     found = by_id.get(head)
     while found is not None:
         yield found
@@ -320,7 +328,7 @@ def _is_old(ref: SnapshotRef, by_id: Mapping[int, Snapshot], properties: Mapping
 
 
 def check_collected(metadata: TableMetadata) -> None:
-    """Raise NotSupportedError for a table whose files are not to be deleted by its upkeep."""
+    """Raise NotSupportedError for a table whose files must not be deleted by its maintenance."""
     if metadata.properties.get(_GC, "true").lower() != "true":
         raise NotSupportedError(
             f"The table at {metadata.location} has '{_GC}' = 'false': its files may belong to other tables. Set it "
@@ -335,15 +343,15 @@ def remove_orphan_files(
     dry_run: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> IcebergOrphans:
-    """Delete files that nothing names and that are older than three days, or than the time given.
+    """Delete files that nothing names and that are older than three days, or than the given time.
 
-    Raises InvalidInputError for a time in the future, NotSupportedError for a table whose files are not to be deleted,
+    Raises InvalidInputError for a time in the future, NotSupportedError for a table whose files must not be deleted,
     and what reading metadata raises.
     """
     now = int(clock() * 1000)
     limit = now - _THREE_DAYS if older_than_millis is None else older_than_millis
     if limit > now:
-        raise InvalidInputError("Files that are written meanwhile would be taken for orphans: the time is to come.")
+        raise InvalidInputError("The time is in the future: files that are being written would be taken for orphans.")
     table = home.load()
     check_collected(table.metadata)
     files = TableFiles.of(table.metadata, table.io.properties)
@@ -366,7 +374,7 @@ def remove_orphan_files(
 
 
 def named_files(table: Metadata) -> Iterator[str]:
-    """All files that the metadata of a table name; raises what reading metadata raises."""
+    """Yield all files that the metadata of a table name. Raises what reading metadata raises."""
     metadata = table.metadata
     yield table.metadata_location
     yield from (entry.metadata_file for entry in metadata.metadata_log)
@@ -392,7 +400,7 @@ def _all_files(file_io: FileIO, folder: str) -> Iterator[FileStatus]:
 
 
 def _plain(path: str) -> str:
-    """A path by which the same file is found under each way to write it: `file:/x`, `file:///x` and `/x`."""
+    """Return a path that is the same for each spelling: `file:/x`, `file:///x` and `/x`."""
     scheme = path.partition(":")[0] if _SCHEME.match(path) else "file"
     if scheme == "file":
         return re.sub(r"/+", "/", _SCHEME.sub("", path))

@@ -1,10 +1,11 @@
-"""A job of optimization: the table as it was planned, the wanted sizes and formats of files, and the files it wrote.
+"""A job of optimization: the table as it was planned, the target sizes and formats of files, and the written files.
 
-Settings are the properties of Iceberg's writers, and of Amoro's optimizer where Iceberg has none. Sources: Iceberg's
+Settings are the properties of Iceberg's writers, and of Amoro's optimizer if Iceberg has none. Sources: Iceberg's
 documentation, "Configuration", "Write properties", and the options of its procedure `rewrite_data_files`; Amoro's
 documentation, "Table Configurations", "Self-optimizing".
 
-A job's files have its name in theirs, so that those of tasks whose results were lost can be found and deleted.
+The names of a job's files contain the job's name, so the files of tasks whose results were lost can be found and
+deleted.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -33,13 +34,15 @@ _RATIO = "self-optimizing.major.trigger.duplicate-ratio"
 _FILES = "self-optimizing.minor.trigger.file-count"
 
 _SMALL = 0.75
-"""A file below this part of the target size is a small one; as Iceberg's `min-file-size-bytes`."""
+"""A file below this fraction of the target size is small; as Iceberg's `min-file-size-bytes`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizeSettings:
-    """`target` in bytes; a file is rewritten when more than `deleted_ratio` of its rows are deleted, small ones when
-    there are `small_files` of them in a partition or when together they make a file of the target size.
+    """Settings of an optimization; `target` in bytes.
+
+    A file is rewritten if more than `deleted_ratio` of its rows are deleted. Small files are rewritten if there are
+    `small_files` of them in a partition, or if together they make a file of the target size.
     """
 
     target: int = 512 << 20
@@ -49,12 +52,12 @@ class OptimizeSettings:
 
     @property
     def small(self) -> int:
-        """The size below which a file is a small one, in bytes."""
+        """The size below which a file is small, in bytes."""
         return int(self.target * _SMALL)
 
     @staticmethod
     def of(properties: Mapping[str, str]) -> "OptimizeSettings":
-        """What a table's properties say; raises InvalidOptionError."""
+        """Return the settings of a table's properties. Raises InvalidOptionError."""
         default = OptimizeSettings()
         return OptimizeSettings(
             target=OptimizingOptions(properties).optimizing_target_size
@@ -90,8 +93,8 @@ def _number(properties: Mapping[str, str], name: str, default: float, *, least: 
 class OptimizeJob:
     """A job over one snapshot. Can be sent to other processes.
 
-    `known` are all columns, those that were dropped among them; `written` those of new files. New files have `name` in
-    their names.
+    `known` are all columns, including dropped ones; `written` those of new files. The names of new files contain
+    `name`.
     """
 
     name: str
@@ -111,7 +114,7 @@ class OptimizeJob:
     def of(
         table: Metadata, snapshot: Snapshot, name: str, settings: OptimizeSettings, order: SortOrder | None = None
     ) -> "OptimizeJob":
-        """The job over a snapshot of the table."""
+        """Return the job over a snapshot of the table."""
         metadata = table.metadata
         schema = metadata.schema()
         lineage = (ROW_ID, LAST_UPDATED) if metadata.format_version >= NEWEST_VERSION else ()
@@ -132,7 +135,7 @@ class OptimizeJob:
         )
 
     def new_path(self, spec_id: int, partition: tuple[object, ...], file_name: str) -> str:
-        """Where a new file of a partition goes."""
+        """Return the path of a new file of a partition."""
         spec = self.specs[spec_id]
         record: Any = Record(*(float("nan") if value == "NaN" else value for value in partition))
         folder = spec.partition_to_path(record, self.known) if spec.fields else ""
@@ -141,7 +144,7 @@ class OptimizeJob:
 
 
 def sweep(job: OptimizeJob, kept: Collection[str] = ()) -> None:
-    """Delete the job's files but those that are kept, by their paths; failures are logged."""
+    """Delete the job's files except those to keep, by their paths. Failures are logged."""
     file_io, root = job.files.open(job.location)
     names = {path.rpartition("/")[2] for path in kept}
     file_io.delete_quietly(

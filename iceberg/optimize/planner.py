@@ -34,36 +34,36 @@ from interbed.storage.upkeep.bucket_health import BucketHealth
 from interbed.storage.upkeep.health import TableHealth
 
 
-class Action(Enum):
-    """What is done with data files."""
+class OptimizeAction(Enum):
+    """The work on data files."""
 
     REWRITE = "rewrite"
-    """Their rows are written anew, without those that are deleted."""
+    """Their rows are written to new files, without deleted rows."""
     CONVERT = "convert"
-    """Their deletes become one vector, or one file of positions, for each of them; they stay."""
+    """Their deletes become one vector, or one file of positions, for each of them; the data files are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizeUnit:
     """Data files of one partition spec and partition with their deletes. Can be sent to another process."""
 
-    action: Action
+    action: OptimizeAction
     reason: str
     files: tuple[DataTask, ...]
 
     @property
     def spec_id(self) -> int:
-        """The partition spec of all of them."""
+        """The partition spec of all data files."""
         return self.files[0].file.spec_id
 
     @property
     def partition(self) -> tuple[object, ...]:
-        """The partition of all of them."""
+        """The partition of all data files."""
         return self.files[0].file.partition
 
     @property
     def rows(self) -> int:
-        """The rows of the data files, deleted ones among them."""
+        """The rows of the data files, including deleted ones."""
         return sum(task.file.records for task in self.files)
 
     @property
@@ -78,7 +78,7 @@ class OptimizeUnit:
 
     @property
     def cost(self) -> int:
-        """What it reads, in bytes."""
+        """The bytes that it reads."""
         return sum(task.cost for task in self.files) + sum(file.cost for file in self.deletes)
 
     def __str__(self) -> str:
@@ -89,7 +89,7 @@ class OptimizeUnit:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The unit as a JSON object, without the names of files."""
+        """Return the unit as a JSON object, without the names of files."""
         return {
             "action": self.action.value,
             "reason": self.reason,
@@ -102,15 +102,15 @@ class OptimizeUnit:
 
 
 _UNIT_FILES = 4
-"""A unit makes about so many files of the target size, where its files can be divided so."""
+"""A unit makes about so many files of the target size, if its files can be divided so."""
 
 
 _MANIFESTS_LEFT = 100
-"""So many small manifests the commits of others leave (`commit.manifest.min-count-to-merge`)."""
+"""The number of small manifests that other writers' commits leave (`commit.manifest.min-count-to-merge`)."""
 
 
 class Mode(Enum):
-    """How much is done."""
+    """The extent of an optimization."""
 
     MINOR = "minor"
     MAJOR = "major"
@@ -118,11 +118,12 @@ class Mode(Enum):
 
 
 def plan_units(
-    tasks: Iterable[DataTask], mode: Mode, settings: OptimizeSettings, *, is_sorted_anew: bool = False
+    tasks: Iterable[DataTask], mode: Mode, settings: OptimizeSettings, *, is_sorted_again: bool = False
 ) -> tuple[OptimizeUnit, ...]:
-    """The units of work, the costliest first. `is_sorted_anew` says that an order is asked for, which takes all files.
+    """Return the units of work, the costliest first. `is_sorted_again` says that an order is requested, which takes all
+    files.
 
-    The same files give the same units, whatever order they come in.
+    The same files give the same units, in whatever order they are given.
     """
     partitions: dict[tuple[int, tuple[object, ...]], list[DataTask]] = defaultdict(list)
     for task in sorted(tasks, key=lambda task: (task.file.sequence_number, task.file.path)):
@@ -130,20 +131,20 @@ def plan_units(
     units = [
         unit
         for files in partitions.values()
-        for unit in (_full(files, settings, is_sorted_anew) if mode is Mode.FULL else _due(files, mode, settings))
+        for unit in (_full(files, settings, is_sorted_again) if mode is Mode.FULL else _due(files, mode, settings))
     ]
     return tuple(sorted(units, key=lambda unit: (-unit.cost, unit.files[0].file.path)))
 
 
-def _full(files: Sequence[DataTask], settings: OptimizeSettings, is_sorted_anew: bool) -> list[OptimizeUnit]:
-    if is_sorted_anew:
-        return [OptimizeUnit(action=Action.REWRITE, reason="in the order asked for", files=tuple(files))]
+def _full(files: Sequence[DataTask], settings: OptimizeSettings, is_sorted_again: bool) -> list[OptimizeUnit]:
+    if is_sorted_again:
+        return [OptimizeUnit(action=OptimizeAction.REWRITE, reason="in the order asked for", files=tuple(files))]
     chosen = [task for task in files if task.deletes.files or not _fits(task, settings)]
     if len(chosen) == 1 and not chosen[0].deletes.files and chosen[0].file.size < settings.target:
-        # One small file, with which there is none to combine.
+        # There is one small file only, and no other to combine it with.
         return []
     return [
-        OptimizeUnit(action=Action.REWRITE, reason="all files", files=tuple(piece))
+        OptimizeUnit(action=OptimizeAction.REWRITE, reason="all files", files=tuple(piece))
         for piece in _pieces(chosen, _UNIT_FILES * settings.target)
     ]
 
@@ -154,7 +155,7 @@ def _due(files: Sequence[DataTask], mode: Mode, settings: OptimizeSettings) -> l
 
     def rewrite(chosen: Sequence[DataTask], reason: str) -> None:
         for piece in _pieces(chosen, _UNIT_FILES * settings.target):
-            found.append(OptimizeUnit(action=Action.REWRITE, reason=reason, files=tuple(piece)))
+            found.append(OptimizeUnit(action=OptimizeAction.REWRITE, reason=reason, files=tuple(piece)))
             taken.update(task.file.path for task in piece)
 
     small = [task for task in files if task.file.size < settings.small]
@@ -172,20 +173,22 @@ def _due(files: Sequence[DataTask], mode: Mode, settings: OptimizeSettings) -> l
         keys = any(task.deletes.equality for task in scattered)
         reason = "rows deleted by keys" if keys else "positions in several files"
         found += [
-            OptimizeUnit(action=Action.CONVERT, reason=reason, files=tuple(piece))
+            OptimizeUnit(action=OptimizeAction.CONVERT, reason=reason, files=tuple(piece))
             for piece in _pieces(scattered, _UNIT_FILES * settings.target)
         ]
     return found
 
 
 def _fits(task: DataTask, settings: OptimizeSettings) -> bool:
-    """Whether a file has about the target size."""
+    """Return whether a file has about the target size."""
     return settings.small <= task.file.size <= settings.target * 1.8
 
 
 def deleted_shares(files: Sequence[DataTask]) -> dict[str, float]:
-    """About which part of each file's rows are deleted. Of a key it is taken that it deletes one row, of all files
-    that it is for; of positions in several files that they are as many in each.
+    """Return approximately which share of each file's rows is deleted.
+
+    The estimate is that an equality delete deletes one row of all its data files, and that positions in several files
+    are distributed evenly.
     """
     rows: dict[tuple[str, int | None], int] = defaultdict(int)
     for task in files:
@@ -205,13 +208,13 @@ def deleted_shares(files: Sequence[DataTask]) -> dict[str, float]:
 
 
 def _pieces(files: Sequence[DataTask], most: int) -> list[list[DataTask]]:
-    """The files in order, in as few pieces of about `most` bytes as there can be, of about the same size."""
+    """Split the files in order into the least number of pieces of about `most` bytes, of about the same size."""
     total = sum(task.file.size for task in files)
     number = max(-(-total // most), 1)
     pieces: list[list[DataTask]] = [[] for _ in range(number)]
     before = 0
     for task in files:
-        # Where the middle of the file lies.
+        # The piece that the middle of the file lies in.
         place = (before + task.file.size // 2) * number // max(total, 1)
         pieces[min(place, number - 1)].append(task)
         before += task.file.size
@@ -219,7 +222,7 @@ def _pieces(files: Sequence[DataTask], most: int) -> list[list[DataTask]]:
 
 
 def iceberg_health(table: Metadata, now_millis: int) -> TableHealth:
-    """The health of the table as it was loaded. Raises what reading metadata raises, InvalidOptionError."""
+    """Return the health of the table as it was loaded. Raises what reading metadata raises, InvalidOptionError."""
     metadata = table.metadata
     snapshot = metadata.current_snapshot()
     if snapshot is None:
@@ -262,7 +265,7 @@ def _of_partition(
         files=len(files),
         bytes=sum(task.file.size for task in files),
         rows=rows,
-        # One small file alone has none to be put together with.
+        # A single small file has no other to be combined with.
         small_files=(small if small > 1 else 0) + len(keys) + scattered,
         spare_files=max(small - 1, 0),
         vector_files=len(deletes),

@@ -25,11 +25,11 @@ from pyiceberg.schema import Schema, prune_columns
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType, UUIDType
 
 from interbed.iceberg.commit.replacement import NewTableFile
-from interbed.iceberg.meta.live_files import PATH_ID, POSITION_ID, Content, LiveFile, puffin_of
+from interbed.iceberg.meta.live_files import PATH_ID, POSITION_ID, FileContent, LiveFile, puffin_of
 from interbed.iceberg.meta.manifests import NEWEST_VERSION
 from interbed.iceberg.meta.table_metadata import type_to_arrow, whole_number
 from interbed.iceberg.optimize.job import OptimizeJob
-from interbed.iceberg.optimize.planner import Action, OptimizeUnit
+from interbed.iceberg.optimize.planner import OptimizeAction, OptimizeUnit
 from interbed.iceberg.plan import DataTask, FileReadTask
 from interbed.iceberg.read.task_read import DeletedRows, TaskRead
 from interbed.storage.base.arrow_values import from_numpy
@@ -47,7 +47,7 @@ from interbed.storage.write.sort.order import SortOrder
 _MEMORY = 256 << 20
 _SAMPLED_ROWS = 100_000
 _DECODED = 4
-"""Rows take about so many times the space of their files in memory."""
+"""The ratio of the size of rows in memory to that of their files."""
 
 
 _GROUP_BYTES = 64 << 20
@@ -69,12 +69,12 @@ _CODECS = {"uncompressed": None, "none": None, "zstd": "zstd", "snappy": "snappy
 
 
 _ROOM = 1.1
-"""Files may become so much larger than they were planned, rather than leave rows for another one."""
+"""Files may become larger than planned by this factor, which avoids a further small file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitOutcome:
-    """What a unit came to: data files that go, those whose deletes are in the added files now, and these."""
+    """The outcome of a unit: data files to remove, data files whose deletes are in the added files now, and these."""
 
     rewritten: tuple[DataTask, ...] = ()
     converted: tuple[DataTask, ...] = ()
@@ -82,12 +82,12 @@ class UnitOutcome:
 
 
 def run_unit(job: OptimizeJob, unit: OptimizeUnit, number: int, threads: int | None = None) -> UnitOutcome:
-    """Do a unit, whose number in the job is in the names of its files; on an error what it wrote is deleted.
+    """Run a unit; the names of its files contain its number in the job. On an error the written files are deleted.
 
-    It may be done twice at the same time. Raises what reading and writing files raises.
+    It may run twice at the same time. Raises what reading and writing files raises.
     """
     prefix = f"{number}-{uuid.uuid4().hex[:8]}"
-    if unit.action is Action.REWRITE:
+    if unit.action is OptimizeAction.REWRITE:
         return UnitOutcome(rewritten=unit.files, added=tuple(_rewritten(job, unit, prefix, threads)))
     return _converted(job, unit, prefix)
 
@@ -100,7 +100,7 @@ def _rewritten(job: OptimizeJob, unit: OptimizeUnit, prefix: str, threads: int |
     def rows() -> Iterator[pa.RecordBatch]:
         return iter(read.to_reader(tasks, threads=threads))
 
-    # Files of about the same size, and none of a few rows at the end.
+    # Files of about the same size, without a last file of a few rows.
     number = max(round(unit.bytes / job.settings.target), 1)
     target = unit.bytes * _ROOM // number + 1
     with DataFiles(job, unit.spec_id, unit.partition, prefix, int(target)) as files:
@@ -125,7 +125,7 @@ def _converted(job: OptimizeJob, unit: OptimizeUnit, prefix: str) -> UnitOutcome
 
 
 def _deleted_rows(job: OptimizeJob, task: DataTask, deletions: DeletedRows) -> DeletionVector:
-    """All rows of a data file that are deleted, whatever says so."""
+    """Return all deleted rows of a data file, from all kinds of deletes."""
     found = deletions.of(task)
     if not found.keys:
         return found.vector
@@ -139,7 +139,7 @@ def _deleted_rows(job: OptimizeJob, task: DataTask, deletions: DeletedRows) -> D
 
 
 def _with(known: Schema, ids: set[int]) -> Schema:
-    """The outermost columns that hold columns with these ids."""
+    """Return the outermost columns that hold columns with these ids."""
     outer = prune_columns(known, ids, select_full_types=True).fields
     return Schema(*(known.find_field(field.field_id) for field in outer))
 
@@ -168,11 +168,13 @@ class _FileRows:
 def sorted_rows(
     order: SortOrder, read: Callable[[], Iterator[pa.RecordBatch]], files: Sequence[DataTask], memory: int = _MEMORY
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that `read` gives, of these files, in the order. They are read again for a sample."""
+    """Return the rows of `read`, which are those of these files, in the order. They are read twice if a sample is
+    needed.
+    """
     rows = _FileRows(read, files, order.columns)
     sample = rows.sample() if is_curve(order) else None
     if sample is not None and not sample.rows.num_rows:
-        # There is no row to draw a curve through.
+        # Without rows there is no curve.
         yield from read()
         return
     key = SortKey(order) if sample is None else SortKey.of(order, sample)
@@ -189,7 +191,7 @@ _CREATED_BY = "interbed"
 
 
 def write_deletes(job: OptimizeJob, deleted: Mapping[LiveFile, DeletionVector], prefix: str) -> list[NewTableFile]:
-    """The delete files of data files of one partition; on an error what was written is deleted."""
+    """Write the delete files of data files of one partition. On an error the written files are deleted."""
     if not deleted:
         return []
     if job.format_version >= NEWEST_VERSION:
@@ -212,7 +214,7 @@ def _write_vectors(job: OptimizeJob, deleted: Mapping[LiveFile, DeletionVector],
     return [
         NewTableFile(
             path=path,
-            content=Content.POSITION_DELETES,
+            content=FileContent.POSITION_DELETES,
             file_format="puffin",
             spec_id=file.spec_id,
             partition=file.partition,
@@ -232,7 +234,7 @@ def _write_positions(job: OptimizeJob, file: LiveFile, vector: DeletionVector, n
         [pa.repeat(pa.scalar(file.path, pa.string()), len(positions)), from_numpy(positions)], schema=_SCHEMA
     )
     sink = io.BytesIO()
-    # The stubs of pyarrow know no columns here.
+    # The stubs of pyarrow know no column names here.
     dictionary: Any = ["file_path"]
     pq.write_table(table, sink, compression="zstd", use_dictionary=dictionary, store_schema=False)
     content = sink.getvalue()
@@ -241,7 +243,7 @@ def _write_positions(job: OptimizeJob, file: LiveFile, vector: DeletionVector, n
     name_bytes = file.path.encode("utf-8", "surrogateescape")
     return NewTableFile(
         path=path,
-        content=Content.POSITION_DELETES,
+        content=FileContent.POSITION_DELETES,
         file_format="parquet",
         spec_id=file.spec_id,
         partition=file.partition,
@@ -262,8 +264,9 @@ def _write(job: OptimizeJob, path: str, content: bytes) -> None:
 
 
 class DataFiles:
-    """New data files of one partition, each of at most about `target` bytes. Used as a context manager; on an error it
-    deletes what it wrote.
+    """New data files of one partition, each of at most about `target` bytes.
+
+    A context manager: on an error it deletes the written files.
     """
 
     def __init__(self, job: OptimizeJob, spec_id: int, partition: tuple[object, ...], prefix: str, target: int) -> None:
@@ -303,7 +306,7 @@ class DataFiles:
                     self._write_group()
 
     def close(self) -> list[NewTableFile]:
-        """End the last file; all files that were written."""
+        """Close the last file, and return all written files."""
         self._write_group()
         self._end_file()
         return self._done
@@ -329,7 +332,7 @@ class DataFiles:
 
 
 def delete_new(job: OptimizeJob, files: Sequence[NewTableFile]) -> None:
-    """Delete files that no snapshot names; failures are logged."""
+    """Delete files that no snapshot names. Failures are logged."""
     job.files.delete_quietly({file.path for file in files})
 
 
@@ -372,7 +375,7 @@ class _OneFile:
             self._output.close()
         return NewTableFile(
             path=self._path,
-            content=Content.DATA,
+            content=FileContent.DATA,
             file_format="parquet",
             spec_id=spec_id,
             partition=partition,
@@ -383,7 +386,7 @@ class _OneFile:
         )
 
     def abandon(self) -> None:
-        """Give the file up."""
+        """Close and delete the unfinished file."""
         try:
             abort_output(self._output)
         finally:
@@ -392,7 +395,7 @@ class _OneFile:
     def _open(self, first: pa.RecordBatch) -> Any:
         codec, level = _codec(self._job.properties)
         encodings = choose_encodings(first, frozenset(), codec=codec)
-        # The stubs of pyarrow lag behind what the writer takes.
+        # The stubs of pyarrow lack some parameters of the writer.
         make: Any = pq.ParquetWriter
         return make(
             self._sink,
@@ -432,7 +435,7 @@ def _file_field(field: NestedField, name: str | None = None) -> "pa.Field[Any]":
 
 
 def _file_type(kind: IcebergType) -> pa.DataType:
-    """The type of a column in a file, whose fields have ids."""
+    """Return the type of a column in a file, whose fields have ids."""
     match kind:
         case StructType():
             return pa.struct([_file_field(field) for field in kind.fields])

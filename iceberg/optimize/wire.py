@@ -1,6 +1,6 @@
-"""Pieces of work and their outcomes as bytes, for other processes: JSON, with values that it has not as objects.
+"""Units of work and their outcomes as bytes, for other processes: JSON, with objects for values that JSON lacks.
 
-A process that carries out a unit makes the job itself, of the metadata file that it was planned from:
+A process that runs a unit builds the job itself, from the metadata file that it was planned from:
 
     {"metadata": "s3://…/v7.metadata.json", "store": {…}, "job": "…", "snapshot": 17, "order": ["zorder", "a", "b"]}
 
@@ -16,11 +16,11 @@ from typing import Any
 from uuid import UUID
 
 from interbed.iceberg.commit.replacement import NewTableFile
-from interbed.iceberg.meta.live_files import Content, LiveFile
+from interbed.iceberg.meta.live_files import FileContent, LiveFile
 from interbed.iceberg.optimize.job import OptimizeJob, OptimizeSettings
-from interbed.iceberg.optimize.planner import Action, OptimizeUnit
+from interbed.iceberg.optimize.planner import OptimizeAction, OptimizeUnit
 from interbed.iceberg.optimize.run_unit import UnitOutcome
-from interbed.iceberg.plan import DataTask, Deletes
+from interbed.iceberg.plan import DataTask, FileDeletes
 from interbed.iceberg.read.files import static_table
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.write.sort.order import OrderStrategy, SortOrder
@@ -28,7 +28,7 @@ from interbed.storage.write.sort.order import OrderStrategy, SortOrder
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlace:
-    """Where a job is found by another process; `store` are pyiceberg's properties of the store."""
+    """The data from which another process builds a job; `store` are pyiceberg's properties of the object store."""
 
     metadata: str
     store: Mapping[str, str]
@@ -37,7 +37,7 @@ class JobPlace:
     order: SortOrder | None = None
 
     def open(self) -> OptimizeJob:
-        """The job; raises what reading metadata raises."""
+        """Build the job. Raises what reading metadata raises."""
         table = static_table(self.metadata, self.store)
         snapshot = table.metadata.snapshot_by_id(self.snapshot)
         if snapshot is None:
@@ -45,13 +45,13 @@ class JobPlace:
         return OptimizeJob.of(table, snapshot, self.job, OptimizeSettings.of(table.metadata.properties), self.order)
 
     def to_bytes(self) -> bytes:
-        """The place as bytes."""
+        """Return the place as bytes."""
         order = None if self.order is None else [self.order.strategy.value, *self.order.columns]
         return json.dumps({**asdict(self), "store": dict(self.store), "order": order}).encode()
 
     @staticmethod
     def from_bytes(content: bytes) -> "JobPlace":
-        """The place of bytes made by to_bytes."""
+        """Decode bytes made by to_bytes."""
         value = json.loads(content)
         order = value.pop("order")
         return JobPlace(
@@ -61,18 +61,18 @@ class JobPlace:
 
 
 def unit_to_bytes(unit: OptimizeUnit) -> bytes:
-    """A unit as bytes."""
+    """Return a unit as bytes."""
     return _dump({"action": unit.action.value, "reason": unit.reason, "files": _tasks(unit.files)})
 
 
 def unit_from_bytes(content: bytes) -> OptimizeUnit:
-    """The unit of bytes made by unit_to_bytes."""
+    """Decode bytes made by unit_to_bytes."""
     value = _load(content)
-    return OptimizeUnit(action=Action(value["action"]), reason=value["reason"], files=_tasks_of(value["files"]))
+    return OptimizeUnit(action=OptimizeAction(value["action"]), reason=value["reason"], files=_tasks_of(value["files"]))
 
 
 def outcome_to_bytes(outcome: UnitOutcome) -> bytes:
-    """An outcome as bytes."""
+    """Return an outcome as bytes."""
     return _dump(
         {
             "rewritten": _tasks(outcome.rewritten),
@@ -83,7 +83,7 @@ def outcome_to_bytes(outcome: UnitOutcome) -> bytes:
 
 
 def outcome_from_bytes(content: bytes) -> UnitOutcome:
-    """The outcome of bytes made by outcome_to_bytes."""
+    """Decode bytes made by outcome_to_bytes."""
     value = _load(content)
     return UnitOutcome(
         rewritten=_tasks_of(value["rewritten"]),
@@ -93,7 +93,7 @@ def outcome_from_bytes(content: bytes) -> UnitOutcome:
 
 
 def _tasks(tasks: tuple[DataTask, ...]) -> dict[str, Any]:
-    """Tasks, and once each the delete files that they share."""
+    """Return tasks, and the delete files that they share, each once."""
     places: dict[tuple[str, int | None], int] = {}
     deletes: list[dict[str, Any]] = []
     for task in tasks:
@@ -118,7 +118,7 @@ def _tasks_of(value: Any) -> tuple[DataTask, ...]:
     return tuple(
         DataTask(
             file=LiveFile(**_file_of(task["file"])),
-            deletes=Deletes(
+            deletes=FileDeletes(
                 vector=None if task["vector"] is None else deletes[task["vector"]],
                 positions=tuple(deletes[place] for place in task["positions"]),
                 equality=tuple(deletes[place] for place in task["equality"]),
@@ -129,7 +129,7 @@ def _tasks_of(value: Any) -> tuple[DataTask, ...]:
 
 
 def _file(file: LiveFile | NewTableFile) -> dict[str, Any]:
-    """The fields of a file that have another value than by default."""
+    """Return the fields of a file that differ from their defaults."""
     found = {}
     for field in fields(file):
         value = getattr(file, field.name)
@@ -140,7 +140,7 @@ def _file(file: LiveFile | NewTableFile) -> dict[str, Any]:
 
 def _file_of(value: Mapping[str, Any]) -> dict[str, Any]:
     found = dict(value)
-    found["content"] = Content(found["content"])
+    found["content"] = FileContent(found["content"])
     found["partition"] = tuple(found.get("partition", ()))
     if "equality_ids" in found:
         found["equality_ids"] = tuple(found["equality_ids"])
@@ -156,7 +156,7 @@ def _load(content: bytes) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; keys of metrics are numbers, which JSON has as texts."""
+    """Return a value as JSON has it; keys of metrics are numbers, which JSON has as texts."""
     match value:
         case bytes():
             return {"$bytes": b64encode(value).decode()}

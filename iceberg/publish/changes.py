@@ -1,8 +1,8 @@
-"""Which files come and go for readers of Iceberg, of the files that a snapshot added and deleted.
+"""Data files added and removed for readers of Iceberg by the changes of a snapshot.
 
 Readers of Iceberg see the files that need no merge: all files of an append table, the top level of a primary-key table,
-and with deletion vectors every level but the first. `published_coverage` reports how much of a table that is. Source:
-documentation page `iceberg/primary-key-table`, paimon-core's IcebergCommitCallback.
+and with deletion vectors every level except the first. `published_coverage` reports which part of a table that is.
+Source: documentation page `iceberg/primary-key-table`, paimon-core's IcebergCommitCallback.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,32 +16,32 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.scan.live_files import LiveFiles
 
 TOTALS = ("total-data-files", "total-records", "total-files-size")
-"""The entries of a summary that go on from those of the snapshot before."""
+"""The entries of a summary that continue those of the previous snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownLevels:
-    """The levels that readers of Iceberg are shown: from `least` on."""
+    """The levels that readers of Iceberg see: from `least` on."""
 
     least: int
 
     @staticmethod
     def of(schema: TableSchema, options: CoreOptions) -> "ShownLevels":
-        """Those of a table."""
+        """Return the visible levels of a table."""
         if not schema.has_primary_key:
             return ShownLevels(0)
         return ShownLevels(1 if shows_vectors(options) else options.num_levels - 1)
 
     def __call__(self, level: int) -> bool:
-        """Whether files of the level are shown."""
+        """Return whether files of the level are visible."""
         return level >= self.least
 
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """Files by their paths: those that came, and those that may have been there and went.
+    """Files by their paths: added files, and removed files that may have been published.
 
-    With `adds_only` nothing of what was there has changed.
+    With `adds_only` there are only additions.
     """
 
     added: dict[str, ManifestEntry] = field(default_factory=dict)
@@ -50,9 +50,9 @@ class FileChanges:
 
 
 def changes_of(delta: Iterable[tuple[str, ManifestEntry]], shown: ShownLevels) -> FileChanges:
-    """What becomes of the files of a snapshot's changes, which are in the order in which they were made.
+    """Return the visible effect of the changes of a snapshot, which are in the order in which they were made.
 
-    A file that changes its level is deleted and added: then it came, unless it is there already.
+    A file that changes its level is deleted and added: then it counts as added, unless it is published already.
     """
     added: dict[str, ManifestEntry] = {}
     removed: dict[str, ManifestEntry] = {}
@@ -72,7 +72,7 @@ def changes_of(delta: Iterable[tuple[str, ManifestEntry]], shown: ShownLevels) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Files, rows and bytes."""
+    """Numbers of files, rows and bytes."""
 
     files: int = 0
     records: int = 0
@@ -80,7 +80,7 @@ class Totals:
 
     @staticmethod
     def of(entries: Iterable[ManifestEntry]) -> "Totals":
-        """Those of files."""
+        """Return the totals of files."""
         found = [(entry.file.row_count, entry.file.file_size) for entry in entries]
         return Totals(files=len(found), records=sum(r for r, _ in found), size=sum(s for _, s in found))
 
@@ -91,17 +91,16 @@ def summary_of(
     before: Mapping[str, str],
     vectors: Totals,
 ) -> dict[str, str]:
-    """The metrics of a snapshot's summary; `before` are the totals of the snapshot that it is based on, or empty."""
-    came, went = Totals.of(added), Totals.of(removed)
-
-    changes = (came.files - went.files, came.records - went.records, came.size - went.size)
+    """Return the metrics of a snapshot's summary; `before` are the totals of its parent snapshot, or empty."""
+    plus, minus = Totals.of(added), Totals.of(removed)
+    changes = (plus.files - minus.files, plus.records - minus.records, plus.size - minus.size)
     return {
-        "added-data-files": str(came.files),
-        "added-records": str(came.records),
-        "added-files-size": str(came.size),
-        "deleted-data-files": str(went.files),
-        "deleted-records": str(went.records),
-        "removed-files-size": str(went.size),
+        "added-data-files": str(plus.files),
+        "added-records": str(plus.records),
+        "added-files-size": str(plus.size),
+        "deleted-data-files": str(minus.files),
+        "deleted-records": str(minus.records),
+        "removed-files-size": str(minus.size),
         "changed-partition-count": str(len({entry.partition for entry in (*added, *removed)})),
         **{name: str(max(0, int(before.get(name, 0)) + by)) for name, by in zip(TOTALS, changes, strict=True)},
         "total-delete-files": str(vectors.files),
@@ -112,7 +111,9 @@ def summary_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedCoverage:
-    """The files and rows of a snapshot, and those that readers of Iceberg see; rows of files, not yet merged."""
+    """The files and rows of a snapshot, and those that readers of Iceberg see. Rows are those of files, not yet
+    merged.
+    """
 
     files: int
     files_shown: int
@@ -127,7 +128,7 @@ class PublishedCoverage:
 
     @property
     def way_out(self) -> str:
-        """What makes the other rows visible, empty where readers see all."""
+        """Advice to make the other rows visible, empty if readers see all."""
         if self.is_whole:
             return ""
         text = "a compaction (interbed table compact) makes the others visible"
@@ -137,7 +138,7 @@ class PublishedCoverage:
 
 
 def published_coverage(store: FileStore) -> PublishedCoverage | None:
-    """The coverage of the newest snapshot, None without one; raises CorruptFileError for a manifest."""
+    """Return the coverage of the newest snapshot, None without one. Raises CorruptFileError for a manifest."""
     snapshot = store.snapshots.latest()
     if snapshot is None:
         return None

@@ -1,4 +1,4 @@
-"""Columns of a table as Iceberg's schemas and partition specs have them, with the ids that data files carry.
+"""Columns of a table as Iceberg's schemas and partition specs, with the ids in data files.
 
 | Paimon | Iceberg |
 |---|---|
@@ -9,8 +9,8 @@
 | TIMESTAMP(7..9), TIMESTAMP_LTZ(7..9) | timestamp_ns, timestamptz_ns, of version 3 |
 | MULTISET<T> | map<T, int> |
 
-and the others by their names. Source: documentation page `iceberg/`, "Supported Types", paimon-core's IcebergDataField;
-what may become of a type: Iceberg's specification, "Schema Evolution".
+Other types have the same names. Source: documentation page `iceberg/`, "Supported Types", paimon-core's
+IcebergDataField; permitted changes of types: Iceberg's specification, "Schema Evolution".
 """
 
 from collections.abc import Iterable, Sequence
@@ -56,10 +56,10 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 
 FIRST_PARTITION_ID = 1000
 SPEC_ID = 0
-"""Partition columns never change, so that there is one partition spec."""
+"""Partition columns never change, so there is one partition spec."""
 
 _FINE = 7
-"""From this precision on a timestamp has nanoseconds."""
+"""From this precision on, a timestamp has nanoseconds."""
 _PLAIN: dict[TypeRoot, IcebergType] = {
     TypeRoot.BOOLEAN: BooleanType(),
     TypeRoot.TINYINT: IntegerType(),
@@ -77,12 +77,12 @@ _PLAIN: dict[TypeRoot, IcebergType] = {
 
 
 def iceberg_schema(schema: TableSchema) -> Schema:
-    """A schema of the table; raises NotSupportedError naming a column of a type that Iceberg has not."""
+    """Return a schema of the table. Raises NotSupportedError naming a column of a type that Iceberg lacks."""
     return Schema(*map(_field, schema.fields), schema_id=schema.id)
 
 
 def partition_spec(schema: TableSchema) -> PartitionSpec:
-    """How the table is partitioned: by its partition columns as they are."""
+    """Return the partition spec: the partition columns with the transform identity."""
     return PartitionSpec(
         *(
             PartitionField(
@@ -95,7 +95,7 @@ def partition_spec(schema: TableSchema) -> PartitionSpec:
 
 
 def check_versions(schema: Schema, format_version: int) -> None:
-    """Raise NotSupportedError naming a column whose type the version of the format has not."""
+    """Raise NotSupportedError naming a column whose type the version of the format lacks."""
     for number in schema.field_ids:
         kind = schema.find_type(number)
         if format_version < 3 and isinstance(kind, TimestampNanoType | TimestamptzNanoType):
@@ -106,15 +106,17 @@ def check_versions(schema: Schema, format_version: int) -> None:
 
 
 def same_columns(one: Schema, other: Schema) -> bool:
-    """Whether both have the same columns by ids, names and types, their parts as well.
+    """Return whether both have the same columns by ids, names and types, including nested fields.
 
-    Java Paimon up to 1.4 writes of the elements of a list whether the list admits nulls, which is no difference.
+    Java Paimon up to 1.4 writes whether elements of a list are nullable from the list itself, which is no difference.
     """
     return _outline(one) == _outline(other)
 
 
 def first_changed(before: Iterable[DataField], after: Sequence[DataField]) -> str | None:
-    """The first column of files written before whose values Iceberg can't read as those of after; None for none."""
+    """Return the first column whose values in older files Iceberg can't read with the new type; None if there is
+    none.
+    """
     by_id = {field.id: field for field in after}
     for field in before:
         now = by_id.get(field.id)
@@ -140,7 +142,9 @@ def _field(field: DataField) -> NestedField:
 
 
 def _type(kind: DataType, column_id: int, depth: int) -> IcebergType:
-    """The type; `depth` counts the lists and maps around it within its field, as ids of its parts do."""
+    """Return the type; `depth` is the number of enclosing lists and maps within its field, on which ids of nested types
+    depend.
+    """
     inner = depth + 1
     offset = column_id * NESTED_DEPTHS + inner
     match kind:
@@ -192,7 +196,7 @@ def _atomic(kind: AtomicType) -> IcebergType:
 
 
 def _reads(before: DataType, after: DataType) -> bool:
-    """Whether Iceberg reads values of the first type as those of the second."""
+    """Return whether Iceberg reads values of the first type as those of the second."""
     match before, after:
         case ArrayType(), ArrayType():
             return _reads(before.element, after.element)

@@ -1,7 +1,7 @@
-"""The metadata file of a published table, `v<snapshot id>.metadata.json`, as Iceberg's and Paimon's readers take it.
+"""The metadata file of a published table, `v<snapshot id>.metadata.json`, as Iceberg's and Paimon's readers accept it.
 
 pyiceberg has the model, and writes none of version 3. The reference `main` is left out, as Paimon does, which takes
-every reference for a tag; the current snapshot says as much.
+every reference for a tag; the current snapshot is the same information.
 """
 
 import json
@@ -23,28 +23,28 @@ from interbed.iceberg.publish.columns import FIRST_PARTITION_ID
 Metadata = TableMetadataV2 | TableMetadataV3
 
 PROPERTIES = {"gc.enabled": "false"}
-"""What tells Iceberg's own maintenance to delete no file: the data files are the table's."""
+"""Forbids Iceberg's own maintenance to delete files: the data files belong to the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Legacy:
-    """What outlives metadata that can't be continued: who the table is, and the highest ids that were given out."""
+class InheritedIds:
+    """Values of metadata that cannot be continued: the table's UUID, and the highest ids in use."""
 
     table_uuid: str | None = None
     last_column_id: int = 0
     next_row_id: int = 0
 
     @staticmethod
-    def of(content: bytes) -> "Legacy":
-        """That of a metadata file, whatever else is in it."""
+    def of(content: bytes) -> "InheritedIds":
+        """Return the ids in a metadata file, whatever else is in it."""
         try:
             found = json.loads(content)
         except ValueError:
-            return Legacy()
+            return InheritedIds()
         if not isinstance(found, dict):
-            return Legacy()
+            return InheritedIds()
         name, column, row = found.get("table-uuid"), found.get("last-column-id"), found.get("next-row-id")
-        return Legacy(
+        return InheritedIds(
             table_uuid=name if isinstance(name, str) else None,
             last_column_id=column if isinstance(column, int) else 0,
             next_row_id=row if isinstance(row, int) else 0,
@@ -52,8 +52,8 @@ class Legacy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
-    """What a metadata file says of a table. `next_row_id` is None before version 3 of the format."""
+class MetadataDocument:
+    """The content of a metadata file. `next_row_id` is None before version 3 of the format."""
 
     format_version: TableVersion
     table_uuid: str
@@ -68,16 +68,16 @@ class Document:
 
     @property
     def current(self) -> Snapshot:
-        """The newest snapshot."""
+        """The newest published snapshot."""
         return self.snapshots[-1]
 
     @property
     def schema(self) -> Schema:
-        """The current schema."""
+        """The current published schema."""
         return next(one for one in self.schemas if one.schema_id == self.current_schema_id)
 
-    def says_the_same(self, other: "Document") -> bool:
-        """Whether both name the same snapshots, schemas and references."""
+    def is_same_as(self, other: "MetadataDocument") -> bool:
+        """Return whether both name the same snapshots, schemas and references."""
         return (
             self.snapshots == other.snapshots
             and self.schemas == other.schemas
@@ -86,7 +86,7 @@ class Document:
         )
 
     def encode(self, now_millis: int) -> bytes:
-        """The content of the file."""
+        """Return the bytes of the metadata file."""
         log = _log_of(self.snapshots)
         kind: type[Metadata] = TableMetadataV3 if self.format_version == 3 else TableMetadataV2
         model = kind.model_validate(
@@ -117,9 +117,11 @@ class Document:
         return json.dumps(content).encode()
 
     @staticmethod
-    def decode(content: bytes) -> "Document | None":
-        """What a file says; None for one that can't be continued: damaged, without a snapshot, or of version 3 without
-        the ids of rows, which older versions of Java Paimon write.
+    def decode(content: bytes) -> "MetadataDocument | None":
+        """Decode a metadata file; None if it cannot be continued.
+
+        That is the case for a damaged file, one without a snapshot, and one of version 3 without row ids, which older
+        versions of Java Paimon write.
         """
         try:
             raw = json.loads(content)
@@ -133,7 +135,7 @@ class Document:
             return None
         if snapshots[-1].snapshot_id != model.current_snapshot_id:
             return None
-        return Document(
+        return MetadataDocument(
             format_version=model.format_version,
             table_uuid=str(model.table_uuid),
             location=model.location,
@@ -148,7 +150,7 @@ class Document:
 
 
 def _log_of(snapshots: Sequence[Snapshot]) -> list[SnapshotLogEntry]:
-    """When each snapshot became the current one, ascending whatever the clocks of the writers said."""
+    """Return the log of current snapshots, with ascending times whatever the clocks of the writers were."""
     found: list[SnapshotLogEntry] = []
     for one in snapshots:
         time = max(one.timestamp_ms, found[-1].timestamp_ms if found else 0)

@@ -1,14 +1,14 @@
 """Manifest entries of a published table: its data files, and its deletion vectors in Puffin files.
 
-An entry of a data file has its path, its partition, and statistics of its columns. Bounds are in the type that the
-file's column had when it was written; readers promote them. Columns of nanoseconds have none, since readers of version
-2 of the format would take them for microseconds, and nested ones have none.
+An entry of a data file has its path, its partition, and statistics of its columns. Bounds have the type of the column
+at the time of writing; readers promote them. Columns of nanoseconds have no bounds, because readers of version 2 of the
+format would take them for microseconds. Nested columns have none either.
 
-Each index file of the table gets a Puffin file of the same vectors beside the metadata, and entries of manifests of
-deletes that say where in it each vector is. An index file has the vectors, but not the footer that names their data
-files: readers that take whole Puffin files can't go by it. Java Paimon's entries name index files; here they are
-replaced when vectors change. A Puffin file is named by its index file, so that the next run can use what a killed one
-left. Source: documentation page `iceberg/primary-key-table`, "Deletion Vector Support".
+Each index file of the table gets a Puffin file of the same vectors beside the metadata, and entries in manifests of
+deletes with the position of each vector. An index file has the vectors, but not the footer that names their data files,
+so readers of whole Puffin files cannot use it. Java Paimon's entries name index files; here they are replaced when
+vectors change. The name of a Puffin file contains that of its index file, so the next run can use the file of a killed
+run. Source: documentation page `iceberg/primary-key-table`, "Deletion Vector Support".
 """
 
 import math
@@ -40,7 +40,7 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileColumnMetrics:
-    """What is known of the columns of a file, by their ids."""
+    """Metrics of the columns of a file, by their ids."""
 
     values: dict[int, int] = field(default_factory=dict)
     nulls: dict[int, int] = field(default_factory=dict)
@@ -57,14 +57,14 @@ class FileSchema:
 
     @staticmethod
     def of(schema: TableSchema) -> "FileSchema":
-        """A schema of the table; raises as iceberg_schema does."""
+        """Return a schema of the table. Raises as iceberg_schema does."""
         return FileSchema(schema, iceberg_schema(schema))
 
 
 def added_entry(
     file: DataFileMeta, path: str, partition: Record, written_by: FileSchema, snapshot_id: int
 ) -> ManifestEntry:
-    """The entry of a file that a snapshot added."""
+    """Return the entry of a data file that a snapshot added."""
     known = column_statistics(file, written_by)
     made = DataFile.from_args(
         _table_format_version=NEWEST_VERSION,
@@ -83,7 +83,9 @@ def added_entry(
 
 
 def new_entry(file: DataFile, snapshot_id: int) -> ManifestEntry:
-    """The entry of a file that a snapshot added; its sequence numbers stand in it, as Paimon reads them there."""
+    """Return the entry of a file that a snapshot added, with its sequence numbers, which Paimon expects in the
+    entry.
+    """
     return ManifestEntry.from_args(
         _table_format_version=NEWEST_VERSION,
         status=ManifestEntryStatus.ADDED,
@@ -95,12 +97,12 @@ def new_entry(file: DataFile, snapshot_id: int) -> ManifestEntry:
 
 
 def partition_record(partition: bytes, types: Sequence[DataType]) -> Record:
-    """The values of a partition, as manifests have them."""
+    """Return the values of a partition as manifests have them."""
     return Record(*(_plain(value) for value in decode_row(partition, types)))
 
 
 def column_statistics(file: DataFileMeta, written_by: FileSchema) -> FileColumnMetrics:
-    """The statistics that the file's metadata have, as Iceberg's."""
+    """Return the statistics in the file's metadata as Iceberg's."""
     schema = written_by.table
     names = file.value_stats_cols if file.value_stats_cols is not None else file.write_cols or schema.names
     stats = file.value_stats
@@ -144,14 +146,14 @@ def _plain(value: Any) -> Any:
 DataPath = Callable[[BucketId, str], str]
 
 _CREATED_BY = "interbed"
-"""Without a version: what another version has written is the same file."""
+"""Without a version number: another version writes the same bytes."""
 
 
 class VectorFiles:
-    """The Puffin files of one run of a publication. `made` are those that no published snapshot named before: they are
-    to be durable before one does.
+    """The Puffin files of one run of a publication.
 
-    They stay when another run was faster, because that one names files of the same names.
+    `made` are files that no published snapshot named before: they must be durable before one does. They are kept if
+    another run was faster, because that run names the same files.
     """
 
     def __init__(
@@ -176,10 +178,11 @@ class VectorFiles:
         named: Iterable[LiveFile],
         data_path: DataPath,
     ) -> Iterator[ManifestEntry]:
-        """The entries of all vectors of a snapshot's index manifest; `named` are those of the published one before.
+        """Yield the entries of all vectors in a snapshot's index manifest; `named` are those of the previous published
+        one.
 
-        Vectors are read only of index files whose Puffin file that one does not name. Raises CorruptFileError,
-        UnsupportedVersionError, StorageAccessError.
+        Vectors are read only from index files whose Puffin file the previous one does not name. Raises
+        CorruptFileError, UnsupportedVersionError, StorageAccessError.
         """
         before: dict[str, dict[str, LiveFile]] = {}
         for file in named:
@@ -214,7 +217,9 @@ class VectorFiles:
     def _make(
         self, path: str, entry: IndexManifestEntry, referenced: Mapping[str, str]
     ) -> tuple[int, dict[str, VectorPlace]]:
-        """Write the Puffin file of an index file where it is not there yet; its size, and the places of its vectors."""
+        """Write the Puffin file of an index file if it is missing. Return its size, and the positions of its
+        vectors.
+        """
         source = self._index_path(entry.bucket_id, entry.file)
         vectors = read_vectors(self._files, source, entry.file.deletion_vectors or ())
         content, places = puffin_of({referenced[name]: vector for name, vector in vectors}, _CREATED_BY)

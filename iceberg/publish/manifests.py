@@ -1,10 +1,10 @@
-"""The manifests of a published table: those of the snapshot before are kept unless one of their files was removed.
+"""The manifests of a published table: those of the previous snapshot are kept unless one of their files was removed.
 
 All others are written by `rolled`, in manifests of about `manifest.target-file-size`. Source: paimon-core's
-IcebergCommitCallback; ids of rows: Iceberg's specification, "First Row ID Assignment".
+IcebergCommitCallback; row ids: Iceberg's specification, "First Row ID Assignment".
 
-Java Paimon writes Avro blocks in snappy by default. pyiceberg has the codec with python-snappy alone; here Arrow's is
-used.
+Java Paimon writes Avro blocks in snappy by default. pyiceberg supports that codec only with python-snappy; here Arrow's
+is used.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,20 +50,22 @@ class ArrowSnappy(Codec):
 
 
 def use_arrow_snappy() -> None:
-    """Let pyiceberg's readers and writers of Avro in this process take Arrow's codec."""
+    """Register Arrow's codec for pyiceberg's readers and writers of Avro in this process."""
     codecs.KNOWN_CODECS[_NAME] = ArrowSnappy
 
 
 use_arrow_snappy()
 
 _ENTRY_BYTES = 200
-"""What an entry takes without its path and its bounds, about."""
+"""The approximate size of an entry without its path and its bounds."""
 _BOUND_BYTES = 8
 
 
 @dataclass(slots=True)
-class Rewritten:
-    """Manifests after files went out of them: what went, and which of the files that came were there already."""
+class RewrittenManifests:
+    """Manifests without removed files: the files that were removed, and those of the added files that were there
+    already.
+    """
 
     manifests: list[ManifestFile] = field(default_factory=list)
     removed: set[str] = field(default_factory=set)
@@ -71,7 +73,7 @@ class Rewritten:
 
 
 class Manifests:
-    """Reads and writes the manifests of one run of a publication. Files are known by their paths in one spelling.
+    """Reads and writes the manifests of one run of a publication. Files are identified by their paths in one spelling.
 
     Methods raise CorruptFileError and StorageAccessError naming the file.
     """
@@ -88,11 +90,11 @@ class Manifests:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def of(self, snapshot: Published) -> list[ManifestFile]:
-        """The manifests of a snapshot."""
+        """Return the manifests of a snapshot."""
         return manifests_of(self._store, snapshot)
 
     def entries(self, manifest: ManifestFile) -> list[ManifestEntry]:
-        """The live entries of a manifest, with what they inherit from it: written elsewhere, they keep it."""
+        """Return the live entries of a manifest, with inherited values, which they keep in another manifest."""
         return entries_of(self._store, manifest)
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -100,7 +102,7 @@ class Manifests:
     def write(
         self, entries: Iterable[ManifestEntry], snapshot_id: int, content: ManifestContent = ManifestContent.DATA
     ) -> list[ManifestFile]:
-        """New manifests of a snapshot with the entries, none without any."""
+        """Write new manifests of a snapshot with the entries; none without entries."""
         found = []
         for some in rolled(entries, self._settings.target_bytes):
             manifest = write_manifest(
@@ -117,7 +119,7 @@ class Manifests:
             self._store.flush()
             manifest.sequence_number = snapshot_id
             if manifest.min_sequence_number == -1:
-                # Without live files any number will do.
+                # Without live files any number is valid.
                 manifest.min_sequence_number = snapshot_id
             found.append(manifest)
         return found
@@ -129,7 +131,7 @@ class Manifests:
         parent_id: int | None,
         first_row_id: int | None,
     ) -> tuple[str, int | None]:
-        """The manifest list of a snapshot, and the next row id after it."""
+        """Write the manifest list of a snapshot. Return its path, and the next row id after it."""
         path = self._place.new_list(snapshot_id)
         next_row_id = write_manifest_list(
             self._store,
@@ -152,9 +154,11 @@ class Manifests:
         removed: Mapping[str, Record],
         added: Mapping[str, Record],
         snapshot_id: int,
-    ) -> Rewritten:
-        """The manifests of a snapshot without files that went; given by their paths, with their partitions."""
-        result = Rewritten()
+    ) -> RewrittenManifests:
+        """Return the manifests of a snapshot without removed files, which are given by their paths, with their
+        partitions.
+        """
+        result = RewrittenManifests()
         partitions = [*removed.values(), *added.values()]
         left: list[ManifestEntry] = []
         for manifest in manifests:
@@ -163,14 +167,14 @@ class Manifests:
                 continue
             live = {normalize_path(entry.data_file.file_path): entry for entry in self.entries(manifest)}
             result.known.update(live.keys() & added.keys())
-            gone = live.keys() & removed.keys()
-            if not gone:
+            leaving = live.keys() & removed.keys()
+            if not leaving:
                 result.manifests.append(manifest)
                 continue
-            result.removed.update(gone)
+            result.removed.update(leaving)
             left += (
                 with_status(entry, ManifestEntryStatus.DELETED, snapshot_id)
-                if path in gone
+                if path in leaving
                 else with_status(entry, ManifestEntryStatus.EXISTING)
                 for path, entry in live.items()
             )
@@ -178,7 +182,7 @@ class Manifests:
         return result
 
     def compacted(self, manifests: Sequence[ManifestFile], snapshot_id: int) -> list[ManifestFile]:
-        """The manifests with small ones merged where that is due; those without a live file are left out."""
+        """Return the manifests, with small ones merged if that is due, without those that have no live file."""
         living = [m for m in manifests if m.added_snapshot_id == snapshot_id or _has_live(m)]
         small = due_for_compaction([m.manifest_length for m in living], self._settings)
         if not small:
@@ -187,7 +191,7 @@ class Manifests:
         rest = [manifest for place, manifest in enumerate(living) if place not in set(small)]
         entries = (kept for manifest in merged for kept in self._merged(manifest, snapshot_id))
         result = [*rest, *self.write(entries, snapshot_id)]
-        # Nothing names those that were written for this snapshot and merged.
+        # Nothing names manifests that were written for this snapshot and merged.
         new = {normalize_path(m.manifest_path) for m in merged if m.added_snapshot_id == snapshot_id}
         own = new.intersection(self._store.written)
         self._store.files.delete_quietly(own)
@@ -202,7 +206,7 @@ class Manifests:
                 yield with_status(entry, ManifestEntryStatus.EXISTING)
 
     def _may_hold(self, manifest: ManifestFile, partitions: Sequence[Record]) -> bool:
-        """Whether one of its files may be of one of the partitions."""
+        """Return whether one of its files may be of one of the partitions."""
         fields = self._spec.partition_type(self._schema).fields
         if not fields or manifest.partitions is None:
             return True
@@ -214,7 +218,7 @@ class Manifests:
 
 
 def rolled(entries: Iterable[ManifestEntry], target_bytes: int) -> Iterator[list[ManifestEntry]]:
-    """The entries in stretches, each of which makes a manifest of about that size or less."""
+    """Split the entries into lists, each of which makes a manifest of about that size or less."""
     some: list[ManifestEntry] = []
     size = 0
     for entry in entries:
@@ -230,7 +234,9 @@ def rolled(entries: Iterable[ManifestEntry], target_bytes: int) -> Iterator[list
 
 
 def due_for_compaction(sizes: Sequence[int], settings: PublishSettings) -> list[int]:
-    """The places of the manifests that are merged now, of all by their bytes; none when nothing is due. Pure."""
+    """Return the places of the manifests to merge now, given the sizes of all in bytes; none if nothing is due.
+    Pure.
+    """
     small = [place for place, size in enumerate(sizes) if size < settings.target_bytes * 2 // 3]
     if len(small) < max(2, settings.compact_min):
         return []

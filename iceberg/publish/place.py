@@ -1,4 +1,4 @@
-"""Where the Iceberg metadata of a table are, as Paimon has them, and how pyiceberg opens them.
+"""Paths of the Iceberg metadata of a table, as Paimon has them, and file access for pyiceberg.
 
 <table>/metadata/…                                  with the storage location `table-location`
 <warehouse>/iceberg/<database>/<table>/metadata/…   with `catalog-location`, of <warehouse>/<database>.db/<table>
@@ -7,11 +7,11 @@ v<snapshot id>.metadata.json   the table as of a snapshot of interbed's
 version-hint.text              the number of the newest one
 snap-<n>-<uuid>.avro           manifest lists
 <uuid>-m<n>.avro               manifests
-<index file>.puffin            the deletion vectors of an index file of the table's, which Java Paimon does not write
+<index file>.puffin            the deletion vectors of an index file of the table, which Java Paimon does not write
 
 Source: paimon-core's IcebergPathFactory and IcebergCommitCallback.
 
-A file that is written stays in memory until `flush`, so that no partial file is ever visible.
+A written file stays in memory until `flush`, so no partial file is ever visible.
 """
 
 import io
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 VERSION_HINT = "version-hint.text"
 RETIRE_PENDING = "retire-pending"
-"""Java's mark that a rollback may have left newer versions behind."""
+"""Java's marker file: a rollback may have left newer versions."""
 
 PUFFIN = ".puffin"
 
@@ -49,7 +49,7 @@ _PUFFIN = re.compile(r"(.+?)(\.at-[0-9a-f]{8})?\.puffin")
 
 @dataclass(frozen=True, slots=True)
 class PublishPlace:
-    """The directory of metadata of one table; `written` are names that one run of a publication gives."""
+    """The directory of metadata of one table; `name` and `numbers` make the names of new files of one run."""
 
     directory: str
     name: str = field(default_factory=lambda: str(uuid.uuid4()))
@@ -57,7 +57,7 @@ class PublishPlace:
 
     @staticmethod
     def of(table_location: str, kind: StorageLocation) -> "PublishPlace":
-        """That of a table; raises InvalidOptionError where the table is in no warehouse."""
+        """Return the directory of a table. Raises InvalidOptionError if the table is in no warehouse."""
         if kind is StorageLocation.TABLE_LOCATION:
             return PublishPlace(f"{table_location}/metadata")
         database, _, table = table_location.rpartition("/")
@@ -69,8 +69,8 @@ class PublishPlace:
             )
         return PublishPlace(f"{warehouse}/iceberg/{name.removesuffix(_DATABASE)}/{table}/metadata")
 
-    def told_as(self, location: str) -> "PublishPlace":
-        """The same by the scheme that a location has: what metadata say of their own files."""
+    def spelled_as(self, location: str) -> "PublishPlace":
+        """Return the same directory with the scheme of a location, for paths within metadata."""
         return replace(self, directory=respelled(self.directory, location))
 
     @property
@@ -79,67 +79,68 @@ class PublishPlace:
         return f"{self.directory}/{VERSION_HINT}"
 
     def version(self, number: int) -> str:
-        """The metadata file of a version."""
+        """Return the metadata file of a version."""
         return f"{self.directory}/v{number}.metadata.json"
 
     def new_manifest(self) -> str:
-        """A path that no manifest has."""
+        """Return a path that no manifest has."""
         return f"{self.directory}/{self.name}-m{next(self.numbers)}.avro"
 
     def new_list(self, snapshot_id: int) -> str:
-        """A path that no manifest list has."""
+        """Return a path that no manifest list has."""
         return f"{self.directory}/snap-{snapshot_id}-{self.name}.avro"
 
     def vectors(self, index_file: str, spelling: str | None) -> str:
-        """The Puffin file of an index file's vectors. It names data files, so that it is another one where the location
-        of the table has a `spelling` that is not its own.
+        """Return the Puffin file of an index file's vectors.
+
+        It names data files, so there is another file if the location of the table has a `spelling` other than its own.
         """
         other = "" if spelling is None else f".at-{zlib.crc32(spelling.encode()):08x}"
         return f"{self.directory}/{entry_name(index_file, self.directory)}{other}{PUFFIN}"
 
 
 def index_file_of(path: str) -> str:
-    """The name of the index file whose vectors a file has: its Puffin file, or the index file itself."""
+    """Return the name of the index file of the vectors in a file: its Puffin file, or the index file itself."""
     name = path.rpartition("/")[2]
     found = _PUFFIN.fullmatch(name)
     return name if found is None else found.group(1)
 
 
 def version_of(name: str) -> int | None:
-    """The number of a metadata file; None for any other file."""
+    """Return the number of a metadata file; None for any other file."""
     found = _VERSION.fullmatch(name)
     return None if found is None else int(found.group(1))
 
 
 def own_names(table_location: str) -> tuple[str, str]:
-    """Database and table as the directories of a table say."""
+    """Return database and table by the directories of a table."""
     database, _, table = table_location.rpartition("/")
     return database.rpartition("/")[2].removesuffix(_DATABASE), table
 
 
 class StoreIO(FileIO):
-    """Opens the files of a store, however their paths spell its scheme; `written` are those that were flushed, as it
-    takes them.
+    """Opens files for pyiceberg, however their paths spell the scheme; `written` are flushed files, in the spelling of
+    the file system.
     """
 
     def __init__(self, files: StoreFiles) -> None:
         super().__init__()
         self.files = files
         self.written: list[str] = []
-        self._waiting: dict[str, _Content] = {}
+        self._waiting: dict[str, _OutputBuffer] = {}
 
     def new_input(self, location: str) -> InputFile:
         return StoreInput(location, self.files, normalize_path(location))
 
     def new_output(self, location: str) -> OutputFile:
-        content = self._waiting[location] = _Content()
+        content = self._waiting[location] = _OutputBuffer()
         return _Output(self, location, content)
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         self.files.delete(normalize_path(location if isinstance(location, str) else location.location))
 
     def flush(self) -> None:
-        """Write what waits; raises StorageAccessError naming the file."""
+        """Write the pending files. Raises StorageAccessError naming the file."""
         while self._waiting:
             location = next(iter(self._waiting))
             path = normalize_path(location)
@@ -148,8 +149,8 @@ class StoreIO(FileIO):
             self.written.append(path)
 
 
-class _Content(io.BytesIO):
-    """Bytes that outlive their being closed."""
+class _OutputBuffer(io.BytesIO):
+    """Bytes that are kept after they are closed."""
 
     def close(self) -> None:
         pass
@@ -161,7 +162,7 @@ class _Content(io.BytesIO):
 
 
 class _Output(OutputFile):
-    def __init__(self, store: StoreIO, location: str, content: _Content) -> None:
+    def __init__(self, store: StoreIO, location: str, content: _OutputBuffer) -> None:
         super().__init__(location)
         self._store = store
         self._content = content

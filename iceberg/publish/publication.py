@@ -18,11 +18,11 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table.snapshots import Snapshot as Published
 
 from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema
-from interbed.iceberg.publish.document import Document, Legacy
-from interbed.iceberg.publish.line import PublishedHistory, PublishedState
+from interbed.iceberg.publish.document import InheritedIds, MetadataDocument
+from interbed.iceberg.publish.history import PublishedHistory, PublishedState
 from interbed.iceberg.publish.manifests import Manifests
 from interbed.iceberg.publish.place import PUFFIN, RETIRE_PENDING, PublishPlace, index_file_of, version_of
-from interbed.iceberg.publish.register import Register, metastore_address
+from interbed.iceberg.publish.register import MetastoreRegistration, metastore_address
 from interbed.iceberg.publish.retention import PublishedRetention, forgotten, kept, references
 from interbed.iceberg.publish.settings import FORMAT_VERSION, STORAGE, PublishSettings, Storage
 from interbed.storage.base.errors import (
@@ -52,9 +52,9 @@ _PER_LEVEL = "file.format.per.level"
 
 
 def publish(store: FileStore, clock: Callable[[], float] = time.time) -> int | None:
-    """Publish the newest snapshot of the table; its id, None for a table without one.
+    """Publish the newest snapshot of the table. Return its id, None for a table without one.
 
-    Raises NotSupportedError for what Iceberg has not, InvalidOptionError, StorageAccessError, and as reads do.
+    Raises NotSupportedError for features that Iceberg lacks, InvalidOptionError, StorageAccessError, and as reads do.
     """
     return _Publication(store, clock).run()
 
@@ -68,10 +68,10 @@ class _Publication:
         self._files = store.file_io
 
     def run(self) -> int | None:
-        """Publish what is newest, again where another commit was faster."""
+        """Publish the newest snapshot, again if another commit was faster."""
         newest = None
         for _ in range(_MOST_TURNS):
-            # The versions first: a snapshot whose version is there was made before.
+            # The versions first: the snapshot of a listed version was committed before.
             there = self._there()
             latest = self._store.snapshots.latest()
             if latest is None:
@@ -80,46 +80,48 @@ class _Publication:
             newest = latest.id
             if self._publish(latest, there) and self._store.snapshots.latest_id() == newest:
                 return newest
-        _log.info("Others commit to %s faster than it is published; they publish it.", self._store.location)
+        _log.info("Other writers commit to %s faster than it is published here; they publish it.", self._store.location)
         return newest
 
     def _there(self) -> PublishedState:
         names = [status.name for status in self._files.list(self._place.directory)]
         versions = tuple(sorted(number for name in names if (number := version_of(name)) is not None))
-        document, legacy = None, Legacy()
+        document, legacy = None, InheritedIds()
         if versions:
             try:
                 content = self._files.read_bytes(self._place.version(versions[-1]))
             except FileNotFoundError:
                 content = b""
-            document, legacy = Document.decode(content), Legacy.of(content)
+            document, legacy = MetadataDocument.decode(content), InheritedIds.of(content)
         vectors = tuple(name for name in names if name.endswith(PUFFIN))
         return PublishedState(versions, vectors, document, legacy, RETIRE_PENDING in names)
 
     def _publish(self, latest: Snapshot, there: PublishedState) -> bool:
-        """Make the metadata say what the snapshot says; False when another one was faster."""
+        """Write the metadata of the snapshot. Return false if another run was faster."""
         now = int(self._clock() * 1000)
-        line = PublishedHistory(self._store, self._settings, self._place, there, latest)
-        document = self._retained(line.document(), now)
+        history = PublishedHistory(self._store, self._settings, self._place, there, latest)
+        document = self._retained(history.document(), now)
         path = self._place.version(latest.id)
         is_there = latest.id in there.versions
-        if not (is_there and there.document is not None and document.says_the_same(there.document)):
+        if not (is_there and there.document is not None and document.is_same_as(there.document)):
             if self._store.options.commit_sync is CommitSync.FULL:
-                self._files.sync(line.needed)
+                self._files.sync(history.needed)
             content = document.encode(now)
             if is_there or not self._files.exclusive_create:
                 self._files.overwrite(path, content)
             elif not self._files.create_exclusive(path, content):
-                self._files.delete_quietly(line.written)
+                self._files.delete_quietly(history.written)
                 return False
         self._point_to(latest.id)
         if self._settings.storage is Storage.HIVE_CATALOG:
-            told = self._place.told_as(document.location)
-            Register(self._store, self._settings, told).point_to(told.version(latest.id), document.schema)
-        self._clean(there, document, latest.id, line)
+            place = self._place.spelled_as(document.location)
+            MetastoreRegistration(self._store, self._settings, place).point_to(
+                place.version(latest.id), document.schema
+            )
+        self._clean(there, document, latest.id, history)
         return True
 
-    def _retained(self, document: Document, now: int) -> Document:
+    def _retained(self, document: MetadataDocument, now: int) -> MetadataDocument:
         tags = {tag.name: tag.snapshot for tag in TagManager(self._files, self._store.paths).all()}
         retention = PublishedRetention.of(self._store.options)
         snapshots = kept(document.snapshots, set(self._store.snapshots.ids()), tags, retention, now)
@@ -134,22 +136,22 @@ class _Publication:
             pass
         self._files.overwrite(self._place.hint, text)
 
-    def _clean(self, there: PublishedState, document: Document, newest: int, line: PublishedHistory) -> None:
-        """Delete what nothing names any more: later versions first, which readers would look for."""
+    def _clean(self, there: PublishedState, document: MetadataDocument, newest: int, history: PublishedHistory) -> None:
+        """Delete files that nothing names any more: newer versions first, which readers would look for."""
         late = [number for number in there.versions if number > newest]
         self._files.delete_quietly(map(self._place.version, reversed(late)))
         before = () if there.document is None else there.document.snapshots
-        # All is read before any of it is deleted: snapshots that go share manifests.
+        # Everything is read before files are deleted: removed snapshots share manifests.
         unused: dict[str, None] = {}
-        for gone, neighbours in forgotten(before, document.snapshots):
-            unused.update(dict.fromkeys(self._unused(gone, neighbours, line)))
+        for removed, neighbours in forgotten(before, document.snapshots):
+            unused.update(dict.fromkeys(self._unused(removed, neighbours, history)))
         # Metadata that another program wrote may name files elsewhere.
         below = f"{normalize_path(self._place.directory)}/"
         self._files.delete_quietly(
             path for path in map(normalize_path, unused) if path.startswith(below) and ".." not in path.split("/")
         )
-        if line.is_anew:
-            self._sweep(there, document, newest, line.manifests)
+        if history.is_rebuilt:
+            self._sweep(there, document, newest, history.manifests)
         if self._settings.deletes_old:
             oldest = newest - self._settings.previous_max
             old = [number for number in there.versions if number < oldest]
@@ -157,27 +159,29 @@ class _Publication:
         if there.is_pending:
             self._files.delete_quietly([f"{self._place.directory}/{RETIRE_PENDING}"])
 
-    def _unused(self, gone: Published, neighbours: Sequence[Published], line: PublishedHistory) -> list[str]:
-        """What a snapshot names that goes, and none of those next to it: nothing when it can't be read.
+    def _unused(self, removed: Published, neighbours: Sequence[Published], history: PublishedHistory) -> list[str]:
+        """Return the files that a removed snapshot names, and no neighbouring one; none if it cannot be read.
 
-        Snapshots that have a vector file follow each other as those do that have its index file, which may be named
-        itself where Java has published in between.
+        Snapshots with a vector file are consecutive, as are those with its index file. Java names the index file itself
+        if it has published in between.
         """
-        manifests = line.manifests
+        manifests = history.manifests
         used = {manifest.manifest_path: manifest for one in neighbours for manifest in manifests.of(one)}
         try:
-            named = [manifest for manifest in manifests.of(gone) if manifest.manifest_path not in used]
+            named = [manifest for manifest in manifests.of(removed) if manifest.manifest_path not in used]
             vectors = _index_files(named, manifests)
         except (CorruptFileError, OSError):
             return []
         if vectors:
             vectors -= _index_files(used.values(), manifests)
         paths = [manifest.manifest_path for manifest in named]
-        return [*paths, gone.manifest_list, *map(line.puffin_path, vectors)]
+        return [*paths, removed.manifest_list, *map(history.puffin_path, vectors)]
 
-    def _sweep(self, there: PublishedState, document: Document, newest: int, manifests: Manifests) -> None:
-        """Delete the Puffin files that metadata name no more that were not continued, as Java's, which do not say which
-        there are. Those that another run has just written are of a newer snapshot, which was there before they were.
+    def _sweep(self, there: PublishedState, document: MetadataDocument, newest: int, manifests: Manifests) -> None:
+        """Delete Puffin files that the metadata do not name any more, after metadata that were not continued.
+
+        Such metadata, as Java's, do not list the Puffin files. Files that another run has just written are of a newer
+        snapshot, which was committed before they were written.
         """
         named = {file for one in document.snapshots for file in _index_files(manifests.of(one), manifests)}
         left = [name for name in there.vectors if index_file_of(name) not in named]
@@ -202,17 +206,19 @@ class _Publication:
 
 
 def _index_files(found: Iterable[ManifestFile], manifests: Manifests) -> set[str]:
-    """The names of the index files whose vectors manifests of deletes have."""
+    """Return the names of the index files of the vectors in manifests of deletes."""
     deletes = [manifest for manifest in found if manifest.content == ManifestContent.DELETES]
     return {index_file_of(entry.data_file.file_path) for one in deletes for entry in manifests.entries(one)}
 
 
 class IcebergPublishing:
-    """What storage knows of publishing (storage.meta.commit_listener.CommitListener)."""
+    """Commit listener that publishes tables (storage.meta.commit_listener.CommitListener)."""
 
     def check(self, schema: TableSchema, before: TableSchema | None) -> None:
-        """Raise InvalidOptionError for options that contradict it, NotSupportedError for columns that Iceberg has not,
-        and for a change of a type that Iceberg's readers do not follow.
+        """Check that a table with these options and columns can be published.
+
+        Raises InvalidOptionError for contradicting options, NotSupportedError for columns that Iceberg lacks, and for a
+        change of a type that Iceberg's readers cannot read.
         """
         options = schema.core
         settings = PublishSettings.of(options)
@@ -220,7 +226,7 @@ class IcebergPublishing:
             _check_formats(options)
             _check_vectors(options, settings)
             if settings.storage is Storage.HIVE_CATALOG:
-                # One that can't be found is said now rather than after each commit.
+                # Report a missing address now, instead of after each commit.
                 metastore_address(settings, os.environ)
         check_versions(iceberg_schema(schema), settings.format_version)
         if before is None or _storage_of(before) is Storage.DISABLED:
@@ -234,14 +240,14 @@ class IcebergPublishing:
         changed = first_changed(before.fields, schema.fields)
         if changed is not None:
             raise NotSupportedError(
-                f"The column '{changed}' of a table that is published as an Iceberg table can't get that type, as "
-                "which Iceberg does not read the values that there are; add another column, or publish it no more "
+                f"The column '{changed}' of a table that is published as an Iceberg table can't get that type, because "
+                "Iceberg can't read the existing values with it; add another column, or end the publication "
                 f"('{STORAGE}' = '{Storage.DISABLED}')."
             )
 
     def follow(self, store: FileStore) -> None:
-        """Publish what was committed or changed. That stands whatever becomes of this: failures are logged, and made
-        up for after a later commit.
+        """Publish a commit or another change. Failures are logged and do not affect the commit; a later commit
+        publishes again.
         """
         try:
             publish(store)
@@ -254,7 +260,9 @@ class IcebergPublishing:
             )
 
     def publish(self, store: FileStore) -> int | None:
-        """Publish the newest snapshot; its id, None for a table without one. Raises as publication.publish does."""
+        """Publish the newest snapshot. Return its id, None for a table without one. Raises as publication.publish
+        does.
+        """
         return publish(store)
 
 
@@ -266,7 +274,9 @@ def _storage_of(schema: TableSchema) -> Storage:
 
 
 def _files_of(schema: TableSchema) -> tuple[object, ...]:
-    """What contradictions are about; a table that Java made with one keeps it."""
+    """Return the options that may contradict the publication; a table that Java created with such options keeps
+    them.
+    """
     options = schema.core
     formats = (options.file_format, tuple(options.by_level(_PER_LEVEL).values()))
     vectors = (options.deletion_vectors_enabled, options.deletion_vectors_bitmap64)
@@ -280,7 +290,7 @@ def _check_formats(options: CoreOptions) -> None:
         if name.lower() != _FORMAT:
             raise InvalidOptionError(
                 f"Options '{STORAGE}' and '{key}' = '{options.raw.get(key, name)}' contradict each other: Iceberg's "
-                f"readers find columns by their ids, which {name} files have not. Set '{key}' = '{_FORMAT}'."
+                f"readers find columns by their ids, which {name} files lack. Set '{key}' = '{_FORMAT}'."
             )
 
 

@@ -1,7 +1,7 @@
-"""The entry of a published table in a Hive metastore, which says where its newest metadata file is.
+"""The entry of a published table in a Hive metastore, which names its newest metadata file.
 
 Source: documentation page `iceberg/hive-catalog`, paimon-hive's IcebergHiveMetadataCommitter. An entry that is not an
-Iceberg table is left alone: the table's own one would be taken from its catalog.
+Iceberg table is never changed: it may be the table's own entry.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ _NO_UPDATE = "DO_NOT_UPDATE_STATS"
 _FILES = ("hive-site.xml", "metastore-site.xml", "core-site.xml")
 
 
-class Register:
+class MetastoreRegistration:
     """Writes the entries of one table."""
 
     def __init__(self, store: FileStore, settings: PublishSettings, place: PublishPlace) -> None:
@@ -62,8 +62,10 @@ class Register:
         self._table = settings.table or table
 
     def point_to(self, metadata: str, schema: Schema) -> None:
-        """Make all entries name the metadata file. Raises InvalidOptionError where an entry is of another kind of table
-        or no metastore is known, StorageAccessError where it does not answer or refuses.
+        """Make all entries name the metadata file.
+
+        Raises InvalidOptionError if an entry is of another kind of table or no metastore is known, StorageAccessError
+        if it does not answer or refuses.
         """
         host, port = metastore_address(self._settings, os.environ)
         socket = TSocket(host, port)
@@ -112,11 +114,11 @@ class Register:
         )
 
     def _found(self, thrift: Client, database: str) -> Any:
-        """The entry in a database; raises NoSuchObjectException."""
+        """Return the entry in a database. Raises NoSuchObjectException."""
         try:
             return thrift.get_table(database, self._table)
         except TApplicationException as error:
-            # Since Hive 4 there is only the other one.
+            # Hive 4 has only the other method.
             if error.type != TApplicationException.UNKNOWN_METHOD:
                 raise
         return thrift.get_table_req(GetTableRequest(dbName=database, tblName=self._table)).table
@@ -164,8 +166,10 @@ class Register:
 
 
 def metastore_address(settings: PublishSettings, environment: Mapping[str, str]) -> tuple[str, int]:
-    """Host and port of the metastore: by the option, or as files of Hadoop's in the directories say; of several the
-    first. Raises InvalidOptionError.
+    """Return host and port of the metastore: of the option, or of Hadoop's files in the directories; the first of
+    several.
+
+    Raises InvalidOptionError.
     """
     directories = [*settings.conf_directories, *filter(None, [environment.get("HIVE_CONF_DIR")])]
     found = settings.uri or next(filter(None, map(_uri_in, directories)), None)

@@ -1,8 +1,8 @@
-"""Which of the published snapshots stay, and which names they have. Pure.
+"""Retention of published snapshots, and their names. Pure.
 
-A snapshot of Iceberg's is one of interbed's, of the same id, and is there as long: until it expires, or while a tag
-keeps it. Metadata are written before a commit expires what is due, so that it is judged here what that will be, by the
-options that say so; what a caller expires by other bounds is left out when metadata are written after that.
+A snapshot of Iceberg's is one of interbed's, of the same id, and exists as long: until it expires, or while a tag keeps
+it. Metadata are written before a commit expires snapshots, so the expiry is predicted here from the options. Snapshots
+that a caller expires by other bounds are left out when metadata are written the next time.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,12 +16,12 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 
 _FOREVER = 2**63 - 1
-"""Tags expire here, not by what Iceberg's readers do."""
+"""interbed expires tags, not Iceberg's readers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedRetention:
-    """How long snapshots stay, in numbers and milliseconds."""
+    """Bounds of the retention of snapshots, in numbers and milliseconds."""
 
     least: int
     most: int
@@ -29,7 +29,7 @@ class PublishedRetention:
 
     @staticmethod
     def of(options: CoreOptions) -> "PublishedRetention":
-        """What the options of a table say."""
+        """Return the retention by the options of a table."""
         return PublishedRetention(
             least=options.snapshot_retain_min,
             most=options.snapshot_retain_max,
@@ -37,19 +37,23 @@ class PublishedRetention:
         )
 
     def expires(self, snapshot_id: int, time_millis: int, newest: int, now_millis: int) -> bool:
-        """Whether a snapshot goes when `newest` is the newest one."""
+        """Return whether a snapshot expires when `newest` is the newest one."""
         if snapshot_id > newest - self.least:
             return False
         return snapshot_id <= newest - self.most or time_millis < now_millis - self.millis
 
 
 def identity_of(snapshot: Snapshot) -> str:
-    """What tells a commit from another one of the same id, as Paimon writes it down."""
+    """Return the identity of a commit, which differs from that of another commit of the same id, as Paimon writes
+    it.
+    """
     return snapshot.uuid or f"{snapshot.commit_user}:{snapshot.commit_identifier}:{snapshot.time_millis}"
 
 
 def is_of(published: Published, snapshot: Snapshot) -> bool:
-    """Whether a published snapshot is of that commit. Older versions of Java Paimon do not say: then its time tells."""
+    """Return whether a published snapshot is of that commit. Older versions of Java Paimon write no identity: then the
+    time decides.
+    """
     if published.snapshot_id != snapshot.id:
         return False
     found = published.summary[IDENTITY] if published.summary is not None else None
@@ -65,7 +69,7 @@ def kept(
     retention: PublishedRetention,
     now_millis: int,
 ) -> list[Published]:
-    """The snapshots that stay of those of a line, whose last one is the newest; `there` are ids that have not expired.
+    """Return the retained snapshots of a history, whose last one is the newest; `there` are ids that have not expired.
 
     The tags are all of the table, by their names.
     """
@@ -83,7 +87,7 @@ def kept(
 
 
 def references(published: Sequence[Published], tagged: Mapping[str, Snapshot]) -> dict[str, SnapshotRef]:
-    """The tags of the table whose snapshots are published, as Iceberg's."""
+    """Return the tags of the table whose snapshots are published, as Iceberg's."""
     by_id = {one.snapshot_id: one for one in published}
     return {
         name: SnapshotRef.model_validate({"snapshot-id": of.id, "type": "tag", "max-ref-age-ms": _FOREVER})
@@ -93,10 +97,11 @@ def references(published: Sequence[Published], tagged: Mapping[str, Snapshot]) -
 
 
 def forgotten(before: Sequence[Published], after: Sequence[Published]) -> list[tuple[Published, list[Published]]]:
-    """The snapshots that are published no more, each with those that still are next to it.
+    """Return the snapshots that are not published any more, each with its neighbours that still are.
 
-    A manifest is in a stretch of the line, so that one that is in neither neighbour is in no other snapshot. Those that
-    are new follow one that was there before, but not all that were after a rollback; the first of them tells for all.
+    The snapshots of a manifest are consecutive in the history, so a manifest that is in neither neighbour is in no
+    other snapshot. New snapshots follow a published one, but after a rollback not all that came after it. The first of
+    the new snapshots is sufficient.
     """
     lists, known = {one.manifest_list for one in after}, {one.manifest_list for one in before}
     left = [one for one in after if one.manifest_list in known]

@@ -30,11 +30,11 @@ _CODECS = {
     "none": "null",
     "uncompressed": "null",
 }
-"""Avro's codecs by the names that the option takes."""
+"""Avro's codecs by the values of the option."""
 
 
 class Storage(StrEnum):
-    """Where the table is published."""
+    """The kind of publication of the table."""
 
     DISABLED = "disabled"
     TABLE_LOCATION = "table-location"
@@ -43,7 +43,7 @@ class Storage(StrEnum):
 
 
 class StorageLocation(StrEnum):
-    """Where the metadata are: below the table, or in a warehouse of their own beside the database."""
+    """The place of the metadata: below the table, or in a warehouse of their own beside the database."""
 
     TABLE_LOCATION = "table-location"
     CATALOG_LOCATION = "catalog-location"
@@ -51,7 +51,7 @@ class StorageLocation(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishSettings:
-    """What the options of a table say. `databases` and `table` name entries of a metastore, by default the table's."""
+    """The options of a table. `databases` and `table` name entries of a metastore, by default the table's own names."""
 
     storage: Storage
     location: StorageLocation
@@ -72,7 +72,7 @@ class PublishSettings:
 
     @staticmethod
     def of(options: CoreOptions) -> "PublishSettings":
-        """Those of a table; raises InvalidOptionError for values that they do not take."""
+        """Return the settings of a table. Raises InvalidOptionError for invalid values."""
         storage = options.choice(STORAGE, Storage.DISABLED)
         beside = storage is Storage.TABLE_LOCATION
         default = StorageLocation.TABLE_LOCATION if beside else StorageLocation.CATALOG_LOCATION
@@ -101,7 +101,7 @@ class PublishSettings:
 
 
 def shows_vectors(options: CoreOptions) -> bool:
-    """Whether readers of Iceberg get the table's deletion vectors, and with them all of its rows."""
+    """Return whether readers of Iceberg get the table's deletion vectors, and with them all of its rows."""
     return (
         options.deletion_vectors_enabled
         and options.deletion_vectors_bitmap64

@@ -1,9 +1,9 @@
-"""How the columns of one data file become the requested ones.
+"""Conversion of the columns of one data file to the requested ones.
 
 Fields are found by Iceberg's ids: those in the file, or those of the table's name mapping. Numbers are widened. A
-column that the file lacks is the value of its partition, where that is the column itself, otherwise the column's
-initial default, otherwise null. Source: Iceberg's table specification, "Column Projection", "Schema Evolution" and the
-appendix "Format-specific Requirements".
+column that the file lacks has the value of its partition if the transform is identity, otherwise the column's initial
+default, otherwise null. Source: Iceberg's table specification, "Column Projection", "Schema Evolution" and the appendix
+"Format-specific Requirements".
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,9 +30,9 @@ from interbed.storage.io.api import FileIO, open_sized
 
 _ID_KEYS = (b"PARQUET:field_id", b"iceberg.id")
 _CACHED = 256
-"""Schemas that are kept; the files of a writer have the same one."""
+"""The number of cached schemas; the files of a writer have the same one."""
 _VERSION: Literal[3] = 3
-"""All types of the newest version of the format are known, whatever the table's is."""
+"""All types of the newest version of the format are known, whatever the table's version is."""
 
 
 def read_file_schema(
@@ -44,12 +44,10 @@ def read_file_schema(
     *,
     size: int | None = None,
 ) -> Schema:
-    """The columns of the file among those wanted by id, with the file's names; `mapping` is the table's name mapping.
+    """Return the columns of the file among those wanted by id, with the file's names.
 
-    The file is said to have `size` bytes, where that is known.
-
-    Raises NotSupportedError for a column whose type in the file is unknown and for another format, CorruptFileError,
-    and StorageAccessError.
+    `mapping` is the table's name mapping, `size` the size of the file in bytes if it is known. Raises NotSupportedError
+    for a column of an unknown type and for another format, CorruptFileError, and StorageAccessError.
     """
     read = _READERS.get(file_format)
     if read is None:
@@ -77,7 +75,7 @@ def _avro(source: Any, path: str, wanted: frozenset[int], mapping: str | None) -
 
 
 def _from_arrow(schema: pa.Schema, wanted: frozenset[int], mapping: str | None) -> Schema:
-    # A schema is compared without its metadata, where the ids are.
+    # Arrow compares schemas without their metadata, which have the ids; so compare their bytes.
     return _converted(schema.serialize().to_pybytes(), wanted, mapping)
 
 
@@ -109,14 +107,14 @@ _READERS: dict[str, Callable[[Any, str, frozenset[int], str | None], Schema]] = 
 
 
 Array = Any
-"""An Arrow array; the stubs of pyarrow want the type of its values."""
+"""An Arrow array; the stubs of pyarrow require the type of its values."""
 
 
 def conform(array: Array, of_file: IcebergType, wanted: IcebergType) -> Array:
-    """The values of a file's column as those of the type that is asked for.
+    """Convert the values of a file's column to the requested type.
 
-    Raises CorruptFileError where the file lacks a nested field that is required, and ArrowException for values that
-    can't be of that type.
+    Raises CorruptFileError if the file lacks a required nested field, and ArrowException for values that are not of
+    that type.
     """
     target = type_to_arrow(wanted)
     if _is_alike(of_file, wanted):
@@ -138,7 +136,9 @@ def conform(array: Array, of_file: IcebergType, wanted: IcebergType) -> Array:
 
 
 def default_of(field: NestedField, rows: int) -> Array:
-    """What rows have in a column that their file lacks; CorruptFileError where they have to have something."""
+    """Return the values of a column that the file lacks. Raises CorruptFileError if the column is required and has no
+    default.
+    """
     target = type_to_arrow(field.field_type)
     if field.initial_default is not None:
         return constant(field.initial_default, target, rows)
@@ -148,7 +148,7 @@ def default_of(field: NestedField, rows: int) -> Array:
 
 
 def constant(value: object, target: pa.DataType, rows: int) -> Array:
-    """A value as often as there are rows; dates and times may be numbers in the type's unit."""
+    """Return a value repeated for all rows; dates and times may be numbers in the unit of the type."""
     plain: Any = getattr(value, "bytes", value)
     one: Any = pa.scalar(plain, type=target)
     return pa.repeat(one, rows)
@@ -169,7 +169,7 @@ def _struct(array: Array, of_file: StructType, wanted: StructType, target: pa.Da
 
 
 def _is_alike(one: IcebergType, other: IcebergType) -> bool:
-    """Whether the parts of both are the same fields in the same order."""
+    """Return whether the parts of both types are the same fields in the same order."""
     match one, other:
         case StructType(), StructType():
             return len(one.fields) == len(other.fields) and all(map(_are_fields_alike, one.fields, other.fields))
@@ -191,13 +191,13 @@ def _are_fields_alike(one: NestedField, other: NestedField) -> bool:
 
 def _cast(array: Array, target: pa.DataType) -> Array:
     if pa.types.is_timestamp(array.type) and pa.types.is_timestamp(target) and array.type.unit == "ns" != target.unit:
-        # Files that other engines wrote have nanoseconds where Iceberg's column has microseconds.
+        # Other engines write nanoseconds for columns of microseconds.
         return array.cast(target, safe=False)
     return array.cast(target)
 
 
 def _from_its_start(array: Array) -> Array:
-    """The same list array, with offsets that begin at its own values."""
+    """Return the same list array, with offsets that begin at its own values."""
     return pa.concat_arrays([array]) if array.offset else array
 
 
@@ -216,11 +216,13 @@ class FileColumns:
 
     @property
     def fields(self) -> list[DataField]:
-        """What to read of the file."""
+        """The fields to read from the file."""
         return [data_field(field) for field in self._in_file.values()]
 
     def predicate(self, predicate: Predicate | None) -> Predicate | None:
-        """What of a predicate over the wanted columns the file's own statistics can be asked; None for nothing."""
+        """Return the part of a predicate over the wanted columns that the file's own statistics can evaluate; None for
+        nothing.
+        """
         if predicate is None:
             return None
         names = {
@@ -232,9 +234,9 @@ class FileColumns:
         return None if isinstance(asked, AlwaysTrue) else rename_columns(asked, names)
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of a batch of the file with the columns that are asked for.
+        """Convert the rows of a batch of the file to the requested columns.
 
-        Raises CorruptFileError and what Arrow raises for a column that can't be that.
+        Raises CorruptFileError, and the errors of Arrow for a column that cannot be converted.
         """
         if not self._wanted:
             return batch.select([]) if batch.num_columns else batch

@@ -40,16 +40,16 @@ STORE_OPTIONS = {
     "s3.session-token": "s3.session-token",
     "s3.region": "s3.region",
 }
-"""The names of options of stores, and pyiceberg's for them."""
+"""The names of options of object stores, and pyiceberg's for them."""
 
 OURS_ALONE = ("store.", "local-cache.")
-"""How options begin that say how much is read ahead and what is kept, by the same names for all tables."""
+"""Prefixes of options of prefetch and cache, which have the same names for all tables."""
 
 _OURS = {"client.region": "s3.region", **{theirs: ours for ours, theirs in STORE_OPTIONS.items()}}
 
 
 def store_options(properties: Mapping[str, str]) -> dict[str, str]:
-    """Our options of a store, of pyiceberg's properties."""
+    """Return interbed's options of an object store for pyiceberg's properties."""
     return {
         _OURS.get(key, key): str(value)
         for key, value in properties.items()
@@ -58,7 +58,7 @@ def store_options(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 class StoreInput(InputFile):
-    """A file of a store, read whole; `path` is its location as the store spells it."""
+    """A file that is read whole; `path` is its location as the file system spells it."""
 
     def __init__(self, location: str, files: FileIO, path: str) -> None:
         super().__init__(location)
@@ -76,7 +76,7 @@ class StoreInput(InputFile):
 
 
 class StoreInputs(IcebergFileIO):
-    """Opens files of any store that `options`, which are ours, open. Nothing can be written."""
+    """Opens files of any file system that interbed's `options` open. Read-only."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__()
@@ -97,10 +97,10 @@ class StoreInputs(IcebergFileIO):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFiles:
-    """What opening any file of a table needs. Can be sent to another process.
+    """The settings to open any file of a table. Can be sent to another process.
 
-    `mapping` is the table's name mapping in JSON; `identity` has by partition spec the ids of columns that are
-    partitioned by as they are, and the place of each in a partition.
+    `mapping` is the table's name mapping in JSON; `identity` has, by partition spec, the ids of columns with the
+    transform identity, and the place of each in a partition.
     """
 
     store_options: Mapping[str, str]
@@ -109,7 +109,7 @@ class TableFiles:
 
     @staticmethod
     def of(metadata: TableMetadata, properties: Mapping[str, str]) -> "TableFiles":
-        """Those of a table; `properties` are what the store is opened with. Raises InvalidOptionError."""
+        """Return the settings of a table; `properties` are pyiceberg's. Raises InvalidOptionError."""
         mapping = metadata.properties.get(NAME_MAPPING)
         if mapping is not None:
             try:
@@ -130,20 +130,20 @@ class TableFiles:
         )
 
     def open(self, path: str) -> tuple[FileIO, str]:
-        """The store of a file, and its path there."""
+        """Return the file system of a file, and its path there."""
         return file_io_for(path, self.store_options)
 
     def is_far(self, path: str) -> bool:
-        """Whether a file is in a store, of which several are better asked for at once."""
-        return self.open(path)[0].capabilities.slow_requests
+        """Return whether a file is in a remote file system, from which several files are better read at once."""
+        return is_remote(self.open(path)[0])
 
     @property
     def io(self) -> StoreInputs:
-        """The store as pyiceberg's readers of metadata open it."""
+        """The file system in pyiceberg's interface, for its readers of metadata."""
         return StoreInputs(self.store_options)
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
-        """Delete files that nothing names and that may not be there; failures are logged, never raised."""
+        """Delete files that nothing names and that may be missing. Failures are logged, never raised."""
         for path in paths:
             file_io, place = self.open(path)
             file_io.delete_quietly([place])
@@ -157,16 +157,16 @@ class TableFiles:
         batch_rows: int = BATCH_ROWS,
         use_threads: bool = False,
     ) -> Generator[tuple[int, pa.RecordBatch], None, None]:
-        """The rows of a file with the columns wanted, each batch with the position of its first row.
+        """Yield the rows of a file with the wanted columns, each batch with the position of its first row.
 
-        Rows that a predicate over these columns excludes may be left out by whole batches. Raises CorruptFileError,
+        Whole batches of rows that a predicate over these columns excludes may be left out. Raises CorruptFileError,
         NotSupportedError and StorageAccessError, which name the file.
         """
         file_io, path = self.open(file.path)
         if file_io.capabilities.slow_requests:
             from interbed.storage.io.prefetch.inputs import SharedInputs
 
-            # Its schema and its rows are read of one open file.
+            # Its schema and its rows are read from one open file.
             with SharedInputs(file_io) as held:
                 yield from self._batches(held, path, file, wanted, predicate, batch_rows, use_threads)
         else:
@@ -199,7 +199,7 @@ class TableFiles:
             yield position, rows
 
     def _constants(self, file: LiveFile) -> dict[int, object]:
-        """The values that all rows of a file have, by the ids of their columns."""
+        """Return the values that all rows of a file have, by the ids of their columns."""
         return {number: file.partition[place] for number, place in self.identity.get(file.spec_id, {}).items()}
 
 
@@ -208,15 +208,15 @@ _GZIP = b"\x1f\x8b"
 
 
 def static_table(location: str, properties: Mapping[str, str]) -> StaticTable:
-    """The table of a metadata file; `properties` are pyiceberg's of the store.
+    """Return the table of a metadata file; `properties` are pyiceberg's of the object store.
 
-    Raises FileNotFoundError and StorageAccessError, ValueError for a damaged file, and as pyiceberg does for what is no
-    table's metadata. pyiceberg's own function asks a store twice.
+    Raises FileNotFoundError and StorageAccessError, ValueError for a damaged file, and as pyiceberg does for invalid
+    metadata. pyiceberg's own function sends two requests to an object store.
     """
     with StoreInputs(store_options(properties)).new_input(location).open() as stream:
         content = stream.read()
     if content.startswith(_GZIP):
-        # Both `v1.gz.metadata.json` and `v1.metadata.json.gz` are names of compressed ones.
+        # Compressed files are named `v1.gz.metadata.json` or `v1.metadata.json.gz`.
         try:
             content = gzip.decompress(content)
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:

@@ -1,15 +1,15 @@
-"""The keys of equality deletes, against which whole columns are matched at once.
+"""Tables of the keys of equality deletes, against which whole columns are matched at once.
 
-A row is deleted by a key that is newer than the row. So of each key only its newest sequence number counts, and one
-table answers for data files of any age. Nulls are equal to each other, as is NaN; -0.0 and 0.0 are two values. Source:
+A row is deleted by a key that is newer than the row. So only the newest sequence number of each key counts, and one
+table serves data files of any age. Nulls are equal to each other, as is NaN; -0.0 and 0.0 are two values. Source:
 Iceberg's table specification, "Equality Delete Files".
 
 The values of each column are numbered; the numbers of a row's columns, one after the other, make the number of its key.
 
-A value is known by 64 bits of it: a number by itself, a text by its ends, its middle and its length. A table of bits,
-by a hash of these, excludes most of the unknown values with one look-up; the rest are looked up among the sorted ones
-and, where 64 bits are not all of a value, compared. Arrow's own look-up (`index_in`) would build its hash table again
-for each batch.
+A value is identified by a fingerprint of 64 bits: a number by itself, a text by its ends, its middle and its length. A
+table of bits, by a hash of the fingerprint, excludes most of the unknown values with one look-up. The rest are looked
+up among the sorted fingerprints and, if 64 bits are not the whole value, compared. Arrow's own look-up (`index_in`)
+would build its hash table again for each batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,21 +24,21 @@ import pyarrow.compute as pc
 from interbed.storage.base.arrays import Ints, Mask
 
 Array = Any
-"""An Arrow array; the stubs of pyarrow want the type of its values."""
+"""An Arrow array; the stubs of pyarrow require the type of its values."""
 Prints = npt.NDArray[np.uint64]
-"""64 bits of each value."""
+"""A fingerprint of 64 bits for each value."""
 
 _SLOTS = 8
-"""Bytes of the table of bits for each known value, at least: one in eight of those not known is looked up in vain."""
+"""The minimal number of slots of the table of bits for each known value: one in eight unknown values passes it."""
 _WORD = 8
-"""Bytes of a number of 64 bits."""
+"""The bytes of a number of 64 bits."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 _MORE_ODDS = (np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyPlaces:
-    """Distinct values and how each is found: `order` are their places in the order of their `prints`."""
+    """Distinct values and their look-up: `order` are their places in the order of their `prints`."""
 
     values: Array
     prints: Prints
@@ -49,7 +49,7 @@ class KeyPlaces:
 
     @staticmethod
     def of(values: Array) -> "KeyPlaces | None":
-        """Of distinct values; None where they can't be told apart by 64 bits."""
+        """Return the look-up of distinct values; None if two of them have the same fingerprint."""
         print_of = _print_of(values.type)
         if print_of is None:
             return None
@@ -65,7 +65,7 @@ class KeyPlaces:
         return KeyPlaces(values, prints, places, maybe, null, _is_number(values.type))
 
     def find(self, column: Array) -> tuple[Ints, Ints]:
-        """The rows whose value is known, in no order, and the place of each."""
+        """Return the rows whose value is known, in no order, and the place of each."""
         print_of = _print_of(column.type)
         assert print_of is not None
         prints = print_of(column)
@@ -90,7 +90,7 @@ class KeyPlaces:
 
 
 def find_slowly(values: Array, column: Array) -> tuple[Ints, Ints]:
-    """What KeyPlaces.find gives, for values of any type."""
+    """Return the result of KeyPlaces.find, for values of any type."""
     found: Any = pc.index_in(column, value_set=values)
     rows = np.flatnonzero(_validity(found)) if found.null_count else np.arange(len(found))
     places: Ints = found.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
@@ -128,7 +128,7 @@ def _of_numbers(array: Array) -> Prints:
 
 
 def _of_pairs(array: Array) -> Prints:
-    """Of values of 16 bytes."""
+    """Return the fingerprints of values of 16 bytes."""
     _, buffer = array.buffers()
     pairs = np.frombuffer(buffer, np.uint64, 2 * len(array), 2 * _WORD * array.offset).reshape(-1, 2)
     return _mixed(pairs[:, 0], pairs[:, 1])
@@ -140,12 +140,13 @@ def _of_texts(array: Array) -> Prints:
     if data is None or offsets[0] == offsets[-1]:
         return np.zeros(len(array), np.uint64)
     here = np.frombuffer(data, np.uint8, offsets[-1] - offsets[0], offsets[0])
-    # With a word before it and behind it, lest the words of short texts reach beyond it.
+    # With a word before and behind, because the words of short texts reach beyond the data.
     padded = np.concatenate([np.zeros(_WORD, np.uint8), here, np.zeros(_WORD, np.uint8)])
     words = np.lib.stride_tricks.as_strided(padded[:_WORD].view(np.uint64), (len(here) + _WORD + 1,), (1,))
     starts, ends = offsets[:-1] - offsets[0] + _WORD, offsets[1:] - offsets[0] + _WORD
     lengths = ends - starts
-    # The last bytes of a text are the upper ones of a word that ends with it; what is not of a short one is moved out.
+    # The last bytes of a text are the upper ones of a word that ends with it; the bytes before a short text are shifted
+    # out.
     surplus = np.clip(_WORD - lengths, 0, _WORD - 1).astype(np.uint64)
     last = words[ends - _WORD] >> (surplus << np.uint64(3))
     last[lengths == 0] = 0
@@ -168,8 +169,8 @@ _ABSENT = -1
 class KeyTable:
     """Distinct keys with the sequence number of the newest delete of each.
 
-    `values` are the distinct values of each column, `places` how they are found where that is quicker than by Arrow;
-    `numbers` those of the first columns' combinations, ascending, for each column but the first.
+    `values` are the distinct values of each column, `places` their look-ups, None where Arrow's is used; `numbers` are
+    the numbers of the combinations of the first columns, ascending, for each column except the first.
     """
 
     values: tuple[Array, ...]
@@ -179,7 +180,9 @@ class KeyTable:
 
     @staticmethod
     def of(columns: Sequence[Array], sequence_numbers: Ints) -> "KeyTable":
-        """The table of keys, given by columns, and of the deletes that brought them; neither need be distinct."""
+        """Return the table of keys, given by columns, and of the sequence numbers of their deletes. Keys may be
+        repeated.
+        """
         plain = [_comparable(column) for column in columns]
         values = tuple(pc.unique(column) for column in plain)
         keys = _place_of_each(plain[0], values[0])
@@ -188,19 +191,19 @@ class KeyTable:
             keys = keys * len(known) + _place_of_each(column, known)
             combined = np.unique(keys)
             numbers.append(combined)
-            # Dense again, lest the numbers of many columns outgrow 64 bits.
+            # Made dense again, so that the numbers of many columns fit into 64 bits.
             keys = np.searchsorted(combined, keys)
         newest = np.full(len(numbers[-1]) if numbers else len(values[0]), _ABSENT, np.int64)
         np.maximum.at(newest, keys, sequence_numbers)
         return KeyTable(values, tuple(map(KeyPlaces.of, values)), tuple(numbers), newest)
 
     def deletes(self, columns: Sequence[Array], sequence_number: int) -> Mask | None:
-        """Which rows of that age are deleted, the rows given by their keys' columns; None when none of them is."""
+        """Return which rows with that sequence number are deleted, given their key columns; None if there are none."""
         rows, keys = self._find(0, columns[0])
         for column, combined in enumerate(self.numbers, 1):
             if not len(rows):
                 return None
-            # Of rows alone whose first columns are those of a key.
+            # Only for rows whose first columns are those of a key.
             among, here = self._find(column, columns[column].take(pa.array(rows)))
             pairs = keys[among] * len(self.values[column]) + here
             found = np.minimum(np.searchsorted(combined, pairs), len(combined) - 1)
@@ -214,20 +217,20 @@ class KeyTable:
         return deleted
 
     def _find(self, number: int, column: Array) -> tuple[Ints, Ints]:
-        """The rows whose value in the column of that number is known, and the place of each."""
+        """Return the rows whose value in the column of that number is known, and the place of each."""
         plain, places = _comparable(column), self.places[number]
         return find_slowly(self.values[number], plain) if places is None else places.find(plain)
 
 
 def _place_of_each(column: Array, values: Array) -> Ints:
-    """The place of each value among the values, which have all of them."""
+    """Return the place of each value among the values, which include all of them."""
     found: Any = pc.index_in(column, value_set=values)
     places: Ints = found.to_numpy(zero_copy_only=False).astype(np.int64)
     return places
 
 
 def _comparable(column: Array) -> Array:
-    """The column with floats as their bits, of which NaN has but one form."""
+    """Return the column with floats as their bits, with one representation of NaN."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if not pa.types.is_floating(column.type):

@@ -37,7 +37,7 @@ from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, columns_of
-from interbed.storage.base.prefetch import PrefetchingIterator, chain_prefetched, map_in_threads
+from interbed.storage.base.prefetch import chain_prefetched, map_in_threads
 from interbed.storage.files.deletion_vectors import EMPTY, DeletionVector, decode
 from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.io.api import open_sized
@@ -48,7 +48,7 @@ LAST_UPDATED = NestedField(2147483539, "_last_updated_sequence_number", LongType
 
 
 KEYS_MAX = 4_000_000
-"""So many keys are in memory at once; each takes some tens of bytes."""
+"""The number of keys in memory at once; each takes some tens of bytes."""
 
 
 _PATH = NestedField(2147483546, "file_path", StringType(), required=True)
@@ -64,28 +64,28 @@ _POSITIONS_ALONE = Schema(_POSITION)
 
 
 _AT_ONCE = 8
-"""So many delete files of a store are opened at the same time,"""
+"""The number of delete files of an object store that are opened at the same time."""
 
 
 _BYTES_AT_ONCE = 64 << 20
-"""those with keys as long as they are not larger together."""
+"""The total size of equality delete files that are opened at the same time."""
 
 
 _LARGE_BYTES = 1 << 20
-"""Of smaller files finding the pages of one path takes longer than reading all."""
+"""The size below which reading a whole file is faster than finding the pages of one path."""
 
 
 Scope = tuple[tuple[int, ...], int, tuple[object, ...]]
-"""Equality deletes that can share a table: by the same columns, of the same partition."""
+"""Equality deletes that can share a table of keys: by the same columns, of the same partition."""
 
 
 def with_lineage(batch: pa.RecordBatch, position: int, file: LiveFile) -> pa.RecordBatch:
-    """The rows, which begin at a position of the file, with what their two columns leave open filled in."""
+    """Return the rows, which begin at a position of the file, with nulls of their two lineage columns filled in."""
     ids, numbers = batch.column(ROW_ID.name), batch.column(LAST_UPDATED.name)
     if file.first_row_id is not None:
         first = file.first_row_id + position
         ids = pc.coalesce(ids, from_numpy(np.arange(first, first + batch.num_rows, dtype=np.int64)))
-        # Rows without an id get one of the file that they are written to, and are new there.
+        # Rows without an id get one in the file that they are written to, where they are new.
         numbers = pc.coalesce(numbers, _number(file.sequence_number))
     changed = {ROW_ID.name: ids, LAST_UPDATED.name: numbers}
     columns = [changed.get(name, column) for name, column in zip(batch.schema.names, batch.columns, strict=True)]
@@ -93,34 +93,36 @@ def with_lineage(batch: pa.RecordBatch, position: int, file: LiveFile) -> pa.Rec
 
 
 def _number(value: int) -> Any:
-    """A scalar, which the stubs of pyarrow take for none where an array may stand."""
+    """Return a scalar, whose type the stubs of pyarrow do not accept in place of an array."""
     return pa.scalar(value, pa.int64())
 
 
 MAX_THREADS = 8
-"""More threads seldom help a single read, and each holds a batch."""
+"""More threads seldom speed up a single read, and each holds a batch."""
 
 
 def scope_of(file: LiveFile) -> Scope:
-    """The scope of an equality delete file."""
+    """Return the scope of an equality delete file."""
     return file.equality_ids, file.spec_id, file.partition
 
 
 class KeyColumns:
-    """The columns that make a key, which may be inside of others, in the order of their ids."""
+    """The columns of a key, which may be nested, in the order of their ids."""
 
     def __init__(self, schema: Schema, ids: Sequence[int]) -> None:
         self.schema = prune_columns(schema, set(ids), select_full_types=True)
         self._paths = [_path_to(self.schema.as_struct(), number) for number in ids]
         if not all(self._paths):
             raise NotSupportedError(
-                f"Rows are deleted by columns of which that with the id {ids[self._paths.index(())]} is in none of the "
+                f"Rows are deleted by the column with the id {ids[self._paths.index(())]}, which is in none of the "
                 "table's schemas at its outermost level; rewrite the table with the engine that deleted the rows."
             )
 
     def of(self, batch: pa.RecordBatch) -> list[Array]:
-        """The columns of rows that have those of the schema, by name. Around what is inside of a ROW it counts whether
-        that is there: a null in it is another key than no ROW.
+        """Return the key columns of rows that have the columns of the schema, by name.
+
+        For a nested column, the validity of each enclosing ROW is a key column as well: a null in a ROW is another key
+        than a null ROW.
         """
         found = []
         for path in self._paths:
@@ -132,13 +134,13 @@ class KeyColumns:
 
 @dataclass(slots=True)
 class FileDeletions:
-    """What is deleted of one data file."""
+    """The deletions of one data file."""
 
     vector: DeletionVector = EMPTY
     keys: list[tuple[KeyColumns, KeyTable]] = field(default_factory=list)
 
     def kept(self, position: int, batch: pa.RecordBatch, sequence_number: int) -> Mask | None:
-        """Which rows of a batch, which begins at that position, are left; None for all."""
+        """Return the rows of a batch, which begins at that position, that are not deleted; None for all."""
         kept = self.vector.kept(position, batch.num_rows) if len(self.vector) else None
         for columns, table in self.keys:
             deleted = table.deletes(columns.of(batch), sequence_number)
@@ -148,7 +150,7 @@ class FileDeletions:
 
 
 class DeletedRows:
-    """The deletes of all data files of a read; safe to share between threads."""
+    """The deletes of all data files of a read. May be shared between threads."""
 
     def __init__(self, files: TableFiles, schema: Schema, tasks: Iterable[DataTask]) -> None:
         self._files = files
@@ -169,11 +171,11 @@ class DeletedRows:
                 self._users[file.place].add(task.file.path)
 
     def key_ids(self, task: DataTask) -> set[int]:
-        """The columns that rows of a data file need, lest it is not known which of them are deleted."""
+        """Return the columns that are needed to find the deleted rows of a data file."""
         return {number for scope in self._scopes_of(task) if not self._is_large(scope) for number in scope[0]}
 
     def of(self, task: DataTask) -> FileDeletions:
-        """What is deleted of a data file. Raises what reading files raises."""
+        """Return the deletions of a data file. Raises what reading files raises."""
         scopes = self._scopes_of(task)
         found = FileDeletions(self._vector_of(task))
         with self._lock:
@@ -218,21 +220,21 @@ class DeletedRows:
     def _positions_in(self, file: LiveFile) -> dict[str, Positions]:
         with self._positions_lock:
             known = self._positions.get(file.place)
-            mine = known is None
+            is_mine = known is None
             if known is None:
                 known = self._positions[file.place] = Future()
-        if mine:
+        if is_mine:
             try:
                 known.set_result(self._read_positions(file, self._users[file.place]))
             except BaseException as error:
-                # Whoever waits for it gets the same error.
+                # Waiting threads get the same error.
                 known.set_exception(error)
                 raise
         return known.result()
 
     def _read_positions(self, file: LiveFile, users: set[str]) -> dict[str, Positions]:
         if file.only_path is not None:
-            # All of its rows name this file: their paths are not worth a look.
+            # All of its rows name this file, so the paths need not be read.
             found = [batch.column(0).to_numpy() for _, batch in self._files.batches(file, _POSITIONS_ALONE)]
             return {file.only_path: np.concatenate(found)} if found else {}
         predicate: Predicate | None = None
@@ -251,7 +253,7 @@ class DeletedRows:
     # -- keys ------------------------------------------------------------------------------------------------------
 
     def _keys(self, scope: Scope) -> tuple[KeyColumns, KeyTable] | None:
-        """The keys of a scope; None without any."""
+        """Return the keys of a scope; None if there are none."""
         if scope not in self._tables:
             columns = KeyColumns(self._schema, scope[0])
             table = next(self._key_blocks(scope, columns, None), None)
@@ -259,7 +261,9 @@ class DeletedRows:
         return self._tables[scope]
 
     def _key_blocks(self, scope: Scope, columns: KeyColumns, rows_max: int | None) -> Iterator[KeyTable]:
-        """The keys of a scope in tables of about so many at most, all in one without a bound; none without keys."""
+        """Yield the keys of a scope in tables of about `rows_max` keys, all in one table without a bound; nothing
+        without keys.
+        """
         keys: list[list[Array]] = []
         numbers: list[Positions] = []
         rows = 0
@@ -274,7 +278,7 @@ class DeletedRows:
             yield _table_of(keys, numbers)
 
     def _rows_of(self, files: Sequence[LiveFile], schema: Schema) -> Iterator[tuple[LiveFile, pa.RecordBatch]]:
-        """The rows of files, one after the other; of a store the next ones are opened meanwhile."""
+        """Yield the rows of files, one after the other; the next files of an object store are opened meanwhile."""
 
         def rows(file: LiveFile) -> Iterator[tuple[LiveFile, pa.RecordBatch]]:
             return ((file, batch) for _, batch in self._files.batches(file, schema))
@@ -286,7 +290,7 @@ class DeletedRows:
         return chain.from_iterable(source() for source in sources)
 
     def _found_by_blocks(self) -> dict[str, DeletionVector]:
-        """What keys delete that are too many for one table, as positions."""
+        """Return the positions that keys delete in scopes with too many keys for one table."""
         if self._by_blocks is not None:
             return self._by_blocks
         found: dict[str, DeletionVector] = {}
@@ -310,8 +314,10 @@ class DeletedRows:
 
 
 class TaskRead:
-    """Reads tasks. `schema` are all columns that there are, by which deletes may go; `projected` those asked for, which
-    may be those of `lineage` with what files leave open.
+    """Reads tasks. `schema` are all columns, by which rows may have been deleted; `projected` are the requested
+    columns.
+
+    They may include those of row lineage.
     """
 
     def __init__(
@@ -333,14 +339,14 @@ class TaskRead:
         return self._arrow
 
     def to_reader(self, tasks: Sequence[FileReadTask], *, threads: int | None = None) -> pa.RecordBatchReader:
-        """The rows of all tasks, in memory bounded by some batches and the deletes."""
+        """Return the rows of all tasks. Memory is bounded by some batches and the deletes."""
         deletions = DeletedRows(self._files, self._schema, chain.from_iterable(task.files for task in tasks))
         data = [file for task in tasks for file in task.files]
         count = min(os.cpu_count() or 1, MAX_THREADS) if threads is None else max(threads, 1)
-        # Threads that are not needed for files decode columns in parallel.
+        # If there are more threads than files, columns are decoded in parallel.
         sources = [partial(self._rows, file, deletions, count > len(data)) for file in data]
         count = min(count, len(data))
-        # Of a store the files that come next are opened meanwhile.
+        # The next files of an object store are opened meanwhile.
         is_far = bool(data) and self._files.is_far(data[0].file.path)
         ahead = min(count, len(data) - count) if is_far else 0
         return pa.RecordBatchReader.from_batches(self._arrow, read_ahead(sources, count, ahead=ahead))
@@ -349,9 +355,9 @@ class TaskRead:
         wanted = _with(self._schema, self._projected, self._filtered | deletions.key_ids(task))
         names = self._arrow.names
         read = partial(self._files.batches, task.file, wanted, self._predicate, use_threads=use_threads)
-        # A file of a store comes while its deletes do.
-        is_begun = bool(task.deletes.files) and self._files.is_far(task.file.path)
-        with closing(PrefetchingIterator(read) if is_begun else read()) as batches:
+        # A file of an object store is prefetched while its deletes are read.
+        is_prefetched = bool(task.deletes.files) and self._files.is_far(task.file.path)
+        with closing(Begun(read) if is_prefetched else read()) as batches:
             found = deletions.of(task)
             for position, batch in batches:
                 kept = found.kept(position, batch, task.file.sequence_number)
@@ -366,12 +372,12 @@ class TaskRead:
 
 
 def _chosen(schema: Schema, ids: Sequence[int]) -> Schema:
-    """The columns with these ids, in their order."""
+    """Return the columns with these ids, in their order."""
     return Schema(*(schema.find_field(number) for number in ids))
 
 
 def _with(schema: Schema, projected: Sequence[int], further: set[int]) -> Schema:
-    """The columns projected, and behind them whatever else holds one of the further ids."""
+    """Return the projected columns, followed by the outermost columns that hold one of the further ids."""
     more = prune_columns(schema, further, select_full_types=True).fields if further else ()
     return Schema(
         *(schema.find_field(number) for number in projected),
@@ -385,7 +391,7 @@ def _table_of(keys: list[list[Array]], numbers: list[Positions]) -> KeyTable:
 
 
 def _path_to(struct: StructType, number: int) -> tuple[int, ...]:
-    """The places of the fields that lead to a field."""
+    """Return the places of the fields on the path to a field."""
     for place, part in enumerate(struct.fields):
         if part.field_id == number:
             return (place,)

@@ -11,8 +11,8 @@ from pyiceberg.table import Table
 
 from interbed.iceberg.commit.home import CatalogHome, TableHome
 from interbed.iceberg.commit.replace import commit_replacement
-from interbed.iceberg.commit.replacement import NewTableFile, Replacement
-from interbed.iceberg.meta.live_files import Content
+from interbed.iceberg.commit.replacement import FileReplacement, NewTableFile
+from interbed.iceberg.meta.live_files import FileContent
 from interbed.iceberg.table import IcebergTable
 
 
@@ -24,21 +24,21 @@ def delete_by_key(table: IcebergTable, column: str, keys: Sequence[int]) -> None
     rows = pa.Table.from_arrays(
         [pa.array(keys, pa.int64())], schema=pa.schema([_field(column, pa.int64(), True, number)])
     )
-    _commit(home, now, rows, Content.EQUALITY_DELETES, metrics={"equality_ids": [number]})
+    _commit(home, now, rows, FileContent.EQUALITY_DELETES, metrics={"equality_ids": [number]})
 
 
 def delete_by_position(table: Table, data: str, positions: Sequence[int]) -> None:
     """Commit one file of position deletes of a data file, in the table's catalog."""
     fields = [_field("file_path", pa.string(), False, 2147483546), _field("pos", pa.int64(), False, 2147483545)]
     rows = pa.table([[data] * len(positions), list(positions)], schema=pa.schema(fields))
-    _commit(CatalogHome(table), table, rows, Content.POSITION_DELETES, referenced=data)
+    _commit(CatalogHome(table), table, rows, FileContent.POSITION_DELETES, referenced=data)
 
 
 def _field(name: str, kind: pa.DataType, nullable: bool, number: int) -> "pa.Field[Any]":
     return pa.field(name, kind, nullable, {b"PARQUET:field_id": str(number).encode()})
 
 
-def _commit(home: TableHome, now: Table, rows: pa.Table, content: Content, **facts: Any) -> None:
+def _commit(home: TableHome, now: Table, rows: pa.Table, content: FileContent, **facts: Any) -> None:
     """Commit a file of deletes to the table as it is now."""
     snapshot = now.metadata.current_snapshot()
     assert snapshot is not None
@@ -57,5 +57,7 @@ def _commit(home: TableHome, now: Table, rows: pa.Table, content: Content, **fac
         size=len(sink.getvalue()),
         **facts,
     )
-    added = Replacement(snapshot_id=snapshot.snapshot_id, rewritten=(), converted=(), added=(made,), known=frozenset())
+    added = FileReplacement(
+        snapshot_id=snapshot.snapshot_id, rewritten=(), converted=(), added=(made,), known=frozenset()
+    )
     assert commit_replacement(home, added, {}) is not None

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.iceberg.commit.replacement import NewTableFile, Replacement, files_to_remove
-from interbed.iceberg.meta.live_files import Content, LiveFile
+from interbed.iceberg.commit.replacement import FileReplacement, NewTableFile, files_to_remove
+from interbed.iceberg.meta.live_files import FileContent, LiveFile
 from interbed.iceberg.optimize.job import OptimizeSettings
-from interbed.iceberg.optimize.planner import Action, Mode, plan_units
+from interbed.iceberg.optimize.planner import Mode, OptimizeAction, plan_units
 from interbed.iceberg.optimize.run_unit import UnitOutcome
 from interbed.iceberg.optimize.wire import outcome_from_bytes, outcome_to_bytes, unit_from_bytes, unit_to_bytes
-from interbed.iceberg.plan import DataTask, DeleteIndex, Deletes
+from interbed.iceberg.plan import DataTask, DeleteIndex, FileDeletes
 from interbed.storage.base.errors import CommitConflictError, InvalidOptionError
 from tests.iceberg.plan import files
 
@@ -76,7 +76,7 @@ def test_each_file_is_in_one_unit_at_most_and_the_order_of_files_does_not_matter
     dice.shuffle(shuffled)  # type: ignore[attr-defined]
     assert plan_units(shuffled, mode, SETTINGS) == units
     if mode is Mode.FULL:
-        assert all(unit.action is Action.REWRITE for unit in units)
+        assert all(unit.action is OptimizeAction.REWRITE for unit in units)
 
 
 @pytest.mark.parametrize("mode", list(Mode))
@@ -106,15 +106,15 @@ def test_properties_that_can_not_be_heeded_are_named(name: str, value: str) -> N
         OptimizeSettings.of({name: value})
 
 
-def removed(replacement: Replacement, some: list[LiveFile], deletes: list[LiveFile]) -> set[str]:
+def removed(replacement: FileReplacement, some: list[LiveFile], deletes: list[LiveFile]) -> set[str]:
     """The paths of what goes."""
     return {path for path, _ in files_to_remove(replacement, some, deletes, lambda _: False, 9)}
 
 
-def replaced(**given: object) -> Replacement:
+def replaced(**given: object) -> FileReplacement:
     """A replacement over a snapshot."""
     values: dict[str, object] = {"rewritten": (), "converted": (), "added": (), "known": frozenset()}
-    return Replacement(snapshot_id=1, **{**values, **given})  # type: ignore[arg-type]
+    return FileReplacement(snapshot_id=1, **{**values, **given})  # type: ignore[arg-type]
 
 
 def test_keys_stay_as_long_as_a_file_is_left_that_they_may_be_for() -> None:
@@ -140,7 +140,7 @@ def test_a_vector_is_superseded_by_the_one_that_was_written() -> None:
     some, deletes = [data("a")], [vector("v", 2, "a"), keys("d", 3)]
     made = NewTableFile(
         path="w",
-        content=Content.POSITION_DELETES,
+        content=FileContent.POSITION_DELETES,
         file_format="puffin",
         spec_id=0,
         partition=(0,),
@@ -175,7 +175,7 @@ def test_units_and_outcomes_come_back_from_their_bytes() -> None:
     value = (None, 1, 2.5, "ä", b"\0\xff", Decimal("1.50"), UUID(int=7), True, "NaN")
     file = LiveFile(
         path="a",
-        content=Content.DATA,
+        content=FileContent.DATA,
         file_format="parquet",
         spec_id=3,
         partition=value,
@@ -185,12 +185,12 @@ def test_units_and_outcomes_come_back_from_their_bytes() -> None:
         lower_path=b"\xe4",
         first_row_id=0,
     )
-    task = DataTask(file=file, deletes=Deletes(vector=vector("v", 3, "a"), equality=(keys("d", 4),)))
+    task = DataTask(file=file, deletes=FileDeletes(vector=vector("v", 3, "a"), equality=(keys("d", 4),)))
     (unit,) = plan_units([task], Mode.FULL, SETTINGS)
     assert unit_from_bytes(unit_to_bytes(unit)) == unit
     made = NewTableFile(
         path="n",
-        content=Content.DATA,
+        content=FileContent.DATA,
         file_format="parquet",
         spec_id=3,
         partition=value,

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from interbed.iceberg.optimize.planner import Action
+from interbed.iceberg.optimize.planner import OptimizeAction
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from tests.iceberg.java_tables import assert_alike, ordered
 from tests.iceberg.optimize.tables import opened
@@ -62,7 +62,7 @@ def test_keys_become_one_file_of_positions_or_one_vector_for_each_data_file(peer
     before = assert_alike(peer, table)
     plan = opened(peer, table).plan_compaction(mode="minor")
     assert [(unit.action, unit.reason, len(unit.files)) for unit in plan] == [
-        (Action.CONVERT, "rows deleted by keys", 2)
+        (OptimizeAction.CONVERT, "rows deleted by keys", 2)
     ]
     result = opened(peer, table).compact(mode="minor")
     assert (result.converted, result.deletes_read, result.deletes_written, result.rewritten) == (2, 3, 2, 0)
@@ -96,7 +96,7 @@ def test_a_major_compaction_writes_files_anew_that_have_many_deleted_rows(peer: 
     peer.position_delete(table, [(second, 5)])
     assert opened(peer, table).plan_compaction(mode="minor") == []
     (unit,) = opened(peer, table).plan_compaction(mode="major")
-    assert (unit.action, unit.reason) == (Action.REWRITE, "more than 10% of their rows deleted")
+    assert (unit.action, unit.reason) == (OptimizeAction.REWRITE, "more than 10% of their rows deleted")
     assert [task.file.path for task in unit.files] == [first]
     opened(peer, table).compact(mode="major")
     assert len(assert_alike(peer, table)) == 1699

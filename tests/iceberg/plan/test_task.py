@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.iceberg.plan import DataTask, Deletes, tasks_of
+from interbed.iceberg.plan import DataTask, FileDeletes, tasks_of
 from tests.iceberg.plan.files import data, equality
 
 MIB = 1 << 20
@@ -12,7 +12,7 @@ MIB = 1 << 20
 def task(path: str, *deletes: str, size: int = 4 * MIB) -> DataTask:
     """A data file with equality deletes."""
     return DataTask(
-        file=data(path, size=size), deletes=Deletes(equality=tuple(equality(name, 2, size=1) for name in deletes))
+        file=data(path, size=size), deletes=FileDeletes(equality=tuple(equality(name, 2, size=1) for name in deletes))
     )
 
 

@@ -7,7 +7,7 @@ from pyiceberg.table.snapshots import Snapshot as Published
 from interbed.iceberg.meta.table_metadata import IDENTITY
 from interbed.iceberg.publish.changes import ShownLevels, Totals, changes_of, summary_of
 from interbed.iceberg.publish.columns import first_changed
-from interbed.iceberg.publish.document import Document, Legacy
+from interbed.iceberg.publish.document import InheritedIds, MetadataDocument
 from interbed.iceberg.publish.manifests import due_for_compaction
 from interbed.iceberg.publish.place import PublishPlace, index_file_of
 from interbed.iceberg.publish.retention import PublishedRetention, forgotten, identity_of, is_of, kept, references
@@ -165,10 +165,10 @@ def test_a_puffin_file_is_called_by_its_index_file() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format-version": 2}', b'{"format-version": 9}'])
 def test_damaged_metadata_are_written_anew(content: bytes) -> None:
-    assert Document.decode(content) is None
-    assert Legacy.of(content).next_row_id == 0
+    assert MetadataDocument.decode(content) is None
+    assert InheritedIds.of(content).next_row_id == 0
 
 
 def test_who_a_table_is_outlives_its_metadata() -> None:
-    found = Legacy.of(b'{"format-version": 3, "table-uuid": "u", "last-column-id": 7, "next-row-id": 9}')
-    assert found == Legacy(table_uuid="u", last_column_id=7, next_row_id=9)
+    found = InheritedIds.of(b'{"format-version": 3, "table-uuid": "u", "last-column-id": 7, "next-row-id": 9}')
+    assert found == InheritedIds(table_uuid="u", last_column_id=7, next_row_id=9)

@@ -1,6 +1,6 @@
-"""The line of a table's snapshots as Iceberg's: those that are published are kept, the others are put behind them.
+"""The history of a table's snapshots as Iceberg's: published snapshots are kept, and newer ones are appended.
 
-Where that can't be, all that is live in the newest snapshot becomes one of Iceberg's, the only one.
+If that is not possible, all live files of the newest snapshot become one snapshot of Iceberg's, the only one.
 """
 
 import uuid
@@ -19,7 +19,7 @@ from interbed.iceberg.meta.live_files import live_file
 from interbed.iceberg.meta.table_metadata import IDENTITY
 from interbed.iceberg.publish.changes import TOTALS, FileChanges, ShownLevels, Totals, changes_of, summary_of
 from interbed.iceberg.publish.columns import check_versions, first_changed, iceberg_schema, partition_spec, same_columns
-from interbed.iceberg.publish.document import Document, Legacy
+from interbed.iceberg.publish.document import InheritedIds, MetadataDocument
 from interbed.iceberg.publish.entries import FileSchema, VectorFiles, added_entry, partition_record
 from interbed.iceberg.publish.manifests import Manifests
 from interbed.iceberg.publish.place import PublishPlace, StoreIO
@@ -40,17 +40,17 @@ _EXTERNAL = "data-file.external-paths"
 
 @dataclass(frozen=True, slots=True)
 class PublishedState:
-    """What is published already: the numbers of the versions, the Puffin files, and what the newest version says."""
+    """The published state: the numbers of the versions, the Puffin files, and the content of the newest version."""
 
     versions: tuple[int, ...]
     vectors: tuple[str, ...]
-    document: Document | None
-    legacy: Legacy
+    document: MetadataDocument | None
+    legacy: InheritedIds
     is_pending: bool
 
 
 class PublishedHistory:
-    """The snapshots of the table up to the newest, as Iceberg's: those that are published already, and the others."""
+    """The snapshots of the table up to the newest, as Iceberg's: those that are published already, and newer ones."""
 
     def __init__(
         self, store: FileStore, settings: PublishSettings, place: PublishPlace, there: PublishedState, latest: Snapshot
@@ -59,16 +59,16 @@ class PublishedHistory:
         self._settings = settings
         self._there = there
         self._latest = latest
-        # Somebody else may have changed the schema since the table was opened.
+        # Another process may have changed the schema since the table was opened.
         self._table = store.schemas.latest() or store.schema
         self._spec = partition_spec(self._table)
         self._schema = iceberg_schema(self._table)
         check_versions(self._schema, settings.format_version)
         base = there.document
-        # Whoever has published the table first has spelled it for its readers.
+        # The first publication chose the spelling of the location for its readers.
         by_first = base.location if base and normalize_path(base.location) == store.location else None
         self._location = by_first or store.told_location
-        self._place = place.told_as(self._location)
+        self._place = place.spelled_as(self._location)
         self._io = StoreIO(store.file_io)
         self.manifests = Manifests(self._io, self._place, settings, self._schema, self._spec)
         self._reader = LiveFiles(store)
@@ -78,34 +78,37 @@ class PublishedHistory:
         self._puffins = VectorFiles(
             store.file_io, index_path=store.index_path, puffin_path=self.puffin_path, partition=self._partition
         )
-        self.is_anew = False
+        self.is_rebuilt = False
 
     @property
     def written(self) -> list[str]:
-        """The files that were written, whose names no other run gives."""
+        """The written files, whose names no other run uses."""
         return self._io.written
 
     @property
     def needed(self) -> list[str]:
-        """All files that were written, or left there by a killed run: they are to be durable before they are named."""
+        """All files that this run has written, or a killed run has left: they must be durable before metadata name
+        them.
+        """
         return [*self._io.written, *self._puffins.made]
 
     def puffin_path(self, index_file: str) -> str:
-        """Where the Puffin file of an index file is."""
+        """Return the path of the Puffin file of an index file."""
         return self._place.vectors(index_file, None if self._location == self._store.location else self._location)
 
-    def document(self) -> Document:
-        """What the metadata are to say, before any of it expires."""
+    def document(self) -> MetadataDocument:
+        """Return the content of the metadata, before snapshots expire."""
         base = self._base()
-        self.is_anew = base is None
-        return self._anew() if base is None else self._continued(*base)
+        self.is_rebuilt = base is None
+        return self._rebuilt() if base is None else self._continued(*base)
 
     # -- continuing ------------------------------------------------------------------------------------------------
 
-    def _base(self) -> tuple[Document, list[Snapshot]] | None:
-        """What is published up to the newest snapshot that is still of the table, and the snapshots after it.
+    def _base(self) -> tuple[MetadataDocument, list[Snapshot]] | None:
+        """Return the published content up to the newest snapshot that is still of the table, and the snapshots after
+        it.
 
-        None where it has to be written anew: of another table, another form, or with a gap.
+        None if it must be rebuilt: it is of another table, of another format version or spec, or there is a gap.
         """
         found = self._there.document
         if found is None:
@@ -140,7 +143,7 @@ class PublishedHistory:
         return None
 
     def _is_known(self, schemas: Sequence[Schema]) -> bool:
-        """Whether the published schemas are those of the table, of which a rollback may have taken some back."""
+        """Return whether the published schemas are those of the table, except schemas that a rollback has removed."""
         ids = set(self._store.schemas.ids())
         return all(
             same_columns(self._schema_of(schema.schema_id).iceberg, schema)
@@ -149,14 +152,14 @@ class PublishedHistory:
         )
 
     def _shown(self, snapshot: Snapshot) -> tuple[ShownLevels, bool]:
-        """What of the table's files is shown as of a snapshot."""
+        """Return the visible levels of a snapshot, and whether its deletion vectors are visible."""
         return self._shown_by(self._schema_of(snapshot.schema_id).table)
 
     def _shown_by(self, schema: TableSchema) -> tuple[ShownLevels, bool]:
         options = CoreOptions({**schema.options, **self._store.dynamic_options})
         return ShownLevels.of(schema, options), shows_vectors(options)
 
-    def _continued(self, base: Document, snapshots: list[Snapshot]) -> Document:
+    def _continued(self, base: MetadataDocument, snapshots: list[Snapshot]) -> MetadataDocument:
         published = list(base.snapshots)
         next_row_id = base.next_row_id
         for before, snapshot in pairwise(snapshots):
@@ -169,7 +172,7 @@ class PublishedHistory:
     def _next(
         self, parent: Published, before: Snapshot, snapshot: Snapshot, next_row_id: int | None
     ) -> tuple[Published, int | None]:
-        """The snapshot after a published one, and the row id that is next then."""
+        """Return the snapshot after a published one, and the next row id after it."""
         manifests = self.manifests.of(parent)
         shown, vectors = self._shown(snapshot)
         delta = self._reader.changes_of(snapshot, changelog=False)
@@ -203,15 +206,15 @@ class PublishedHistory:
         made = self._snapshot(snapshot, parent.snapshot_id, path, operation, metrics, (next_row_id, following))
         return made, following
 
-    # -- anew ------------------------------------------------------------------------------------------------------
+    # -- rebuilding --------------------------------------------------------------------------------------------------
 
-    def _anew(self) -> Document:
-        """All that is live in the newest snapshot, as one snapshot of Iceberg's."""
+    def _rebuilt(self) -> MetadataDocument:
+        """Return all live files of the newest snapshot, as one snapshot of Iceberg's."""
         latest, legacy = self._latest, self._there.legacy
         if latest.id == FIRST_SNAPSHOT_ID:
-            # A table that was made in the place of one that was dropped.
-            legacy = Legacy()
-        # By the options of now: without its vectors, from before they were to be published, it would show deleted rows.
+            # The table was created in place of a dropped one.
+            legacy = InheritedIds()
+        # By the present options: a snapshot from before vectors were published would show deleted rows without them.
         shown, vectors = self._shown_by(self._table)
         live = [e for e in self._reader.entries(latest)[0] if e.bucket >= 0 and shown(e.file.level)]
         manifests = self.manifests.write((self._entry(entry, latest.id) for entry in live), latest.id)
@@ -231,9 +234,9 @@ class PublishedHistory:
 
     def _finished(
         self, *, table_uuid: str, last_column: int, published: list[Published], next_row_id: int | None
-    ) -> Document:
+    ) -> MetadataDocument:
         ids = [number for number in self._store.schemas.ids() if number <= self._table.id]
-        return Document(
+        return MetadataDocument(
             format_version=self._settings.format_version,
             table_uuid=table_uuid,
             location=self._location,
@@ -283,7 +286,7 @@ class PublishedHistory:
         changed = first_changed(written_by.table.fields, self._table.fields)
         if changed is not None:
             raise NotSupportedError(
-                f"{path} has the column '{changed}' with a type from which Iceberg makes none of what it is now; "
+                f"{path} has the column '{changed}' with a type that Iceberg can't convert to the present one; "
                 "compact the table fully."
             )
         return added_entry(file, self._spelled(path), self._partition(entry.partition), written_by, snapshot_id)
@@ -298,7 +301,7 @@ class PublishedHistory:
         return self.manifests.write(entries, snapshot.id, ManifestContent.DELETES)
 
     def _totals_of(self, parent: Published, manifests: list[ManifestFile]) -> dict[str, str]:
-        """The totals that a published snapshot has in its summary; counted where Java has left them out."""
+        """Return the totals in the summary of a published snapshot; counted if Java has left them out."""
         known = {} if parent.summary is None else parent.summary.additional_properties
         if all(name in known for name in TOTALS):
             return {name: known[name] for name in TOTALS}
@@ -327,7 +330,7 @@ class PublishedHistory:
         return self._external[1][bucket_id, name]
 
     def _spelled(self, path: str) -> str:
-        """The path as the location of the table is spelled, so that both mean the same file."""
+        """Return the path in the spelling of the location of the table, so that both name the same file."""
         here = self._store.location
         if path.startswith(f"{here}/"):
             return f"{self._location.rstrip('/')}{path[len(here) :]}"
