@@ -10,12 +10,12 @@ class BadMessageError(InvalidInputError):
     def at(cls, place: str, reason: str) -> "BadMessageError":
         """Return the error of the message at a place, with advice on what to do."""
         return cls(
-            f"{whats_bad(place, reason)} Nothing of it was written. Mend it at the source, or go on without such "
+            f"{refusal_text(place, reason)} Nothing of it was written. Mend it at the source, or go on without such "
             "messages: skip them, or have them put into another topic."
         )
 
 
-def whats_bad(place: str, reason: str) -> str:
+def refusal_text(place: str, reason: str) -> str:
     """Return a sentence that names the message and the reason why it is refused."""
     return f"The message at {place} can't be taken: {reason}."
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import CatalogUnavailableError, LockError
-from interbed.ingest.errors import BadMessageError, SourceUnavailableError, whats_bad
+from interbed.ingest.errors import BadMessageError, SourceUnavailableError, refusal_text
 from interbed.ingest.flow.changes import (
     BadMessage,
     DecodedMessages,
@@ -116,7 +116,7 @@ class Ingestion:
         self._read = Positions()
         self._is_whole = True
         """Whether the messages read so far are complete transactions of the source."""
-        self._is_hurried = False
+        self._commits_early = False
         """Whether something was written that must be committed before the interval ends."""
         self._committed = Positions()
         self._idle_noted = clock()
@@ -175,7 +175,7 @@ class Ingestion:
         self._source.seek(least_of(known.values()))
         # Including the beginnings of partitions without messages, where the next run begins as well.
         self._read = self._committed = self._source.positions()
-        self._is_whole, self._is_hurried = True, False
+        self._is_whole, self._commits_early = True, False
         self._idle_noted = self._clock()
 
     def _gets_changes(self, name: str, sink: TableSink) -> bool:
@@ -267,15 +267,15 @@ class Ingestion:
                 self._is_whole = self._source.is_whole()
             # Offsets after the last message may belong to no message.
             self._read = self._source.positions()
-            self._look_around()
-        self._look_around(ending=True)
+            self._update_counters()
+        self._update_counters(ending=True)
 
     def _is_full(self) -> bool:
         """Return whether a commit is due before the interval ends, because of the number of rows or a truncation."""
         rows, most = sum(s.rows for s in self._sinks.values()), self._settings.commit_rows
-        return self._is_hurried or (most is not None and rows >= most)
+        return self._commits_early or (most is not None and rows >= most)
 
-    def _look_around(self, *, ending: bool = False) -> None:
+    def _update_counters(self, *, ending: bool = False) -> None:
         """Update the counters that are only shown."""
         now = self._clock()
         self.result.seconds = now - self._began
@@ -292,7 +292,7 @@ class Ingestion:
             check_refused(decoded.refused, self._name_of)
             bad = list(decoded.bad)
             changes = self._by_table(decoded, part, bad)
-            self._make_ready(changes, part)
+            self._ensure_sinks(changes, part)
             for name, each in changes:
                 bad += self._sinks[name].write(each)
             self._handle(part, bad)
@@ -307,7 +307,7 @@ class Ingestion:
             if isinstance(last, TableTruncation):
                 self._truncate(last, part)
             else:
-                self._pass_ended(last, part)
+                self._skip_ended(last, part)
             # The rest of the part must be decoded again. Where there are many such messages, small parts waste less
             # work.
             messages, most = messages.slice(last.index + 1, len(messages)), max(LEAST_DECODED, 2 * last.index)
@@ -374,7 +374,7 @@ class Ingestion:
                 accepted=name in self._settings.accept_changed_source,
             )
 
-    def _make_ready(self, changes: Sequence[tuple[str, RowChanges]], messages: Messages) -> None:
+    def _ensure_sinks(self, changes: Sequence[tuple[str, RowChanges]], messages: Messages) -> None:
         """Ensure that there is a sink for each of the changes, and that its table has their columns."""
         new = [
             (name, each)
@@ -425,7 +425,7 @@ class Ingestion:
                 case BadMessages.STOP:
                     raise BadMessageError.at(place, message.reason)
                 case BadMessages.SKIP:
-                    _log.warning("%s It is skipped.", whats_bad(place, message.reason))
+                    _log.warning("%s It is skipped.", refusal_text(place, message.reason))
                 case BadMessages.DEAD_LETTER:
                     assert self._dead_letters is not None
                     self._dead_letters.put(messages, message.index, message.reason)
@@ -442,7 +442,7 @@ class Ingestion:
             if self._source.is_transactional:
                 # Committed with the rest of the transaction, which usually inserts the rows again.
                 sink.empty()
-                self._is_hurried = True
+                self._commits_early = True
             else:
                 self._commit(everything=True)
                 sink.empty()
@@ -450,7 +450,7 @@ class Ingestion:
                 self.result.commits += 1
         self._advance(one)
 
-    def _pass_ended(self, ended: EndedTables, messages: Messages) -> None:
+    def _skip_ended(self, ended: EndedTables, messages: Messages) -> None:
         """Skip a message that ends source tables, unless a table has rows of one of them.
 
         Raises SourceChangedError after the messages before it were committed.
@@ -486,7 +486,7 @@ class Ingestion:
             self._idle_noted = self._clock()
         self._committed = self._read
         self.result.has_positions |= bool(self._sinks)
-        self._is_hurried = False
+        self._commits_early = False
         self.result.positions = self._read
         if written:
             self._count(written)

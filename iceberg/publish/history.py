@@ -45,7 +45,7 @@ class PublishedState:
     versions: tuple[int, ...]
     vectors: tuple[str, ...]
     document: MetadataDocument | None
-    legacy: InheritedIds
+    inherited: InheritedIds
     is_pending: bool
 
 
@@ -53,18 +53,18 @@ class PublishedHistory:
     """The snapshots of the table up to the newest, as Iceberg's: those that are published already, and newer ones."""
 
     def __init__(
-        self, store: FileStore, settings: PublishSettings, place: PublishPlace, there: PublishedState, latest: Snapshot
+        self, store: FileStore, settings: PublishSettings, place: PublishPlace, state: PublishedState, latest: Snapshot
     ) -> None:
         self._store = store
         self._settings = settings
-        self._there = there
+        self._state = state
         self._latest = latest
         # Another process may have changed the schema since the table was opened.
         self._table = store.schemas.latest() or store.schema
         self._spec = partition_spec(self._table)
         self._schema = iceberg_schema(self._table)
         check_versions(self._schema, settings.format_version)
-        base = there.document
+        base = state.document
         # The first publication chose the spelling of the location for its readers.
         by_first = base.location if base and normalize_path(base.location) == store.location else None
         self._location = by_first or store.told_location
@@ -110,7 +110,7 @@ class PublishedHistory:
 
         None if it must be rebuilt: it is of another table, of another format version or spec, or there is a gap.
         """
-        found = self._there.document
+        found = self._state.document
         if found is None:
             return None
         if found.format_version > self._settings.format_version:
@@ -210,22 +210,22 @@ class PublishedHistory:
 
     def _rebuilt(self) -> MetadataDocument:
         """Return all live files of the newest snapshot, as one snapshot of Iceberg's."""
-        latest, legacy = self._latest, self._there.legacy
+        latest, inherited = self._latest, self._state.inherited
         if latest.id == FIRST_SNAPSHOT_ID:
             # The table was created in place of a dropped one.
-            legacy = InheritedIds()
+            inherited = InheritedIds()
         # By the present options: a snapshot from before vectors were published would show deleted rows without them.
         shown, vectors = self._shown_by(self._table)
         live = [e for e in self._reader.entries(latest)[0] if e.bucket >= 0 and shown(e.file.level)]
         manifests = self.manifests.write((self._entry(entry, latest.id) for entry in live), latest.id)
         deletes = self._vectors(latest, []) if vectors else []
-        next_row_id = legacy.next_row_id if self._settings.format_version == 3 else None
+        next_row_id = inherited.next_row_id if self._settings.format_version == 3 else None
         path, following = self.manifests.write_list([*manifests, *deletes], latest.id, None, next_row_id)
         metrics = summary_of(live, [], {}, _totals(deletes))
         made = self._snapshot(latest, None, path, Operation.APPEND, metrics, (next_row_id, following))
         return self._finished(
-            table_uuid=legacy.table_uuid or str(uuid.uuid4()),
-            last_column=legacy.last_column_id,
+            table_uuid=inherited.table_uuid or str(uuid.uuid4()),
+            last_column=inherited.last_column_id,
             published=[made],
             next_row_id=following,
         )

@@ -42,7 +42,7 @@ from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.scan.live_files import LiveFiles
 
 _log = logging.getLogger(__name__)
-_MOST_TURNS = 8
+_MOST_ROUNDS = 8
 
 
 _FORMAT = "parquet"
@@ -70,40 +70,40 @@ class _Publication:
     def run(self) -> int | None:
         """Publish the newest snapshot, again if another commit was faster."""
         newest = None
-        for _ in range(_MOST_TURNS):
+        for _ in range(_MOST_ROUNDS):
             # The versions first: the snapshot of a listed version was committed before.
-            there = self._there()
+            state = self._published_state()
             latest = self._store.snapshots.latest()
             if latest is None:
-                self._clear(there)
+                self._clear(state)
                 return None
             newest = latest.id
-            if self._publish(latest, there) and self._store.snapshots.latest_id() == newest:
+            if self._publish(latest, state) and self._store.snapshots.latest_id() == newest:
                 return newest
         _log.info("Other writers commit to %s faster than it is published here; they publish it.", self._store.location)
         return newest
 
-    def _there(self) -> PublishedState:
+    def _published_state(self) -> PublishedState:
         names = [status.name for status in self._files.list(self._place.directory)]
         versions = tuple(sorted(number for name in names if (number := version_of(name)) is not None))
-        document, legacy = None, InheritedIds()
+        document, inherited = None, InheritedIds()
         if versions:
             try:
                 content = self._files.read_bytes(self._place.version(versions[-1]))
             except FileNotFoundError:
                 content = b""
-            document, legacy = MetadataDocument.decode(content), InheritedIds.of(content)
+            document, inherited = MetadataDocument.decode(content), InheritedIds.of(content)
         vectors = tuple(name for name in names if name.endswith(PUFFIN))
-        return PublishedState(versions, vectors, document, legacy, RETIRE_PENDING in names)
+        return PublishedState(versions, vectors, document, inherited, RETIRE_PENDING in names)
 
-    def _publish(self, latest: Snapshot, there: PublishedState) -> bool:
+    def _publish(self, latest: Snapshot, state: PublishedState) -> bool:
         """Write the metadata of the snapshot. Return false if another run was faster."""
         now = int(self._clock() * 1000)
-        history = PublishedHistory(self._store, self._settings, self._place, there, latest)
+        history = PublishedHistory(self._store, self._settings, self._place, state, latest)
         document = self._retained(history.document(), now)
         path = self._place.version(latest.id)
-        is_there = latest.id in there.versions
-        if not (is_there and there.document is not None and document.is_same_as(there.document)):
+        is_there = latest.id in state.versions
+        if not (is_there and state.document is not None and document.is_same_as(state.document)):
             if self._store.options.commit_sync is CommitSync.FULL:
                 self._files.sync(history.needed)
             content = document.encode(now)
@@ -118,7 +118,7 @@ class _Publication:
             MetastoreRegistration(self._store, self._settings, place).point_to(
                 place.version(latest.id), document.schema
             )
-        self._clean(there, document, latest.id, history)
+        self._clean(state, document, latest.id, history)
         return True
 
     def _retained(self, document: MetadataDocument, now: int) -> MetadataDocument:
@@ -136,11 +136,11 @@ class _Publication:
             pass
         self._files.overwrite(self._place.hint, text)
 
-    def _clean(self, there: PublishedState, document: MetadataDocument, newest: int, history: PublishedHistory) -> None:
+    def _clean(self, state: PublishedState, document: MetadataDocument, newest: int, history: PublishedHistory) -> None:
         """Delete files that nothing names any more: newer versions first, which readers would look for."""
-        late = [number for number in there.versions if number > newest]
+        late = [number for number in state.versions if number > newest]
         self._files.delete_quietly(map(self._place.version, reversed(late)))
-        before = () if there.document is None else there.document.snapshots
+        before = () if state.document is None else state.document.snapshots
         # Everything is read before files are deleted: removed snapshots share manifests.
         unused: dict[str, None] = {}
         for removed, neighbours in forgotten(before, document.snapshots):
@@ -151,12 +151,12 @@ class _Publication:
             path for path in map(normalize_path, unused) if path.startswith(below) and ".." not in path.split("/")
         )
         if history.is_rebuilt:
-            self._sweep(there, document, newest, history.manifests)
+            self._sweep(state, document, newest, history.manifests)
         if self._settings.deletes_old:
             oldest = newest - self._settings.previous_max
-            old = [number for number in there.versions if number < oldest]
+            old = [number for number in state.versions if number < oldest]
             self._files.delete_quietly(map(self._place.version, old))
-        if there.is_pending:
+        if state.is_pending:
             self._files.delete_quietly([f"{self._place.directory}/{RETIRE_PENDING}"])
 
     def _unused(self, removed: Published, neighbours: Sequence[Published], history: PublishedHistory) -> list[str]:
@@ -177,14 +177,14 @@ class _Publication:
         paths = [manifest.manifest_path for manifest in named]
         return [*paths, removed.manifest_list, *map(history.puffin_path, vectors)]
 
-    def _sweep(self, there: PublishedState, document: MetadataDocument, newest: int, manifests: Manifests) -> None:
+    def _sweep(self, state: PublishedState, document: MetadataDocument, newest: int, manifests: Manifests) -> None:
         """Delete Puffin files that the metadata do not name any more, after metadata that were not continued.
 
         Such metadata, as Java's, do not list the Puffin files. Files that another run has just written are of a newer
         snapshot, which was committed before they were written.
         """
         named = {file for one in document.snapshots for file in _index_files(manifests.of(one), manifests)}
-        left = [name for name in there.vectors if index_file_of(name) not in named]
+        left = [name for name in state.vectors if index_file_of(name) not in named]
         if not left:
             return
         reader = LiveFiles(self._store)
@@ -199,9 +199,9 @@ class _Publication:
         unused = [name for name in left if index_file_of(name) not in needed]
         self._files.delete_quietly(f"{self._place.directory}/{name}" for name in unused)
 
-    def _clear(self, there: PublishedState) -> None:
+    def _clear(self, state: PublishedState) -> None:
         """Delete the metadata of a table that has no snapshot any more."""
-        if there.versions:
+        if state.versions:
             self._files.delete(self._place.directory, recursive=True)
 
 

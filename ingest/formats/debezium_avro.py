@@ -45,10 +45,10 @@ from interbed.ingest.formats.debezium_events import (
     SentBefore,
     at_rows_before,
     events_of,
+    invalid_events,
     kinds_of,
-    leaving_out,
+    may_leave_out,
     of_kind,
-    whats_wrong,
 )
 from interbed.ingest.formats.declared_keys import DeclaredKeys
 from interbed.ingest.formats.unavailable_value import NOT_SENT, UnavailableValue
@@ -150,7 +150,7 @@ class DebeziumAvro:
         keys = messages.keys
         inserted, updated, deleted = part.ops("c", "r"), part.ops("u"), part.ops("d")
         types = {name: each.type for name, each in part.types.items()}
-        leaving = leaving_out(part.kinds, messages.rekeyed_mask()[part.index])
+        leaving = may_leave_out(part.kinds, messages.rekeyed_mask()[part.index])
         befores, afters, unsent = self._unavailable.resolved(part.before, part.after, types, updated=leaving)
         part = replace(part, before=befores, after=afters)
         (before, after), reasons = part.converted()
@@ -159,7 +159,7 @@ class DebeziumAvro:
             # Most connectors send the row, or its key as the row, so this is rare.
             before = self._with_keys(before, lacking, part.index, keys)
         sent_before = part.before if not len(lacking) else _with_nothing(part.before, lacking)
-        reasons = {**whats_wrong(part.op, part.kinds, before, after), **reasons}
+        reasons = {**invalid_events(part.op, part.kinds, before, after), **reasons}
         bad += [BadMessage(int(part.index[i]), reason) for i, reason in reasons.items()]
         good = inserted | updated | deleted
         good[list(reasons)] = False

@@ -62,7 +62,7 @@ def of_kind(kinds: Kinds, *wanted: str) -> Mask:
     return found
 
 
-def leaving_out(kinds: Kinds, rekeyed: Mask) -> Mask:
+def may_leave_out(kinds: Kinds, rekeyed: Mask) -> Mask:
     """Return which events may leave out values: updates, and insertions that are the second part of an update of a key.
 
     `rekeyed` has an entry for each event; see Messages.
@@ -70,7 +70,7 @@ def leaving_out(kinds: Kinds, rekeyed: Mask) -> Mask:
     return of_kind(kinds, "u") | (of_kind(kinds, "c") & rekeyed)
 
 
-def whats_wrong(op: Array, kinds: Kinds, before: Array, after: Array) -> dict[int, str]:
+def invalid_events(op: Array, kinds: Kinds, before: Array, after: Array) -> dict[int, str]:
     """Return why events are invalid, by their place. A deletion without its row has the message's key as the row
     before.
     """

@@ -56,10 +56,10 @@ from interbed.ingest.formats.debezium_events import (
     SentBefore,
     at_rows_before,
     events_of,
+    invalid_events,
     kinds_of,
-    leaving_out,
+    may_leave_out,
     of_kind,
-    whats_wrong,
 )
 from interbed.ingest.formats.declared_keys import JsonKeys
 from interbed.ingest.formats.json_objects import JsonShape, json_text, parsed_object, sent_rows
@@ -289,7 +289,7 @@ class _Part:
         before, after = complete.column("before"), complete.column("after")
         row = next((t for t in (after.type, before.type) if isinstance(t, pa.StructType)), None)
         inserted, updated, deleted = complete.ops("c", "r"), complete.ops("u"), complete.ops("d")
-        reasons = whats_wrong(complete.column("op"), complete.kinds, before, after)
+        reasons = invalid_events(complete.column("op"), complete.kinds, before, after)
         unsent: dict[str, UnsentRows] = {}
         may_lack: Mapping[str | None, UnsentRows] = {}
         from_before: dict[str, Mask] = {}
@@ -394,7 +394,7 @@ class _Part:
         """
         updated = self.ops("u") & valid(after)
         types = {name: each.type for name, each in self.types.items()} or None
-        leaving = leaving_out(self.kinds, rekeyed) & valid(after)
+        leaving = may_leave_out(self.kinds, rekeyed) & valid(after)
         before, after, absent = unavailable.resolved(before, after, types, updated=leaving, from_before=from_before)
         unsent = {name: UnsentRows(rows, NOT_SENT) for name, rows in absent.items()}
         if self.types:

@@ -79,13 +79,13 @@ class SchemaRegistry:
     def schema(self, number: int) -> WriterSchema:
         """Return a schema; see WriterSchemas."""
         if number not in self._schemas:
-            found = self._asked(f"/schemas/ids/{number}", f"a schema {number}")
+            found = self._requested(f"/schemas/ids/{number}", f"a schema {number}")
             texts: dict[str, str] = {}
-            self._refer(found, texts)
+            self._collect_references(found, texts)
             self._schemas[number] = WriterSchema(text=_text_of(found), references=tuple(texts.values()))
         return self._schemas[number]
 
-    def _refer(self, found: Mapping[str, Any], texts: dict[str, str], above: Sequence[str] = ()) -> None:
+    def _collect_references(self, found: Mapping[str, Any], texts: dict[str, str], above: Sequence[str] = ()) -> None:
         """Collect the schemas that a schema refers to, each after the schemas that it refers to itself."""
         for reference in found.get("references") or ():
             subject, version = str(reference["subject"]), int(reference["version"])
@@ -94,11 +94,11 @@ class SchemaRegistry:
                 continue
             if len(texts) >= _REFERENCES_MOST:
                 raise UnknownSchemaError(f"a schema refers to more than {_REFERENCES_MOST} others")
-            there = self._asked(path, f"version {version} of {subject!r}, to which a schema refers")
-            self._refer(there, texts, (*above, path))
+            there = self._requested(path, f"version {version} of {subject!r}, to which a schema refers")
+            self._collect_references(there, texts, (*above, path))
             texts[path] = _text_of(there)
 
-    def _asked(self, path: str, what: str) -> dict[str, Any]:
+    def _requested(self, path: str, what: str) -> dict[str, Any]:
         """Return the answer to a request; `what` names the requested object."""
         failures = []
         for turn in range(len(self._urls)):

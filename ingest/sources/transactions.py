@@ -262,7 +262,7 @@ class TransactionalSource:
             for more in several[1:]:
                 whole = whole.followed_by(more)
             self._delivered.append(whole)
-        self._pass_over_whole()
+        self._forget_complete()
 
     def _count_to_deliver(self, waiting: _PendingMessages) -> int:
         numbers = self._numbers_of(waiting.ids)
@@ -288,7 +288,7 @@ class TransactionalSource:
             del self._waiting[place]
         return waiting.messages.slice(0, count)
 
-    def _pass_over_whole(self) -> None:
+    def _forget_complete(self) -> None:
         """Forget complete transactions, and pause the partitions that wait."""
         while self._ended and not self._ended[0].missing:
             self._last_delivered = max(self._last_delivered, self._first)
@@ -318,7 +318,7 @@ class TransactionalSource:
         )
         for each in lost:
             each.missing.clear()
-        self._pass_over_whole()
+        self._forget_complete()
 
     def _numbers_of(self, ids: "pa.Array[Any]") -> "np.ndarray[Any, np.dtype[np.int64]]":
         """Return the number of the transaction of each message: -1 for none, _UNKNOWN if it has not ended."""

@@ -53,7 +53,7 @@ class ChangeFit:
         known = {f.name: f.type for f in schema.fields}
         keys = fixed_columns(schema)
         found: list[pa.Field[Any]] = []
-        impossible = guessed_in_vain(changes, known)
+        impossible = impossible_guesses(changes, known)
         for column in changes.rows.schema:
             if column.name in impossible:
                 continue
@@ -164,7 +164,7 @@ def fixed_columns(schema: TableSchema) -> Collection[str]:
     return {*schema.primary_keys, *schema.partition_keys, *schema.bucket_keys}
 
 
-def guessed_in_vain(changes: RowChanges, known: Collection[str]) -> dict[str, str]:
+def impossible_guesses(changes: RowChanges, known: Collection[str]) -> dict[str, str]:
     """Return guessed columns that a table with the columns `known` cannot get, with the reasons."""
     guessed = [f.name for f in changes.rows.schema if f.name not in changes.stated and known_type(f.type) is not None]
     return impossible_columns(guessed, known)
@@ -173,7 +173,7 @@ def guessed_in_vain(changes: RowChanges, known: Collection[str]) -> dict[str, st
 def without_a_column(changes: RowChanges, known: Collection[str]) -> dict[int, str]:
     """Return the reasons, by row, for values that no column can have."""
     reasons: dict[int, str] = {}
-    for name, why in guessed_in_vain(changes, known).items():
+    for name, why in impossible_guesses(changes, known).items():
         column = one_array(changes.rows.column(name))
         for i in np.flatnonzero(valid(column)).tolist():
             reasons.setdefault(i, f"its column {name!r}, with {shown_value(column, i)}, {why}")

@@ -19,7 +19,7 @@ from interbed.ingest.flow.changes import BadMessage, ChangesShape, DecodedMessag
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.flow.source_identity import identities_of, identity_of, source_to_json, topic_ids_of
 from interbed.ingest.formats.arrays import one_array, valid
-from interbed.ingest.tables.change_fit import ChangeFit, fixed_columns, guessed_in_vain, without_a_column
+from interbed.ingest.tables.change_fit import ChangeFit, fixed_columns, impossible_guesses, without_a_column
 from interbed.ingest.tables.column_fit import known_type
 from interbed.ingest.tables.computed_columns import ComputedColumn, with_computed
 from interbed.ingest.tables.names import TableNames
@@ -247,8 +247,8 @@ def for_new_table(name: str, changes: RowChanges, settings: TableSettings) -> tu
             found.setdefault(index, reason)
     for row, reason in without_a_column(changes, ()).items():
         found.setdefault(int(changes.messages[row]), reason)
-    if in_vain := guessed_in_vain(changes, ()):
-        changes = replace(changes, rows=changes.rows.drop_columns(list(in_vain)))
+    if impossible := impossible_guesses(changes, ()):
+        changes = replace(changes, rows=changes.rows.drop_columns(list(impossible)))
     if not found:
         return changes, []
     return changes.where(~np.isin(changes.messages, list(found))), [

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from interbed.catalog.client.errors import CatalogUnavailableError, LockError
-from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceUnavailableError, whats_bad
+from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceUnavailableError, refusal_text
 from interbed.ingest.flow.changes import ChangesShape
 from interbed.ingest.flow.messages import Positions, least_of
 from interbed.ingest.job import BACKOFF, IDLE_NOTE_SECONDS
@@ -266,7 +266,7 @@ class Rounds:
             for place in report.places:
                 if self._settings.bad_messages is BadMessages.STOP:
                     raise BadMessageError.at(str(place), place.about)
-                _log.warning("%s It is passed over.", whats_bad(str(place), place.about))
+                _log.warning("%s It is passed over.", refusal_text(str(place), place.about))
 
     def _ended(
         self, reports: Sequence[ReadReport], sinks: Mapping[str, TableSink]

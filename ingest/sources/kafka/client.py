@@ -188,7 +188,7 @@ class KafkaClient:
         except self.kafka.KafkaException as error:
             raise self.unavailable("Partitions can't be assigned", error) from error
 
-    def parted(self, received: list[Any]) -> tuple[list[Any], list[Any], Any]:
+    def split_events(self, received: list[Any]) -> tuple[list[Any], list[Any], Any]:
         """Return the messages, the ends of partitions that were reached, and the event that stops both.
 
         The event is the first error because of which a partition cannot be read; None if there is none.

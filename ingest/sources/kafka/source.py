@@ -27,7 +27,7 @@ from interbed.ingest.sources.kafka.topics import (
     TopicChoice,
     check_no_gap,
     check_same,
-    recreated_partition,
+    recreated_partition_error,
     start_millis,
 )
 from interbed.ingest.sources.source import LagUnit
@@ -175,7 +175,9 @@ class KafkaSource:
                 begins[place] = wanted
             elif topic in topics:
                 count = sum(t == topic for t, _ in there)
-                raise recreated_partition(self._client.servers, place, wanted, f"the topic has {count} partitions")
+                raise recreated_partition_error(
+                    self._client.servers, place, wanted, f"the topic has {count} partitions"
+                )
             elif self._choice.has(topic):
                 # A topic that is recreated under its old name is read from here, which is reported as a gap.
                 _log.warning("Topic %s does not exist in Kafka any more; it was read up to offset %d", topic, wanted)
@@ -201,7 +203,7 @@ class KafkaSource:
         self._raise_failure()
         if not self._is_placed:
             self.seek(self.positions())
-        self._look_when_due()
+        self._discover_when_due()
         # After an exception the next call seeks back to the returned messages.
         self._is_placed = False
         received = self._receive(timeout_seconds, most)
@@ -212,15 +214,15 @@ class KafkaSource:
 
     def pause(self, partitions: Iterable[Partition]) -> None:
         """Return no messages of these partitions until they are resumed, or until a seek."""
-        self._let(self._client.consumer.pause, set(partitions) - self._paused)
+        self._apply(self._client.consumer.pause, set(partitions) - self._paused)
         self._paused |= set(partitions)
 
     def resume(self, partitions: Iterable[Partition]) -> None:
         """Return messages of these partitions again."""
-        self._let(self._client.consumer.resume, set(partitions) & self._paused)
+        self._apply(self._client.consumer.resume, set(partitions) & self._paused)
         self._paused -= set(partitions)
 
-    def _let(self, what: Callable[[list[Any]], None], partitions: Iterable[Partition]) -> None:
+    def _apply(self, what: Callable[[list[Any]], None], partitions: Iterable[Partition]) -> None:
         named = [self._client.kafka.TopicPartition(topic, partition) for topic, partition in sorted(partitions)]
         if named:
             what(named)
@@ -232,7 +234,7 @@ class KafkaSource:
         """
         if not self._is_placed:
             self.seek(self.positions())
-        self._look()
+        self._discover()
         partitions = [place for place in self._positions if place[0] not in self._gone]
         found: dict[str, dict[int, int]] = {}
         for (topic, partition), end in self._topics.offsets(partitions, END).items():
@@ -272,11 +274,11 @@ class KafkaSource:
 
     # Discovery of partitions
 
-    def _look_when_due(self) -> None:
+    def _discover_when_due(self) -> None:
         if self._clock() < self._next_look:
             return
         try:
-            self._look()
+            self._discover()
         except SourceUnavailableError as error:
             # A broker that restarts is no error, unless it is still missing at the next check.
             if self._look_failed:
@@ -284,7 +286,7 @@ class KafkaSource:
             self._look_failed = True
             _log.warning("Could not look for new partitions: %s", error)
 
-    def _look(self) -> None:
+    def _discover(self) -> None:
         """Begin to read new partitions, from their beginning."""
         self._next_look = self._clock() + self._look_seconds
         there = self._topics.partitions()
@@ -318,7 +320,7 @@ class KafkaSource:
         received = self._client.consume(self._step(most), 0.0) or self._client.consume(1, timeout_seconds)
         while received:
             count += len(received)
-            messages, ends, failed = self._client.parted(received)
+            messages, ends, failed = self._client.split_events(received)
             found.add(messages)
             for end in ends:
                 found.reached(end.topic(), end.partition(), end.offset())
@@ -351,7 +353,9 @@ class KafkaSource:
         except InterbedError as found:
             return found
         # The offset exists now, with another message: the log was truncated and has grown again.
-        return recreated_partition(servers, place, wanted, f"{self._client.shown(error)}, and the earliest is {low}")
+        return recreated_partition_error(
+            servers, place, wanted, f"{self._client.shown(error)}, and the earliest is {low}"
+        )
 
     def _raise_failure(self) -> None:
         failure, self._client.failure = self._client.failure, None

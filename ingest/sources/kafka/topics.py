@@ -254,10 +254,10 @@ def check_no_gap(servers: str, place: Partition, wanted: int, low: int, high: in
             f"were read: offset {wanted} was to be read next, and the earliest is {low}. {_WAY_OUT}"
         )
     if wanted > high:
-        raise recreated_partition(servers, place, wanted, f"it ends at offset {high}, and the earliest is {low}")
+        raise recreated_partition_error(servers, place, wanted, f"it ends at offset {high}, and the earliest is {low}")
 
 
-def recreated_partition(servers: str, place: Partition, wanted: int, why: str) -> SourceGapError:
+def recreated_partition_error(servers: str, place: Partition, wanted: int, why: str) -> SourceGapError:
     """Return the error of a partition that was recreated or truncated."""
     return SourceGapError(
         f"Topic {place[0]}, partition {place[1]} in Kafka at {servers} is not the one that was read: offset "

@@ -27,7 +27,6 @@ from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication, S
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
 from interbed.ingest.sources.postgres.tables import DatabaseCatalog, PostgresPublication
 from interbed.ingest.sources.source import LagUnit
-from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InvalidInputError
 
 _log = logging.getLogger(__name__)
@@ -68,7 +67,7 @@ class PostgresSource:
         self._missed: set[SourceTable] = set()
         self._clock = clock
         self._pause = pause
-        self._asking: Any = None
+        self._query_connection: Any = None
         self._topic: str | None = None
         self._replication: Replication | None = None
         self._until: int | None = None
@@ -291,27 +290,18 @@ class PostgresSource:
 
     def _connection(self) -> Any:
         """Return the connection for queries. After a lost connection, wait for the server: it may be restarting."""
-        if self._asking is None or self._asking.closed:
-            backoff = ExponentialBackoff(
-                first_seconds=1.0,
-                growth=1.0,
-                jitter=NO_JITTER,
-                timeout_seconds=RESTART_SECONDS if self._topic else 0.0,
-                pause_within_timeout=False,
-                clock=self._clock,
-                sleep=self._pause,
-            )
-            retries = backoff.start(f"connecting to {self._connections.name}", _log, logging.WARNING)
+        if self._query_connection is None or self._query_connection.closed:
+            deadline = self._clock() + (RESTART_SECONDS if self._topic else 0.0)
             while True:
                 try:
-                    self._asking = self._connections.open()
+                    self._query_connection = self._connections.open()
                     break
                 except SourceUnavailableError as error:
                     if not retries.pause(error):
                         raise
                     _log.warning("Waiting for the server to restart: %s", error)
                     self._pause(1.0)
-        return self._asking
+        return self._query_connection
 
     def _topic_of(self, connection: Any) -> str:
         if self._topic is None:
@@ -335,9 +325,9 @@ class PostgresSource:
 
     def _disconnect(self) -> None:
         self._close_replication()
-        if self._asking is not None:
-            self._asking.close()
-            self._asking = None
+        if self._query_connection is not None:
+            self._query_connection.close()
+            self._query_connection = None
 
 
 _SYSTEM = """
