@@ -70,7 +70,7 @@ def test_a_topic_of_a_pattern_that_comes_back_is_a_gap(
     with caplog.at_level(logging.WARNING):
         topics.delete(topic)
         source.seek(Positions({topic: {0: 10}}))
-    assert f"Topic {topic} is not in Kafka any more" in caplog.text
+    assert f"Topic {topic} does not exist in Kafka any more" in caplog.text
     assert source.poll(timeout_seconds=0.1, most=1) == []
     assert source.ends() == Positions()
     topics.create_as(topic)
