@@ -155,8 +155,6 @@ class Ingestion:
                     retries.reset()
                 if not retries.pause(error):
                     raise
-                _log.warning("Reading again from the last commit, after: %s", error)
-                self._pause(0.1 * 2**failures)
             finally:
                 self._forget()
 

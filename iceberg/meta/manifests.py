@@ -48,6 +48,7 @@ from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.errors import CorruptFileError, StorageAccessError
 from interbed.storage.base.prefetch import read_ahead
 from interbed.storage.io.parallel import in_background
+from interbed.storage.io.resolve import local_path
 
 NEWEST_VERSION: TableVersion = 3
 """The version whose records of entries and of data files have all fields. Records to be written are of this version."""
@@ -333,7 +334,7 @@ class _CompleteAvroInput(InputFile):
 
 def _source(files: FileIO, path: str) -> InputFile:
     source = files.new_input(path)
-    return source if urlsplit(path).scheme in ("", "file") else _PrefetchedInput(source)
+    return source if local_path(path) is not None else _PrefetchedInput(source)
 
 
 def _manifests(files: FileIO, snapshot: Snapshot) -> list[ManifestFile]:

@@ -135,7 +135,7 @@ class TableFiles:
 
     def is_far(self, path: str) -> bool:
         """Return whether a file is in a remote file system, from which several files are better read at once."""
-        return is_remote(self.open(path)[0])
+        return self.open(path)[0].capabilities.slow_requests
 
     @property
     def io(self) -> StoreInputs:

@@ -37,7 +37,7 @@ from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, columns_of
-from interbed.storage.base.prefetch import chain_prefetched, map_in_threads
+from interbed.storage.base.prefetch import PrefetchingIterator, chain_prefetched, map_in_threads
 from interbed.storage.files.deletion_vectors import EMPTY, DeletionVector, decode
 from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.io.api import open_sized
@@ -357,7 +357,7 @@ class TaskRead:
         read = partial(self._files.batches, task.file, wanted, self._predicate, use_threads=use_threads)
         # A file of an object store is prefetched while its deletes are read.
         is_prefetched = bool(task.deletes.files) and self._files.is_far(task.file.path)
-        with closing(Begun(read) if is_prefetched else read()) as batches:
+        with closing(PrefetchingIterator(read) if is_prefetched else read()) as batches:
             found = deletions.of(task)
             for position, batch in batches:
                 kept = found.kept(position, batch, task.file.sequence_number)

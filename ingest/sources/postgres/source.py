@@ -27,6 +27,7 @@ from interbed.ingest.sources.postgres.replication import WAY_OUT, Replication, S
 from interbed.ingest.sources.postgres.snapshot import PostgresSnapshot, snapshot_of
 from interbed.ingest.sources.postgres.tables import DatabaseCatalog, PostgresPublication
 from interbed.ingest.sources.source import LagUnit
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InvalidInputError
 
 _log = logging.getLogger(__name__)
@@ -291,7 +292,16 @@ class PostgresSource:
     def _connection(self) -> Any:
         """Return the connection for queries. After a lost connection, wait for the server: it may be restarting."""
         if self._query_connection is None or self._query_connection.closed:
-            deadline = self._clock() + (RESTART_SECONDS if self._topic else 0.0)
+            backoff = ExponentialBackoff(
+                first_seconds=1.0,
+                growth=1.0,
+                jitter=NO_JITTER,
+                timeout_seconds=RESTART_SECONDS if self._topic else 0.0,
+                pause_within_timeout=False,
+                clock=self._clock,
+                sleep=self._pause,
+            )
+            retries = backoff.start(f"connecting to {self._connections.name}", _log, logging.WARNING)
             while True:
                 try:
                     self._query_connection = self._connections.open()
@@ -299,8 +309,6 @@ class PostgresSource:
                 except SourceUnavailableError as error:
                     if not retries.pause(error):
                         raise
-                    _log.warning("Waiting for the server to restart: %s", error)
-                    self._pause(1.0)
         return self._query_connection
 
     def _topic_of(self, connection: Any) -> str:
