@@ -1,6 +1,6 @@
-"""Tables that look after themselves: a service that finds which tables need what, and has workers do it.
+"""The optimizer: a service that finds which maintenance tables need, and workers that carry it out.
 
-From the top: cli (the commands) > service (processes, the network) > views (what people see of it) > work (what a
-worker does) and watch (which tables have changed) > scheduling (who is next, and what became of it) > journal (what
-outlives a process) > flow (values) > errors.
+From the top: cli (the commands) > service (processes, the network) > views (status and explanations for users) > work
+(measuring, planning and carrying out) and watch (tables that have changed) > scheduling (the state machine) > journal
+(the durable state) > flow (values) > errors.
 """

@@ -13,25 +13,29 @@ most `ROUNDS` rounds.
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import CatalogError, CatalogUnavailableError, DatabaseNotFoundError
-from interbed.catalog.client.hive.client import HiveMetastoreClient
 from interbed.catalog.client.identifier import SYSTEM_DATABASE
 from interbed.optimizer.flow.tables import ChangedTables
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 
+if TYPE_CHECKING:
+    # The metastore's interface is large, and catalogs of directories do without it.
+    from interbed.catalog.client.hive.client import HiveMetastoreClient
+
 ROUNDS = 30
-"""All tables at rest are looked at once in so many rounds."""
+"""The hints of all tables without recent changes are read once in this number of rounds."""
 
 _WARM_MILLIS = 300_000
-"""So long after its last change a table is looked at in each round."""
+"""For this time after its last change, a table's hint is read in each round."""
 
 
 class SnapshotSweep:
-    """Knows the newest snapshots of tables, by name, once these were opened. Times are epoch milliseconds."""
+    """Finds changes of the newest snapshots of tables that were opened before. Times are epoch milliseconds."""
 
     def __init__(self, clock: Callable[[], int]) -> None:
         self._clock = clock
@@ -41,8 +45,8 @@ class SnapshotSweep:
         self._cold: deque[str] = deque()
 
     def remember(self, name: str, store: FileStore) -> None:
-        """A table was opened, and its newest snapshot seen."""
-        # Without what the catalog knew then, which grows old.
+        """Record a table that was opened, and its newest snapshot."""
+        # Without the pointer that the catalog had then: it becomes stale.
         manager = SnapshotManager(store.file_io, store.paths)
         is_new = name not in self._managers
         self._managers[name] = manager
@@ -54,14 +58,14 @@ class SnapshotSweep:
         self._newest[name] = newest
 
     def forget(self, names: Iterable[str]) -> None:
-        """These tables are gone."""
+        """Forget tables that were removed."""
         for name in names:
             self._managers.pop(name, None)
             self._newest.pop(name, None)
             self._warm.pop(name, None)
 
     def round(self) -> set[str]:
-        """The tables of this round that have another newest snapshot than when they were last opened."""
+        """Return the tables of this round whose newest snapshot differs from the recorded one."""
         now = self._clock()
         for name in [n for n, since in self._warm.items() if now - since > _WARM_MILLIS]:
             del self._warm[name]
@@ -78,19 +82,19 @@ class SnapshotSweep:
         try:
             return self._managers[name].latest_id() != self._newest.get(name)
         except (InterbedError, OSError):
-            # Whoever opens the table is told what is wrong with it.
+            # The error is reported when the table is opened.
             return True
 
 
 LIST_MILLIS = 5_000
-"""How often names are listed: new tables are seen after so long."""
+"""Interval of listing the names of tables; new tables are found after this time."""
 
 LISTED_PART = 20
-"""Of so much time a part is spent on listing: where it takes long, it is done less often."""
+"""At most one part in this number of the time is spent on listing: a slow listing is done less often."""
 
 
 class FilesWatch:
-    """See Watch. Works for every catalog that can list its tables; `sweep` is told of tables as they are opened."""
+    """Watch of any catalog that lists its tables; the caller records opened tables in `sweep`."""
 
     def __init__(self, catalog: Catalog, sweep: SnapshotSweep, clock: Callable[[], int]) -> None:
         self._catalog = catalog
@@ -101,17 +105,16 @@ class FilesWatch:
         self._took = 0
 
     def changes(self) -> ChangedTables:
-        """See Watch."""
         now = self._clock()
         new: frozenset[str] = frozenset()
-        gone: frozenset[str] = frozenset()
+        removed: frozenset[str] = frozenset()
         if self._listed is None or now - self._listed >= max(LIST_MILLIS, LISTED_PART * self._took):
             names = frozenset(self._list())
             self._took = self._clock() - now
-            new, gone = names - self._names, self._names - names
+            new, removed = names - self._names, self._names - names
             self._names, self._listed = names, now
-            self._sweep.forget(gone)
-        return ChangedTables(changed=sorted(new | self._sweep.round()), gone=sorted(gone))
+            self._sweep.forget(removed)
+        return ChangedTables(changed=sorted(new | self._sweep.round()), removed=sorted(removed))
 
     def _list(self) -> list[str]:
         found = []
@@ -121,7 +124,7 @@ class FilesWatch:
             try:
                 found += [f"{database}.{table}" for table in self._catalog.list_tables(database)]
             except DatabaseNotFoundError:
-                # Dropped between the two.
+                # The database was dropped meanwhile.
                 continue
         return found
 
@@ -129,7 +132,7 @@ class FilesWatch:
 _log = logging.getLogger(__name__)
 
 METASTORE_LIST_MILLIS = 60_000
-"""How often all names are listed, whatever the log says: it has a renamed table under its old name."""
+"""Interval of listing all names beside the log, which has a renamed table under its old name."""
 
 _EVENTS_AT_ONCE = 5_000
 _OF_TABLES = frozenset(
@@ -139,9 +142,9 @@ _OF_NAMES = frozenset({"CREATE_TABLE", "DROP_TABLE", "CREATE_DATABASE", "DROP_DA
 
 
 class HiveWatch:
-    """See Watch. Its names may be those of other tables than interbed's, which is found out when they are opened."""
+    """Watch of a Hive metastore. Some names may be of foreign tables, which shows when they are opened."""
 
-    def __init__(self, client: HiveMetastoreClient, sweep: SnapshotSweep, clock: Callable[[], int]) -> None:
+    def __init__(self, client: "HiveMetastoreClient", sweep: SnapshotSweep, clock: Callable[[], int]) -> None:
         self._client = client
         self._sweep = sweep
         self._clock = clock
@@ -152,10 +155,9 @@ class HiveWatch:
         self._has_log = True
 
     def changes(self) -> ChangedTables:
-        """See Watch."""
         changed: set[str] = set()
         now = self._clock()
-        # Without a log a new table is seen when names are listed, and only then.
+        # Without a log, new tables are found only by listing the names.
         pause = METASTORE_LIST_MILLIS if self._has_log else max(LIST_MILLIS, LISTED_PART * self._took)
         lists = self._listed is None or now - self._listed >= pause
         last = self._last_event
@@ -163,22 +165,22 @@ class HiveWatch:
             last, names, were_named = self._events()
             changed |= names
             lists |= were_named
-        gone: frozenset[str] = frozenset()
+        removed: frozenset[str] = frozenset()
         if lists:
             begun = self._clock()
             found = frozenset(self._list())
             self._took = self._clock() - begun
             changed |= found - self._names
-            gone = self._names - found
+            removed = self._names - found
             self._names, self._listed = found, now
-            self._sweep.forget(gone)
+            self._sweep.forget(removed)
         changed |= self._sweep.round()
-        # Only now: what was not told has to be told by the next answer.
+        # Set last: after an error above, the next answer has to include these events.
         self._last_event = last
-        return ChangedTables(changed=sorted(changed - gone), gone=sorted(gone))
+        return ChangedTables(changed=sorted(changed - removed), removed=sorted(removed))
 
     def _events(self) -> tuple[int | None, set[str], bool]:
-        """The last event now, tables that events since are about, and whether names may have changed."""
+        """Return the last event's id, the tables of new events, and whether names may have changed."""
         try:
             if self._last_event is None:
                 return self._client.current_notification_id(), set(), True
@@ -186,7 +188,7 @@ class HiveWatch:
         except CatalogUnavailableError:
             raise
         except CatalogError as error:
-            _log.warning("Tables are watched by their snapshot hints alone: %s", error)
+            _log.warning("The notification log can't be read; tables are watched by their snapshot hints: %s", error)
             self._has_log = False
             return self._last_event, set(), True
 
@@ -196,7 +198,7 @@ class HiveWatch:
         while True:
             events = self._client.next_notifications(last, _EVENTS_AT_ONCE)
             if events and events[0].eventId != last + 1:
-                _log.warning("The notification log was cut between the events %d and %d.", last, events[0].eventId)
+                _log.warning("Events of the notification log between %d and %d are missing", last, events[0].eventId)
                 were_named = True
                 changed |= self._names
             for event in events:
@@ -213,6 +215,6 @@ class HiveWatch:
             try:
                 found += [f"{database}.{table}".lower() for table in self._client.get_all_tables(database)]
             except DatabaseNotFoundError:
-                # Dropped between the two.
+                # The database was dropped meanwhile.
                 continue
         return found

@@ -124,12 +124,12 @@ def _batches(catalog: str, arguments: Mapping[str, Any], *, ends: bool) -> "Call
         progress = row["progress"]
         if row["commits"] != commits:
             commits = row["commits"]
-            _log.info("%s", _told(row))
+            _log.info("%s", _progress_text(row))
 
     return run
 
 
-def _told(row: Any) -> str:
+def _progress_text(row: Any) -> str:
     """What a call answers, since the query began, as `interbed ingest kafka --json` says it after a commit."""
     value = {
         "event": "commit",

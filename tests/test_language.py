@@ -13,6 +13,7 @@ DONE: tuple[str, ...] = (
     "storage/base",
     "iceberg",
     "ingest",
+    "optimizer",
     "storage/commit",
     "storage/files",
     "storage/io",

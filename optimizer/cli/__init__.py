@@ -1,6 +1,6 @@
-"""The commands `interbed optimizer …`: the service and its workers, what they know of tables, and what people ask.
+"""The commands `interbed optimizer …`: the service, its workers, the state of tables, and requests of users.
 
-Each is a file, imported when the command is used.
+The module of a command is imported when the command is used.
 """
 
 from importlib import import_module
@@ -10,23 +10,23 @@ import click
 from interbed.catalog.client.cli.group import CatalogGroup, with_catalog
 
 _COMMANDS = {
-    "run": ("interbed.optimizer.cli.run:run", "Keep all tables of a catalog in shape, until it is told to end."),
-    "status": ("interbed.optimizer.cli.status:status", "Who schedules, and how the tables stand."),
-    "why": ("interbed.optimizer.cli.why:why", "What a table needs, and why."),
-    "plan": ("interbed.optimizer.cli.why:plan", "What would be done for a table now; nothing is changed."),
-    "history": ("interbed.optimizer.cli.status:history", "What was done, and what it brought."),
+    "run": ("interbed.optimizer.cli.run:run", "Keep all tables of a catalog in shape, until it is stopped."),
+    "status": ("interbed.optimizer.cli.status:status", "The scheduler, and the state of the tables."),
+    "why": ("interbed.optimizer.cli.why:why", "The work that a table needs, and the reasons."),
+    "plan": ("interbed.optimizer.cli.why:plan", "The work that would be done for a table now; nothing is changed."),
+    "history": ("interbed.optimizer.cli.status:history", "The processes of the past, and their results."),
     "groups": ("interbed.optimizer.cli.status:groups", "The resource groups."),
     "workers": ("interbed.optimizer.cli.status:workers", "The workers."),
     "pause": ("interbed.optimizer.cli.status:pause", "Begin nothing more for a table."),
-    "resume": ("interbed.optimizer.cli.status:resume", "Go on with a table that was paused."),
+    "resume": ("interbed.optimizer.cli.status:resume", "Continue with a table that was paused."),
     "now": ("interbed.optimizer.cli.status:now", "Have one kind of work done next for a table."),
     "worker": ("interbed.optimizer.cli.run:worker", "Work for an optimizer that runs elsewhere."),
 }
-"""Where each command is, and what the list of commands says of it."""
+"""Place and description of each command."""
 
 
-class _Commands(CatalogGroup):
-    """Imports commands when they are asked for: those that look need no Thrift, those that work no tables of text."""
+class _OptimizerCommands(CatalogGroup):
+    """Imports commands when they are used: those that show state need no Thrift, those that work no rich tables."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -43,6 +43,6 @@ class _Commands(CatalogGroup):
             formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
-@click.group(cls=_Commands)
+@click.group(cls=_OptimizerCommands)
 def optimizer() -> None:
-    """Keep the tables of a catalog in shape, by a service that finds what each needs and has workers do it."""
+    """Keep the tables of a catalog in shape, by a service that finds the maintenance of each, and its workers."""

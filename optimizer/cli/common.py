@@ -1,4 +1,4 @@
-"""What the commands that look at the optimizer have in common: which journal, and how values are written for people."""
+"""Parts of the commands that show the optimizer's state: the choice of the journal, and the format of values."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 Cell = str | tuple[str, str]
-"""What stands in a table: a text, or one with its style."""
+"""A cell of a printed table: a text, or a text with its style."""
 
 _WIDTH_OF_A_PIPE = 1_000
-"""A pipe has no width of its own: a line for each row, so that others can cut it."""
+"""Characters. A pipe has no width: each row is one line, which other programs can cut."""
 
 
 def db_option(command: _Command) -> _Command:
-    """Adds `--db`, as `db`."""
+    """Add the option `--db`, as the argument `db`."""
     return click.option(
         "--db",
         metavar="URL",
@@ -37,10 +37,10 @@ def db_option(command: _Command) -> _Command:
 
 
 @contextlib.contextmanager
-def looking(
+def opened_journal(
     chosen: CatalogChoice, db: str | None, about: str | None = None, *, asks: bool = False
 ) -> "Iterator[tuple[Catalog, Journal]]":
-    """The catalog and its journal: one to look into, which need not be there yet, or one to leave requests in."""
+    """Open the catalog and its journal. With `asks` a missing journal is created, to add requests to it."""
     from interbed.optimizer.journal.sql import journal_to_ask, journal_to_read, journal_url
 
     with chosen.catalog(about) as catalog:
@@ -64,7 +64,7 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[Cell]], *, right: S
 
 
 def print_facts(facts: Sequence[tuple[str, Cell]]) -> None:
-    """Print names with what there is to say of each, one a line."""
+    """Print names with their values, one a line."""
     from rich.console import Console
     from rich.text import Text
 
@@ -82,7 +82,7 @@ def _text_of(cell: Cell) -> "Text":
 
 
 def score_cell(score: float | None) -> Cell:
-    """A score with its colour."""
+    """Return a score with its colour."""
     from interbed.optimizer.flow.tables import IN_SHAPE_SCORE
 
     if score is None:
@@ -91,27 +91,27 @@ def score_cell(score: float | None) -> Cell:
 
 
 def state_cell(process: "Process") -> Cell:
-    """The state of a process with its colour."""
+    """Return the state of a process with its colour."""
     styles = {"succeeded": "green", "failed": "bold red", "gave way": "yellow", "cancelled": "dim"}
     return process.state.value, styles.get(process.state.value, "cyan")
 
 
 def size_cell(size: int) -> str:
-    """Bytes in a word; nothing for none."""
+    """Return bytes as text; nothing for 0."""
     from interbed.storage.base.shown_text import size_text
 
     return size_text(size) if size else ""
 
 
 def ago(millis: int | None, now: int) -> str:
-    """How long ago; nothing for never."""
+    """Return the time since `millis` as text; nothing for None."""
     from interbed.storage.base.shown_text import age_text
 
     return "" if millis is None else f"{age_text(now - millis)} ago"
 
 
 def ahead(millis: int | None, now: int) -> str:
-    """In which time; nothing for never."""
+    """Return the time until `millis` as text; nothing for None."""
     from interbed.storage.base.shown_text import age_text
 
     if millis is None:
@@ -120,7 +120,7 @@ def ahead(millis: int | None, now: int) -> str:
 
 
 def before_and_after(before: float, after: float | None, form: str) -> str:
-    """What a process changed: `62 → 100`, of one that has not ended only the first."""
+    """Return two figures of a process as `62 → 100`; only the first for a process that has not ended."""
     return format(before, form) if after is None else f"{before:{form}} → {after:{form}}"
 
 

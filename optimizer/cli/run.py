@@ -54,12 +54,18 @@ log_level = click.option(
     "--workers",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Local workers of the group default, where there is no file of groups; 1 if not given.",
+    help="Local workers of the group default, without a file of groups; 1 if not given.",
 )
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where workers find the optimizer."
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="The address of the optimizer for workers.",
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The same; a free one for 0.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="PORT", help="The port for workers; a free one for 0."
+)
 @click.option("--metrics-port", type=click.IntRange(0, 65535), metavar="PORT", help="Serve Prometheus's metrics here.")
 @click.option(
     "--metrics-host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="The address of the metrics."
@@ -70,12 +76,12 @@ log_level = click.option(
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often to look which tables have changed.",
+    help="How often to look for changed tables.",
 )
 @click.option("--until-idle", is_flag=True, help="End when no table needs anything and nothing runs.")
-@click.option("--until-stdin-ends", is_flag=True, help="End with standard input: for whoever starts it as a child.")
+@click.option("--until-stdin-ends", is_flag=True, help="End with standard input: for a parent process.")
 @click.option("--setting", "settings", multiple=True, hidden=True, metavar="KEY=MILLIS", help="Of the scheduler.")
-@click.option("--look", type=click.FloatRange(min=0.05), default=5.0, hidden=True, help="Of one that stands by.")
+@click.option("--look", type=click.FloatRange(min=0.05), default=5.0, hidden=True, help="Of a standby.")
 @log_level
 @click.option("--json", "as_json", is_flag=True, help="Print each process that has ended as a JSON object on a line.")
 @click.pass_obj
@@ -97,16 +103,16 @@ def run(
     log_level: str,
     as_json: bool,
 ) -> None:
-    """Keep all tables of a catalog in shape, until it is told to end.
+    """Keep all tables of a catalog in shape, until it is stopped.
 
-    What each table needs is found from its metadata, and done by workers: processes that are started beside this one,
-    and others that find it over the network (`interbed optimizer worker`). Of several that run for one catalog with one
-    journal, one schedules and the others stand by.
+    The needs of each table are found from its metadata, and workers carry out the work: processes that are started
+    beside this one, and others over the network (`interbed optimizer worker`). Of several optimizers for one catalog
+    with one journal, one schedules and the others are standbys.
 
-    Workers are asked nothing about who they are: give --host an address that only they can reach.
+    Workers are not authenticated: give --host an address that only they can reach.
 
-    SIGTERM and SIGINT end it: what runs is done again by whoever schedules next. With --until-idle the exit code is 1
-    when tables were left that need something.
+    SIGTERM and SIGINT end it: the next scheduler does the running work again. With --until-idle the exit code is 1 when
+    tables are left that need work.
     """
     if groups_file is not None and workers is not None:
         raise click.UsageError("Give --groups or --workers, not both.")
@@ -118,17 +124,17 @@ def run(
     from interbed.optimizer.journal.sql import SqlJournal, journal_url
     from interbed.optimizer.service.leadership import Leadership
     from interbed.optimizer.service.local_workers import LOG_FORMAT, LocalWorkers, place
-    from interbed.optimizer.service.metrics import OptimizerMetrics, shown_duty
+    from interbed.optimizer.service.metrics import OptimizerMetrics, shown_progress
     from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
     from interbed.optimizer.service.service import OptimizerService, ServiceSettings
     from interbed.storage.base.clock import now_millis
     from interbed.storage.base.errors import InvalidInputError
 
     logging.basicConfig(level=log_level, format=LOG_FORMAT)
-    # It logs each step that it skips.
+    # Alembic logs each step that it skips.
     logging.getLogger("alembic").setLevel(logging.WARNING)
     groups = _groups(groups_file, workers)
-    # It has other tables to look after meanwhile, and tries again.
+    # The optimizer maintains other tables meanwhile, and tries again.
     chosen.options.setdefault("lock-acquire-timeout", _LOCK_TIMEOUT)
     times = ServiceSettings(
         interval=round(interval * 1000),
@@ -139,11 +145,11 @@ def run(
     with ExitStack() as stack:
         catalog = stack.enter_context(chosen.catalog())
         journal = stack.enter_context(closing(SqlJournal.open(journal_url(catalog, db))))
-        duty = Leadership()
-        metrics = OptimizerMetrics(duty)
-        told = CatalogForWorkers.of(catalog.name, catalog.options.raw)
+        leadership = Leadership()
+        metrics = OptimizerMetrics(leadership)
+        public_catalog = CatalogForWorkers.of(catalog.name, catalog.options.raw)
         try:
-            listening = WorkerPort(host, port, SchedulerCalls(duty, told, times.scheduler.lease))
+            listening = WorkerPort(host, port, SchedulerCalls(leadership, public_catalog, times.scheduler.lease))
         except OSError as error:
             raise InvalidInputError(f"The optimizer can't listen on {host}, port {port}: {error}.") from error
         stack.enter_context(closing(listening))
@@ -158,14 +164,14 @@ def run(
             catalog,
             journal,
             groups,
-            duty,
+            leadership,
             times,
             holder=_holder(place()),
             clock=now_millis,
             local=LocalWorkers(_reachable(listening.uri), catalog.options.raw, log_level=log_level),
             on_ended=ended,
         )
-        stack.enter_context(told_to_end(service.stop))
+        stack.enter_context(stopped_by_signals(service.stop))
         if until_stdin_ends:
             stop_with_stdin(service.stop)
         if as_json:
@@ -173,7 +179,7 @@ def run(
         else:
             print_line(f"optimizer listening on {listening.uri}")
         sys.stdout.flush()
-        with shown_duty(duty):
+        with shown_progress(leadership):
             left = service.run()
     for table, why in sorted(left.items()):
         print_line(f"{table} {why}", err=True)
@@ -203,14 +209,14 @@ def _scheduler_settings(given: tuple[str, ...]) -> "SchedulerSettings":
 
 
 def _holder(place: str) -> str:
-    """A name that no other process has, not even one of the same number in another container of the same host name."""
+    """Return a unique name: processes in two containers may have the same host name and process id."""
     import uuid
 
     return f"{place}:{uuid.uuid4().hex[:8]}"
 
 
 def _reachable(uri: str) -> str:
-    """The address for workers on this machine."""
+    """Return the address for workers on this machine."""
     return uri.replace("//0.0.0.0:", "//127.0.0.1:").replace("//[::]:", "//[::1]:")
 
 
@@ -232,8 +238,8 @@ def _print_json(value: dict[str, Any]) -> None:
 
 
 @contextmanager
-def told_to_end(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGTERM and SIGINT call `stop` while the block runs; a second one ends the process as it would without."""
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` at SIGTERM and SIGINT while the block runs; a second signal has its usual effect."""
     before: dict[int, Any] = {}
 
     def note(_: int, __: object) -> None:
@@ -251,10 +257,10 @@ def told_to_end(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def stop_with_stdin(stop: Callable[[], None]) -> None:
-    """Call `stop` when standard input ends: whoever started this process is gone."""
+    """Call `stop` when standard input ends, which means that the parent process has ended."""
 
     def wait() -> None:
-        # Not by way of sys.stdin, whose lock the end of the interpreter would wait for.
+        # Not by sys.stdin: the end of the interpreter would wait for its lock.
         while os.read(0, 4096):
             pass
         stop()
@@ -267,9 +273,9 @@ def stop_with_stdin(stop: Callable[[], None]) -> None:
     "--uri",
     required=True,
     metavar="thrift://HOST:PORT",
-    help="Where the optimizer listens; several with commas, of which one schedules.",
+    help="Address of the optimizer; several are separated by commas, and one of them schedules.",
 )
-@click.option("--group", default="default", show_default=True, metavar="NAME", help="For whose tables to work.")
+@click.option("--group", default="default", show_default=True, metavar="NAME", help="The group of tables to work for.")
 @click.option(
     "--threads", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Tasks at the same time."
 )
@@ -280,12 +286,12 @@ def stop_with_stdin(stop: Callable[[], None]) -> None:
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="How long what runs may take to finish once the worker is told to end.",
+    help="How long running tasks may take to finish after a signal to end.",
 )
 @click.option(
     "--idle-time",
     metavar="TIME",
-    help="End when there was nothing to do for so long, such as '10 min'; never by default.",
+    help="End after this time without work, such as '10 min'; never by default.",
 )
 @log_level
 @click.pass_obj
@@ -301,10 +307,11 @@ def worker(
 ) -> None:
     """Work for an optimizer that runs elsewhere.
 
-    The optimizer tells how its catalog is opened, all but secrets: give those, and what is different here, by
+    The optimizer sends the options of its catalog without secrets. Give secrets, and options that differ here, by
     -o KEY=VALUE or --catalog NAME. The worker has to reach the catalog and the files of its tables.
 
-    SIGTERM and SIGINT end it when what runs is finished; a second one ends it at once, and others do what it did.
+    SIGTERM and SIGINT end it when its tasks are finished. A second signal ends it at once, and other workers do its
+    tasks again.
     """
     import logging
 
@@ -324,12 +331,12 @@ def worker(
     )
     with closing(SchedulerClient(uri)) as client:
         working = OptimizerWorker(client, opened_with(_own_options(chosen)), settings)
-        with told_to_end(working.stop):
+        with stopped_by_signals(working.stop):
             working.run()
 
 
 def _own_options(chosen: CatalogChoice) -> dict[str, str]:
-    """What was given here; the default catalog is not meant where none is named."""
+    """Return the options given here. Without a name the default catalog does not count."""
     if chosen.name is None:
         return chosen.options
     from interbed.catalog.client.configuration import load_configuration

@@ -14,7 +14,7 @@ from interbed.optimizer.cli.common import (
     Cell,
     ago,
     db_option,
-    looking,
+    opened_journal,
     print_facts,
     print_processes,
     print_table,
@@ -27,29 +27,29 @@ from interbed.storage.base.terminal import print_line
 
 if TYPE_CHECKING:
     from interbed.optimizer.flow.tables import TableRequest
-    from interbed.optimizer.views.status import OptimizerStatus, TableLine
+    from interbed.optimizer.views.status import OptimizerStatus, TableStatus
 
 
 @click.command()
 @click.argument("names", metavar="[DATABASE.TABLE]...", nargs=-1)
-@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Tables at the most.")
+@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Tables at most.")
 @db_option
 @json_flag
 @click.pass_obj
 def status(chosen: CatalogChoice, names: Sequence[str], limit: int, db: str | None, as_json: bool) -> None:
-    """Who schedules, how the tables stand, what they need and what runs for them; the worst first.
+    """Show the scheduler, and the state, needs and running processes of tables; the worst first.
 
     interbed optimizer status -o warehouse=file:/tmp/lake
     """
     from interbed.optimizer.views.status import known_names, optimizer_status
 
-    with looking(chosen, db, names[0] if len(names) == 1 else None) as (catalog, journal):
+    with opened_journal(chosen, db, names[0] if len(names) == 1 else None) as (catalog, journal):
         wanted = known_names(catalog, names) if names else None
         found = optimizer_status(journal, now_millis(), wanted)
     if as_json:
         show_json(found.to_json(limit))
         return
-    print_facts([("scheduler", found.scheduled_by.text), ("workers", _workers(found)), ("tables", _tables(found))])
+    print_facts([("scheduler", found.scheduler_state.text), ("workers", _workers(found)), ("tables", _tables(found))])
     shown = found.tables[:limit]
     if shown:
         print_table(
@@ -73,14 +73,14 @@ def _tables(found: "OptimizerStatus") -> str:
     return f"{len(found.tables)}{score}; {counts}; {size_cell(found.pending_bytes) or '0 B'} pending"
 
 
-def _row(line: "TableLine") -> list[Cell]:
-    standing = line.state.standing
+def _row(line: "TableStatus") -> list[Cell]:
+    summary = line.state.summary
     failures = line.state.failures
     return [
         line.state.name,
-        score_cell(None if standing is None else standing.score),
-        "" if standing is None else f"{standing.read_amplification:.1f}",
-        "" if standing is None else size_cell(standing.pending_bytes),
+        score_cell(None if summary is None else summary.score),
+        "" if summary is None else f"{summary.read_amplification:.1f}",
+        "" if summary is None else size_cell(summary.pending_bytes),
         line.needs,
         _doing(line),
         (str(failures), "red") if failures else "",
@@ -88,7 +88,7 @@ def _row(line: "TableLine") -> list[Cell]:
     ]
 
 
-def _doing(line: "TableLine") -> Cell:
+def _doing(line: "TableStatus") -> Cell:
     if line.running is not None:
         return line.doing, "cyan"
     if line.state.unreadable is not None or line.state.failures:
@@ -101,11 +101,11 @@ def _doing(line: "TableLine") -> Cell:
 @json_flag
 @click.pass_obj
 def groups(chosen: CatalogChoice, db: str | None, as_json: bool) -> None:
-    """The resource groups with their policies, workers and tables."""
+    """Show the resource groups with their policies, workers and tables."""
     from interbed.optimizer.views.status import living_workers
 
     now = now_millis()
-    with looking(chosen, db) as (_, journal):
+    with opened_journal(chosen, db) as (_, journal):
         found = journal.groups()
         alive = living_workers(journal, now)
         tables = Counter(state.group for state in journal.tables())
@@ -125,7 +125,7 @@ def groups(chosen: CatalogChoice, db: str | None, as_json: bool) -> None:
         )
         return
     if not found:
-        print_line("no scheduler has told its groups yet")
+        print_line("no scheduler has recorded its groups yet")
         return
     rows: list[list[Cell]] = [
         [
@@ -142,7 +142,9 @@ def groups(chosen: CatalogChoice, db: str | None, as_json: bool) -> None:
     ]
     print_table(("group", "policy", "window", "workers", "threads", "memory", "tables", "running"), rows)
     for name in sorted(set(tables) - {group.name for group in found}):
-        print_line(f"{tables[name]} table(s) ask for the group '{name}', which there is not: nothing is done for them")
+        print_line(
+            f"{tables[name]} table(s) ask for the group '{name}', which does not exist: nothing is done for them"
+        )
 
 
 @click.command()
@@ -150,11 +152,11 @@ def groups(chosen: CatalogChoice, db: str | None, as_json: bool) -> None:
 @json_flag
 @click.pass_obj
 def workers(chosen: CatalogChoice, db: str | None, as_json: bool) -> None:
-    """The workers: where they are, since when, how many tasks they run at a time, and in how much memory."""
+    """Show the workers: their places, since when they work, their threads and their memory."""
     from interbed.optimizer.views.status import living_workers
 
     now = now_millis()
-    with looking(chosen, db) as (_, journal):
+    with opened_journal(chosen, db) as (_, journal):
         found = living_workers(journal, now)
     if as_json:
         shown = ("id", "group", "place", "threads", "memory", "since_millis")
@@ -185,18 +187,18 @@ def _days() -> int:
 
 @click.command()
 @click.argument("name", metavar="[DATABASE.TABLE]", required=False)
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Processes at the most.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Processes at most.")
 @db_option
 @json_flag
 @click.pass_obj
 def history(chosen: CatalogChoice, name: str | None, limit: int, db: str | None, as_json: bool) -> None:
-    """What was done, for one table or all, the newest first: why, what it changed, and what it cost."""
+    """Show processes of the past, of one table or all, the newest first: reasons, results and costs."""
     from interbed.optimizer.views.status import known_name
 
-    with looking(chosen, db, name) as (catalog, journal):
+    with opened_journal(chosen, db, name) as (catalog, journal):
         found = journal.processes(name, limit=limit)
         if name is not None and not found:
-            # Of a table that is gone there may be a history; of one that never was there is none.
+            # A dropped table may have a history. A table that never existed is an error.
             found = journal.processes(known_name(catalog, name), limit=limit)
     if as_json:
         show_json([process.to_json() for process in found])
@@ -212,7 +214,7 @@ def history(chosen: CatalogChoice, name: str | None, limit: int, db: str | None,
 @json_flag
 @click.pass_obj
 def pause(chosen: CatalogChoice, name: str, db: str | None, as_json: bool) -> None:
-    """Begin nothing more for a table, until `resume`; what runs for it goes on to its end."""
+    """Begin nothing more for a table until `resume`; its running process continues to its end."""
     from interbed.optimizer.flow.tables import RequestKind, TableRequest
 
     _ask(chosen, TableRequest(table=name, kind=RequestKind.PAUSE), db, as_json)
@@ -224,7 +226,7 @@ def pause(chosen: CatalogChoice, name: str, db: str | None, as_json: bool) -> No
 @json_flag
 @click.pass_obj
 def resume(chosen: CatalogChoice, name: str, db: str | None, as_json: bool) -> None:
-    """Go on with a table that was paused."""
+    """Continue with a table that was paused."""
     from interbed.optimizer.flow.tables import RequestKind, TableRequest
 
     _ask(chosen, TableRequest(table=name, kind=RequestKind.RESUME), db, as_json)
@@ -237,13 +239,13 @@ def resume(chosen: CatalogChoice, name: str, db: str | None, as_json: bool) -> N
     type=click.Choice([kind.value for kind in WorkKind]),
     default=WorkKind.FULL.value,
     show_default=True,
-    help="What is to be done.",
+    help="The kind of work.",
 )
 @db_option
 @json_flag
 @click.pass_obj
 def now(chosen: CatalogChoice, name: str, kind: str, db: str | None, as_json: bool) -> None:
-    """Have one kind of work done next for a table, whether it is due or not, also for one that is paused."""
+    """Have one kind of work done next for a table, whether it is due or not; also for a paused table."""
     from interbed.optimizer.flow.tables import RequestKind, TableRequest
 
     _ask(chosen, TableRequest(table=name, kind=RequestKind.NOW, work=WorkKind(kind)), db, as_json)
@@ -252,5 +254,5 @@ def now(chosen: CatalogChoice, name: str, kind: str, db: str | None, as_json: bo
 def _ask(chosen: CatalogChoice, request: "TableRequest", db: str | None, as_json: bool) -> None:
     from interbed.optimizer.views.status import ask
 
-    with looking(chosen, db, request.table, asks=True) as (catalog, journal):
+    with opened_journal(chosen, db, request.table, asks=True) as (catalog, journal):
         show(ask(catalog, journal, request, now_millis()), as_json)

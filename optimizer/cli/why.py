@@ -1,4 +1,4 @@
-"""`interbed optimizer why` and `plan`: what is due for a table, for which reasons, and what would be done."""
+"""`interbed optimizer why` and `plan`: the work that is due for a table, the reasons, and the tasks of it."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from interbed.optimizer.cli.common import (
     ago,
     ahead,
     db_option,
-    looking,
+    opened_journal,
     print_facts,
     print_processes,
     print_table,
@@ -35,11 +35,11 @@ _TASKS_SHOWN = 20
 @json_flag
 @click.pass_obj
 def why(chosen: CatalogChoice, name: str, db: str | None, as_json: bool) -> None:
-    """What a table needs and why: its health, what its options ask for, each kind of work, what was done before.
+    """Show what a table needs and why: its health, its options, each kind of work, and its last processes.
 
     The table is measured now, from its metadata; nothing is changed.
     """
-    with looking(chosen, db, name) as (catalog, journal):
+    with opened_journal(chosen, db, name) as (catalog, journal):
         found = _explained(catalog, journal, name)
     if as_json:
         show_json(found.to_json())
@@ -52,7 +52,7 @@ def why(chosen: CatalogChoice, name: str, db: str | None, as_json: bool) -> None
             ("score", score_cell(health.score)),
             *(("", str(reason)) for reason in health.reasons),
             ("figures", _figures(health)),
-            ("asked for", _wishes(found)),
+            ("asked for", _optimizing_text(found)),
             ("next", _next(found)),
             *(("but", (obstacle, "yellow")) for obstacle in found.obstacles),
         ]
@@ -66,20 +66,20 @@ def why(chosen: CatalogChoice, name: str, db: str | None, as_json: bool) -> None
 
 @click.command()
 @table_name
-@click.option("--kind", type=click.Choice(["minor", "major", "full"]), help="This kind, whether it is due or not.")
+@click.option("--kind", type=click.Choice(["minor", "major", "full"]), help="Plan this kind, whether it is due or not.")
 @db_option
 @json_flag
 @click.pass_obj
 def plan(chosen: CatalogChoice, name: str, kind: str | None, db: str | None, as_json: bool) -> None:
-    """The processes and tasks that would be made for a table now; nothing is changed.
+    """Show the processes and tasks that would begin for a table now; nothing is changed.
 
-    Without --kind: what is due, the next first.
+    Without --kind these are the processes that are due, the next one first.
     """
     from interbed.optimizer.flow.process import WorkKind
     from interbed.optimizer.scheduling.needs import need_asked_for
     from interbed.optimizer.views.explanation import dry_run
 
-    with looking(chosen, db, name) as (catalog, journal):
+    with opened_journal(chosen, db, name) as (catalog, journal):
         needs = _explained(catalog, journal, name).needs
         if kind is not None:
             needs = [need_asked_for(needs, WorkKind(kind), now_millis())]
@@ -113,12 +113,12 @@ def _figures(health: "TableHealth") -> str:
     )
 
 
-def _wishes(found: "TableExplanation") -> str:
+def _optimizing_text(found: "TableExplanation") -> str:
     prefix = "self-optimizing."
     options = found.found.options
     given = sorted(f"{key.removeprefix(prefix)} = {options[key]}" for key in options if key.startswith(prefix))
-    wishes = found.found.wishes
-    return f"group {wishes.group}, quota {wishes.quota:g}; {', '.join(given) or 'all by default'}"
+    optimizing = found.found.optimizing
+    return f"group {optimizing.group}, quota {optimizing.quota:g}; {', '.join(given) or 'all by default'}"
 
 
 def _next(found: "TableExplanation") -> Cell:

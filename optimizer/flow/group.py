@@ -1,11 +1,11 @@
-"""Resource groups and their workers: which processes work for which tables, and the policy that orders the tables.
+"""Resource groups and their workers. A group has processes that work for its tables, and a policy that orders these.
 
 A file of groups is TOML, a table for each group:
 
     [default]
     workers = 2            # local processes; more may register over the network
     threads = 1            # tasks that a process runs at the same time
-    memory = "1 gb"        # what a process may take
+    memory = "1 gb"        # memory of a process
     policy = "quota"       # or "balanced"
     window = "1 h"         # over which shares are counted
 """
@@ -27,17 +27,17 @@ _FIELDS = ("workers", "threads", "memory", "policy", "window")
 
 
 class GroupPolicy(StrEnum):
-    """Which of the tables that wait is next."""
+    """Policy that chooses the next of the waiting tables."""
 
     QUOTA = "quota"
-    """The one that has used least of its share in the window."""
+    """The table that has used the least part of its share in the window."""
     BALANCED = "balanced"
-    """The one with the worst score; waiting makes it worse."""
+    """The table with the worst score; waiting makes its score worse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceGroup:
-    """A group: `workers` local processes of `threads` tasks each; `memory` bytes and `window` milliseconds."""
+    """A resource group: `workers` local processes of `threads` tasks each, with `memory` bytes each."""
 
     name: str = DEFAULT_GROUP
     workers: int = 1
@@ -54,7 +54,7 @@ class ResourceGroup:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """The group as a JSON object."""
+        """Return the group as a JSON object."""
         return {
             "name": self.name,
             "workers": self.workers,
@@ -66,12 +66,12 @@ class ResourceGroup:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "ResourceGroup":
-        """The group of an object made by to_json."""
+        """Return the group of an object made by to_json."""
         return ResourceGroup(**{**value, "policy": GroupPolicy(value["policy"])})
 
 
 def read_groups(path: Path) -> dict[str, ResourceGroup]:
-    """The groups of a file, by name. Raises InvalidInputError that names file, group and field."""
+    """Read the groups of a file, by name. Raises InvalidInputError that names file, group and field."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -111,8 +111,8 @@ def _group(path: Path, name: str, values: Mapping[str, Any]) -> ResourceGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
-    """One worker. `threads` is how many tasks it runs at the same time, `memory` its bytes; it is gone when it says
-    nothing until `lease_until_millis`.
+    """One worker: `threads` tasks at the same time in `memory` bytes. Without a heartbeat until `lease_until_millis`
+    the scheduler forgets it.
     """
 
     id: str
@@ -125,7 +125,7 @@ class Worker:
     running: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The worker as a JSON object."""
+        """Return the worker as a JSON object."""
         return {
             "id": self.id,
             "group": self.group,
@@ -139,5 +139,5 @@ class Worker:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "Worker":
-        """The worker of an object made by to_json."""
+        """Return the worker of an object made by to_json."""
         return Worker(**value)

@@ -8,8 +8,8 @@ The kinds are those of Amoro's optimizing and the upkeep beside compaction.
        +-> failed <-+    a task failed too often, or the commit did
        +-> cancelled     the table was dropped
 
-A task is given to a worker as an attempt, with a lease. Only the newest attempt may bring a result. The result of an
-earlier attempt is refused, and its worker deletes the files that it wrote.
+A task is given to a worker as an attempt, with a lease. Only the result of the newest attempt is accepted. The result
+of an earlier attempt is refused, and its worker deletes the files that it wrote.
 """
 
 from collections.abc import Mapping
@@ -22,34 +22,34 @@ class WorkKind(StrEnum):
     """One kind of work on a table."""
 
     MINOR = "minor"
-    """Level 0 and small files are merged, as the universal strategy picks them."""
+    """Merges files of level 0 and small files, as the universal strategy picks them."""
     MAJOR = "major"
-    """Buckets with too many deleted rows are written anew without them."""
+    """Rewrites buckets with too many deleted rows, without these rows."""
     FULL = "full"
-    """Every bucket becomes one sorted run; rows are sorted where a table asks for it."""
+    """Makes one sorted run of every bucket; sorts the rows of tables with a sort order."""
     EXPIRE = "expire"
-    """Snapshots, changelogs, tags, consumers and partitions that are due go, and automatic tags are made."""
+    """Deletes expired snapshots, changelogs, tags, consumers and partitions; creates automatic tags."""
     ORPHANS = "orphans"
-    """Files that no snapshot knows go."""
+    """Deletes files that no snapshot names."""
     MANIFESTS = "manifests"
-    """Small manifests become large ones."""
+    """Merges small manifests."""
     ANALYZE = "analyze"
-    """Statistics are counted anew."""
+    """Computes the statistics again."""
     RESCALE = "rescale"
-    """Rows are spread over the number of buckets that the table's options ask for."""
+    """Distributes the rows over the number of buckets in the table's options."""
 
     @property
     def is_compaction(self) -> bool:
-        """Whether it is cut into tasks whose files the scheduler commits; all else is one task that commits itself."""
+        """Whether the scheduler commits the files of its tasks. Other work is one task, which commits by itself."""
         return self in _COMPACTIONS
 
     @property
     def width(self) -> int:
-        """How much a compaction does: one of more width does what one of less would have done. -1 for all else."""
+        """Rank of a compaction: one of a higher width includes the work of the others. -1 for other work."""
         return _COMPACTIONS.index(self) if self.is_compaction else -1
 
     def covers(self, other: "WorkKind") -> bool:
-        """Whether whoever did this kind need not do the other one: itself, and narrower compactions."""
+        """Return whether this kind includes the work of the other one: itself, and narrower compactions."""
         return other is self or (other.is_compaction and other.width < self.width)
 
 
@@ -57,10 +57,10 @@ _COMPACTIONS = (WorkKind.MINOR, WorkKind.MAJOR, WorkKind.FULL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Need:
-    """One kind of work that is due; `reason` says in figures why, `due_millis` since when (epoch).
+class WorkNeed:
+    """One kind of work that is due since `due_millis` (epoch); `reason` has the figures.
 
-    `options` are table options for the work on top of the table's own.
+    `options` are table options for the work, on top of the table's own.
     """
 
     kind: WorkKind
@@ -69,7 +69,7 @@ class Need:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The need as a JSON object."""
+        """Return the need as a JSON object."""
         return {
             "kind": self.kind.value,
             "reason": self.reason,
@@ -78,13 +78,13 @@ class Need:
         }
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> "Need":
-        """The need of an object made by to_json."""
-        return Need(**{**value, "kind": WorkKind(value["kind"])})
+    def from_json(value: Mapping[str, Any]) -> "WorkNeed":
+        """Return the need of an object made by to_json."""
+        return WorkNeed(**{**value, "kind": WorkKind(value["kind"])})
 
 
 class TaskState(StrEnum):
-    """Where a task stands."""
+    """State of a task."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -102,10 +102,10 @@ class TaskRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assignment:
-    """What a worker gets: the attempt, the table by name, and the work in bytes that `optimizer.work` understands.
+class TaskAssignment:
+    """An attempt for a worker: the table by name, and the work in bytes that `optimizer.work` encodes.
 
-    The lease is `lease_millis` long from when the worker last spoke of the attempt.
+    The lease is `lease_millis` long, from the worker's last heartbeat for the attempt.
     """
 
     ref: TaskRef
@@ -117,7 +117,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFigures:
-    """What a task has read and written."""
+    """Bytes and files that a task has read and written."""
 
     bytes_in: int = 0
     bytes_out: int = 0
@@ -125,7 +125,7 @@ class TaskFigures:
     files_out: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """The figures as a JSON object."""
+        """Return the figures as a JSON object."""
         return {
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
@@ -135,7 +135,7 @@ class TaskFigures:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "TaskFigures":
-        """The figures of an object made by to_json."""
+        """Return the figures of an object made by to_json."""
         return TaskFigures(**value)
 
     def __add__(self, other: "TaskFigures") -> "TaskFigures":
@@ -150,19 +150,19 @@ class TaskFigures:
 NO_FIGURES = TaskFigures()
 
 
-class Verdict(StrEnum):
-    """What becomes of what a worker brings."""
+class ResultStatus(StrEnum):
+    """The scheduler's answer to the result of an attempt."""
 
     ACCEPTED = "accepted"
     SUPERSEDED = "superseded"
-    """The task was given to somebody else: what was written is not needed, and its writer deletes it."""
+    """The task was given to another worker: this worker deletes the files that it wrote."""
     UNKNOWN = "unknown"
-    """The process is not known any more: what was written stays where it is."""
+    """The process is not known any more: the files stay."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskOutcome:
-    """What a worker brings back: commit messages in bytes, or why there are none."""
+    """Result of an attempt: commit messages in bytes, or the failure."""
 
     result: bytes = b""
     figures: TaskFigures = NO_FIGURES
@@ -188,12 +188,12 @@ class Task:
 
     @property
     def ref(self) -> TaskRef:
-        """Its newest attempt."""
+        """The newest attempt of the task."""
         return TaskRef(process=self.process, number=self.number, attempt=self.attempt)
 
 
 class ProcessState(StrEnum):
-    """Where a process stands."""
+    """State of a process."""
 
     RUNNING = "running"
     COMMITTING = "committing"
@@ -205,24 +205,24 @@ class ProcessState(StrEnum):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing comes after it."""
+        """Whether this state is final."""
         return self not in (ProcessState.RUNNING, ProcessState.COMMITTING, ProcessState.ENDING)
 
 
-class Cleanup(StrEnum):
-    """What becomes of a process's files when it ends; in every case its mark goes first."""
+class CleanupMode(StrEnum):
+    """Treatment of a process's files when it ends. Its mark is deleted first in every case."""
 
     SWEEP = "sweep"
-    """Those that were not committed go: attempts of tasks whose results were not the ones taken."""
+    """Delete the files that were not committed: those of attempts whose results were not accepted."""
     DISCARD = "discard"
-    """All go: nothing was committed, which is known for certain."""
+    """Delete all files: it is certain that nothing was committed."""
     LEAVE = "leave"
-    """All stay, for the removal of orphan files: it is not known whether they were committed."""
+    """Keep all files, for the removal of orphan files: it is not known whether they were committed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableStanding:
-    """How a table stands: what a decision is based on, and what it brought."""
+class TableSummary:
+    """Figures of a table, before and after a process."""
 
     snapshot_id: int | None
     score: int
@@ -230,7 +230,7 @@ class TableStanding:
     pending_bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """The standing as a JSON object."""
+        """Return the summary as a JSON object."""
         return {
             "snapshot_id": self.snapshot_id,
             "score": self.score,
@@ -239,16 +239,17 @@ class TableStanding:
         }
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> "TableStanding":
-        """The standing of an object made by to_json."""
-        return TableStanding(**value)
+    def from_json(value: Mapping[str, Any]) -> "TableSummary":
+        """Return the summary of an object made by to_json."""
+        return TableSummary(**value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """One piece of work. `id` also names the commit and the files. Times are epoch milliseconds, `seconds` those of its
-    workers; `options` are the table options that the work is done with. While it is ENDING, `ending` is the state that
-    comes next.
+    """One piece of work. `id` is also the user of the commit and a part of file names. Times are epoch milliseconds.
+
+    `seconds` is the time of its workers, `options` are table options for the work. While it is ENDING, `ending` is the
+    state that comes next.
     """
 
     id: str
@@ -258,20 +259,20 @@ class Process:
     reason: str
     state: ProcessState
     created_millis: int
-    before: TableStanding
+    before: TableSummary
     options: Mapping[str, str] = field(default_factory=dict)
     ending: ProcessState | None = None
-    cleanup: Cleanup | None = None
+    cleanup: CleanupMode | None = None
     tasks: int = 0
     ended_millis: int | None = None
     seconds: float = 0.0
     figures: TaskFigures = NO_FIGURES
     snapshot_id: int | None = None
-    after: TableStanding | None = None
+    after: TableSummary | None = None
     failure: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The process as a JSON object."""
+        """Return the process as a JSON object."""
         return {
             "id": self.id,
             "table": self.table,
@@ -295,7 +296,7 @@ class Process:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "Process":
-        """The process of an object made by to_json."""
+        """Return the process of an object made by to_json."""
         given = dict(value)
         after = given.pop("after")
         ending = given.pop("ending")
@@ -304,9 +305,9 @@ class Process:
             kind=WorkKind(given.pop("kind")),
             state=ProcessState(given.pop("state")),
             ending=None if ending is None else ProcessState(ending),
-            cleanup=None if cleanup is None else Cleanup(cleanup),
-            before=TableStanding.from_json(given.pop("before")),
-            after=None if after is None else TableStanding.from_json(after),
+            cleanup=None if cleanup is None else CleanupMode(cleanup),
+            before=TableSummary.from_json(given.pop("before")),
+            after=None if after is None else TableSummary.from_json(after),
             figures=TaskFigures.from_json({name: given.pop(name) for name in NO_FIGURES.to_json()}),
             **given,
         )

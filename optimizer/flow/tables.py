@@ -9,25 +9,24 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 from interbed.optimizer.flow.group import DEFAULT_GROUP
-from interbed.optimizer.flow.process import Need, Process, TableStanding, WorkKind
+from interbed.optimizer.flow.process import Process, TableSummary, WorkKind, WorkNeed
 
 if TYPE_CHECKING:
     from interbed.storage.meta.options.optimizing import SelfOptimizing
     from interbed.storage.upkeep.health import TableHealth
 
 IN_SHAPE_SCORE = 90
-"""From this score on a table that needs nothing is said to be in shape."""
+"""The least score of a table that is in shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """One table. Times are epoch milliseconds.
+    """State of one table. Times are epoch milliseconds.
 
-    `last` is when each kind of work was last done or found to have nothing to do, `settled` the snapshot then: while it
-    is the newest, that kind has nothing more to do. `counted_from` is when the interval of a kind that was never done
-    counts as begun. `failures` is how many processes in a row did not succeed,
-    `not_before` until when the table is left alone after that, `next_check` when something may become due though nobody
-    writes.
+    `last` has the times when each kind of work was last done or had nothing to do, `settled` the snapshots then: while
+    that snapshot is the newest, the kind has nothing to do. `counted_from` has the beginnings of the intervals of kinds
+    that were never done. `failures` counts processes in a row that did not succeed, after which no process begins
+    before `not_before`. At `next_check` work may become due without a commit.
     """
 
     name: str
@@ -35,10 +34,10 @@ class TableState:
     quota: float = 0.5
     enabled: bool = True
     paused: bool = False
-    standing: TableStanding | None = None
+    summary: TableSummary | None = None
     measured_millis: int | None = None
     reasons: tuple[str, ...] = ()
-    needs: tuple[Need, ...] = ()
+    needs: tuple[WorkNeed, ...] = ()
     requested: WorkKind | None = None
     last: Mapping[WorkKind, int] = field(default_factory=dict)
     settled: Mapping[WorkKind, int] = field(default_factory=dict)
@@ -49,19 +48,19 @@ class TableState:
     unreadable: str | None = None
 
     @property
-    def next_need(self) -> Need | None:
-        """What is to be done next; None for nothing."""
+    def next_need(self) -> WorkNeed | None:
+        """The work to be done next; None when nothing is due."""
         return self.needs[0] if self.needs else None
 
     def to_json(self) -> dict[str, Any]:
-        """The state as a JSON object."""
+        """Return the state as a JSON object."""
         return {
             "table": self.name,
             "group": self.group,
             "quota": self.quota,
             "enabled": self.enabled,
             "paused": self.paused,
-            "standing": None if self.standing is None else self.standing.to_json(),
+            "standing": None if self.summary is None else self.summary.to_json(),
             "measured_millis": self.measured_millis,
             "reasons": list(self.reasons),
             "needs": [need.to_json() for need in self.needs],
@@ -77,15 +76,15 @@ class TableState:
 
     @staticmethod
     def from_json(value: Mapping[str, Any]) -> "TableState":
-        """The state of an object made by to_json."""
+        """Return the state of an object made by to_json."""
         given = dict(value)
-        standing = given.pop("standing")
+        summary = given.pop("standing")
         requested = given.pop("requested")
         return TableState(
             name=given.pop("table"),
-            standing=None if standing is None else TableStanding.from_json(standing),
+            summary=None if summary is None else TableSummary.from_json(summary),
             reasons=tuple(given.pop("reasons")),
-            needs=tuple(Need.from_json(need) for need in given.pop("needs")),
+            needs=tuple(WorkNeed.from_json(need) for need in given.pop("needs")),
             requested=None if requested is None else WorkKind(requested),
             last={WorkKind(kind): millis for kind, millis in given.pop("last").items()},
             settled={WorkKind(kind): snapshot for kind, snapshot in given.pop("settled").items()},
@@ -96,18 +95,18 @@ class TableState:
 
 
 class RequestKind(StrEnum):
-    """What is asked for."""
+    """Kind of a user's request."""
 
     PAUSE = "pause"
-    """Nothing is begun for the table any more, also what was asked for before."""
+    """Begin nothing for the table any more, earlier requests included."""
     RESUME = "resume"
     NOW = "now"
-    """One kind of work is done next, whether it is due or not, and though the table is paused."""
+    """Do one kind of work next, whether it is due or not, also for a paused table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableRequest:
-    """One request; `id` is the journal's. `work` goes with NOW."""
+    """One request of a user; the journal gives the `id`. `work` is for NOW."""
 
     table: str
     kind: RequestKind
@@ -117,24 +116,24 @@ class TableRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedTables:
-    """Names of tables that have changed, or came, since the last question, and of those that are gone."""
+    """Names of tables that have changed or appeared since the last call, and of those that were removed."""
 
     changed: Collection[str] = ()
-    gone: Collection[str] = ()
+    removed: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """A table as its metadata show it now, with what its options say."""
+class TableMeasurement:
+    """Health of a table by its metadata, with its options."""
 
     health: "TableHealth"
-    wishes: "SelfOptimizing"
+    optimizing: "SelfOptimizing"
     options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTask:
-    """A task before it has a process: what a worker understands, and the bytes that are to be read."""
+    """A task that was planned: the payload for a worker, and the bytes to be read."""
 
     payload: bytes
     cost: int
@@ -142,43 +141,45 @@ class PlannedTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkPlan:
-    """The tasks of a piece of work, none when there is nothing to do, and the table options that it is done with."""
+    """The tasks of a piece of work, none when there is nothing to do, and the table options for it."""
 
     tasks: Sequence[PlannedTask]
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-class Watch(Protocol):
-    """Which tables have changed; the first answer has all tables."""
+class TableWatch(Protocol):
+    """Source of the names of changed tables; the first answer has all tables."""
 
     def changes(self) -> ChangedTables:
-        """Since the last question; costs in proportion to what changed. Raises InterbedError when it can't be known,
-        and the next answer has what this one lacked.
+        """Return the changes since the last call, at a cost that is proportional to them.
+
+        Raises InterbedError when they can't be read; the next answer has what this one lacked.
         """
         ...
 
 
 class OptimizedTables(Protocol):
-    """The tables of a catalog by name. Each method raises TableNotFoundError for a table that is gone."""
+    """The tables of a catalog by name. Each method raises TableNotFoundError for a missing table."""
 
-    def measure(self, table: str) -> Measurement:
-        """How the table stands, from its metadata. Raises InterbedError when they can't be read."""
+    def measure(self, table: str) -> TableMeasurement:
+        """Measure a table by its metadata. Raises InterbedError when they can't be read."""
         ...
 
-    def plan(self, process: Process, need: Need, slots: int) -> WorkPlan:
-        """The tasks for a need, for so many workers. The files of its tasks bear the id of the process, and while it
-        may succeed there is a mark for them.
+    def plan(self, process: Process, need: WorkNeed, slots: int) -> WorkPlan:
+        """Plan the tasks of a need for `slots` threads of workers.
+
+        The names of the tasks' files have the id of the process. While it may succeed, a mark protects these files.
         """
         ...
 
     def commit(self, process: Process, results: Sequence[bytes]) -> int | None:
-        """Commit what tasks brought, once, however often it is called for a process; the snapshot, None for none.
+        """Commit the results of tasks, once even if it is called again; return the snapshot, None without one.
 
-        Raises CommitConflictError when another writer came first: then nothing was changed. Whatever else is raised,
-        it is not known.
+        Raises CommitConflictError when another writer came first: then nothing was changed. After any other error it is
+        unknown whether the results were committed.
         """
         ...
 
     def end(self, process: Process, results: Sequence[bytes]) -> None:
-        """Clean up as `process.cleanup` says; safe to repeat."""
+        """Clean up the files of a process by its `cleanup`; safe to repeat."""
         ...

@@ -3,7 +3,7 @@
 Here are its protocol, its values, and its model in memory.
 
 Only one scheduler at a time writes: it holds a lease with a number that grows with each holder. Each change checks that
-number in its own transaction, so that a scheduler that was held up and overtaken changes nothing any more.
+number in its own transaction. So a scheduler that was stopped for a while and replaced meanwhile changes nothing.
 """
 
 import threading
@@ -20,7 +20,7 @@ from interbed.storage.base.errors import InvalidInputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """That `holder` schedules until a time (epoch milliseconds), or has let go (0); `number` grows with each holder."""
+    """Lease of the scheduler `holder` until a time (epoch milliseconds; 0: released). `number` grows by each holder."""
 
     holder: str
     number: int
@@ -29,8 +29,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalState:
-    """What a scheduler begins with: all tables by name; the processes that have not ended, the oldest first, with their
-    tasks, by process and number.
+    """Initial state of a scheduler: all tables by name, the processes that have not ended, the oldest first, and their
+    tasks by process and number.
     """
 
     tables: Sequence[TableState] = ()
@@ -40,15 +40,15 @@ class JournalState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalChanges:
-    """What one step of a scheduler changed. Each value replaces the one with its name or id.
+    """Changes of one step of a scheduler. Each value replaces the one with its name or id.
 
-    Tasks are kept of processes that are there and have not ended; those of others are forgotten. `workers` and `groups`
-    are all that there are, None for no change; `answered` are the ids of requests that were taken, `gone` the names of
-    tables that are no more.
+    Tasks are kept for processes that exist and have not ended; those of other processes are deleted. `workers` and
+    `groups` are complete lists, None for no change. `answered` has the ids of requests that were taken, `removed` the
+    names of removed tables.
     """
 
     tables: Sequence[TableState] = ()
-    gone: Sequence[str] = ()
+    removed: Sequence[str] = ()
     processes: Sequence[Process] = ()
     tasks: Sequence[Task] = ()
     workers: Sequence[Worker] | None = None
@@ -58,109 +58,113 @@ class JournalChanges:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to store."""
-        lists = (self.tables, self.gone, self.processes, self.tasks, self.answered)
+        lists = (self.tables, self.removed, self.processes, self.tasks, self.answered)
         return not any(lists) and self.workers is None and self.groups is None
 
 
 class Journal(Protocol):
-    """Safe for use by threads. All methods raise JournalError when the store can't be reached, and those that are given
-    names InvalidInputError for one that has no room in it (names.py).
+    """Durable state of a scheduler, safe for use by threads.
+
+    All methods raise JournalError when the journal can't be reached. Methods with names raise InvalidInputError for a
+    name that does not fit (check_name).
     """
 
     def acquire(self, holder: str, now_millis: int, until_millis: int) -> Lease | None:
-        """Become the scheduler; None while somebody else is. A holder that asks again gets a new number."""
+        """Take the lease of the scheduler; None while another process has it. Each time the lease has a new number."""
         ...
 
     def renew(self, lease: Lease, until_millis: int) -> Lease:
-        """Stay the scheduler for longer. Raises LeaseLostError, also for a lease that was released: a renewal that
-        comes late does not bring it back.
-        """
+        """Renew the lease. Raises LeaseLostError, also for a released lease, which a late renewal does not restore."""
         ...
 
     def release(self, lease: Lease) -> None:
-        """Be the scheduler no more; does nothing for a lease that was lost."""
+        """Release the lease; do nothing if it was lost."""
         ...
 
     def load(self, lease: Lease) -> JournalState:
-        """What the schedulers before have left. Raises LeaseLostError."""
+        """Return the state that earlier schedulers have stored. Raises LeaseLostError."""
         ...
 
     def store(self, lease: Lease, changes: JournalChanges) -> None:
-        """All of the changes, durably, or none. What stands twice counts as it stands last, and what is gone is gone.
-        Raises LeaseLostError.
+        """Store all of the changes durably, or none. Raises LeaseLostError.
+
+        Of values with the same key the last one counts; `removed` wins over `tables`.
         """
         ...
 
     def requests(self) -> Sequence[TableRequest]:
-        """Requests that were not taken yet, oldest first."""
+        """Return the requests that were not taken yet, the oldest first."""
         ...
 
     def ask(self, request: TableRequest) -> None:
-        """Leave a request for the scheduler; the journal gives it an id that no other has had."""
+        """Add a request for the scheduler; the journal gives it a unique id."""
         ...
 
     def holder(self) -> Lease | None:
-        """Who schedules, or did last; None when nobody ever has."""
+        """Return the lease of the present or the last scheduler; None if there was none."""
         ...
 
     def tables(self, names: Sequence[str] | None = None) -> Sequence[TableState]:
-        """What is known of all tables, or of those named, by name."""
+        """Return the states of all tables, or of those named, sorted by name."""
         ...
 
     def processes(self, table: str | None = None, *, limit: int = 100) -> Sequence[Process]:
-        """Processes, the newest first, of all tables or of one; those of the same time by id."""
+        """Return processes of all tables or of one, the newest first; those of the same time by id."""
         ...
 
     def running(self) -> Sequence[Process]:
-        """Processes that have not ended, the oldest first."""
+        """Return the processes that have not ended, the oldest first."""
         ...
 
     def workers(self) -> Sequence[Worker]:
-        """The workers as the scheduler last saw them."""
+        """Return the workers that the scheduler stored last."""
         ...
 
     def groups(self) -> Sequence[ResourceGroup]:
-        """The groups as the scheduler last knew them."""
+        """Return the groups that the scheduler stored last."""
         ...
 
     def expire(self, lease: Lease, ended_before_millis: int) -> int:
-        """Forget processes that ended before a time; how many. Raises LeaseLostError."""
+        """Delete processes that ended before a time, and return their number. Raises LeaseLostError."""
         ...
 
 
 def check_lease(lease: Lease, held: Lease | None) -> None:
-    """Whether a lease still counts, by the one that the journal has now. Raises LeaseLostError."""
+    """Compare a lease with the one in the journal. Raises LeaseLostError when it is lost or released."""
     if held is None or held.number != lease.number:
-        raise LeaseLostError(f"{lease.holder} does not schedule any more; {held and held.holder} does.")
+        raise LeaseLostError(
+            f"{lease.holder} has lost the lease of the scheduler (number {lease.number}); "
+            f"{held and held.holder} has it now."
+        )
     if held.until_millis == 0:
-        raise LeaseLostError(f"{lease.holder} does not schedule any more; it has let go.")
+        raise LeaseLostError(f"{lease.holder} has released its lease (number {lease.number}) and does not schedule.")
 
 
 NAME_LENGTH_MAX = 512
-"""Characters. The names of two directories with a dot fit, and so do the longest ones of a metastore."""
+"""Characters. The names of two directories with a dot fit, and the longest names of a metastore."""
 
 
 def check_name(what: str, name: str) -> str:
-    """The name, if it fits. Raises InvalidInputError, which calls it `what`."""
+    """Return the name if it fits into the journal. Raises InvalidInputError, with `what` for the kind of object."""
     if len(name) > NAME_LENGTH_MAX:
         raise InvalidInputError(
-            f"The name of {what} '{name[:40]}…' has {len(name)} characters; the optimizer's journal has room for "
-            f"{NAME_LENGTH_MAX}. Give it a shorter one, or leave it out."
+            f"The name of {what} '{name[:40]}…' has {len(name)} characters, and the optimizer's journal takes at most "
+            f"{NAME_LENGTH_MAX}. Rename the {what}, or exclude it."
         )
-    # PostgreSQL has no NUL in texts, and no database half of a pair of surrogates (a file's name that is no UTF-8).
+    # PostgreSQL's text holds no NUL, and no database holds a lone surrogate (of a file's name that is not UTF-8).
     if "\0" in name or (not name.isascii() and any("\ud800" <= letter <= "\udfff" for letter in name)):
         raise InvalidInputError(
-            f"The name of {what} {name!a} has characters that the optimizer's journal can't hold. Give it another one, "
-            "or leave it out."
+            f"The name of {what} {name!a} has characters that the optimizer's journal can't hold. Rename the {what}, "
+            "or exclude it."
         )
     return name
 
 
 def check_changes(changes: JournalChanges) -> None:
-    """Whether the names of all that is to be stored fit. Raises InvalidInputError."""
+    """Check that all names in the changes fit into the journal. Raises InvalidInputError."""
     for state in changes.tables:
         check_name("table", state.name)
-    for name in changes.gone:
+    for name in changes.removed:
         check_name("table", name)
     for process in changes.processes:
         check_name("process", process.id)
@@ -170,7 +174,7 @@ def check_changes(changes: JournalChanges) -> None:
 
 
 class MemoryJournal:
-    """See Journal."""
+    """Journal in memory, for simulations and tests, and as the model of the other journals."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -184,7 +188,6 @@ class MemoryJournal:
         self._last_request = 0
 
     def acquire(self, holder: str, now_millis: int, until_millis: int) -> Lease | None:
-        """See Journal."""
         check_name("scheduler", holder)
         with self._lock:
             held = self._lease
@@ -195,20 +198,17 @@ class MemoryJournal:
             return self._lease
 
     def renew(self, lease: Lease, until_millis: int) -> Lease:
-        """See Journal."""
         with self._lock:
             check_lease(lease, self._lease)
             self._lease = replace(lease, until_millis=until_millis)
             return self._lease
 
     def release(self, lease: Lease) -> None:
-        """See Journal."""
         with self._lock:
             if self._lease is not None and self._lease.number == lease.number:
                 self._lease = replace(self._lease, until_millis=0)
 
     def load(self, lease: Lease) -> JournalState:
-        """See Journal."""
         with self._lock:
             check_lease(lease, self._lease)
             tables = [self._tables[name] for name in sorted(self._tables)]
@@ -218,12 +218,11 @@ class MemoryJournal:
             return JournalState(tables=tables, processes=processes, tasks=tasks)
 
     def store(self, lease: Lease, changes: JournalChanges) -> None:
-        """See Journal."""
         check_changes(changes)
         with self._lock:
             check_lease(lease, self._lease)
             self._tables.update((table.name, table) for table in changes.tables)
-            for name in changes.gone:
+            for name in changes.removed:
                 self._tables.pop(name, None)
             for task in changes.tasks:
                 self._tasks.setdefault(task.process, {})[task.number] = task
@@ -240,23 +239,19 @@ class MemoryJournal:
                 self._requests.pop(number, None)
 
     def requests(self) -> Sequence[TableRequest]:
-        """See Journal."""
         with self._lock:
             return list(self._requests.values())
 
     def ask(self, request: TableRequest) -> None:
-        """See Journal."""
         check_name("table", request.table)
         with self._lock:
             self._last_request += 1
             self._requests[self._last_request] = replace(request, id=self._last_request)
 
     def holder(self) -> Lease | None:
-        """See Journal."""
         return self._lease
 
     def tables(self, names: Sequence[str] | None = None) -> Sequence[TableState]:
-        """See Journal."""
         for name in names or ():
             check_name("table", name)
         with self._lock:
@@ -264,28 +259,23 @@ class MemoryJournal:
             return [self._tables[name] for name in sorted(wanted)]
 
     def processes(self, table: str | None = None, *, limit: int = 100) -> Sequence[Process]:
-        """See Journal."""
         check_name("table", table or "")
         with self._lock:
             found = [p for p in self._processes.values() if table is None or p.table == table]
         return sorted(found, key=lambda p: (-p.created_millis, p.id))[:limit]
 
     def running(self) -> Sequence[Process]:
-        """See Journal."""
         with self._lock:
             found = [p for p in self._processes.values() if not p.state.has_ended]
         return sorted(found, key=lambda p: (p.created_millis, p.id))
 
     def workers(self) -> Sequence[Worker]:
-        """See Journal."""
         return self._workers
 
     def groups(self) -> Sequence[ResourceGroup]:
-        """See Journal."""
         return self._groups
 
     def expire(self, lease: Lease, ended_before_millis: int) -> int:
-        """See Journal."""
         with self._lock:
             check_lease(lease, self._lease)
             old = [

@@ -1,15 +1,16 @@
-"""The journal in the metastore's database, or one like it: SQLite for one machine, PostgreSQL for several.
+"""The journal in a database with the metastore's schema: SQLite for one machine, PostgreSQL for several.
 
-Each method is one transaction. Those of the scheduler read the number of the lease in it first; on PostgreSQL the row
-stays locked until its end, on SQLite all who write wait for one another: nobody overtakes a scheduler within a
-transaction, and one that was overtaken changes nothing. The tables are made by the migrations of the metastore.
+Each method is one transaction. Those of the scheduler read the number of the lease first. On PostgreSQL the row of the
+lease stays locked until the transaction ends, and on SQLite there is one writer at a time. So no other scheduler takes
+the lease during a transaction, and a scheduler that has lost its lease changes nothing. The migrations of the metastore
+create the tables.
 
 Without `--db` or `optimizer.db` the journal of a catalog is a SQLite file in the user's own state:
 
     $XDG_STATE_HOME/interbed/optimizer/warehouse-tmp-lake-1f0c2b3a4d5e.db     (~/.local/state without the variable)
 
-The name is made of the catalog's key: a readable part, and a hash so that each key has its own. A scheduler creates its
-journal (`SqlJournal.open`). Readers create nothing: a missing journal is an empty one.
+The name has a readable part of the catalog's key, and a hash that makes it unique. A scheduler creates its journal
+(`SqlJournal.open`). Readers create nothing: for them a missing journal is empty.
 """
 
 import hashlib
@@ -48,8 +49,10 @@ T = TypeVar("T")
 
 
 class SqlJournal:
-    """See Journal. `database` is a url, `sqlite:///path/to/file.db` or `postgresql://user:password@host/database`, or
-    an engine of open_engine, which stays open. Its tables must exist, see `open`.
+    """Journal in a database, whose tables must exist (see `open`).
+
+    `database` is a url, `sqlite:///path/to/file.db` or `postgresql://user:password@host/database`, or an engine of
+    open_engine, which the caller closes.
     """
 
     def __init__(self, database: str | Engine) -> None:
@@ -60,8 +63,9 @@ class SqlJournal:
 
     @classmethod
     def open(cls, database: str | Engine) -> "SqlJournal":
-        """A journal whose tables are made or brought up to date first, as a metastore does when it starts. Raises
-        JournalError, also for a database of a newer version of interbed.
+        """Open a journal after creating or migrating its tables, as a metastore does when it starts.
+
+        Raises JournalError, also for a database of a newer version of interbed.
         """
         journal = cls(database)
         try:
@@ -72,13 +76,12 @@ class SqlJournal:
         return journal
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the database."""
         self._units.close()
         if self._owns_engine:
             self._engine.dispose()
 
     def acquire(self, holder: str, now_millis: int, until_millis: int) -> Lease | None:
-        """See Journal."""
         check_name("scheduler", holder)
 
         def work(transaction: JournalTransaction) -> Lease | None:
@@ -93,7 +96,6 @@ class SqlJournal:
         return self._write(work)
 
     def renew(self, lease: Lease, until_millis: int) -> Lease:
-        """See Journal."""
         renewed = replace(lease, until_millis=until_millis)
 
         def work(transaction: JournalTransaction) -> None:
@@ -104,8 +106,6 @@ class SqlJournal:
         return renewed
 
     def release(self, lease: Lease) -> None:
-        """See Journal."""
-
         def work(transaction: JournalTransaction) -> None:
             held = transaction.lease(for_update=True)
             if held is not None and held.number == lease.number:
@@ -114,10 +114,8 @@ class SqlJournal:
         self._write(work)
 
     def load(self, lease: Lease) -> JournalState:
-        """See Journal."""
-
         def work(transaction: JournalTransaction) -> JournalState:
-            # Who overtakes now waits until all is read, so that it is of one time.
+            # With the shared lock another scheduler can't take the lease before all is read, in one consistent state.
             check_lease(lease, transaction.lease(for_share=True))
             return JournalState(
                 tables=transaction.tables(None), processes=transaction.open_processes(), tasks=transaction.tasks()
@@ -126,13 +124,12 @@ class SqlJournal:
         return self._read(work)
 
     def store(self, lease: Lease, changes: JournalChanges) -> None:
-        """See Journal."""
         check_changes(changes)
 
         def work(transaction: JournalTransaction) -> None:
             transaction.check(lease)
             transaction.set_tables(changes.tables)
-            transaction.remove_tables(changes.gone)
+            transaction.remove_tables(changes.removed)
             transaction.set_tasks(changes.tasks)
             transaction.set_processes(changes.processes)
             touched = {task.process for task in changes.tasks} | {process.id for process in changes.processes}
@@ -146,44 +143,34 @@ class SqlJournal:
         self._write(work)
 
     def requests(self) -> Sequence[TableRequest]:
-        """See Journal."""
         return self._read(lambda transaction: transaction.requests())
 
     def ask(self, request: TableRequest) -> None:
-        """See Journal."""
         check_name("table", request.table)
         self._write(lambda transaction: transaction.add_request(request))
 
     def holder(self) -> Lease | None:
-        """See Journal."""
         return self._read(lambda transaction: transaction.lease())
 
     def tables(self, names: Sequence[str] | None = None) -> Sequence[TableState]:
-        """See Journal."""
         for name in names or ():
             check_name("table", name)
         return self._read(lambda transaction: transaction.tables(names))
 
     def processes(self, table: str | None = None, *, limit: int = 100) -> Sequence[Process]:
-        """See Journal."""
         check_name("table", table or "")
         return self._read(lambda transaction: transaction.processes(table, limit))
 
     def running(self) -> Sequence[Process]:
-        """See Journal."""
         return self._read(lambda transaction: transaction.open_processes())
 
     def workers(self) -> Sequence[Worker]:
-        """See Journal."""
         return self._read(lambda transaction: transaction.workers())
 
     def groups(self) -> Sequence[ResourceGroup]:
-        """See Journal."""
         return self._read(lambda transaction: transaction.groups())
 
     def expire(self, lease: Lease, ended_before_millis: int) -> int:
-        """See Journal."""
-
         def work(transaction: JournalTransaction) -> int:
             transaction.check(lease)
             return transaction.expire(ended_before_millis)
@@ -199,8 +186,8 @@ class SqlJournal:
             if found is not None and found > latest:
                 raise JournalError(
                     f"The journal in {self._engine.url.render_as_string()} is of a newer version of interbed: its "
-                    f"tables are at {found}, and this version knows them up to {latest}. Use the newer version, or "
-                    "another database."
+                    f"tables are at revision {found}, and this version knows revisions up to {latest}. Use the newer "
+                    "version, or another database."
                 )
             schema.upgrade(self._engine)
 
@@ -222,16 +209,16 @@ def _journal_errors() -> Iterator[None]:
 
 
 READABLE_MAX = 40
-"""Characters of the key in the name: its end tells most."""
+"""Characters of the key in the name: its last ones, which differ most."""
 
 
 def default_url(catalog_key: str) -> str:
-    """The url of the journal of a catalog, the same for the same key. The directories are made, for the user alone.
+    """Return the url of a catalog's journal, the same for the same key, and create its directories, for the user alone.
 
-    Raises JournalError when they can't be.
+    Raises JournalError when they can't be created.
     """
     digest = hashlib.sha256(catalog_key.encode(errors="surrogatepass")).hexdigest()[:12]
-    # What logs in somewhere is not for file names.
+    # Credentials in a url must not become part of a file name.
     public = re.sub(r"//[^/@]*@", "//", catalog_key)
     readable = re.sub(r"[^a-z0-9]+", "-", public.lower()).strip("-")[-READABLE_MAX:].strip("-")
     try:
@@ -241,23 +228,23 @@ def default_url(catalog_key: str) -> str:
                 each.mkdir(mode=0o700, exist_ok=True)
     except (OSError, RuntimeError) as error:
         raise JournalError(
-            f"There is no place for the optimizer's journal of {public}: {error}. Name a database for it."
+            f"The directory of the optimizer's journal of {public} can't be created: {error}. Name a database by --db."
         ) from error
     return URL.create("sqlite", database=str(directory / f"{readable}-{digest}.db")).render_as_string()
 
 
 def _state_home() -> Path:
-    # A path that is not absolute is to be passed over, says the specification of these directories.
+    # By the XDG Base Directory Specification a path that is not absolute is ignored.
     given = Path(os.environ.get("XDG_STATE_HOME", ""))
     return given if given.is_absolute() else Path.home() / ".local" / "state"
 
 
 _FIRST_REVISION = "0007"
-"""The revision of the metastore's database that brought the journal's tables."""
+"""The first revision of the metastore's schema with the journal's tables."""
 
 
 class PlacedCatalog(Protocol):
-    """What says where a catalog is."""
+    """Options and warehouse of a catalog."""
 
     options: CatalogOptions
 
@@ -268,19 +255,19 @@ class PlacedCatalog(Protocol):
 
 
 def journal_url(catalog: PlacedCatalog, given: str | None = None) -> str:
-    """The database of a catalog's journal: the one given, or its option `optimizer.db`, or a file of the user's own."""
+    """Return the database of a catalog's journal: the one given, its option `optimizer.db`, or a file of the user."""
     return given or catalog.options.optimizer_db or default_url(catalog_key(catalog))
 
 
 def catalog_key(catalog: PlacedCatalog) -> str:
-    """What tells a catalog from others whatever name it is configured by: its metastore's address, or its warehouse."""
+    """Return the identity of a catalog, whatever its configured name: its metastore's address, or its warehouse."""
     options = catalog.options
     return options.uri if options.metastore is MetastoreKind.HIVE and options.uri else catalog.warehouse
 
 
 @contextmanager
 def journal_to_read(url: str) -> Iterator[Journal]:
-    """The journal at a url while the block runs; an empty one where there is none. Raises JournalError."""
+    """Open the journal at a url for a block; yield an empty one if it is missing. Raises JournalError."""
     if not _is_there(url):
         yield MemoryJournal()
         return
@@ -290,7 +277,7 @@ def journal_to_read(url: str) -> Iterator[Journal]:
 
 @contextmanager
 def journal_to_ask(url: str) -> Iterator[Journal]:
-    """The journal at a url while the block runs, made when there is none. Raises JournalError."""
+    """Open the journal at a url for a block; create it if it is missing. Raises JournalError."""
     journal = SqlJournal.open(url)
     try:
         yield journal
@@ -302,7 +289,7 @@ def _is_there(url: str) -> bool:
     try:
         parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
-            # To connect would make the file.
+            # A connection would create the file.
             return False
         engine = open_engine(url)
         try:

@@ -1,6 +1,6 @@
 """Rows and statements of the journal's database: one unit of work on an open connection.
 
-A row has columns for what is searched, and a JSON document of the other fields (the value's to_json). The text is
+A row has columns for the fields that are searched, and a JSON document of the others (the value's to_json). The text is
 compact JSON in ASCII: PostgreSQL's text holds no NUL character, and JSON escapes it.
 """
 
@@ -33,23 +33,23 @@ _PROCESS_COLUMNS = ("id", "kind", "state", "created_millis", "ended_millis", "ta
 
 
 def table_row(state: TableState) -> dict[str, Any]:
-    """The row of a table."""
+    """Return the row of a table."""
     fields = state.to_json()
     return {
         "name": fields.pop("table"),
         "group_name": _shown(state.group),
-        "score": None if state.standing is None else state.standing.score,
+        "score": None if state.summary is None else state.summary.score,
         "document": _encode(fields),
     }
 
 
 def table_from(row: Any) -> TableState:
-    """The table of a row."""
+    """Return the table of a row."""
     return TableState.from_json({"table": row.name, **json.loads(row.document)})
 
 
 def process_row(process: Process) -> dict[str, Any]:
-    """The row of a process."""
+    """Return the row of a process."""
     fields = process.to_json()
     columns = {name: fields.pop(name) for name in _PROCESS_COLUMNS}
     return {
@@ -61,13 +61,13 @@ def process_row(process: Process) -> dict[str, Any]:
 
 
 def process_from(row: Any) -> Process:
-    """The process of a row."""
+    """Return the process of a row."""
     columns = {name: getattr(row, name) for name in _PROCESS_COLUMNS}
     return Process.from_json({**columns, "table": row.table_name, **json.loads(row.document)})
 
 
 def task_row(task: Task) -> dict[str, Any]:
-    """The row of a task."""
+    """Return the row of a task."""
     fields = {
         "cost": task.cost,
         "attempt": task.attempt,
@@ -88,7 +88,7 @@ def task_row(task: Task) -> dict[str, Any]:
 
 
 def task_from(row: Any) -> Task:
-    """The task of a row."""
+    """Return the task of a row."""
     fields = json.loads(row.document)
     return Task(
         process=row.process_id,
@@ -102,18 +102,18 @@ def task_from(row: Any) -> Task:
 
 
 def listed_row(position: int, value: Worker | ResourceGroup) -> dict[str, Any]:
-    """The row of a worker or a group, by its position among all of them."""
+    """Return the row of a worker or a group at a position of their list."""
     return {"position": position, "document": _encode(value.to_json())}
 
 
 def listed_document(row: Any) -> Mapping[str, Any]:
-    """What from_json of a worker or a group takes."""
+    """Return the JSON object of a worker or a group."""
     document: dict[str, Any] = json.loads(row.document)
     return document
 
 
 def request_row(request: TableRequest) -> dict[str, Any]:
-    """The row of a request; its id is the database's."""
+    """Return the row of a request; the database gives its id."""
     return {
         "table_name": request.table,
         "kind": request.kind.value,
@@ -122,7 +122,7 @@ def request_row(request: TableRequest) -> dict[str, Any]:
 
 
 def request_from(row: Any) -> TableRequest:
-    """The request of a row."""
+    """Return the request of a row."""
     return TableRequest(
         id=row.id,
         table=row.table_name,
@@ -132,20 +132,20 @@ def request_from(row: Any) -> TableRequest:
 
 
 def _shown(group: str) -> str:
-    """A group's name for people who look into the database, which does not hold all that an option of a table may."""
+    """Return a group's name without characters that a database can't hold; this column is for reading by users only."""
     return group.encode(errors="replace").decode().replace("\0", "?")
 
 
 T = TypeVar("T")
 
 NAMES_MAX = 1000
-"""Values in one condition: databases take more, but not any number."""
+"""Values in one condition; databases have limits, of which this is below all."""
 
 _OPEN = tuple(state.value for state in ProcessState if not state.has_ended)
 
 
 class JournalTransaction:
-    """What the journal does within one transaction."""
+    """Statements of the journal within one transaction."""
 
     __slots__ = ("_connection",)
 
@@ -153,8 +153,10 @@ class JournalTransaction:
         self._connection = connection
 
     def lease(self, *, for_update: bool = False, for_share: bool = False) -> Lease | None:
-        """Who schedules, or did last. PostgreSQL holds the row for this transaction, so that nobody else becomes the
-        scheduler until it ends; on SQLite there is one writer at a time, and a reader sees one state.
+        """Return the lease of the present or the last scheduler.
+
+        On PostgreSQL a locked row keeps other processes from taking the lease until the transaction ends. On SQLite
+        there is one writer at a time, and a reader sees one state.
         """
         statement = select(OptimizerLeaseRow.__table__)
         if for_update or for_share:
@@ -165,25 +167,25 @@ class JournalTransaction:
         return Lease(holder=row.holder, number=row.number, until_millis=row.until_millis)
 
     def check(self, lease: Lease) -> None:
-        """Whether the lease counts, and for this transaction will. Raises LeaseLostError."""
+        """Check that the lease is valid until this transaction ends. Raises LeaseLostError."""
         check_lease(lease, self.lease(for_update=True))
 
     def set_lease(self, lease: Lease) -> None:
-        """Store who schedules."""
+        """Store the lease of the scheduler."""
         self._connection.execute(
             update(OptimizerLeaseRow).values(holder=lease.holder, number=lease.number, until_millis=lease.until_millis)
         )
 
     def set_tables(self, tables: Sequence[TableState]) -> None:
-        """Store tables."""
+        """Insert or replace tables."""
         self._replace(OptimizerTableRow, {state.name: table_row(state) for state in tables}.values())
 
     def remove_tables(self, names: Sequence[str]) -> None:
-        """Forget tables."""
+        """Delete tables by name."""
         self._delete(OptimizerTableRow, OptimizerTableRow.name, names)
 
     def tables(self, names: Sequence[str] | None) -> list[TableState]:
-        """All tables, or those named, by name."""
+        """Return all tables, or those named, sorted by name."""
         statement = select(OptimizerTableRow.__table__)
         if names is None:
             return [table_from(row) for row in self._connection.execute(statement.order_by(OptimizerTableRow.name))]
@@ -194,11 +196,11 @@ class JournalTransaction:
         return found
 
     def set_processes(self, processes: Sequence[Process]) -> None:
-        """Store processes."""
+        """Insert or replace processes."""
         self._replace(OptimizerProcessRow, {process.id: process_row(process) for process in processes}.values())
 
     def processes(self, table: str | None, limit: int) -> list[Process]:
-        """The newest processes, of all tables or of one."""
+        """Return the newest processes, of all tables or of one."""
         newest = OptimizerProcessRow.created_millis.desc()
         statement = select(OptimizerProcessRow.__table__).order_by(newest, OptimizerProcessRow.id).limit(limit)
         if table is not None:
@@ -206,7 +208,7 @@ class JournalTransaction:
         return [process_from(row) for row in self._connection.execute(statement)]
 
     def open_processes(self) -> list[Process]:
-        """The processes that have not ended, the oldest first."""
+        """Return the processes that have not ended, the oldest first."""
         statement = (
             select(OptimizerProcessRow.__table__)
             .where(OptimizerProcessRow.state.in_(_OPEN))
@@ -215,19 +217,19 @@ class JournalTransaction:
         return [process_from(row) for row in self._connection.execute(statement)]
 
     def expire(self, ended_before_millis: int) -> int:
-        """Forget processes that ended before a time; how many."""
-        # Not "in the states that end": of the two indexes, that of the time is the one that finds few.
+        """Delete processes that ended before a time, and return their number."""
+        # `not_in` the open states, so that the index of the time is used: it selects fewer rows than that of the state.
         statement = delete(OptimizerProcessRow).where(
             OptimizerProcessRow.ended_millis < ended_before_millis, OptimizerProcessRow.state.not_in(_OPEN)
         )
         return int(self._connection.execute(statement).rowcount)
 
     def set_tasks(self, tasks: Sequence[Task]) -> None:
-        """Store tasks."""
+        """Insert or replace tasks."""
         self._replace(OptimizerTaskRow, {(task.process, task.number): task_row(task) for task in tasks}.values())
 
     def remove_tasks_of_none(self, processes: Collection[str]) -> None:
-        """Of these processes, forget the tasks of those that are not there or have ended."""
+        """Delete the tasks of those processes that are missing or have ended."""
         is_open = (
             select(OptimizerProcessRow.id)
             .where(OptimizerProcessRow.id == OptimizerTaskRow.process_id, OptimizerProcessRow.state.in_(_OPEN))
@@ -236,37 +238,37 @@ class JournalTransaction:
         self._delete(OptimizerTaskRow, OptimizerTaskRow.process_id, sorted(processes), ~is_open)
 
     def tasks(self) -> list[Task]:
-        """All tasks, by process and number."""
+        """Return all tasks, sorted by process and number."""
         statement = select(OptimizerTaskRow.__table__)
         ordered = statement.order_by(OptimizerTaskRow.process_id, OptimizerTaskRow.number)
         return [task_from(row) for row in self._connection.execute(ordered)]
 
     def set_workers(self, workers: Sequence[Worker]) -> None:
-        """Store that these are all workers."""
+        """Replace the list of workers."""
         self._set_list(OptimizerWorkerRow, workers)
 
     def workers(self) -> list[Worker]:
-        """All workers."""
+        """Return the list of workers."""
         return [Worker.from_json(document) for document in self._list(OptimizerWorkerRow)]
 
     def set_groups(self, groups: Sequence[ResourceGroup]) -> None:
-        """Store that these are all groups."""
+        """Replace the list of groups."""
         self._set_list(OptimizerGroupRow, groups)
 
     def groups(self) -> list[ResourceGroup]:
-        """All groups."""
+        """Return the list of groups."""
         return [ResourceGroup.from_json(document) for document in self._list(OptimizerGroupRow)]
 
     def add_request(self, request: TableRequest) -> None:
-        """Store a request."""
+        """Insert a user's request."""
         self._connection.execute(insert(OptimizerRequestRow).values(request_row(request)))
 
     def remove_requests(self, ids: Sequence[int]) -> None:
-        """Forget requests."""
+        """Delete requests by id."""
         self._delete(OptimizerRequestRow, OptimizerRequestRow.id, ids)
 
     def requests(self) -> list[TableRequest]:
-        """All requests, the oldest first."""
+        """Return all requests, the oldest first."""
         statement = select(OptimizerRequestRow.__table__).order_by(OptimizerRequestRow.id)
         return [request_from(row) for row in self._connection.execute(statement)]
 

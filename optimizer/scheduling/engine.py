@@ -1,7 +1,7 @@
-"""The engine: asks tables how they are, tells the scheduler, and carries out what that decides.
+"""The engine: measures tables, reports to the scheduler, and carries out its decisions.
 
-A step never waits for a worker. Files are only touched after the journal says so: plans and marks after a process has
-begun, commits once it is COMMITTING, deletions once it is ENDING.
+A step never waits for a worker. Files are only touched in the state that the journal has: plans and marks after a
+process has begun, commits when it is COMMITTING, deletions when it is ENDING.
 """
 
 import logging
@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from interbed.catalog.client.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
 from interbed.optimizer.errors import LeaseLostError, SchedulerEndedError
-from interbed.optimizer.flow.process import Cleanup, Need, Process
-from interbed.optimizer.flow.tables import Measurement, OptimizedTables, Watch
+from interbed.optimizer.flow.process import CleanupMode, Process, WorkNeed
+from interbed.optimizer.flow.tables import OptimizedTables, TableMeasurement, TableWatch
 from interbed.optimizer.journal.api import check_name
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.storage.base.backoff import doubled
@@ -22,30 +22,30 @@ from interbed.storage.base.errors import CommitConflictError, CommitError, Inter
 _log = logging.getLogger(__name__)
 
 _COMMITS_TRIED = 8
-"""So often is a commit tried that fails, before it is given up."""
+"""Attempts at a commit before the process fails."""
 
 _ENDS_TRIED = 20
-"""So often is a cleaning up tried that fails, before it is left to the removal of orphan files."""
+"""Attempts at a cleanup before it is left to the removal of orphan files."""
 
 _PAUSE_MILLIS, _PAUSE_MOST_MILLIS = 1_000, 128_000
-"""How long it is waited before either is tried again; twice as long each further time."""
+"""Back-off before another attempt at either; it doubles with each attempt."""
 
-_GONE = (TableNotFoundError, DatabaseNotFoundError, NotAnInterbedTableError)
+_MISSING = (TableNotFoundError, DatabaseNotFoundError, NotAnInterbedTableError)
 
 _PLANS_AT_ONCE = 50
-"""Processes that one step begins at most, so that results are not kept waiting."""
+"""Processes that one step begins at most, so that results do not wait for long."""
 
 T = TypeVar("T")
 
 
 class Engine:
-    """One scheduler at work. `lock` guards the scheduler, which workers call from other threads."""
+    """The steps of one scheduler. `lock` guards the scheduler, which workers call from other threads."""
 
     def __init__(
         self,
         scheduler: Scheduler,
         tables: OptimizedTables,
-        watch: Watch,
+        watch: TableWatch,
         *,
         clock: Callable[[], int],
         lock: "threading.Lock | None" = None,
@@ -59,12 +59,13 @@ class Engine:
         self._clock = clock
         self._tries: dict[str, tuple[int, int]] = {}
         self._unfit: set[str] = set()
-        # What an earlier scheduler began may have been committed by it.
+        # An earlier scheduler may have committed these.
         self._uncertain = {process.id for process, _ in scheduler.to_commit()}
 
     def step(self) -> bool:
-        """Do what there is to do now; whether anything was done. Raises LeaseLostError and JournalError, after which
-        the scheduler is to be made anew.
+        """Carry out all work that is possible now, and return whether there was any.
+
+        Raises LeaseLostError and JournalError, after which the caller creates another scheduler.
         """
         self._locked(self._scheduler.renew)
         self._locked(self._scheduler.expire_leases)
@@ -80,20 +81,20 @@ class Engine:
         try:
             seen = self._watch.changes()
         except (InterbedError, OSError) as error:
-            _log.warning("It can't be seen which tables have changed: %s", error)
+            _log.warning("Changes of tables can't be read; trying again with the next step: %s", error)
             return
         changed = [name for name in seen.changed if self._fits(name)]
-        if changed or seen.gone:
-            self._locked(lambda: self._scheduler.changed(changed, [n for n in seen.gone if n not in self._unfit]))
+        if changed or seen.removed:
+            self._locked(lambda: self._scheduler.changed(changed, [n for n in seen.removed if n not in self._unfit]))
 
     def _fits(self, name: str) -> bool:
-        """Whether the journal can hold the table's name; one that it can't is left alone, which is said once."""
+        """Return whether the journal can hold the table's name; log once if it can't."""
         if name in self._unfit:
             return False
         try:
             check_name("table", name)
         except InvalidInputError as error:
-            _log.warning("A table is left alone: %s", error)
+            _log.warning("Skipping a table: %s", error)
             self._unfit.add(name)
             return False
         return True
@@ -108,14 +109,14 @@ class Engine:
                     self._scheduler.measured(name, found)
         return bool(names)
 
-    def _measurement(self, name: str) -> Measurement | None:
-        """How a table is; None, and the scheduler told why, when that can't be known."""
+    def _measurement(self, name: str) -> TableMeasurement | None:
+        """Measure a table; on an error report the reason to the scheduler and return None."""
         try:
             return self._tables.measure(name)
-        except _GONE:
-            self._locked(lambda: self._scheduler.table_gone(name))
+        except _MISSING:
+            self._locked(lambda: self._scheduler.table_removed(name))
         except (InterbedError, OSError) as error:
-            _log.warning("%s can't be measured: %s", name, error)
+            _log.warning("Table %s can't be measured: %s", name, error)
             why = str(error)
             self._locked(lambda: self._scheduler.unreadable(name, why))
         return None
@@ -129,7 +130,7 @@ class Engine:
             self._locked(self._scheduler.renew)
         return True
 
-    def _plan_one(self, process: Process, need: Need, slots: int) -> None:
+    def _plan_one(self, process: Process, need: WorkNeed, slots: int) -> None:
         try:
             plan = self._tables.plan(process, need, slots)
         except (InterbedError, OSError) as error:
@@ -140,9 +141,9 @@ class Engine:
         try:
             self._locked(lambda: self._scheduler.planned(process.id, plan.tasks))
         except (LeaseLostError, SchedulerEndedError):
-            # The journal does not have the tasks. Whoever has taken over ends the process without them, and may have
-            # done so before there was a mark.
-            self._clean_up(replace(process, cleanup=Cleanup.DISCARD), ())
+            # The journal does not have the tasks. The next scheduler ends the process without them, and may have done
+            # so before there was a mark.
+            self._clean_up(replace(process, cleanup=CleanupMode.DISCARD), ())
             raise
 
     def _commit(self) -> bool:
@@ -172,7 +173,7 @@ class Engine:
         _log.warning("Commit %d of %s of %s: %s", tries, process.kind, process.table, why)
         if not isinstance(error, CommitError):
             self._uncertain.add(process.id)
-        if tries >= _COMMITS_TRIED or isinstance(error, _GONE):
+        if tries >= _COMMITS_TRIED or isinstance(error, _MISSING):
             certain = process.id not in self._uncertain
             self._tries.pop(process.id, None)
             self._locked(lambda: self._scheduler.not_committed(process.id, why, is_certain=certain))
@@ -187,15 +188,15 @@ class Engine:
         return bool(due)
 
     def _clean_up(self, process: Process, results: Sequence[bytes]) -> bool:
-        """Whether nothing more is to be done for the files of a process."""
+        """Clean up the files of a process; return False when it is to be tried again."""
         try:
             self._tables.end(process, results)
-        except _GONE:
+        except _MISSING:
             return True
         except (InterbedError, OSError) as error:
             tries = self._failed_again(process)
             what, table = process.kind, process.table
-            _log.warning("The files of %s of %s can't be cleaned up, time %d: %s", what, table, tries, error)
+            _log.warning("Attempt %d at cleaning up the files of %s of %s failed: %s", tries, what, table, error)
             return tries >= _ENDS_TRIED
         return True
 
@@ -206,11 +207,11 @@ class Engine:
         self._on_ended(self._locked(lambda: self._scheduler.ended(process.id, found)))
 
     def _is_time(self, process: Process) -> bool:
-        """Whether something is to be tried, again if it has failed before."""
+        """Return whether the back-off of a process is over."""
         return self._tries.get(process.id, (0, 0))[1] <= self._clock()
 
     def _failed_again(self, process: Process) -> int:
-        """How often it has failed by now."""
+        """Count a failure, set the next back-off, and return the number of failures."""
         tries = self._tries.get(process.id, (0, 0))[0] + 1
         self._tries[process.id] = tries, self._clock() + doubled(_PAUSE_MILLIS, tries - 1, _PAUSE_MOST_MILLIS)
         return tries

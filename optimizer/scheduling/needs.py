@@ -1,14 +1,13 @@
-"""What a table needs, by its health, its options, and when each kind of work was last done. Pure.
+"""Rules that decide which work is due for a table, by its health, its options and its last processes. No I/O.
 
-`trigger_text` shows the figures that a kind looks at beside their bounds (`3 sorted runs, due above 5`), also where
-nothing is due.
+`trigger_text` shows the figures of a rule beside their bounds (`3 sorted runs, due above 5`), also when nothing is due.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from interbed.optimizer.flow.process import Need, WorkKind
-from interbed.optimizer.flow.tables import Measurement, TableState
+from interbed.optimizer.flow.process import WorkKind, WorkNeed
+from interbed.optimizer.flow.tables import TableMeasurement, TableState
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 
@@ -19,119 +18,119 @@ _REWRITE_ALL = "compaction.force-rewrite-all-files"
 _TARGET = "target-file-size"
 _FEW_RUNS = "2"
 _PART_THAT_AGES = 10
-"""Statistics are old once a tenth of the rows that they counted came or went."""
+"""Statistics are stale once rows were added or deleted in the number of a tenth of the rows that they counted."""
 
 _HEAD_START_MILLIS = 600_000
-"""By so much is a compaction, which readers wait for, before the upkeep that they do not notice."""
+"""Compactions precede upkeep that became due up to this time before them, since they make reads faster."""
 
 _BY_AGE = (WorkKind.EXPIRE, WorkKind.ORPHANS)
-"""What grows old does so whether somebody writes or not."""
+"""Kinds that become due with time, also without commits."""
 
 _EXPIRING = ("partition.expiration-time", "tag.automatic-creation", "consumer.expiration-time")
 _UNSEEN = {"deletion-vectors.enabled": "true", "merge-engine": "first-row"}
-"""Options with which rows of level 0 are not read before they are compacted."""
+"""Options with which readers skip level 0 until it is compacted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """Needs, the first one to be done first, and when to look again though nobody writes (epoch milliseconds)."""
+class DueWork:
+    """The needs of a table in their order, and when to decide again without a commit (epoch milliseconds)."""
 
-    needs: tuple[Need, ...]
+    needs: tuple[WorkNeed, ...]
     next_check_millis: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Question:
-    """One table at one time."""
+class _RuleInput:
+    """Arguments of a rule: one table at one time."""
 
     state: TableState
-    found: Measurement
+    found: TableMeasurement
     settings: SchedulerSettings
     now: int
 
     def is_settled(self, kind: WorkKind) -> bool:
-        """Whether nobody wrote since the kind was done."""
+        """Return whether there was no commit since the kind was done."""
         settled = None if kind in _BY_AGE else self.state.settled.get(kind)
         return settled is not None and settled == self.found.health.snapshot_id
 
     def since(self, kind: WorkKind) -> int | None:
-        """Milliseconds since the kind was done, or since its first interval counts as begun; None for neither."""
+        """Return the milliseconds since the kind was done, or since its first interval began; None for neither."""
         last = self.state.last.get(kind, self.state.counted_from.get(kind))
         return None if last is None else self.now - last
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindAnswer:
-    """Of one kind of work: the need when it is due, and when it may become due though nobody writes (epoch
-    milliseconds). `is_settled`: it would be due, but nobody wrote since it was done.
+    """Answer of the rule of one kind of work: the need when it is due, and when it may become due without a commit
+    (epoch milliseconds). `is_settled`: it would be due, but there was no commit since it was done.
     """
 
     kind: WorkKind
-    need: Need | None
+    need: WorkNeed | None
     next_check_millis: int | None
     is_settled: bool
 
 
-def needs_of(state: TableState, found: Measurement, settings: SchedulerSettings, now: int) -> Decision:
-    """What the table needs. A kind that was due before stays due since then, also when a wider compaction takes its
-    place.
-    """
+def needs_of(state: TableState, found: TableMeasurement, settings: SchedulerSettings, now: int) -> DueWork:
+    """Return the needs of a table. A kind that was due before keeps its time, also as a wider compaction."""
     answers = answers_of(state, found, settings, now)
     checks = [answer.next_check_millis for answer in answers if answer.next_check_millis is not None]
     needs = [answer.need for answer in answers if answer.need is not None]
-    return Decision(needs=tuple(in_order(needs)), next_check_millis=min(checks, default=None))
+    return DueWork(needs=tuple(in_order(needs)), next_check_millis=min(checks, default=None))
 
 
-def answers_of(state: TableState, found: Measurement, settings: SchedulerSettings, now: int) -> tuple[KindAnswer, ...]:
-    """Each kind that may become due by itself; none of a table that is not looked after, or has no snapshot."""
-    if not found.wishes.enabled or found.health.snapshot_id is None:
+def answers_of(
+    state: TableState, found: TableMeasurement, settings: SchedulerSettings, now: int
+) -> tuple[KindAnswer, ...]:
+    """Apply the rules of all kinds; there are no answers for a disabled table, or one without a snapshot."""
+    if not found.optimizing.enabled or found.health.snapshot_id is None:
         return ()
-    asked = _Question(state=state, found=found, settings=settings, now=now)
-    due_before = {_line_of(need.kind): need.due_millis for need in state.needs}
+    asked = _RuleInput(state=state, found=found, settings=settings, now=now)
+    due_before = {_queue_kind(need.kind): need.due_millis for need in state.needs}
     answers = []
     for kind, rule in _RULES.items():
         need, check = rule(asked)
         settled = need is not None and asked.is_settled(kind)
         if need is not None:
-            need = None if settled else replace(need, due_millis=due_before.get(_line_of(kind), now))
+            need = None if settled else replace(need, due_millis=due_before.get(_queue_kind(kind), now))
         answers.append(KindAnswer(kind=kind, need=need, next_check_millis=check, is_settled=settled))
     return tuple(answers)
 
 
-def need_asked_for(needs: Sequence[Need], kind: WorkKind, now: int) -> Need:
-    """The need of a kind when somebody asks for it: the one that is due, or the kind by itself."""
+def need_asked_for(needs: Sequence[WorkNeed], kind: WorkKind, now: int) -> WorkNeed:
+    """Return the need for a requested kind: the one that is due, or a new one."""
     due = next((need for need in needs if need.kind is kind), None)
-    return due or Need(kind=kind, reason="asked for", due_millis=now)
+    return due or WorkNeed(kind=kind, reason="asked for", due_millis=now)
 
 
-def in_order(needs: Sequence[Need]) -> list[Need]:
-    """The needs of a table, the first one to be done first: of compactions only the widest, upkeep after them."""
+def in_order(needs: Sequence[WorkNeed]) -> list[WorkNeed]:
+    """Order the needs of a table: of compactions only the widest one, and upkeep after it."""
     compactions = [need for need in needs if need.kind.is_compaction]
     widest = max(compactions, key=lambda need: need.kind.width, default=None)
     kept = [need for need in needs if not need.kind.is_compaction or need is widest]
     return sorted(kept, key=lambda n: (n.due_millis + (0 if n.kind.is_compaction else _HEAD_START_MILLIS), n.kind))
 
 
-def _line_of(kind: WorkKind) -> WorkKind:
-    """Of the compactions, which do each other's work, one stands for all."""
+def _queue_kind(kind: WorkKind) -> WorkKind:
+    """Return one kind for all compactions, since a wider one includes the work of the others."""
     return WorkKind.FULL if kind.is_compaction else kind
 
 
-_Answer = tuple[Need | None, int | None]
+_Answer = tuple[WorkNeed | None, int | None]
 _NOTHING: _Answer = (None, None)
 
 
-def runs_tolerated(found: Measurement) -> int:
-    """How many sorted runs a bucket of a table with a primary key may have before a minor compaction is due."""
+def runs_tolerated(found: TableMeasurement) -> int:
+    """Return the most sorted runs of a bucket of a primary-key table without a minor compaction."""
     trigger = _number(found.options, _TRIGGER, _TRIGGER_DEFAULT)
-    bound = found.wishes.max_read_amplification
+    bound = found.optimizing.max_read_amplification
     return trigger if bound is None else max(1, min(trigger, int(bound)))
 
 
-def _minor(asked: _Question) -> _Answer:
-    health, wishes = asked.found.health, asked.found.wishes
+def _minor(asked: _RuleInput) -> _Answer:
+    health, optimizing = asked.found.health, asked.found.optimizing
     buckets = health.by_bucket
-    most = wishes.minor_file_count
+    most = optimizing.minor_file_count
     if health.has_primary_key:
         trigger = runs_tolerated(asked.found)
         waiting = sum(b.files for b in buckets if b.bucket == POSTPONE_BUCKET)
@@ -153,20 +152,20 @@ def _minor(asked: _Question) -> _Answer:
         if fragments >= most:
             return _need(asked, WorkKind.MINOR, f"{fragments} small files >= {most}", {_LEAST_FILES: _FEW_RUNS})
         options, least = {_LEAST_FILES: _FEW_RUNS}, 2
-    return _by_interval(asked, WorkKind.MINOR, wishes.minor_interval_millis, fragments >= least, options)
+    return _by_interval(asked, WorkKind.MINOR, optimizing.minor_interval_millis, fragments >= least, options)
 
 
-def _major(asked: _Question) -> _Answer:
-    ratio = asked.found.wishes.major_duplicate_ratio
+def _major(asked: _RuleInput) -> _Answer:
+    ratio = asked.found.optimizing.major_duplicate_ratio
     worst = max((b.delete_ratio for b in asked.found.health.by_bucket), default=0.0)
     if worst <= 0.0 or worst < ratio:
         return _NOTHING
     return _need(asked, WorkKind.MAJOR, f"{worst:.0%} of the records of a bucket are deleted or deletes >= {ratio:.0%}")
 
 
-def _full(asked: _Question) -> _Answer:
-    health, wishes = asked.found.health, asked.found.wishes
-    interval = wishes.full_interval_millis
+def _full(asked: _RuleInput) -> _Answer:
+    health, optimizing = asked.found.health, asked.found.optimizing
+    interval = optimizing.full_interval_millis
     if interval is None or not health.files:
         return _NOTHING
     known = (health.last_full_millis, asked.state.last.get(WorkKind.FULL))
@@ -174,17 +173,17 @@ def _full(asked: _Question) -> _Answer:
     if last is not None and asked.now - last < interval:
         return None, last + interval
     since = "never" if last is None else f"{(asked.now - last) // 1000} s ago"
-    rewrite = {_REWRITE_ALL: "true"} if wishes.full_rewrites_all_files else {}
+    rewrite = {_REWRITE_ALL: "true"} if optimizing.full_rewrites_all_files else {}
     return _need(asked, WorkKind.FULL, f"last full compaction {since}, due every {interval // 1000} s", rewrite)
 
 
-def _expire(asked: _Question) -> _Answer:
+def _expire(asked: _RuleInput) -> _Answer:
     health, interval = asked.found.health, asked.settings.expire_interval
     since = asked.since(WorkKind.EXPIRE)
     wanted = [key for key in _EXPIRING if asked.found.options.get(key, "none") != "none"]
     checks = [asked.now + interval] if wanted else []
     if health.next_expiry_millis is not None:
-        # Just when it expires it stays.
+        # At exactly this time the snapshot is not expired yet.
         checks.append(max(health.next_expiry_millis + 1, asked.now + interval))
     next_check = min(checks, default=None)
     if since is not None and since < interval:
@@ -196,28 +195,28 @@ def _expire(asked: _Question) -> _Answer:
     return None, next_check
 
 
-def _orphans(asked: _Question) -> _Answer:
+def _orphans(asked: _RuleInput) -> _Answer:
     interval = asked.settings.orphans_interval
     if interval is None:
         return _NOTHING
     return _by_interval(asked, WorkKind.ORPHANS, interval, True, {})
 
 
-def _manifests(asked: _Question) -> _Answer:
+def _manifests(asked: _RuleInput) -> _Answer:
     due = asked.found.health.manifests_due
     if not due:
         return _NOTHING
     return _need(asked, WorkKind.MANIFESTS, f"{due} small manifests more than commits should leave")
 
 
-def _analyze(asked: _Question) -> _Answer:
+def _analyze(asked: _RuleInput) -> _Answer:
     counted, since = asked.found.health.statistics_rows, asked.found.health.rows_since_statistics or 0
     if counted is None or since * _PART_THAT_AGES <= counted:
         return _NOTHING
     return _need(asked, WorkKind.ANALYZE, f"{since} rows came or went since {counted} were counted")
 
 
-_RULES: Mapping[WorkKind, Callable[[_Question], _Answer]] = {
+_RULES: Mapping[WorkKind, Callable[[_RuleInput], _Answer]] = {
     WorkKind.MINOR: _minor,
     WorkKind.MAJOR: _major,
     WorkKind.FULL: _full,
@@ -228,17 +227,17 @@ _RULES: Mapping[WorkKind, Callable[[_Question], _Answer]] = {
 }
 
 
-def _need(asked: _Question, kind: WorkKind, reason: str, options: Mapping[str, str] | None = None) -> _Answer:
+def _need(asked: _RuleInput, kind: WorkKind, reason: str, options: Mapping[str, str] | None = None) -> _Answer:
     wanted = dict(options or {})
-    if kind.is_compaction and asked.found.wishes.target_size is not None:
-        wanted[_TARGET] = f"{asked.found.wishes.target_size} b"
-    return Need(kind=kind, reason=reason, due_millis=asked.now, options=wanted), None
+    if kind.is_compaction and asked.found.optimizing.target_size is not None:
+        wanted[_TARGET] = f"{asked.found.optimizing.target_size} b"
+    return WorkNeed(kind=kind, reason=reason, due_millis=asked.now, options=wanted), None
 
 
 def _by_interval(
-    asked: _Question, kind: WorkKind, interval: int | None, has_work: bool, options: Mapping[str, str]
+    asked: _RuleInput, kind: WorkKind, interval: int | None, has_work: bool, options: Mapping[str, str]
 ) -> _Answer:
-    """Due when the interval has passed since the kind was last done, or counts as begun (TableBoard.measured)."""
+    """Return a need when the interval has passed since the kind was last done, or began (TableBoard.measured)."""
     if interval is None or not has_work or asked.is_settled(kind):
         return _NOTHING
     since = asked.since(kind)
@@ -254,16 +253,16 @@ def _number(options: Mapping[str, str], key: str, default: int) -> int:
     return int(text) if text.strip().isdigit() else default
 
 
-def trigger_text(kind: WorkKind, found: Measurement, settings: SchedulerSettings) -> str:
-    """The figures that the kind looks at beside their bounds."""
-    health, wishes = found.health, found.wishes
+def trigger_text(kind: WorkKind, found: TableMeasurement, settings: SchedulerSettings) -> str:
+    """Return the figures of a kind's rule beside their bounds."""
+    health, optimizing = found.health, found.optimizing
     if kind is WorkKind.MINOR:
         return _minor_trigger(found)
     if kind is WorkKind.MAJOR:
         worst = max((b.delete_ratio for b in health.by_bucket), default=0.0)
-        return f"{worst:.0%} deleted in the worst bucket, due from {wishes.major_duplicate_ratio:.0%}"
+        return f"{worst:.0%} deleted in the worst bucket, due from {optimizing.major_duplicate_ratio:.0%}"
     if kind is WorkKind.FULL:
-        interval = wishes.full_interval_millis
+        interval = optimizing.full_interval_millis
         return "self-optimizing.full.trigger.interval is not set" if interval is None else f"due {_every(interval)}"
     if kind is WorkKind.EXPIRE:
         at_most = _every(settings.expire_interval)
@@ -281,9 +280,9 @@ def trigger_text(kind: WorkKind, found: Measurement, settings: SchedulerSettings
     return "when it is asked for"
 
 
-def _minor_trigger(found: Measurement) -> str:
-    health, wishes = found.health, found.wishes
-    most, interval = wishes.minor_file_count, wishes.minor_interval_millis
+def _minor_trigger(found: TableMeasurement) -> str:
+    health, optimizing = found.health, found.optimizing
+    most, interval = optimizing.minor_file_count, optimizing.minor_interval_millis
     by_time = "" if interval is None else f", for fewer {_every(interval)}"
     if not health.has_primary_key:
         small = max((b.small_files for b in health.by_bucket), default=0)

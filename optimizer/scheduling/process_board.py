@@ -1,6 +1,6 @@
-"""Processes that have not ended, with their tasks: which are given to which workers, and with which results.
+"""Processes that have not ended, with their tasks, the assignments of tasks to workers, and their results.
 
-Counts of tasks by state are kept as tasks change, so that a process with many tasks costs no more to look at.
+Counts of tasks by state are updated as tasks change: a process with many tasks costs no more to look at.
 """
 
 import heapq
@@ -10,15 +10,15 @@ from dataclasses import replace
 
 from interbed.optimizer.flow.process import (
     NO_FIGURES,
-    Assignment,
-    Cleanup,
+    CleanupMode,
     Process,
     ProcessState,
+    ResultStatus,
     Task,
+    TaskAssignment,
     TaskOutcome,
     TaskRef,
     TaskState,
-    Verdict,
 )
 from interbed.optimizer.flow.tables import PlannedTask
 from interbed.optimizer.scheduling.queues import Usage
@@ -26,7 +26,7 @@ from interbed.optimizer.scheduling.settings import SchedulerSettings
 
 
 class TaskList:
-    """Tasks by their numbers."""
+    """The tasks of a process, by number."""
 
     def __init__(self) -> None:
         self._tasks: dict[int, Task] = {}
@@ -37,15 +37,15 @@ class TaskList:
         return len(self._tasks)
 
     def __iter__(self) -> Iterator[Task]:
-        """In the order of their numbers."""
+        """Yield the tasks in the order of their numbers."""
         return (self._tasks[number] for number in sorted(self._tasks))
 
     def get(self, number: int) -> Task | None:
-        """The task of that number."""
+        """Return the task of that number."""
         return self._tasks.get(number)
 
     def put(self, task: Task) -> None:
-        """A task, or what became of it."""
+        """Insert or replace a task."""
         before = self._tasks.get(task.number)
         self._tasks[task.number] = task
         if before is not None:
@@ -55,11 +55,11 @@ class TaskList:
             heapq.heappush(self._waiting, (-task.cost, task.number))
 
     def count(self, state: TaskState) -> int:
-        """How many are in a state."""
+        """Return the number of tasks in a state."""
         return self._counts[state]
 
     def costliest(self) -> Task | None:
-        """The costliest task that waits."""
+        """Return the costliest waiting task."""
         while self._waiting:
             task = self._tasks[self._waiting[0][1]]
             if task.state is TaskState.WAITING:
@@ -73,7 +73,7 @@ _FAILURE_MAX = 2000
 
 
 class ProcessBoard:
-    """Processes by id. `take_changed` gives what has to go into the journal."""
+    """Processes by id. `take_changed` returns the changes for the journal."""
 
     def __init__(
         self, processes: Sequence[Process], tasks: Sequence[Task], settings: SchedulerSettings, usage: Usage, now: int
@@ -83,14 +83,14 @@ class ProcessBoard:
         self._processes = {process.id: process for process in processes}
         self._tasks = {process.id: TaskList() for process in processes}
         self._running: dict[tuple[str, int], None] = {}
-        # Processes with tasks that have moved: what follows for them is found out by `settle`.
+        # Processes whose tasks have changed; `settle` decides their next states.
         self._unsettled = {process.id: None for process in processes}
         self._changed_processes: dict[str, None] = {}
         self._changed_tasks: dict[tuple[str, int], None] = {}
         self._ended: dict[str, Process] = {}
         for task in tasks:
             if task.state is TaskState.RUNNING:
-                # Its worker may well be alive; it is given the time to say so.
+                # Its worker may be alive; it has one lease for its next heartbeat.
                 task = replace(task, lease_until_millis=now + settings.lease)
                 usage.begin(self._processes[task.process].table, task.ref, now)
             self._place(task)
@@ -105,7 +105,7 @@ class ProcessBoard:
         return self._processes[process_id]
 
     def take_changed(self) -> tuple[list[Process], list[Task]]:
-        """The processes and tasks that changed since the last call; those that ended among the processes."""
+        """Return the processes and tasks that changed since the last call, ended processes included."""
         processes = [self._processes[i] for i in self._changed_processes if i in self._processes]
         processes += self._ended.values()
         changed = (self._task(process, number) for process, number in self._changed_tasks)
@@ -116,28 +116,28 @@ class ProcessBoard:
         return processes, tasks
 
     def begin(self, process: Process) -> None:
-        """A process begins, without tasks yet."""
+        """Add a process, without tasks yet."""
         self._tasks[process.id] = TaskList()
         self._put(process)
 
     def planned(self, process_id: str, tasks: Sequence[PlannedTask]) -> None:
-        """The tasks of a process; it has at least one."""
+        """Add the tasks of a process, at least one."""
         for number, task in enumerate(tasks):
             self._put_task(Task(process=process_id, number=number, payload=task.payload, cost=task.cost))
         self._put(replace(self._processes[process_id], tasks=len(tasks)))
 
     def with_waiting(self, group: str) -> Iterator[Process]:
-        """The processes of a group that have tasks to give out."""
+        """Yield the processes of a group that have waiting tasks."""
         for process in self._processes.values():
             if process.group == group and process.state is ProcessState.RUNNING and self.waiting_tasks(process.id):
                 yield process
 
     def waiting_tasks(self, process_id: str) -> int:
-        """How many tasks of a process wait for a worker."""
+        """Return the number of tasks of a process that wait for a worker."""
         return self._tasks[process_id].count(TaskState.WAITING)
 
     def count_tasks(self) -> dict[str, tuple[int, int]]:
-        """How many tasks of processes that are not done wait and run, by group."""
+        """Return the numbers of waiting and running tasks of running processes, by group."""
         counts: dict[str, tuple[int, int]] = {}
         for process in self._processes.values():
             if process.state is ProcessState.RUNNING:
@@ -150,15 +150,15 @@ class ProcessBoard:
         return counts
 
     def running_tasks(self) -> dict[str, int]:
-        """How many tasks each worker has."""
+        """Return the number of running tasks of each worker."""
         counts: dict[str, int] = {}
         for task in self._running_tasks():
             if task.worker is not None:
                 counts[task.worker] = counts.get(task.worker, 0) + 1
         return counts
 
-    def give(self, process_id: str, worker: str, now: int) -> Assignment:
-        """Give the costliest task that waits to a worker, as a new attempt."""
+    def give(self, process_id: str, worker: str, now: int) -> TaskAssignment:
+        """Assign the costliest waiting task to a worker, as a new attempt."""
         task = self._tasks[process_id].costliest()
         assert task is not None
         process = self._processes[process_id]
@@ -173,7 +173,7 @@ class ProcessBoard:
             )
         )
         self._usage.begin(process.table, task.ref, now)
-        return Assignment(
+        return TaskAssignment(
             ref=task.ref,
             table=process.table,
             kind=process.kind,
@@ -182,12 +182,15 @@ class ProcessBoard:
         )
 
     def beat(self, ref: TaskRef, now: int) -> bool:
-        """A worker works on an attempt; whether it is to go on. Not stored: after a restart a lease begins anew."""
+        """Renew the lease of an attempt; return False when its worker is to give it up.
+
+        Leases are not stored: after a restart each begins again.
+        """
         task = self._task(ref.process, ref.number)
         if task is None or task.attempt != ref.attempt:
             return False
         if task.state is TaskState.DONE:
-            # It has brought the result while it said so.
+            # The result came while this heartbeat was on its way.
             return True
         if task.state is not TaskState.RUNNING:
             return False
@@ -199,19 +202,19 @@ class ProcessBoard:
         self._place(replace(task, lease_until_millis=now + self._settings.lease))
         return True
 
-    def complete(self, ref: TaskRef, outcome: TaskOutcome, now: int) -> Verdict:
-        """What a worker brings of an attempt. The same result may come twice."""
+    def complete(self, ref: TaskRef, outcome: TaskOutcome, now: int) -> ResultStatus:
+        """Take the result of an attempt. The same result may come twice."""
         task = self._task(ref.process, ref.number)
-        # A later attempt than is known here was given out by a scheduler that has taken over.
+        # Another scheduler, which has taken over, has assigned an attempt that is unknown here.
         if task is None or task.attempt < ref.attempt:
-            return Verdict.UNKNOWN
+            return ResultStatus.UNKNOWN
         if task.attempt > ref.attempt:
-            return Verdict.SUPERSEDED
+            return ResultStatus.SUPERSEDED
         if task.state is TaskState.DONE:
-            return Verdict.ACCEPTED
+            return ResultStatus.ACCEPTED
         process = self._processes[ref.process]
         if task.state is not TaskState.RUNNING or process.state is not ProcessState.RUNNING:
-            return Verdict.SUPERSEDED
+            return ResultStatus.SUPERSEDED
         self._stop(task, now)
         if outcome.failure is None:
             self._put_task(
@@ -225,10 +228,10 @@ class ProcessBoard:
             )
         else:
             self._lose(task, outcome.failure[:_FAILURE_MAX])
-        return Verdict.ACCEPTED
+        return ResultStatus.ACCEPTED
 
     def expire(self, now: int) -> None:
-        """Take from workers the attempts of which nobody has spoken for too long, or that take too long."""
+        """Withdraw attempts whose leases have expired, and attempts that take too long."""
         for task in self._running_tasks():
             if self._processes[task.process].state is not ProcessState.RUNNING:
                 continue
@@ -236,25 +239,25 @@ class ProcessBoard:
             assert task.started_millis is not None
             if task.lease_until_millis <= now:
                 self._stop(task, now)
-                self._lose(task, f"worker {task.worker} said nothing for {self._settings.lease} ms")
+                self._lose(task, f"worker {task.worker} sent no heartbeat for {self._settings.lease} ms")
             elif now - task.started_millis > self._settings.task_timeout:
                 self._stop(task, now)
                 self._lose(task, f"worker {task.worker} took longer than {self._settings.task_timeout} ms")
 
-    def take_back(self, worker: str, now: int) -> None:
-        """A worker has left, or is known to be gone; its attempts wait again."""
+    def delete_result(self, worker: str, now: int) -> None:
+        """Withdraw the attempts of a worker that has ended; their tasks wait again."""
         for task in self._running_tasks():
             if task.worker == worker:
                 self._stop(task, now)
-                self._lose(task, f"worker {worker} is gone")
+                self._lose(task, f"worker {worker} has ended")
 
     def results(self, process_id: str) -> list[bytes]:
-        """What the tasks brought, in their order."""
+        """Return the results of the tasks, in their order."""
         return [task.result for task in self._tasks[process_id] if task.result is not None]
 
     def settle(self, now: int, groups: Container[str]) -> None:
-        """Move on the processes whose tasks are all done, or of which one failed too often; cancel those with tasks
-        that nobody will take, as their group is none of these any more.
+        """Advance processes whose tasks are all done, or of which one failed too often. Cancel processes with waiting
+        tasks whose group is not among `groups` any more.
         """
         unsettled = [self._processes[i] for i in self._unsettled if i in self._processes]
         self._unsettled.clear()
@@ -265,29 +268,29 @@ class ProcessBoard:
             if tasks.count(TaskState.FAILED):
                 failed = next(task for task in tasks if task.state is TaskState.FAILED)
                 self._stop_all(process.id, "another task failed", now)
-                self.end(process.id, ProcessState.FAILED, Cleanup.DISCARD, failure=failed.failure)
+                self.end(process.id, ProcessState.FAILED, CleanupMode.DISCARD, failure=failed.failure)
             elif tasks.count(TaskState.DONE) == len(tasks):
                 figures = sum((task.figures for task in tasks), NO_FIGURES)
                 self._put(replace(process, state=ProcessState.COMMITTING, figures=figures))
             elif tasks.count(TaskState.WAITING) and process.group not in groups:
-                failure = f"there is no group '{process.group}' any more"
+                failure = f"the group '{process.group}' does not exist any more"
                 self._stop_all(process.id, failure, now)
-                self.end(process.id, ProcessState.CANCELLED, Cleanup.DISCARD, failure=failure)
+                self.end(process.id, ProcessState.CANCELLED, CleanupMode.DISCARD, failure=failure)
 
     def unsettle(self) -> None:
-        """Have `settle` look at all processes, since the groups are others."""
+        """Have `settle` check all processes, since the groups have changed."""
         self._unsettled.update(dict.fromkeys(self._processes))
 
     def end(
         self,
         process_id: str,
         ending: ProcessState,
-        cleanup: Cleanup,
+        cleanup: CleanupMode,
         *,
         snapshot_id: int | None = None,
         failure: str | None = None,
     ) -> None:
-        """A process ends: from now on its files are only cleaned up."""
+        """Begin the end of a process: only the cleanup of its files is left."""
         process = self._processes[process_id]
         self._put(
             replace(
@@ -301,7 +304,7 @@ class ProcessBoard:
         )
 
     def ended(self, process_id: str, now: int) -> Process:
-        """A process is cleaned up, and so at its end."""
+        """Remove a process whose files are cleaned up, and return it in its final state."""
         process = self._processes.pop(process_id)
         for task in self._tasks.pop(process_id):
             self._running.pop((process_id, task.number), None)
@@ -312,7 +315,7 @@ class ProcessBoard:
         return process
 
     def amend(self, process: Process) -> None:
-        """Note what a process that has just ended has brought."""
+        """Replace a process that has just ended, to add its results."""
         self._ended[process.id] = process
 
     def _stop(self, task: Task, now: int) -> None:

@@ -1,9 +1,9 @@
-"""The state machine: tables wait, processes begin, tasks are given out, results come, processes end.
+"""The state machine: tables wait, processes begin, tasks are assigned, results come, processes end.
 
-It does no I/O but for its journal. Each method that changes something stores it before it returns, so that nothing has
-an effect which the next scheduler would not know of; when the journal refuses, the scheduler has nothing more to say
-and has to be made anew: all that it would decide from then on raises SchedulerEndedError. Methods are to be called by
-one thread at a time. Times are epoch milliseconds.
+Its only I/O is its journal. Each method that changes something stores the change before it returns, so that the next
+scheduler knows everything that had an effect. After the journal has refused a change, all methods that decide something
+raise SchedulerEndedError; the caller then creates another scheduler from the journal. Methods are to be called by one
+thread at a time. Times are epoch milliseconds.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,29 +12,29 @@ from dataclasses import replace
 from interbed.optimizer.errors import JournalError, SchedulerEndedError, UnknownWorkerError
 from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import (
-    Assignment,
-    Cleanup,
-    Need,
+    CleanupMode,
     Process,
     ProcessState,
+    ResultStatus,
+    TaskAssignment,
     TaskOutcome,
     TaskRef,
-    Verdict,
+    WorkNeed,
 )
-from interbed.optimizer.flow.tables import Measurement, PlannedTask, RequestKind, TableState
+from interbed.optimizer.flow.tables import PlannedTask, RequestKind, TableMeasurement, TableState
 from interbed.optimizer.journal.api import Journal, JournalChanges, Lease
 from interbed.optimizer.scheduling.process_board import ProcessBoard
-from interbed.optimizer.scheduling.queues import Queues, Turn, Usage, turn_of, waiting_table
+from interbed.optimizer.scheduling.queues import QueueEntry, TableQueues, Usage, queue_entry, waiting_table
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.scheduling.table_board import TableBoard
 from interbed.storage.base.errors import InvalidInputError
 
 _REMEMBERED = 10_000
-"""Processes of the past from which a new scheduler counts what tables have used."""
+"""Processes of the past from which a new scheduler computes the usage of tables."""
 
 
 class Scheduler:
-    """Goes on from where the journal stands. `new_id` makes ids that nobody ever had."""
+    """Scheduler that continues from the state in the journal. `new_id` returns unique ids."""
 
     def __init__(
         self,
@@ -58,18 +58,18 @@ class Scheduler:
         self._workers_changed = True
         self._refused: JournalError | None = None
         self._answered: list[int] = []
-        self._gone: list[str] = []
+        self._removed: list[str] = []
         self._usage = Usage()
         state = journal.load(lease)
         now = clock()
         self._tables = TableBoard(state.tables, settings)
-        self._lines = Queues(self._tables, self._usage)
+        self._queues = TableQueues(self._tables, self._usage)
         self._processes = ProcessBoard(state.processes, state.tasks, settings, self._usage, now)
         for process in state.processes:
             self._tables.busy(process.table)
             if process.state is ProcessState.RUNNING and not process.tasks:
-                # Its planner was killed, perhaps by this table. There may be a mark; files there are none.
-                self._processes.end(process.id, ProcessState.FAILED, Cleanup.DISCARD, failure="never planned")
+                # Its planner was killed, perhaps by this table. There may be a mark, but there are no files.
+                self._processes.end(process.id, ProcessState.FAILED, CleanupMode.DISCARD, failure="never planned")
         for process in reversed(journal.processes(limit=_REMEMBERED)):
             if process.seconds:
                 ended = now if process.ended_millis is None else process.ended_millis
@@ -78,11 +78,11 @@ class Scheduler:
 
     @property
     def lease(self) -> Lease:
-        """That it is this one that schedules."""
+        """The lease by which this process schedules."""
         return self._lease
 
     def renew(self) -> None:
-        """Stay the scheduler, once half of the lease is over. Raises LeaseLostError."""
+        """Renew the lease once half of it is over. Raises LeaseLostError."""
         now = self._clock()
         if self._lease.until_millis - now <= self._settings.lease / 2:
             self._lease = self._journal.renew(self._lease, now + self._settings.lease)
@@ -90,7 +90,7 @@ class Scheduler:
     # -- workers -------------------------------------------------------------------------------------------------------
 
     def register(self, group: str, threads: int, memory: int, place: str) -> Worker:
-        """A worker is there. Raises InvalidInputError for a group that there is not."""
+        """Register a worker. Raises InvalidInputError for an unknown group."""
         if group not in self._groups:
             raise InvalidInputError(f"There is no group '{group}'; there are {', '.join(sorted(self._groups))}.")
         now = self._clock()
@@ -109,30 +109,30 @@ class Scheduler:
         return worker
 
     def leave(self, worker_id: str) -> None:
-        """A worker ends; what it has not brought is given to others."""
+        """Remove a worker that ends; its unfinished tasks wait again."""
         if self._workers.pop(worker_id, None) is not None:
             self._workers_changed = True
-            self._processes.take_back(worker_id, self._clock())
+            self._processes.delete_result(worker_id, self._clock())
             self._step()
 
     def beat(self, worker_id: str, running: Iterable[TaskRef]) -> list[TaskRef]:
-        """A worker says that it is alive, and what it works on; the attempts among them that it is to give up.
+        """Take the heartbeat of a worker with its running attempts, and return those that it is to give up.
 
-        Raises UnknownWorkerError; after it has registered again, the worker may go on with its attempts.
+        Raises UnknownWorkerError; after it has registered again, the worker may continue its attempts.
         """
         now = self._clock()
         self._seen(worker_id, now)
         return [ref for ref in running if not self._processes.beat(ref, now)]
 
-    def poll(self, worker_id: str, free: int) -> list[Assignment]:
-        """Attempts for a worker that has so many threads free. Raises UnknownWorkerError."""
+    def poll(self, worker_id: str, free: int) -> list[TaskAssignment]:
+        """Assign attempts to a worker with `free` threads. Raises UnknownWorkerError."""
         now = self._clock()
         worker = self._seen(worker_id, now)
         group = self._groups.get(worker.group)
-        given: list[Assignment] = []
+        given: list[TaskAssignment] = []
         while group is not None and len(given) < free:
             chosen = min(self._ready(group, now), key=lambda ready: ready[0], default=None)
-            if chosen is None or self._has_to_wait(chosen[0], group, now):
+            if chosen is None or self._must_wait(chosen[0], group, now):
                 break
             given.append(self._processes.give(chosen[1].id, worker_id, now))
         if given:
@@ -140,23 +140,23 @@ class Scheduler:
             self._store()
         return given
 
-    def complete(self, ref: TaskRef, outcome: TaskOutcome) -> Verdict:
-        """What a worker brings of an attempt."""
-        verdict = self._processes.complete(ref, outcome, self._clock())
+    def complete(self, ref: TaskRef, outcome: TaskOutcome) -> ResultStatus:
+        """Take the result of an attempt."""
+        status = self._processes.complete(ref, outcome, self._clock())
         self._step()
-        return verdict
+        return status
 
     # -- tables --------------------------------------------------------------------------------------------------------
 
-    def changed(self, names: Iterable[str], gone: Iterable[str] = ()) -> None:
-        """What a watch has seen."""
+    def changed(self, names: Iterable[str], removed: Iterable[str] = ()) -> None:
+        """Record the tables that have changed or were removed."""
         self._tables.changed(names)
-        for name in gone:
+        for name in removed:
             self._forget(name)
         self._store()
 
     def take_requests(self) -> None:
-        """Do what people ask for."""
+        """Carry out the requests of users."""
         now = self._clock()
         for request in self._journal.requests():
             paused = {RequestKind.PAUSE: True, RequestKind.RESUME: False}.get(request.kind)
@@ -165,8 +165,8 @@ class Scheduler:
         self._store()
 
     def set_groups(self, groups: Mapping[str, ResourceGroup]) -> None:
-        """Other groups from now on. Workers of a group that is gone get nothing more, and its processes with tasks that
-        wait are cancelled.
+        """Replace the groups. Workers of a removed group get no tasks, and its processes with waiting tasks are
+        cancelled.
         """
         if dict(groups) != self._groups:
             self._groups = dict(groups)
@@ -175,36 +175,36 @@ class Scheduler:
             self._step()
 
     def take_unmeasured(self) -> list[str]:
-        """Tables to be measured now."""
+        """Return the tables to be measured now."""
         return self._tables.take_unmeasured(self._clock())
 
-    def measured(self, name: str, found: Measurement) -> None:
-        """What was found of a table; stored with the next step."""
+    def measured(self, name: str, found: TableMeasurement) -> None:
+        """Record the measurement of a table; the next step stores it."""
         self._tables.measured(name, found, self._clock())
 
     def unreadable(self, name: str, why: str) -> None:
-        """A table can't be measured, and is left alone."""
+        """Record that a table can't be measured; nothing is done for it."""
         self._tables.unreadable(name, why, self._clock())
 
-    def table_gone(self, name: str) -> None:
-        """A table is no more."""
+    def table_removed(self, name: str) -> None:
+        """Record that a table was removed."""
         self._forget(name)
         self._store()
 
     # -- processes -----------------------------------------------------------------------------------------------------
 
-    def begin(self) -> tuple[Process, Need, int] | None:
-        """A process for the table whose turn it is, what it is to do, and for how many workers; None for none.
+    def begin(self) -> tuple[Process, WorkNeed, int] | None:
+        """Begin a process for the next table; return it with its need and the threads of its workers, or None.
 
-        What was begun has to be told by `planned` or `not_planned`.
+        The caller plans it, and reports by `planned` or `not_planned`.
         """
         now = self._clock()
         for group in sorted(self._groups.values(), key=lambda g: g.name):
             slots = self._slots(group)
-            chosen = self._lines.first(group, self._capacity(group), now) if slots else None
+            chosen = self._queues.first(group, self._capacity(group), now) if slots else None
             if chosen is None or not self._is_to_begin(chosen, group, slots, now):
                 continue
-            before = self._tables[chosen.table].standing
+            before = self._tables[chosen.table].summary
             assert before is not None
             need = self._tables.begin(chosen.table, now)
             process = Process(
@@ -224,51 +224,51 @@ class Scheduler:
         return None
 
     def planned(self, process_id: str, tasks: Sequence[PlannedTask]) -> None:
-        """The tasks of a process; without any there was nothing to do."""
+        """Add the planned tasks of a process; without tasks it ends, since there was nothing to do."""
         if tasks:
             self._processes.planned(process_id, tasks)
         else:
-            self._processes.end(process_id, ProcessState.SUCCEEDED, Cleanup.DISCARD)
+            self._processes.end(process_id, ProcessState.SUCCEEDED, CleanupMode.DISCARD)
         self._store()
 
     def not_planned(self, process_id: str, why: str) -> None:
-        """A process whose tasks could not be found."""
-        self._processes.end(process_id, ProcessState.FAILED, Cleanup.DISCARD, failure=why)
+        """End a process whose planning failed."""
+        self._processes.end(process_id, ProcessState.FAILED, CleanupMode.DISCARD, failure=why)
         self._store()
 
     def to_commit(self) -> list[tuple[Process, list[bytes]]]:
-        """Processes whose tasks are done, with what these brought."""
+        """Return the processes whose tasks are done, with the results."""
         self._check()
         found = [p for p in self._processes if p.state is ProcessState.COMMITTING]
         return [(p, self._processes.results(p.id)) for p in found]
 
     def committed(self, process_id: str, snapshot_id: int | None) -> None:
-        """A process was committed."""
-        self._processes.end(process_id, ProcessState.SUCCEEDED, Cleanup.SWEEP, snapshot_id=snapshot_id)
+        """Record that a process was committed."""
+        self._processes.end(process_id, ProcessState.SUCCEEDED, CleanupMode.SWEEP, snapshot_id=snapshot_id)
         self._store()
 
     def gave_way(self, process_id: str, why: str, *, is_certain: bool) -> None:
-        """Another writer came first. It is certain that nothing was committed when no try had an outcome that is not
-        known.
+        """Record that another writer came first. With `is_certain` nothing was committed: no earlier attempt had an
+        unknown outcome.
         """
-        cleanup = Cleanup.DISCARD if is_certain else Cleanup.LEAVE
+        cleanup = CleanupMode.DISCARD if is_certain else CleanupMode.LEAVE
         self._processes.end(process_id, ProcessState.GAVE_WAY, cleanup, failure=why)
         self._store()
 
     def not_committed(self, process_id: str, why: str, *, is_certain: bool) -> None:
-        """A process can't be committed; it need not be certain that it was not."""
-        cleanup = Cleanup.DISCARD if is_certain else Cleanup.LEAVE
+        """Record that the commit of a process failed. Without `is_certain`, it may have been committed."""
+        cleanup = CleanupMode.DISCARD if is_certain else CleanupMode.LEAVE
         self._processes.end(process_id, ProcessState.FAILED, cleanup, failure=why)
         self._store()
 
     def to_end(self) -> list[tuple[Process, list[bytes]]]:
-        """Processes whose files are to be cleaned up, with what their tasks brought."""
+        """Return the processes whose files are to be cleaned up, with the results."""
         self._check()
         found = [p for p in self._processes if p.state is ProcessState.ENDING]
         return [(p, self._processes.results(p.id)) for p in found]
 
-    def ended(self, process_id: str, found: Measurement | None) -> Process:
-        """A process was cleaned up; its table was measured again, if it could be."""
+    def ended(self, process_id: str, found: TableMeasurement | None) -> Process:
+        """Record that a process was cleaned up, with the new measurement of its table if there is one."""
         now = self._clock()
         process = self._processes.ended(process_id, now)
         if process.state is ProcessState.CANCELLED:
@@ -280,13 +280,13 @@ class Scheduler:
         if found is not None:
             state = self._tables.measured(process.table, found, now)
             if state is not None:
-                process = replace(process, after=state.standing)
+                process = replace(process, after=state.summary)
                 self._processes.amend(process)
         self._store()
         return process
 
     def expire_leases(self) -> None:
-        """Take attempts from workers that are silent, and forget these."""
+        """Forget workers whose leases have expired, and withdraw expired attempts."""
         now = self._clock()
         for worker in [w for w in self._workers.values() if w.lease_until_millis <= now]:
             del self._workers[worker.id]
@@ -295,26 +295,26 @@ class Scheduler:
         self._step()
 
     def expire_history(self) -> int:
-        """Forget processes of long ago; how many."""
+        """Delete processes older than the history, and return their number."""
         return self._journal.expire(self._lease, self._clock() - self._settings.history)
 
     # -- what is shown -------------------------------------------------------------------------------------------------
 
     def tables(self) -> list[TableState]:
-        """All tables."""
+        """Return the states of all tables."""
         return list(self._tables)
 
     def processes(self) -> list[Process]:
-        """The processes that have not ended."""
+        """Return the processes that have not ended."""
         return list(self._processes)
 
     def workers(self) -> list[Worker]:
-        """The workers that are known."""
+        """Return the registered workers."""
         running = self._processes.running_tasks()
         return [replace(worker, running=running.get(worker.id, 0)) for worker in self._workers.values()]
 
     def tasks(self) -> dict[str, tuple[int, int]]:
-        """How many tasks wait and run, by group."""
+        """Return the numbers of waiting and running tasks, by group."""
         return {**dict.fromkeys(self._groups, (0, 0)), **self._processes.count_tasks()}
 
     # -- inside --------------------------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ class Scheduler:
         processes, tasks = self._processes.take_changed()
         changes = JournalChanges(
             tables=self._tables.take_changed(),
-            gone=self._gone,
+            removed=self._removed,
             processes=processes,
             tasks=tasks,
             workers=self.workers() if self._workers_changed else None,
@@ -346,7 +346,7 @@ class Scheduler:
         except JournalError as error:
             self._refused = error
             raise
-        self._gone, self._answered = [], []
+        self._removed, self._answered = [], []
         self._workers_changed = self._groups_changed = False
 
     def _seen(self, worker_id: str, now: int) -> Worker:
@@ -361,49 +361,50 @@ class Scheduler:
         return sum(worker.threads for worker in self._workers.values() if worker.group == group.name)
 
     def _capacity(self, group: ResourceGroup) -> float:
-        """Seconds of workers that the group has in its window."""
+        """Return the seconds of workers that the group has in its window."""
         return self._slots(group) * group.window_millis / 1000
 
-    def _ready(self, group: ResourceGroup, now: int) -> list[tuple[Turn, Process]]:
-        """The processes that have tasks to give out, with the turns of their tables."""
+    def _ready(self, group: ResourceGroup, now: int) -> list[tuple[QueueEntry, Process]]:
+        """Return the processes with waiting tasks, with the queue entries of their tables."""
         capacity = self._capacity(group)
         ready = []
         for process in self._processes.with_waiting(group.name):
             if process.table in self._tables:
                 table, begun = self._tables[process.table], process.created_millis
                 waiting = waiting_table(table, self._usage, group, now, otherwise_since=begun)
-                ready.append((turn_of(waiting, group.policy, capacity=capacity), process))
+                ready.append((queue_entry(waiting, group.policy, capacity=capacity), process))
         return ready
 
-    def _has_to_wait(self, chosen: Turn, group: ResourceGroup, now: int) -> bool:
-        """Whether a table has used its share while one that has not is waiting to be planned."""
-        if not chosen.is_over_its_share:
+    def _must_wait(self, chosen: QueueEntry, group: ResourceGroup, now: int) -> bool:
+        """Return whether a table has used its quota while a table that has not waits to be planned."""
+        if not chosen.is_over_quota:
             return False
-        first = self._lines.first(group, self._capacity(group), now)
-        return first is not None and not first.is_over_its_share
+        first = self._queues.first(group, self._capacity(group), now)
+        return first is not None and not first.is_over_quota
 
-    def _is_to_begin(self, chosen: Turn, group: ResourceGroup, slots: int, now: int) -> bool:
-        """Whether the next table is to be planned: there are too few tasks for the workers, or it is its turn before
-        all tables that have tasks. One that has used its share is not, while others have tasks.
+    def _is_to_begin(self, chosen: QueueEntry, group: ResourceGroup, slots: int, now: int) -> bool:
+        """Return whether the next table is to be planned: workers lack tasks, or it precedes all tables with tasks.
+
+        A table that has used its quota is not planned while others have tasks.
         """
         ready = self._ready(group, now)
-        if all(chosen.is_before(turn) for turn, _ in ready):
+        if all(chosen.is_before(entry) for entry, _ in ready):
             return True
-        tasks = sum(self._processes.waiting_tasks(p.id) for turn, p in ready if not turn.is_over_its_share)
-        return not chosen.is_over_its_share and tasks < slots
+        tasks = sum(self._processes.waiting_tasks(p.id) for entry, p in ready if not entry.is_over_quota)
+        return not chosen.is_over_quota and tasks < slots
 
     def _forget(self, name: str) -> None:
-        if self._tables.gone(name):
+        if self._tables.removed(name):
             self._usage.forget(name)
-            self._gone.append(name)
+            self._removed.append(name)
         for process in [p for p in self._processes if p.table == name and p.state is not ProcessState.ENDING]:
-            # What a table of the same name is like tells nothing of whether this one's commit came to be.
-            cleanup = Cleanup.DISCARD if process.state is ProcessState.RUNNING else Cleanup.LEAVE
-            self._processes.end(process.id, ProcessState.CANCELLED, cleanup, failure="the table is gone")
+            # A new table of the same name does not show whether the commit to the removed one succeeded.
+            cleanup = CleanupMode.DISCARD if process.state is ProcessState.RUNNING else CleanupMode.LEAVE
+            self._processes.end(process.id, ProcessState.CANCELLED, cleanup, failure="the table was removed")
 
 
 def _settled(process: Process) -> int | None:
-    """The snapshot of which it is known that a process left nothing to do, None when others wrote meanwhile."""
+    """Return the snapshot in which a process has left nothing to do; None when there were other commits meanwhile."""
     before = process.before.snapshot_id
     if process.snapshot_id is None:
         return before

@@ -1,15 +1,16 @@
-"""How a scheduler behaves; times are milliseconds."""
+"""Settings of a scheduler; times are milliseconds."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerSettings:
-    """`lease` is how long a scheduler, a worker or an attempt is waited for that says nothing, `task_timeout` how long
-    an attempt may take at most. After a failure a table is left alone for `pause_first`, twice as long after each
-    further one, up to `pause_most`; after it gave way to a writer for `pause_gave_way`, in the same way.
+    """Leases, timeouts, back-offs and intervals.
 
-    `orphans_interval` None: orphan files are never looked for.
+    `lease` is the time without a heartbeat after which a scheduler, a worker or an attempt counts as lost. An attempt
+    may take `task_timeout` at most. The back-off of a table after a failure is `pause_first`, or `pause_gave_way` after
+    a conflict with a writer; it doubles with each further failure up to `pause_most`. With `orphans_interval` None
+    orphan files are never removed.
     """
 
     lease: int = 60_000

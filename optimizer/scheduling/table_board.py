@@ -1,4 +1,4 @@
-"""The tables as the scheduler sees them: which are to be measured, which wait for their turn, when to look again."""
+"""The tables of the scheduler: those to be measured, those that wait for a process, and timers of the next checks."""
 
 import heapq
 import zlib
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from interbed.optimizer.flow.process import Need, TableStanding, WorkKind
-from interbed.optimizer.flow.tables import Measurement, TableState
+from interbed.optimizer.flow.process import TableSummary, WorkKind, WorkNeed
+from interbed.optimizer.flow.tables import TableMeasurement, TableState
 from interbed.optimizer.scheduling.needs import need_asked_for, needs_of
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.base.backoff import doubled
 
 
 class TableBoard:
-    """The tables by name. `take_changed` gives what has to go into the journal."""
+    """Tables by name. `take_changed` returns the changes for the journal."""
 
     def __init__(self, states: Sequence[TableState], settings: SchedulerSettings) -> None:
         self._states = {state.name: state for state in states}
@@ -22,7 +22,7 @@ class TableBoard:
         self._to_measure: dict[str, None] = {}
         self._busy: set[str] = set()
         self._waiting: dict[str, dict[str, None]] = {}
-        self._line: dict[str, str] = {}
+        self._group_of: dict[str, str] = {}
         self._moved: dict[str, None] = {}
         self._timers: list[tuple[int, str]] = []
         self._armed: dict[str, int] = {}
@@ -40,27 +40,27 @@ class TableBoard:
         return iter(self._states.values())
 
     def take_changed(self) -> list[TableState]:
-        """The states that changed since the last call."""
+        """Return the states that changed since the last call."""
         changed = [self._states[name] for name in self._changed if name in self._states]
         self._changed.clear()
         return changed
 
     def changed(self, names: Iterable[str]) -> None:
-        """Somebody wrote to these tables, or they are new."""
+        """Record that tables have new commits, or are new."""
         for name in names:
             if name not in self._states:
                 self._put(TableState(name=name))
             self._to_measure[name] = None
 
-    def gone(self, name: str) -> bool:
-        """The table is no more; whether it was known. While it has a process, one of the same name that comes waits."""
+    def removed(self, name: str) -> bool:
+        """Forget a table, and return whether it was known. A new table of the name waits for the old one's process."""
         self._to_measure.pop(name, None)
-        self._leave_line(name)
+        self._leave_queue(name)
         self._changed.pop(name, None)
         return self._states.pop(name, None) is not None
 
     def take_unmeasured(self, now: int) -> list[str]:
-        """Names to measure now, those that have waited longest first; as many as the settings say."""
+        """Return the names to measure now, those that have waited longest first, at most `measured_at_once`."""
         while self._timers and self._timers[0][0] <= now:
             at, name = heapq.heappop(self._timers)
             if self._armed.get(name) != at:
@@ -77,8 +77,8 @@ class TableBoard:
             del self._to_measure[name]
         return names
 
-    def measured(self, name: str, found: Measurement, now: int) -> TableState | None:
-        """What was found of a table; its state then, None when it is gone meanwhile."""
+    def measured(self, name: str, found: TableMeasurement, now: int) -> TableState | None:
+        """Record the measurement of a table; return its state, None if it was removed meanwhile."""
         self._to_measure.pop(name, None)
         state = self._states.get(name)
         if state is None:
@@ -87,7 +87,7 @@ class TableBoard:
             state = replace(state, counted_from=self._from_first_sight(name, found, now))
         health = found.health
         decision = needs_of(state, found, self._settings, now)
-        standing = TableStanding(
+        summary = TableSummary(
             snapshot_id=health.snapshot_id,
             score=health.score,
             read_amplification=health.read_amplification,
@@ -96,10 +96,10 @@ class TableBoard:
         return self._put(
             replace(
                 state,
-                group=found.wishes.group,
-                quota=found.wishes.quota,
-                enabled=found.wishes.enabled,
-                standing=standing,
+                group=found.optimizing.group,
+                quota=found.optimizing.quota,
+                enabled=found.optimizing.enabled,
+                summary=summary,
                 measured_millis=now,
                 reasons=tuple(reason.text for reason in health.reasons),
                 needs=decision.needs,
@@ -109,12 +109,13 @@ class TableBoard:
             now,
         )
 
-    def _from_first_sight(self, name: str, found: Measurement, now: int) -> dict[WorkKind, int]:
-        """When intervals that begin with the first sight of a table count as begun: up to an interval before it, lest
-        those of all tables that are seen first at once run out at once.
+    def _from_first_sight(self, name: str, found: TableMeasurement, now: int) -> dict[WorkKind, int]:
+        """Return the beginnings of the intervals of a table that is seen first now, spread over one interval before.
+
+        Otherwise the intervals of all tables that are found at the same time would end at the same time.
         """
         intervals = {
-            WorkKind.MINOR: found.wishes.minor_interval_millis,
+            WorkKind.MINOR: found.optimizing.minor_interval_millis,
             WorkKind.ORPHANS: self._settings.orphans_interval,
         }
         return {
@@ -124,28 +125,28 @@ class TableBoard:
         }
 
     def unreadable(self, name: str, why: str, now: int) -> None:
-        """A table could not be measured; it is looked at again after a pause."""
+        """Record that a table could not be measured; it is measured again after a pause."""
         state = self._states.get(name)
         if state is not None:
             again = now + self._settings.pause_first
             self._put(replace(state, unreadable=why, needs=(), next_check_millis=again), now)
 
     def waiting(self, group: str) -> Iterator[TableState]:
-        """The tables of a group that wait for their turn, all of which were measured."""
+        """Yield the tables of a group that wait for a process; all were measured."""
         return (self._states[name] for name in self._waiting.get(group, ()))
 
     def waits(self, name: str) -> TableState | None:
-        """The table, if it waits for its turn."""
-        return self._states[name] if name in self._line else None
+        """Return the table if it waits for a process."""
+        return self._states[name] if name in self._group_of else None
 
     def take_moved(self) -> list[str]:
-        """The tables that came to wait, or that waited and do so no more or for something else, since the last call."""
+        """Return the tables that were added to a queue, removed from one or changed in one since the last call."""
         moved = list(self._moved)
         self._moved.clear()
         return moved
 
-    def begin(self, name: str, now: int) -> Need:
-        """A process begins for a table: what it is to do. The table waits no more until `end`."""
+    def begin(self, name: str, now: int) -> WorkNeed:
+        """Begin a process for a table and return its need. The table does not wait until the process has ended."""
         state = self._states[name]
         need = state.needs[0] if state.requested is None else need_asked_for(state.needs, state.requested, now)
         self._busy.add(name)
@@ -153,12 +154,12 @@ class TableBoard:
         return need
 
     def busy(self, name: str) -> None:
-        """A process of an earlier scheduler goes on."""
+        """Record that a process of an earlier scheduler continues for a table."""
         self._busy.add(name)
-        self._leave_line(name)
+        self._leave_queue(name)
 
     def cancelled(self, name: str, now: int) -> None:
-        """Work has ended that tells nothing of the table."""
+        """Record that the process of a table was cancelled."""
         self._busy.discard(name)
         state = self._states.get(name)
         if state is not None:
@@ -166,7 +167,7 @@ class TableBoard:
             self._to_measure[name] = None
 
     def succeeded(self, name: str, kind: WorkKind, settled_at: int | None, now: int) -> None:
-        """Work was done, or there was nothing to do; while `settled_at` is the newest snapshot, no more is."""
+        """Record that work was done; while `settled_at` is the newest snapshot, the kind has nothing to do."""
         self._busy.discard(name)
         state = self._states.get(name)
         if state is None:
@@ -179,7 +180,7 @@ class TableBoard:
         self._to_measure[name] = None
 
     def failed(self, name: str, now: int, *, gave_way: bool) -> None:
-        """Work failed, or gave way to a writer; the table is left alone for a while."""
+        """Record that work failed, or gave way to a writer; the table waits for a back-off."""
         self._busy.discard(name)
         state = self._states.get(name)
         if state is None:
@@ -191,10 +192,10 @@ class TableBoard:
         self._to_measure[name] = None
 
     def ask(self, name: str, *, paused: bool | None = None, work: WorkKind | None = None, now: int) -> None:
-        """What people want; for a table that is not known yet it is noted as well."""
+        """Record a user's request, also for a table that is not known yet."""
         state = self._states.get(name) or TableState(name=name)
         if paused is not None:
-            # What was asked for before the pause is not begun any more; what is asked for in it is.
+            # A pause cancels earlier requests; requests during the pause are carried out.
             state = replace(state, paused=paused, requested=None if paused else state.requested)
         if work is not None:
             state = replace(state, requested=work, not_before_millis=0)
@@ -208,30 +209,30 @@ class TableBoard:
         return state
 
     def _place(self, state: TableState, now: int | None = None) -> None:
-        """Put a table in its line, or out of it, and set its timers."""
-        self._leave_line(state.name)
-        # One that is over has had its effect: the table is to be measured, and then there is a new one.
+        """Add a table to its queue or remove it, and set its timers."""
+        self._leave_queue(state.name)
+        # A check in the past has had its effect: the table will be measured, which gives the next one.
         if state.next_check_millis is not None and (now is None or state.next_check_millis > now):
             self._arm(state.name, state.next_check_millis)
         wants = state.requested is not None or (state.enabled and not state.paused and state.needs)
-        is_known = state.standing is not None and state.unreadable is None
+        is_known = state.summary is not None and state.unreadable is None
         if not wants or not is_known or state.name in self._busy:
             return
         if now is None or state.not_before_millis > now:
             self._arm(state.name, state.not_before_millis)
             return
         self._waiting.setdefault(state.group, {})[state.name] = None
-        self._line[state.name] = state.group
+        self._group_of[state.name] = state.group
         self._moved[state.name] = None
 
     def _arm(self, name: str, at: int) -> None:
-        """Place the table again at that time; an earlier timer sees to the later one, so that timers do not pile up."""
+        """Place the table again at that time. An earlier timer sets the later one, so that timers do not accumulate."""
         if name not in self._armed or at < self._armed[name]:
             self._armed[name] = at
             heapq.heappush(self._timers, (at, name))
 
-    def _leave_line(self, name: str) -> None:
-        group = self._line.pop(name, None)
+    def _leave_queue(self, name: str) -> None:
+        group = self._group_of.pop(name, None)
         if group is not None:
             del self._waiting[group][name]
             self._moved[name] = None

@@ -1,4 +1,4 @@
-"""The scheduler while this process schedules, for the threads that ask it things: one at a time."""
+"""Access to the scheduler while this process schedules, for one thread at a time."""
 
 import logging
 import queue
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 class Leadership:
-    """Whether this process schedules, and with what. `lock` guards the scheduler."""
+    """The scheduler of this process while it schedules; `lock` guards the scheduler."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._scheduler: Scheduler | None = None
-        # Unlike an event, it may be told from a handler of signals.
+        # Unlike an Event, a SimpleQueue may be used in a handler of signals.
         self._woken: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     @property
@@ -34,13 +34,15 @@ class Leadership:
             self._scheduler = scheduler
 
     def end(self) -> None:
-        """Schedule no more: whoever asks is told so."""
+        """Stop scheduling: further calls raise NotOnDutyError."""
         with self.lock:
             self._scheduler = None
 
     def ask(self, question: Callable[[Scheduler], T]) -> T:
-        """Ask the scheduler. Raises NotOnDutyError, and what the scheduler raises but for JournalError: with a journal
-        that it can't tell of changes it has nothing to say, and has to be made anew.
+        """Call the scheduler. Raises NotOnDutyError, and the errors of the scheduler.
+
+        After a JournalError the state of the scheduler is not valid any more: this process stops scheduling, and the
+        caller gets NotOnDutyError.
         """
         with self.lock:
             if self._scheduler is None:
@@ -48,18 +50,18 @@ class Leadership:
             try:
                 return question(self._scheduler)
             except JournalError as error:
-                _log.warning("The journal takes nothing from this scheduler: %s", error)
+                _log.warning("The journal refuses changes of this scheduler, which stops: %s", error)
                 self._scheduler = None
                 self.wake()
                 raise NotOnDutyError(f"This process does not schedule any more: {error}") from error
 
     def wake(self) -> None:
-        """End a `wait`, or the next one; safe in handlers of signals."""
+        """End a running `wait`, or the next one; safe in handlers of signals."""
         if self._woken.empty():
             self._woken.put(None)
 
     def wait(self, seconds: float) -> None:
-        """Wait until somebody wakes it, so long at most."""
+        """Wait for a call of `wake`, at most for that time."""
         try:
             self._woken.get(timeout=max(seconds, 0.0))
         except queue.Empty:

@@ -1,8 +1,8 @@
-"""The workers that the optimizer starts on its own machine, as many as the file of groups asks for.
+"""The workers that the optimizer starts on its own machine, in the number that the file of groups has.
 
 The file is read again when it changes; while it can't be read, the groups keep their settings. A worker that ends is
-restarted, at once if it had lived for a while, otherwise after a pause that doubles. Workers get SIGTERM where the
-group wants fewer; all end with the optimizer, by the end of their standard input.
+restarted, at once if it had run for `YOUNG_SECONDS`, otherwise after a back-off that doubles. Workers get SIGTERM when
+their group needs fewer. All end with the optimizer, by the end of their standard input.
 
 A worker is this module as a process: `python -m interbed.optimizer.service.local_workers`. Its settings come as one
 line of JSON on standard input, options of the catalog with their secrets among them, so that no secret is on a command
@@ -48,16 +48,16 @@ class GroupsFile:
         self._groups: Mapping[str, ResourceGroup] = read_groups(path)
 
     def current(self) -> Mapping[str, ResourceGroup]:
-        """The groups now."""
+        """Return the groups, read again if the file has changed."""
         stamp = _stamp(self._path)
         if stamp != self._stamp:
             self._stamp = stamp
             try:
                 self._groups = read_groups(self._path)
             except InvalidInputError as error:
-                _log.error("The groups stay as they were: %s", error)
+                _log.error("Groups can't be read from %s and stay unchanged: %s", self._path, error)
             else:
-                _log.info("There are other groups now: %s", ", ".join(sorted(self._groups)))
+                _log.info("Groups of %s: %s", self._path, ", ".join(sorted(self._groups)))
         return self._groups
 
 
@@ -68,7 +68,7 @@ class FixedGroups:
         self._groups = groups
 
     def current(self) -> Mapping[str, ResourceGroup]:
-        """The groups."""
+        """Return the groups, which never change."""
         return self._groups
 
 
@@ -86,32 +86,32 @@ YOUNG_SECONDS = 10.0
 RESTART_SECONDS_FIRST = 1.0
 RESTART_SECONDS_MOST = 60.0
 DRAIN_SECONDS_MAX = 330.0
-"""How long one that is not needed any more may take to end: longer than it gives itself."""
+"""Timeout of the end of a worker after SIGTERM: longer than the worker's own drain time."""
 
 END_SECONDS_MAX = 5.0
 
 
 @dataclass(slots=True)
-class _Child:
-    """One process."""
+class _WorkerProcess:
+    """A process of a worker."""
 
     group: ResourceGroup
     process: "subprocess.Popen[bytes]"
     started: float
     kill_at: float | None = None
-    """When it was told to end: until when it may take for that."""
+    """After SIGTERM: the time at which it is killed."""
 
 
 @dataclass(slots=True)
-class _Trouble:
-    """How long it is waited before a worker of a group is started again."""
+class _RestartBackoff:
+    """Back-off before a worker of a group is started again."""
 
     pause: float
     until: float
 
 
 class LocalWorkers:
-    """Call `tend` often; nothing else starts or ends a process. `clock` is monotonic, in seconds."""
+    """Supervisor of local workers. Only `tend` starts processes; call it often. `clock` is monotonic, in seconds."""
 
     def __init__(
         self,
@@ -126,17 +126,18 @@ class LocalWorkers:
         self._options = dict(options)
         self._log_level = log_level
         self._clock = clock
-        self._children: list[_Child] = []
-        self._troubles: dict[str, _Trouble] = {}
+        self._children: list[_WorkerProcess] = []
+        self._backoffs: dict[str, _RestartBackoff] = {}
 
     @property
     def process_ids(self) -> list[int]:
-        """The processes that there are, those that were told to end among them."""
+        """Ids of the running processes, those after SIGTERM included."""
         return [child.process.pid for child in self._children]
 
     def tend(self, groups: Mapping[str, ResourceGroup]) -> list[str]:
-        """Start and end processes so that each group has its workers; the places (host:pid) of those that have ended
-        since the last call.
+        """Start and end processes so that each group has its number of workers.
+
+        Returns the places (host:pid) of processes that have ended since the last call.
         """
         ended = self._reap()
         for child in self._children:
@@ -154,7 +155,7 @@ class LocalWorkers:
         return ended
 
     def end(self) -> list[str]:
-        """End all, at once: what they do is done again by others. Their places."""
+        """End all workers at once, and return their places; other workers do their tasks again."""
         places = [place(child.process.pid) for child in self._children]
         for child in self._children:
             _close(child.process)
@@ -174,40 +175,42 @@ class LocalWorkers:
             code = child.process.poll()
             if code is None:
                 if child.kill_at is not None and now >= child.kill_at:
-                    _log.warning("Worker %d does not end and is killed", child.process.pid)
+                    _log.warning(
+                        "Killing worker %d: it has not ended %.0f s after SIGTERM", child.process.pid, DRAIN_SECONDS_MAX
+                    )
                     child.process.kill()
                 continue
             _close(child.process)
             self._children.remove(child)
             ended.append(place(child.process.pid))
             if child.kill_at is None:
-                self._troubled(child, code, now)
+                self._back_off(child, code, now)
         return ended
 
-    def _troubled(self, child: _Child, code: int, now: float) -> None:
+    def _back_off(self, child: _WorkerProcess, code: int, now: float) -> None:
         name = child.group.name
-        _log.warning("Worker %d of group %s has ended by itself, with code %d", child.process.pid, name, code)
+        _log.warning("Worker %d of group %s has ended unexpectedly with exit code %d", child.process.pid, name, code)
         if now - child.started >= YOUNG_SECONDS:
-            self._troubles.pop(name, None)
+            self._backoffs.pop(name, None)
             return
-        before = self._troubles.get(name)
+        before = self._backoffs.get(name)
         pause = RESTART_SECONDS_FIRST if before is None else min(2 * before.pause, RESTART_SECONDS_MOST)
-        self._troubles[name] = _Trouble(pause, now + pause)
+        self._backoffs[name] = _RestartBackoff(pause, now + pause)
 
     def _may_start(self, group: ResourceGroup) -> bool:
-        trouble = self._troubles.get(group.name)
+        trouble = self._backoffs.get(group.name)
         return trouble is None or self._clock() >= trouble.until
 
     def _start(self, group: ResourceGroup) -> None:
         process = subprocess.Popen(
             [sys.executable, "-m", "interbed.optimizer.service.local_workers"],
             stdin=subprocess.PIPE,
-            # What the optimizer prints is for programs.
+            # Other programs read the optimizer's standard output.
             stdout=subprocess.DEVNULL,
-            # Ctrl-C in a terminal is for the optimizer, which ends them.
+            # Ctrl-C in a terminal signals the optimizer alone, which ends its workers.
             start_new_session=True,
         )
-        self._children.append(_Child(group, process, self._clock()))
+        self._children.append(_WorkerProcess(group, process, self._clock()))
         given = {
             "uri": self._uri,
             "group": group.name,
@@ -221,16 +224,16 @@ class LocalWorkers:
             process.stdin.write(json.dumps(given).encode() + b"\n")
             process.stdin.flush()
         except BrokenPipeError:
-            # It has ended already, which the next look notes.
-            _log.debug("Worker %d ended at once", process.pid)
+            # The next call of `tend` handles the process that has ended.
+            _log.debug("Worker %d has ended at once", process.pid)
 
-    def _dismiss(self, child: _Child) -> None:
+    def _dismiss(self, child: _WorkerProcess) -> None:
         child.kill_at = self._clock() + DRAIN_SECONDS_MAX
         child.process.terminate()
 
 
 def _as_worker(group: ResourceGroup) -> tuple[int, int]:
-    """What of a group a worker is started with."""
+    """Return the settings of a group that its workers are started with."""
     return group.threads, group.memory
 
 
@@ -239,17 +242,17 @@ def _close(process: "subprocess.Popen[bytes]") -> None:
     try:
         process.stdin.close()
     except BrokenPipeError:
-        # What was not written is for nobody any more.
+        # The process has ended, and nothing reads what was not written.
         return
 
 
 def place(pid: int | None = None) -> str:
-    """Where a process of this machine is, by default this one: host:pid."""
+    """Return the place of a process of this machine, host:pid; by default of this process."""
     return f"{socket.gethostname()}:{os.getpid() if pid is None else pid}"
 
 
 def stop_at_signals(worker: OptimizerWorker) -> None:
-    """SIGTERM and SIGINT end the worker when it has finished what runs; a second one ends the process."""
+    """End the worker at SIGTERM and SIGINT when its tasks are finished; a second signal ends the process."""
 
     def note(number: int, _: object) -> None:
         for each in (signal.SIGTERM, signal.SIGINT):
@@ -261,7 +264,7 @@ def stop_at_signals(worker: OptimizerWorker) -> None:
 
 
 def main() -> int:
-    """Be a worker until the optimizer says that it is enough; the exit code."""
+    """Run as a worker until a signal or the end of standard input; return the exit code."""
     line = sys.stdin.buffer.readline()
     if not line:
         return 1
@@ -283,10 +286,10 @@ def main() -> int:
 
 
 def _end_with_parent() -> None:
-    # Nothing more is ever said there. Not by way of sys.stdin, whose lock the end of the interpreter would wait for.
+    # Nothing more is ever written there. Not by sys.stdin: the end of the interpreter would wait for its lock.
     while os.read(0, 1):
         pass
-    # What runs is done again by others, who delete what is left of it.
+    # Other workers do the running tasks again, and the cleanup of their processes deletes the files.
     os._exit(1)
 
 

@@ -1,4 +1,4 @@
-"""Metrics of a run for Prometheus (tables by state, workers, results of processes), and its progress on a terminal."""
+"""Metrics of a run for Prometheus (tables by state, workers, results of processes), and progress on a terminal."""
 
 import threading
 from collections import defaultdict
@@ -18,12 +18,12 @@ from interbed.optimizer.service.leadership import Leadership
 from interbed.storage.base.shown_text import escaped
 
 SCORES = ((20, "0-20"), (40, "21-40"), (60, "41-60"), (80, "61-80"), (100, "81-100"))
-"""Ranges of scores, by their greatest; 100 is a table in perfect shape."""
+"""Ranges of scores, by their upper bounds; 100 is a table in perfect shape."""
 
 
 @dataclass(slots=True)
-class _Ended:
-    """What processes have brought since this process began."""
+class _ProcessTotals:
+    """Sums over the processes that have ended since this operating-system process began."""
 
     processes: dict[tuple[str, str, str], int] = field(default_factory=lambda: defaultdict(int))
     seconds: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
@@ -33,15 +33,15 @@ class _Ended:
 
 
 class OptimizerMetrics:
-    """A collector of Prometheus; `ended` is to be told of each process that has ended."""
+    """Collector of Prometheus; call `ended` for each process that has ended."""
 
-    def __init__(self, duty: Leadership) -> None:
-        self._duty = duty
+    def __init__(self, leadership: Leadership) -> None:
+        self._leadership = leadership
         self._guard = threading.Lock()
-        self._ended = _Ended()
+        self._ended = _ProcessTotals()
 
     def ended(self, process: Process) -> None:
-        """A process has ended."""
+        """Count a process that has ended."""
         with self._guard:
             ended = self._ended
             ended.processes[process.group, process.kind.value, process.state.value] += 1
@@ -52,18 +52,18 @@ class OptimizerMetrics:
                 ended.failures[process.group] += 1
 
     def collect(self) -> Iterator[Metric]:
-        """The figures at this time."""
+        """Yield the metrics at this time."""
 
         def ask(scheduler: Scheduler) -> tuple[list[TableState], list[Worker], dict[str, tuple[int, int]]]:
             return scheduler.tables(), scheduler.workers(), scheduler.tasks()
 
         try:
-            tables, workers, tasks = self._duty.ask(ask)
+            tables, workers, tasks = self._leadership.ask(ask)
             schedules = True
         except NotOnDutyError:
             tables, workers, tasks, schedules = [], [], {}, False
         yield GaugeMetricFamily(
-            "interbed_optimizer_schedules", "1 while this process schedules, 0 while it stands by.", value=schedules
+            "interbed_optimizer_schedules", "1 while this process schedules, 0 while it is a standby.", value=schedules
         )
         yield from _of_tables(tables)
         yield from _of_workers(workers, tasks)
@@ -103,7 +103,7 @@ def _of_tables(tables: list[TableState]) -> Iterator[Metric]:
     for table in tables:
         counts[table.group, _range_of(table)] += 1
         needing[table.group] += bool(table.needs)
-        pending[table.group] += 0 if table.standing is None else table.standing.pending_bytes
+        pending[table.group] += 0 if table.summary is None else table.summary.pending_bytes
     by_score = GaugeMetricFamily(
         "interbed_optimizer_tables", "Tables, by their score: 100 is perfect shape.", labels=["group", "score"]
     )
@@ -138,27 +138,27 @@ def _of_workers(workers: list[Worker], tasks: dict[str, tuple[int, int]]) -> Ite
 
 
 def _range_of(table: TableState) -> str:
-    if table.unreadable is not None or table.standing is None:
+    if table.unreadable is not None or table.summary is None:
         return "unknown"
-    score = table.standing.score
+    score = table.summary.score
     return next(name for most, name in SCORES if score <= most)
 
 
 @contextmanager
-def shown_duty(duty: Leadership) -> Iterator[None]:
-    """Shows how a run goes on standard error while the block runs; nothing where nobody looks."""
-    with shown_line(lambda: _line(duty), thread_name="optimizer-progress"):
+def shown_progress(leadership: Leadership) -> Iterator[None]:
+    """Show the progress of a run on standard error while the block runs, if it is a terminal."""
+    with shown_line(lambda: _line(leadership), thread_name="optimizer-progress"):
         yield
 
 
-def _line(duty: Leadership) -> str:
+def _line(leadership: Leadership) -> str:
     try:
-        return duty.ask(_told)
+        return leadership.ask(_progress_text)
     except NotOnDutyError:
         return "standing by"
 
 
-def _told(scheduler: Scheduler) -> str:
+def _progress_text(scheduler: Scheduler) -> str:
     tables, workers = scheduler.tables(), scheduler.workers()
     needing = sum(bool(table.needs) for table in tables)
     tasks = scheduler.tasks().values()

@@ -27,8 +27,8 @@ from interbed.optimizer.service.wire import (
     outcome_of_wire,
     ref_of_wire,
     ref_to_wire,
+    status_to_wire,
     storable,
-    verdict_to_wire,
 )
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InvalidInputError
@@ -36,16 +36,15 @@ from interbed.storage.base.shown_text import masked
 from interbed.thrift_idl.optimizing import Optimizer, constants, ttypes
 
 BYTES_MAX = 100 * 1024 * 1024
-"""The longest message."""
+"""Bytes of a message, at most."""
 
 _READ_BYTES = 64 * 1024
 
 
 class SocketSource(TTransportBase, CReadableTransport):  # type: ignore[misc]
-    """A socket as Thrift's decoder in C wants to read it, with a limit on the bytes of a message.
+    """A socket with the interface of Thrift's decoder in C, and a limit on the bytes of a message.
 
-    The socket has a timeout. Reading more than the limit raises TTransportException before any memory is set aside
-    for it.
+    The socket has a timeout. Reading more than the limit raises TTransportException before memory is allocated for it.
     """
 
     def __init__(self, connection: socket.socket, message_seconds: float) -> None:
@@ -56,7 +55,7 @@ class SocketSource(TTransportBase, CReadableTransport):  # type: ignore[misc]
         self._deadline = time.monotonic() + message_seconds
 
     def begin(self) -> bool:
-        """Begin a message, waiting for its first byte; False if the client has gone."""
+        """Begin a message, waiting for its first byte; return False if the client has disconnected."""
         pending = self._buffer.read()
         self._bytes_left = BYTES_MAX - len(pending)
         self._deadline = time.monotonic() + self._message_seconds
@@ -66,9 +65,9 @@ class SocketSource(TTransportBase, CReadableTransport):  # type: ignore[misc]
         self._buffer = BytesIO(pending)
         return bool(pending)
 
-    # thrift's base class is untyped: what its empty bodies return is taken for None.
+    # Thrift's base class is untyped: type checkers infer None from its empty bodies.
     def read(self, sz: int) -> bytes:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Up to `sz` bytes, at least one."""
+        """Read up to `sz` bytes, at least one."""
         data = self._buffer.read(sz)
         if data or sz == 0:
             return data
@@ -77,19 +76,19 @@ class SocketSource(TTransportBase, CReadableTransport):  # type: ignore[misc]
 
     @property
     def cstringio_buf(self) -> BytesIO:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The decoder's view of what is buffered."""
+        """The buffer, as the decoder reads it."""
         return self._buffer
 
     def cstringio_refill(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, partialread: bytes, reqlen: int
     ) -> BytesIO:
-        """A buffer that starts with what the decoder has and holds at least `reqlen` bytes."""
+        """Return a buffer with the decoder's bytes first, and at least `reqlen` bytes in all."""
         missing = reqlen - len(partialread)
         self._buffer = BytesIO(partialread + self._receive(missing) if missing > 0 else partialread)
         return self._buffer
 
     def send(self, data: bytes) -> None:
-        """Send all of it."""
+        """Send all of the data."""
         self._socket.sendall(data)
 
     def _receive(self, least: int) -> bytes:
@@ -113,27 +112,27 @@ _PLACE_MAX = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogForWorkers:
-    """The catalog that the work is about, as workers are told of it: without what is secret."""
+    """Name and options of the catalog for workers, without secrets."""
 
     name: str
     options: Mapping[str, str]
 
     @staticmethod
     def of(name: str, options: Mapping[str, str]) -> "CatalogForWorkers":
-        """Leaves out each option that is masked where options are shown."""
+        """Return the catalog without the options that are masked when options are shown."""
         return CatalogForWorkers(name=name, options={k: v for k, v in options.items() if masked(k, v) == v})
 
 
 class SchedulerCalls:
-    """One for all connections. Every method raises NotScheduling while this process does not schedule."""
+    """The calls of workers, for all connections. Every method raises NotScheduling without leadership."""
 
-    def __init__(self, duty: Leadership, catalog: CatalogForWorkers, lease_millis: int) -> None:
-        self._duty = duty
+    def __init__(self, leadership: Leadership, catalog: CatalogForWorkers, lease_millis: int) -> None:
+        self._leadership = leadership
         self._catalog = catalog
         self._lease_millis = lease_millis
 
     def enter(self, worker: Any) -> Any:
-        """Register a worker. Refused for another version of the interface, and for a group that there is not."""
+        """Register a worker. Raises Refused for another version of the interface, or an unknown group."""
         if worker.version != constants.VERSION:
             raise ttypes.Refused(
                 f"The optimizer speaks version {constants.VERSION} of its interface, the worker at "
@@ -147,12 +146,12 @@ class SchedulerCalls:
             )
         place = storable(worker.place, _PLACE_MAX)
         try:
-            known = self._duty.ask(lambda s: s.register(worker.group, worker.threads, worker.memory, place))
+            known = self._leadership.ask(lambda s: s.register(worker.group, worker.threads, worker.memory, place))
         except NotOnDutyError as error:
             raise ttypes.NotScheduling(str(error)) from error
         except InvalidInputError as error:
             raise ttypes.Refused(str(error)) from error
-        self._duty.wake()
+        self._leadership.wake()
         return ttypes.Seat(
             workerId=known.id,
             leaseMillis=self._lease_millis,
@@ -161,55 +160,55 @@ class SchedulerCalls:
         )
 
     def poll(self, worker_id: str, free: int) -> list[Any]:
-        """Attempts for a worker. UnknownWorker."""
+        """Assign attempts to a worker. Raises UnknownWorker."""
         try:
-            given = self._duty.ask(lambda s: s.poll(worker_id, min(free, THREADS_MAX)))
+            given = self._leadership.ask(lambda s: s.poll(worker_id, min(free, THREADS_MAX)))
         except NotOnDutyError as error:
             raise ttypes.NotScheduling(str(error)) from error
         except UnknownWorkerError as error:
             raise ttypes.UnknownWorker(str(error)) from error
         if given:
-            # What waits to be planned may be planned now.
-            self._duty.wake()
+            # More tables may be planned now.
+            self._leadership.wake()
         return [assignment_to_wire(each) for each in given]
 
     def beat(self, worker_id: str, running: list[Any]) -> list[Any]:
-        """The attempts that a worker is to give up. UnknownWorker."""
+        """Take a heartbeat; return the attempts that the worker is to give up. Raises UnknownWorker."""
         refs = [ref_of_wire(ref) for ref in running]
         try:
-            return [ref_to_wire(ref) for ref in self._duty.ask(lambda s: s.beat(worker_id, refs))]
+            return [ref_to_wire(ref) for ref in self._leadership.ask(lambda s: s.beat(worker_id, refs))]
         except NotOnDutyError as error:
             raise ttypes.NotScheduling(str(error)) from error
         except UnknownWorkerError as error:
             raise ttypes.UnknownWorker(str(error)) from error
 
     def complete(self, ref: Any, outcome: Any) -> int:
-        """What becomes of what an attempt brought."""
+        """Take the result of an attempt, and return its status."""
         brought = outcome_of_wire(outcome)
         try:
-            verdict = self._duty.ask(lambda s: s.complete(ref_of_wire(ref), brought))
+            status = self._leadership.ask(lambda s: s.complete(ref_of_wire(ref), brought))
         except NotOnDutyError as error:
             raise ttypes.NotScheduling(str(error)) from error
-        self._duty.wake()
-        return verdict_to_wire(verdict)
+        self._leadership.wake()
+        return status_to_wire(status)
 
     def leave(self, worker_id: str) -> None:
-        """A worker ends."""
+        """Remove a worker that ends."""
         try:
-            self._duty.ask(lambda s: s.leave(worker_id))
+            self._leadership.ask(lambda s: s.leave(worker_id))
         except NotOnDutyError as error:
             raise ttypes.NotScheduling(str(error)) from error
-        self._duty.wake()
+        self._leadership.wake()
 
 
 _log = logging.getLogger(__name__)
 
 CONNECTIONS_MAX = 1000
 FIRST_SECONDS_MAX = 10.0
-"""How long a client may be silent before its first message."""
+"""Timeout of the first message of a client."""
 
 IDLE_SECONDS_MAX = 300.0
-"""How long between two messages; workers connect again by themselves."""
+"""Timeout between two messages; workers reconnect by themselves."""
 
 MESSAGE_SECONDS_MAX = 60.0
 _JOIN_SECONDS_MAX = 10.0
@@ -218,7 +217,10 @@ _TICK_SECONDS = 60.0
 
 
 class WorkerPort:
-    """Answers from its making until `close`; `port` 0 takes a free one. OSError if the address can't be had."""
+    """Server for workers, from its creation until `close`. `port` 0 takes a free one.
+
+    Raises OSError if the address is not available.
+    """
 
     def __init__(self, host: str, port: int, calls: SchedulerCalls) -> None:
         self._host = host
@@ -233,12 +235,12 @@ class WorkerPort:
 
     @property
     def uri(self) -> str:
-        """Where workers find it, `thrift://host:port`."""
+        """Address for workers, `thrift://host:port`."""
         host, port = self._listener.getsockname()[:2]
         return f"thrift://[{host}]:{port}" if ":" in host else f"thrift://{host}:{port}"
 
     def close(self) -> None:
-        """Take no more connections, end those that there are, and wait for the calls that run."""
+        """Stop listening, close all connections, and wait for running calls."""
         self._wake_writer.send(b"x")
         self._accepting.join(_JOIN_SECONDS_MAX)
         for each in (self._listener, self._wake_reader, self._wake_writer):
@@ -265,7 +267,7 @@ class WorkerPort:
         try:
             connected, _ = self._listener.accept()
         except OSError as error:
-            # The client has gone again, or there are no descriptors left, which takes a while to be better.
+            # The client has disconnected, or there are no descriptors left, in which case a pause helps.
             _log.warning("a connection could not be accepted: %s", error)
             _REFUSED.start().pause()
             return
@@ -276,7 +278,7 @@ class WorkerPort:
             return
         with self._guard:
             if len(self._open) >= CONNECTIONS_MAX:
-                _log.warning("%s is sent away: there are %d connections", peer, CONNECTIONS_MAX)
+                _log.warning("Refusing the connection of %s: there are %d connections already", peer, CONNECTIONS_MAX)
                 connected.close()
                 return
             thread = threading.Thread(

@@ -1,7 +1,7 @@
-"""A worker's way to the scheduler: calls over the network, for many threads.
+"""A worker's client of the scheduler: calls over the network, for many threads.
 
-Each call borrows a connection. Of several addresses the next one is tried when one does not answer, or does not
-schedule; whoever calls tries again later, which every call allows.
+Each call takes a connection from a pool. When an address does not answer, or does not schedule, the next one is tried.
+All calls can be repeated, so that callers try again later.
 """
 
 import contextlib
@@ -18,18 +18,18 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport
 
 from interbed.optimizer.errors import NoSchedulerError, UnknownWorkerError, WorkerRefusedError
-from interbed.optimizer.flow.process import Assignment, TaskOutcome, TaskRef, Verdict
+from interbed.optimizer.flow.process import ResultStatus, TaskAssignment, TaskOutcome, TaskRef
 from interbed.optimizer.service.wire import (
     assignment_of_wire,
     outcome_to_wire,
     ref_of_wire,
     ref_to_wire,
-    verdict_of_wire,
+    status_of_wire,
 )
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.optimizing import Optimizer, ttypes
 
-# It logs each address that does not answer, which is told by the errors of calls as well.
+# Thrift logs each address that does not answer; the errors of calls have them, too.
 logging.getLogger("thrift.transport.TSocket").setLevel(logging.CRITICAL)
 
 CONNECT_SECONDS_MAX = 5.0
@@ -40,9 +40,9 @@ T = TypeVar("T")
 
 
 class SchedulerClient:
-    """Calls to whoever schedules among `uri`, `thrift://host:port`, several with commas. Close it after use.
+    """Client of the process that schedules among the addresses of `uri`; close it after use.
 
-    All calls raise NoSchedulerError.
+    The uri is `thrift://host:port`, several are separated by commas. All calls raise NoSchedulerError.
     """
 
     def __init__(self, uri: str, *, call_seconds: float = CALL_SECONDS_MAX) -> None:
@@ -55,7 +55,7 @@ class SchedulerClient:
         self._is_closed = False
 
     def close(self) -> None:
-        """Close the connections; calls that are running end theirs."""
+        """Close the pooled connections; running calls close theirs when they end."""
         with self._guard:
             self._is_closed = True
             idle, self._idle = self._idle, []
@@ -63,26 +63,26 @@ class SchedulerClient:
             connection.close()
 
     def enter(self, *, version: int, group: str, threads: int, memory: int, place: str) -> Any:
-        """Register, with a Seat structure for answer. Raises WorkerRefusedError."""
+        """Register a worker, and return a Seat structure. Raises WorkerRefusedError."""
         asked = ttypes.Registration(version=version, group=group, threads=threads, memory=memory, place=place)
         return self._call(lambda client: client.enter(asked))
 
-    def poll(self, worker_id: str, free: int) -> list[Assignment]:
-        """Attempts for so many free threads. Raises UnknownWorkerError."""
+    def poll(self, worker_id: str, free: int) -> list[TaskAssignment]:
+        """Fetch attempts for `free` threads. Raises UnknownWorkerError."""
         return [assignment_of_wire(each) for each in self._call(lambda client: client.poll(worker_id, free))]
 
     def beat(self, worker_id: str, running: Sequence[TaskRef]) -> list[TaskRef]:
-        """Say that the worker lives; attempts that are not its own any more. Raises UnknownWorkerError."""
+        """Send a heartbeat; return the attempts that the worker is to give up. Raises UnknownWorkerError."""
         refs = [ref_to_wire(ref) for ref in running]
         return [ref_of_wire(ref) for ref in self._call(lambda client: client.beat(worker_id, refs))]
 
-    def complete(self, ref: TaskRef, outcome: TaskOutcome) -> Verdict:
-        """Bring what came of an attempt."""
+    def complete(self, ref: TaskRef, outcome: TaskOutcome) -> ResultStatus:
+        """Send the result of an attempt."""
         asked, brought = ref_to_wire(ref), outcome_to_wire(outcome)
-        return verdict_of_wire(self._call(lambda client: client.complete(asked, brought)))
+        return status_of_wire(self._call(lambda client: client.complete(asked, brought)))
 
     def leave(self, worker_id: str) -> None:
-        """End the registration."""
+        """End the registration of a worker."""
         self._call(lambda client: client.leave(worker_id))
 
     def _call(self, ask: Callable[[Any], T]) -> T:
@@ -114,7 +114,7 @@ class SchedulerClient:
             except (TException, OSError, EOFError) as error:
                 if not _is_broken(error):
                     raise
-        # A connection that was kept may have been closed by the other side meanwhile.
+        # The server may have closed the pooled connection meanwhile.
         return self._using(_Connection(number, *self._addresses[number], self._call_seconds), ask)
 
     def _using(self, connection: "_Connection", ask: Callable[[Any], T]) -> T:
@@ -152,11 +152,11 @@ class SchedulerClient:
 
 
 class _Connection:
-    """One open connection to the address of that number."""
+    """An open connection to the address of that number."""
 
     def __init__(self, number: int, host: str, port: int, call_seconds: float) -> None:
         self.number = number
-        # thrift leaves its socket's handle untyped.
+        # Thrift's socket has an untyped handle.
         link: Any = TSocket(host, port)
         link.setTimeout(CONNECT_SECONDS_MAX * 1000)
         self._transport = TBufferedTransport(link)
@@ -171,13 +171,13 @@ class _Connection:
             raise
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection; ignore errors."""
         with contextlib.suppress(OSError):
             self._transport.close()
 
 
 def scheduler_addresses(uri: str) -> list[tuple[str, int]]:
-    """The addresses of `thrift://host:port,thrift://host:port`. Raises InvalidOptionError."""
+    """Parse the addresses of `thrift://host:port,thrift://host:port`. Raises InvalidOptionError."""
     addresses = []
     for part in uri.split(","):
         split = urlsplit(part.strip())
@@ -192,11 +192,11 @@ def scheduler_addresses(uri: str) -> list[tuple[str, int]]:
 
 
 def _message(error: Any) -> str:
-    """What an exception of the interface says; its class has been generated without types."""
+    """Return the message of an exception of the interface, whose generated class has no types."""
     return str(error.message)
 
 
 def _is_broken(error: BaseException) -> bool:
-    """Whether a call ended without an answer, so that its connection is of no use any more."""
+    """Return whether a call ended without an answer, so that its connection can't be used again."""
     answers = (ttypes.NotScheduling, ttypes.UnknownWorker, ttypes.Refused, TApplicationException)
     return not isinstance(error, answers)

@@ -15,21 +15,21 @@ from interbed.catalog.client.api import Catalog
 from interbed.optimizer.errors import JournalError, NotOnDutyError
 from interbed.optimizer.flow.group import ResourceGroup, Worker
 from interbed.optimizer.flow.process import Process
-from interbed.optimizer.flow.tables import ChangedTables, TableState, Watch
+from interbed.optimizer.flow.tables import ChangedTables, TableState, TableWatch
 from interbed.optimizer.journal.api import Journal, Lease
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.service.leadership import Leadership
 from interbed.optimizer.service.local_workers import LocalWorkers
-from interbed.optimizer.watch import FilesWatch, SnapshotSweep
+from interbed.optimizer.watch import FilesWatch, HiveWatch, SnapshotSweep
 from interbed.optimizer.work.lake_tables import LakeTables
 
 
 class PacedWatch:
-    """See Watch. `has_answered` says whether all tables are known."""
+    """Watch that calls another one at intervals. `has_answered`: all tables are known."""
 
-    def __init__(self, watch: Watch, interval_millis: int, clock: Callable[[], int]) -> None:
+    def __init__(self, watch: TableWatch, interval_millis: int, clock: Callable[[], int]) -> None:
         self._watch = watch
         self._interval_millis = interval_millis
         self._clock = clock
@@ -37,7 +37,7 @@ class PacedWatch:
         self.has_answered = False
 
     def changes(self) -> ChangedTables:
-        """See Watch; nothing within the interval."""
+        """Return the changes of the other watch; none within the interval."""
         now = self._clock()
         if self._asked is not None and now - self._asked < self._interval_millis:
             return ChangedTables()
@@ -47,13 +47,13 @@ class PacedWatch:
         return found
 
 
-PATIENCE_MILLIS = 10_000
-"""A table that is left alone for longer than that, after a failure, is not waited for."""
+LONG_BACKOFF_MILLIS = 10_000
+"""A table with a longer back-off after a failure is not waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Remaining:
-    """Tables that are waited for, and by name why others that need something are not."""
+class RemainingWork:
+    """Tables with due work: those that are waited for, and by name the reasons why others are not."""
 
     waiting: tuple[str, ...] = ()
     left: Mapping[str, str]
@@ -61,8 +61,8 @@ class Remaining:
     @staticmethod
     def of(
         tables: Iterable[TableState], groups: Mapping[str, ResourceGroup], workers: Iterable[Worker], now: int
-    ) -> "Remaining":
-        """What remains of tables that nobody works on."""
+    ) -> "RemainingWork":
+        """Return the remaining work of tables without running processes."""
         served = {worker.group for worker in workers} | {name for name, group in groups.items() if group.workers}
         waiting: list[str] = []
         left: dict[str, str] = {}
@@ -73,31 +73,31 @@ class Remaining:
             if table.requested is None and not (table.enabled and not table.paused and table.needs):
                 continue
             if table.group not in groups:
-                left[table.name] = f"is of group '{table.group}', which there is not"
+                left[table.name] = f"is of group '{table.group}', which does not exist"
             elif table.group not in served:
                 left[table.name] = f"is of group '{table.group}', which has no workers"
-            elif table.not_before_millis > now + PATIENCE_MILLIS:
-                left[table.name] = f"is left alone after {table.failures} failure(s)"
+            elif table.not_before_millis > now + LONG_BACKOFF_MILLIS:
+                left[table.name] = f"waits after {table.failures} failure(s) in a row"
             else:
                 waiting.append(table.name)
-        return Remaining(waiting=tuple(waiting), left=left)
+        return RemainingWork(waiting=tuple(waiting), left=left)
 
 
 _log = logging.getLogger(__name__)
 
 
 class Groups(Protocol):
-    """Where the groups come from."""
+    """Source of the resource groups."""
 
     def current(self) -> Mapping[str, ResourceGroup]:
-        """The groups now."""
+        """Return the present groups."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceSettings:
-    """Times in milliseconds. A step is taken every `interval`; one that stands by looks every `look` whether it may
-    schedule; `expire_history` is how often processes of long ago are forgotten.
+    """Intervals in milliseconds: of steps (`interval`), of a standby's attempts to take the lease (`look`), and of the
+    deletion of old processes (`expire_history`).
     """
 
     interval: int = 1_000
@@ -108,14 +108,14 @@ class ServiceSettings:
 
 
 class OptimizerService:
-    """`holder` is a name that no other scheduler of the journal has; `clock` is epoch milliseconds."""
+    """The optimizer of a catalog. `holder` is a unique name among schedulers; `clock` returns epoch milliseconds."""
 
     def __init__(
         self,
         catalog: Catalog,
         journal: Journal,
         groups: Groups,
-        duty: Leadership,
+        leadership: Leadership,
         settings: ServiceSettings,
         *,
         holder: str,
@@ -126,32 +126,33 @@ class OptimizerService:
         self._catalog = catalog
         self._journal = journal
         self._groups = groups
-        self._duty = duty
+        self._leadership = leadership
         self._settings = settings
         self._holder = holder
         self._clock = clock
         self._local = local
         self._on_ended = on_ended
         self._is_stopping = False
-        self._off_duty_since: int | None = None
+        self._standby_since: int | None = None
         self._history_expired: int | None = None
-        self._stands_by_for: str | None = None
+        self._present_leader: str | None = None
 
     def stop(self) -> None:
         """End `run` soon; safe in handlers of signals."""
         self._is_stopping = True
-        self._duty.wake()
+        self._leadership.wake()
 
     def run(self) -> Mapping[str, str]:
-        """Keep the tables in shape until `stop`, or with `until_idle` until nothing is left to do: tables that need
-        something and were not waited for, and why.
+        """Keep the tables in shape until `stop`, or with `until_idle` until nothing is left to do.
+
+        Returns the tables with due work that were not waited for, with the reasons.
         """
         left: Mapping[str, str] | None = None
         try:
             while not self._is_stopping and left is None:
                 lease = self._acquired()
                 if lease is None:
-                    self._stand_by()
+                    self._wait_as_standby()
                 else:
                     left = self._schedule(lease)
         finally:
@@ -166,30 +167,30 @@ class OptimizerService:
             lease = self._journal.acquire(self._holder, now, now + self._settings.scheduler.lease)
             if lease is None:
                 held = self._journal.holder()
-                who = "somebody" if held is None else held.holder
-                if who != self._stands_by_for:
-                    _log.info("Standing by while %s schedules", who)
-                self._stands_by_for = who
+                name = "another process" if held is None else held.holder
+                if name != self._present_leader:
+                    _log.info("Standby of %s, which schedules", name)
+                self._present_leader = name
         except JournalError as error:
-            _log.warning("The journal can't be asked, it is tried again: %s", error)
+            _log.warning("The journal can't be read; trying again in %d ms: %s", self._settings.look, error)
             return None
         return lease
 
-    def _stand_by(self) -> None:
+    def _wait_as_standby(self) -> None:
         now = self._clock()
-        if self._off_duty_since is None:
-            self._off_duty_since = now
-        elif now - self._off_duty_since > self._settings.scheduler.lease:
-            # Whoever schedules has workers of its own. Before that, what these bring may still be taken here.
+        if self._standby_since is None:
+            self._standby_since = now
+        elif now - self._standby_since > self._settings.scheduler.lease:
+            # The scheduler has workers of its own. Before that, this process may still schedule and take their results.
             self._end_workers()
-        self._duty.wait(self._settings.look / 1000)
+        self._leadership.wait(self._settings.look / 1000)
 
     # -- scheduling ----------------------------------------------------------------------------------------------------
 
     def _schedule(self, lease: Lease) -> Mapping[str, str] | None:
-        """Schedule until it is stopped, the journal refuses, or, if asked for, nothing is left: what `run` returns."""
+        """Schedule until a stop or an error of the journal (None), or until nothing is left: the result of `run`."""
         scheduler: Scheduler | None = None
-        self._stands_by_for = None
+        self._present_leader = None
         try:
             scheduler = Scheduler(
                 self._journal,
@@ -201,28 +202,30 @@ class OptimizerService:
             )
             return self._steps(scheduler)
         except JournalError as error:
-            _log.warning("Everything is made anew: %s", error)
+            _log.warning("Restarting the scheduler from the journal: %s", error)
             if not self._is_stopping:
-                self._duty.wait(min(self._settings.look, self._settings.interval) / 1000)
+                self._leadership.wait(min(self._settings.look, self._settings.interval) / 1000)
             return None
         except NotOnDutyError:
             return None
         finally:
-            self._leave_duty(lease if scheduler is None else scheduler.lease)
+            self._end_leadership(lease if scheduler is None else scheduler.lease)
 
     def _steps(self, scheduler: Scheduler) -> Mapping[str, str] | None:
         sweep = SnapshotSweep(self._clock)
         watch = PacedWatch(self._watch(sweep), self._settings.interval, self._clock)
         tables = LakeTables(self._catalog, sweep.remember)
-        engine = Engine(scheduler, tables, watch, clock=self._clock, lock=self._duty.lock, on_ended=self._on_ended)
-        self._duty.begin(scheduler)
-        self._off_duty_since = None
+        engine = Engine(
+            scheduler, tables, watch, clock=self._clock, lock=self._leadership.lock, on_ended=self._on_ended
+        )
+        self._leadership.begin(scheduler)
+        self._standby_since = None
         _log.info("Scheduling as %s, under number %d", scheduler.lease.holder, scheduler.lease.number)
         while not self._is_stopping:
             self._look_at_groups()
             has_done = engine.step()
             self._expire_history(scheduler)
-            if not self._duty.is_on:
+            if not self._leadership.is_on:
                 return None
             if has_done:
                 continue
@@ -230,16 +233,15 @@ class OptimizerService:
                 remaining = self._remaining()
                 if remaining is not None:
                     return remaining.left
-            self._duty.wait(self._settings.interval / 1000)
+            self._leadership.wait(self._settings.interval / 1000)
         return None
 
-    def _watch(self, sweep: SnapshotSweep) -> Watch:
+    def _watch(self, sweep: SnapshotSweep) -> TableWatch:
         from interbed.catalog.client.options import MetastoreKind
 
         if self._catalog.options.metastore is MetastoreKind.HIVE:
-            # As the catalog itself: the metastore's interface is large.
+            # By use, as for the catalog itself: the metastore's interface is large.
             from interbed.catalog.client.hive.catalog import HiveCatalog
-            from interbed.optimizer.watch import HiveWatch
 
             assert isinstance(self._catalog, HiveCatalog)
             return HiveWatch(self._catalog.client, sweep, self._clock)
@@ -247,12 +249,12 @@ class OptimizerService:
 
     def _look_at_groups(self) -> None:
         groups = self._groups.current()
-        self._duty.ask(lambda s: s.set_groups(groups))
+        self._leadership.ask(lambda s: s.set_groups(groups))
         if self._local is not None:
             self._forget_workers(self._local.tend(groups))
 
     def _forget_workers(self, places: list[str]) -> None:
-        """These have ended: what they did is given to others without waiting for their leases."""
+        """Remove workers that have ended, so that their tasks wait again before their leases expire."""
 
         def leave(scheduler: Scheduler) -> None:
             for worker in scheduler.workers():
@@ -260,7 +262,7 @@ class OptimizerService:
                     scheduler.leave(worker.id)
 
         if places:
-            self._duty.ask(leave)
+            self._leadership.ask(leave)
 
     def _expire_history(self, scheduler: Scheduler) -> None:
         now = self._clock()
@@ -268,33 +270,34 @@ class OptimizerService:
             self._history_expired = now
             count = scheduler.expire_history()
             if count:
-                _log.info("%d processes of long ago are forgotten", count)
+                _log.info("Deleted %d processes older than the history", count)
 
-    def _remaining(self) -> Remaining | None:
-        """What is left when nothing is to be waited for; None while there is something."""
+    def _remaining(self) -> RemainingWork | None:
+        """Return the remaining work when no table is to be waited for; None while there is one."""
         groups = self._groups.current()
 
-        def ask(scheduler: Scheduler) -> Remaining | None:
+        def ask(scheduler: Scheduler) -> RemainingWork | None:
             if scheduler.processes():
                 return None
-            return Remaining.of(scheduler.tables(), groups, scheduler.workers(), self._clock())
+            return RemainingWork.of(scheduler.tables(), groups, scheduler.workers(), self._clock())
 
-        found = self._duty.ask(ask)
+        found = self._leadership.ask(ask)
         return None if found is None or found.waiting else found
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def _leave_duty(self, lease: Lease) -> None:
-        """Schedule no more. When it is stopped, whoever stands by may begin at once: the local workers are ended before
-        that, and what they did is given back.
+    def _end_leadership(self, lease: Lease) -> None:
+        """Stop scheduling and release the lease.
+
+        At a stop the local workers end first, so that their tasks wait again: a standby may begin at once.
         """
         if self._is_stopping or self._settings.until_idle:
             self._end_workers()
-        self._duty.end()
+        self._leadership.end()
         try:
             self._journal.release(lease)
         except JournalError as error:
-            _log.warning("The lease could not be given back, and ends by itself: %s", error)
+            _log.warning("The lease %d can't be released and will expire: %s", lease.number, error)
 
     def _end_workers(self) -> None:
         if self._local is None:
@@ -302,5 +305,5 @@ class OptimizerService:
         try:
             self._forget_workers(self._local.end())
         except NotOnDutyError as error:
-            # Their attempts are given to others when their leases end.
-            _log.debug("It is told to nobody that the workers have ended: %s", error)
+            # Their tasks wait again when their leases expire.
+            _log.debug("The end of the workers is not reported, as this process does not schedule: %s", error)

@@ -1,31 +1,31 @@
-"""Between the structures of thrift_idl/optimizing.thrift and the optimizer's values."""
+"""Conversions between the structures of thrift_idl/optimizing.thrift and the optimizer's values."""
 
 from typing import Any
 
-from interbed.optimizer.flow.process import Assignment, TaskFigures, TaskOutcome, TaskRef, Verdict, WorkKind
+from interbed.optimizer.flow.process import ResultStatus, TaskAssignment, TaskFigures, TaskOutcome, TaskRef, WorkKind
 from interbed.thrift_idl.optimizing import ttypes
 
 _TEXT_MAX = 4000
-_VERDICTS = {
-    Verdict.ACCEPTED: ttypes.Verdict.ACCEPTED,
-    Verdict.SUPERSEDED: ttypes.Verdict.SUPERSEDED,
-    Verdict.UNKNOWN: ttypes.Verdict.UNKNOWN,
+_STATUSES = {
+    ResultStatus.ACCEPTED: ttypes.Verdict.ACCEPTED,
+    ResultStatus.SUPERSEDED: ttypes.Verdict.SUPERSEDED,
+    ResultStatus.UNKNOWN: ttypes.Verdict.UNKNOWN,
 }
-_VERDICTS_BY_NUMBER = {number: verdict for verdict, number in _VERDICTS.items()}
+_STATUSES_BY_NUMBER = {number: status for status, number in _STATUSES.items()}
 
 
 def ref_to_wire(ref: TaskRef) -> Any:
-    """A TaskRef structure."""
+    """Return the TaskRef structure of an attempt."""
     return ttypes.TaskRef(process=ref.process, number=ref.number, attempt=ref.attempt)
 
 
 def ref_of_wire(ref: Any) -> TaskRef:
-    """The attempt of a TaskRef structure."""
+    """Return the attempt of a TaskRef structure."""
     return TaskRef(process=ref.process, number=ref.number, attempt=ref.attempt)
 
 
-def assignment_to_wire(given: Assignment) -> Any:
-    """An Assignment structure."""
+def assignment_to_wire(given: TaskAssignment) -> Any:
+    """Return the Assignment structure of an assignment."""
     return ttypes.Assignment(
         ref=ref_to_wire(given.ref),
         table=given.table,
@@ -35,9 +35,9 @@ def assignment_to_wire(given: Assignment) -> Any:
     )
 
 
-def assignment_of_wire(given: Any) -> Assignment:
-    """What an Assignment structure gives. ValueError for a kind of work that is not known here."""
-    return Assignment(
+def assignment_of_wire(given: Any) -> TaskAssignment:
+    """Return the assignment of an Assignment structure. Raises ValueError for an unknown kind of work."""
+    return TaskAssignment(
         ref=ref_of_wire(given.ref),
         table=given.table,
         kind=WorkKind(given.kind),
@@ -47,7 +47,7 @@ def assignment_of_wire(given: Any) -> Assignment:
 
 
 def outcome_to_wire(outcome: TaskOutcome) -> Any:
-    """An Outcome structure."""
+    """Return the Outcome structure of an outcome."""
     figures = outcome.figures
     return ttypes.Outcome(
         result=outcome.result,
@@ -62,7 +62,7 @@ def outcome_to_wire(outcome: TaskOutcome) -> Any:
 
 
 def outcome_of_wire(outcome: Any) -> TaskOutcome:
-    """What an Outcome structure brings."""
+    """Return the outcome of an Outcome structure."""
     figures = outcome.figures
     return TaskOutcome(
         result=outcome.result,
@@ -76,17 +76,17 @@ def outcome_of_wire(outcome: Any) -> TaskOutcome:
     )
 
 
-def verdict_to_wire(verdict: Verdict) -> int:
-    """The number of a verdict."""
-    number: int = _VERDICTS[verdict]
+def status_to_wire(status: ResultStatus) -> int:
+    """Return the number of a status on the wire."""
+    number: int = _STATUSES[status]
     return number
 
 
-def verdict_of_wire(number: int) -> Verdict:
-    """The verdict of a number; one that is not known here leaves files where they are."""
-    return _VERDICTS_BY_NUMBER.get(number, Verdict.UNKNOWN)
+def status_of_wire(number: int) -> ResultStatus:
+    """Return the status of a number; an unknown one is UNKNOWN, with which files stay."""
+    return _STATUSES_BY_NUMBER.get(number, ResultStatus.UNKNOWN)
 
 
 def storable(text: str, most: int = _TEXT_MAX) -> str:
-    """A text that came from elsewhere as databases take it: cut, without what is no character."""
+    """Return a text of another process in a form that databases accept: cut, and without NUL and surrogates."""
     return text[:most].encode(errors="replace").decode().replace("\x00", "\N{REPLACEMENT CHARACTER}")

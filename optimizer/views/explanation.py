@@ -1,7 +1,7 @@
-"""Why the optimizer does for a table what it does, and what it would do now.
+"""Explanations of a table's needs, and dry runs of the processes for them.
 
 The table is measured again, and the rules of `scheduling.needs` are applied. A dry run plans the processes with their
-tasks; it changes nothing and leaves no mark.
+tasks; it changes nothing and writes no mark.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,31 +9,31 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from interbed.catalog.client.api import Catalog
-from interbed.optimizer.flow.process import Need, Process, WorkKind
-from interbed.optimizer.flow.tables import Measurement, OptimizedTables, TableState
+from interbed.optimizer.flow.process import Process, WorkKind, WorkNeed
+from interbed.optimizer.flow.tables import OptimizedTables, TableMeasurement, TableState
 from interbed.optimizer.journal.api import Journal
 from interbed.optimizer.scheduling.needs import KindAnswer, answers_of, in_order, trigger_text
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from interbed.optimizer.views.status import ScheduledBy, TableLine, scheduled_by
+from interbed.optimizer.views.status import SchedulerState, TableStatus, scheduler_state
 from interbed.optimizer.work.lake_tables import compaction_tasks
 from interbed.storage.meta.options.optimizing import SelfOptimizing
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_tasks import CompactionTask
 
 _PROCESSES = 5
-"""Processes of the past that are told."""
+"""Processes of the past that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindExplained:
-    """One kind of work: `need` when it is due, else what keeps it; `trigger` says in figures what makes it due.
+    """One kind of work: its `need` when it is due; `trigger` has the figures and bounds of its rule.
 
-    `next_millis` is when it may become due though nobody writes, `last_millis` when it was last done or found to have
-    nothing to do (epoch).
+    `next_millis` is when it may become due without a commit, `last_millis` when it was last done or had nothing to do
+    (epoch).
     """
 
     kind: WorkKind
-    need: Need | None
+    need: WorkNeed | None
     trigger: str
     is_settled: bool
     next_millis: int | None
@@ -41,7 +41,7 @@ class KindExplained:
 
     @property
     def verdict(self) -> str:
-        """In a few words."""
+        """The state of this kind in a few words."""
         if self.need is not None:
             return "due"
         if self.is_settled:
@@ -51,7 +51,7 @@ class KindExplained:
         return "not due"
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the fields as JSON values."""
         return {
             "kind": self.kind.value,
             "verdict": self.verdict,
@@ -64,43 +64,45 @@ class KindExplained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableExplanation:
-    """A table, what its options ask for, and each kind of work. `line` is what the journal says, None for a table that
-    no scheduler has seen; `needs` is what a scheduler would find due now, the next one first.
+    """A table, its options, and each kind of work.
+
+    `line` is the table's state in the journal, None for a table that no scheduler has seen. `needs` is the work that a
+    scheduler would find due now, the next one first.
     """
 
     name: str
-    scheduled_by: ScheduledBy
-    line: TableLine | None
-    found: Measurement
-    needs: Sequence[Need]
+    scheduler_state: SchedulerState
+    line: TableStatus | None
+    found: TableMeasurement
+    needs: Sequence[WorkNeed]
     kinds: Sequence[KindExplained]
     processes: Sequence[Process]
 
     @property
     def obstacles(self) -> Sequence[str]:
-        """What keeps a scheduler from doing what is due, in sentences."""
-        told = []
-        if not self.scheduled_by.is_running:
-            told.append(self.scheduled_by.text)
-        if not self.found.wishes.enabled:
-            told.append("the table's option self-optimizing.enabled is false")
+        """Reasons for which a scheduler does not do the work that is due, in sentences."""
+        obstacles = []
+        if not self.scheduler_state.is_running:
+            obstacles.append(self.scheduler_state.text)
+        if not self.found.optimizing.enabled:
+            obstacles.append("the table's option self-optimizing.enabled is false")
         if self.found.health.snapshot_id is None:
-            told.append("the table has no snapshot yet")
+            obstacles.append("the table has no snapshot yet")
         if self.line is None:
-            told.append("no scheduler has seen the table yet")
+            obstacles.append("no scheduler has seen the table yet")
         elif self.line.running is None and self.line.doing in ("paused", "unreadable"):
-            told.append(f"the table is {self.line.doing}")
+            obstacles.append(f"the table is {self.line.doing}")
         elif self.line.running is None and self.line.state.not_before_millis > self.line.now_millis:
-            told.append(f"after {self.line.state.failures} failure(s) in a row it is left alone: {self.line.doing}")
-        return told
+            obstacles.append(f"the table waits after {self.line.state.failures} failure(s) in a row: {self.line.doing}")
+        return obstacles
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the fields as JSON values."""
         return {
             "table": self.name,
-            "scheduler": self.scheduled_by.to_json(),
+            "scheduler": self.scheduler_state.to_json(),
             "health": self.found.health.to_json(),
-            "wishes": wishes_json(self.found.wishes),
+            "wishes": settings_json(self.found.optimizing),
             "needs": [need.to_json() for need in self.needs],
             "obstacles": list(self.obstacles),
             "kinds": [kind.to_json() for kind in self.kinds],
@@ -112,8 +114,9 @@ class TableExplanation:
 def explain_table(
     journal: Journal, tables: OptimizedTables, name: str, settings: SchedulerSettings, now_millis: int
 ) -> TableExplanation:
-    """Measure the table and ask the rules, with what the journal knows of it. Raises JournalError, TableNotFoundError,
-    and InterbedError for a table that can't be read.
+    """Measure the table and apply the rules, with its state in the journal.
+
+    Raises JournalError, TableNotFoundError, and InterbedError for a table that can't be read.
     """
     found = tables.measure(name)
     known = next(iter(journal.tables([name])), None)
@@ -122,10 +125,10 @@ def explain_table(
     line = None
     if known is not None:
         running = next((process for process in journal.running() if process.table == name), None)
-        line = TableLine(state=known, running=running, now_millis=now_millis)
+        line = TableStatus(state=known, running=running, now_millis=now_millis)
     return TableExplanation(
         name=name,
-        scheduled_by=scheduled_by(journal, now_millis),
+        scheduler_state=scheduler_state(journal, now_millis),
         line=line,
         found=found,
         needs=in_order([answer.need for answer in answers if answer.need is not None]),
@@ -134,14 +137,14 @@ def explain_table(
     )
 
 
-def wishes_json(wishes: SelfOptimizing) -> Mapping[str, Any]:
-    """What a table's options ask of the optimizer, defaults included, as JSON values."""
-    values = asdict(wishes)
-    return {**values, "order_by": list(wishes.order_by), "order_strategy": wishes.order_strategy.value}
+def settings_json(optimizing: SelfOptimizing) -> Mapping[str, Any]:
+    """Return a table's options of the optimizer, defaults included, as JSON values."""
+    values = asdict(optimizing)
+    return {**values, "order_by": list(optimizing.order_by), "order_strategy": optimizing.order_strategy.value}
 
 
 def _explained(
-    state: TableState, found: Measurement, answers: Sequence[KindAnswer], settings: SchedulerSettings
+    state: TableState, found: TableMeasurement, answers: Sequence[KindAnswer], settings: SchedulerSettings
 ) -> list[KindExplained]:
     by_kind = {answer.kind: answer for answer in answers}
     return [
@@ -160,7 +163,7 @@ def _explained(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryTask:
-    """One task of a compaction: which files of which bucket it reads. `partition` is its values by column."""
+    """One task of a compaction: files of one bucket that it reads. `partition` has the values by column."""
 
     kind: str
     partition: Mapping[str, str]
@@ -170,12 +173,12 @@ class DryTask:
 
     @property
     def place(self) -> str:
-        """Partition and bucket in a line."""
+        """Partition and bucket as text."""
         partition = "/".join(f"{column}={value}" for column, value in self.partition.items())
         return f"{partition + ' ' if partition else ''}bucket {self.bucket}"
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the fields as JSON values."""
         return {
             "kind": self.kind,
             "partition": dict(self.partition),
@@ -187,11 +190,12 @@ class DryTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DryProcess:
-    """A process that would be begun for a need. Upkeep beside compaction is one task that finds its own work: it has
-    none here.
+    """A process that would begin for a need.
+
+    It has no tasks here for work beside compaction, which is one task that plans itself.
     """
 
-    need: Need
+    need: WorkNeed
     tasks: Sequence[DryTask] = ()
 
     @property
@@ -201,11 +205,11 @@ class DryProcess:
 
     @property
     def has_work(self) -> bool:
-        """Whether anything would be done, as far as can be told."""
+        """Whether the process would have work; assumed for work beside compaction."""
         return bool(self.tasks) or not self.need.kind.is_compaction
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the fields as JSON values."""
         return {
             **self.need.to_json(),
             "has_work": self.has_work,
@@ -214,16 +218,16 @@ class DryProcess:
         }
 
 
-def dry_run(catalog: Catalog, name: str, needs: Sequence[Need]) -> list[DryProcess]:
-    """What would be done for these needs of a table, in their order. Raises TableNotFoundError."""
-    # A catalog over a metastore has tables of Iceberg's as well.
+def dry_run(catalog: Catalog, name: str, needs: Sequence[WorkNeed]) -> list[DryProcess]:
+    """Plan processes for these needs of a table, in their order. Raises TableNotFoundError."""
+    # A catalog over a metastore has Iceberg tables, too.
     table: Any = catalog.get_table(name)
     tasks_of = _tasks if isinstance(table, Table) else _iceberg_tasks
     return [DryProcess(need=need, tasks=tasks_of(table, need)) for need in needs]
 
 
-def _iceberg_tasks(table: Any, need: Need) -> list[DryTask]:
-    # By use: pyiceberg loads slowly, and is not there for everybody.
+def _iceberg_tasks(table: Any, need: WorkNeed) -> list[DryTask]:
+    # By use: pyiceberg loads slowly, and is an extra.
     from interbed.optimizer.work.iceberg_tables import planned_units
 
     found = planned_units(table, need.kind, need.options, "dry-run") if need.kind.is_compaction else None
@@ -239,7 +243,7 @@ def _iceberg_tasks(table: Any, need: Need) -> list[DryTask]:
     ]
 
 
-def _tasks(table: Table, need: Need) -> list[DryTask]:
+def _tasks(table: Table, need: WorkNeed) -> list[DryTask]:
     if not need.kind.is_compaction:
         return []
     tasks = compaction_tasks(table.copy(need.options), need.kind)

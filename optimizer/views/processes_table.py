@@ -1,4 +1,4 @@
-"""`sys.optimizing_processes`: what was done for the tables of a catalog and what it brought, the newest first."""
+"""`sys.optimizing_processes`: the optimizer's processes for the tables of a catalog, the newest first."""
 
 from collections.abc import Collection, Sequence
 
@@ -10,7 +10,7 @@ from interbed.optimizer.journal.sql import journal_to_read, journal_url
 from interbed.storage.views.system.rows_table import Row, bigint, integer, text
 
 _MOST = 100_000
-"""Processes that are shown; a scheduler forgets them after a week."""
+"""Processes that are shown at most; a scheduler deletes them after a week."""
 
 
 def _rows(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]:

@@ -1,6 +1,6 @@
-"""State of a catalog's tables from the journal: what they need, what runs for them, the worst first.
+"""State of a catalog's tables from the journal: their needs and running processes, the worst first.
 
-Users' requests are checked here and left in the journal, and the scheduler carries them out.
+Users' requests are checked here and added to the journal; the scheduler carries them out.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,9 @@ from interbed.optimizer.journal.api import Journal, Lease
 
 
 def known_name(catalog: Catalog, name: str) -> str:
-    """The name that the journal has for a table. Raises TableNotFoundError and DatabaseNotFoundError, and
-    NotSupportedError for a system table or a branch.
+    """Return the name of an existing table in the journal.
+
+    Raises TableNotFoundError, DatabaseNotFoundError, and NotSupportedError for a system table or a branch.
     """
     identifier = parse_table_name(name)
     catalog.get_table(identifier)
@@ -25,34 +26,34 @@ def known_name(catalog: Catalog, name: str) -> str:
 
 
 def known_names(catalog: Catalog, names: Sequence[str]) -> list[str]:
-    """The same of several."""
+    """Return the names of several existing tables in the journal."""
     return [known_name(catalog, name) for name in names]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScheduledBy:
-    """Who schedules, or did last, at the time `now_millis`; no lease when nobody ever has."""
+class SchedulerState:
+    """The present or last scheduler at the time `now_millis`; without a lease there was none."""
 
     lease: Lease | None
     now_millis: int
 
     @property
     def is_running(self) -> bool:
-        """Whether somebody schedules now."""
+        """Whether a scheduler runs now."""
         return self.lease is not None and self.lease.until_millis > self.now_millis
 
     @property
     def text(self) -> str:
-        """In a sentence."""
+        """The state of the scheduler as a sentence."""
         if self.lease is None:
-            return "nobody has ever scheduled; `interbed optimizer run` does"
+            return "no scheduler has ever run; start one by `interbed optimizer run`"
         if not self.is_running:
-            return f"nobody schedules; {self.lease.holder} did last; `interbed optimizer run` goes on"
+            return f"no scheduler runs; the last one was {self.lease.holder}; start one by `interbed optimizer run`"
         seconds = (self.lease.until_millis - self.now_millis) // 1000
-        return f"{self.lease.holder} schedules, for {seconds} s more unless it renews that"
+        return f"{self.lease.holder} schedules; its lease ends in {seconds} s unless it renews it"
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the fields as JSON values."""
         return {
             "holder": None if self.lease is None else self.lease.holder,
             "until_millis": None if self.lease is None else self.lease.until_millis,
@@ -61,8 +62,8 @@ class ScheduledBy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableLine:
-    """One table, and the process that runs for it."""
+class TableStatus:
+    """State of one table, and the process that runs for it."""
 
     state: TableState
     running: Process | None
@@ -70,7 +71,7 @@ class TableLine:
 
     @property
     def doing(self) -> str:
-        """In a few words, what is done for the table or keeps it from that."""
+        """The running work of the table, or the reason why there is none, in a few words."""
         state = self.state
         if self.running is not None:
             return f"{self.running.state.value} {self.running.kind.value}"
@@ -97,7 +98,7 @@ class TableLine:
 
     @property
     def reason(self) -> str:
-        """Why the next one is due, or why the table can't be read; what lowers its score where nothing is due."""
+        """Reason of the next work, or why the table can't be read. When nothing is due, the reasons of its score."""
         if self.state.unreadable is not None:
             return self.state.unreadable
         if self.running is not None:
@@ -108,31 +109,31 @@ class TableLine:
 
     @property
     def _is_in_shape(self) -> bool:
-        return self.state.standing is None or self.state.standing.score >= IN_SHAPE_SCORE
+        return self.state.summary is None or self.state.summary.score >= IN_SHAPE_SCORE
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values: the state of the table, and its process."""
+        """Return the state of the table and its process as JSON values."""
         running = None if self.running is None else self.running.to_json()
         return {**self.state.to_json(), "doing": self.doing, "running": running}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerStatus:
-    """The tables that were asked for, the worst first, and sums over them. `workers` are those that are alive."""
+    """The chosen tables, the worst first, and sums over them. `workers` counts the registered workers."""
 
-    scheduled_by: ScheduledBy
-    tables: Sequence[TableLine]
+    scheduler_state: SchedulerState
+    tables: Sequence[TableStatus]
     workers: int = 0
     slots: int = 0
 
     @property
     def running(self) -> int:
-        """Tables that something runs for."""
+        """Number of tables with a running process."""
         return sum(line.running is not None for line in self.tables)
 
     @property
     def waiting(self) -> int:
-        """Tables that need something and may have it, for which nothing runs."""
+        """Number of tables with due work that is not running, without disabled and paused tables."""
         return sum(
             line.running is None and bool(line.state.needs) and line.state.enabled and not line.state.paused
             for line in self.tables
@@ -140,24 +141,24 @@ class OptimizerStatus:
 
     @property
     def failing(self) -> int:
-        """Tables whose last process did not succeed, or that can't be read."""
+        """Number of tables whose last process did not succeed, or that can't be read."""
         return sum(line.state.failures > 0 or line.state.unreadable is not None for line in self.tables)
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes that full compactions of all would write anew, about."""
-        return sum(line.state.standing.pending_bytes for line in self.tables if line.state.standing is not None)
+        """Bytes that full compactions of all tables would rewrite, estimated."""
+        return sum(line.state.summary.pending_bytes for line in self.tables if line.state.summary is not None)
 
     @property
     def score(self) -> float | None:
         """The mean of the scores; None when no table was measured."""
-        scores = [line.state.standing.score for line in self.tables if line.state.standing is not None]
+        scores = [line.state.summary.score for line in self.tables if line.state.summary is not None]
         return sum(scores) / len(scores) if scores else None
 
     def to_json(self, limit: int | None = None) -> dict[str, Any]:
-        """As JSON values, with so many tables at the most."""
+        """Return the status as JSON values, with at most `limit` tables."""
         return {
-            "scheduler": self.scheduled_by.to_json(),
+            "scheduler": self.scheduler_state.to_json(),
             "workers": self.workers,
             "slots": self.slots,
             "table_count": len(self.tables),
@@ -170,75 +171,76 @@ class OptimizerStatus:
         }
 
 
-def scheduled_by(journal: Journal, now_millis: int) -> ScheduledBy:
-    """Who schedules."""
-    return ScheduledBy(lease=journal.holder(), now_millis=now_millis)
+def scheduler_state(journal: Journal, now_millis: int) -> SchedulerState:
+    """Return the present or last scheduler."""
+    return SchedulerState(lease=journal.holder(), now_millis=now_millis)
 
 
 def living_workers(journal: Journal, now_millis: int) -> Sequence[Worker]:
-    """The workers that the scheduler has; none where nobody schedules."""
-    # It takes out those that say nothing any more, and keeps to itself how long their leases are.
-    return journal.workers() if scheduled_by(journal, now_millis).is_running else ()
+    """Return the registered workers; none without a running scheduler."""
+    # The scheduler removes workers whose leases have expired; the journal does not have the renewals of leases.
+    return journal.workers() if scheduler_state(journal, now_millis).is_running else ()
 
 
 def optimizer_status(journal: Journal, now_millis: int, names: Sequence[str] | None = None) -> OptimizerStatus:
-    """The status of all tables that the journal knows, or of those named. Raises JournalError."""
+    """Return the status of all tables in the journal, or of those named. Raises JournalError."""
     running = {process.table: process for process in journal.running()}
     lines = [
-        TableLine(state=state, running=running.get(state.name), now_millis=now_millis)
+        TableStatus(state=state, running=running.get(state.name), now_millis=now_millis)
         for state in journal.tables(names)
     ]
     alive = living_workers(journal, now_millis)
     return OptimizerStatus(
-        scheduled_by=scheduled_by(journal, now_millis),
+        scheduler_state=scheduler_state(journal, now_millis),
         tables=sorted(lines, key=_badness),
         workers=len(alive),
         slots=sum(worker.threads for worker in alive),
     )
 
 
-def _badness(line: TableLine) -> tuple[bool, int, str]:
-    """What sorts the worst first: what can't be read, then by score."""
-    standing = line.state.standing
-    return (line.state.unreadable is None, 100 if standing is None else standing.score, line.state.name)
+def _badness(line: TableStatus) -> tuple[bool, int, str]:
+    """Return the sort key of a table: those that can't be read first, then by score."""
+    summary = line.state.summary
+    return (line.state.unreadable is None, 100 if summary is None else summary.score, line.state.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A request that was left, and who takes it."""
+class RequestReceipt:
+    """A request in the journal, and the scheduler that will take it."""
 
     request: TableRequest
-    scheduled_by: ScheduledBy
+    scheduler_state: SchedulerState
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the fields as JSON values."""
         work = self.request.work
         return {
             "table": self.request.table,
             "request": self.request.kind.value,
             "work": None if work is None else work.value,
-            "scheduler": self.scheduled_by.to_json(),
+            "scheduler": self.scheduler_state.to_json(),
         }
 
     def __str__(self) -> str:
         what = {
             RequestKind.PAUSE: "is paused: nothing is begun for it",
-            RequestKind.RESUME: "goes on",
+            RequestKind.RESUME: "continues",
             RequestKind.NOW: f"is asked to have {self.request.work} next",
         }[self.request.kind]
-        return f"{self.request.table} {what}. {_sentence(self.scheduled_by)}"
+        return f"{self.request.table} {what}. {_sentence(self.scheduler_state)}"
 
 
-def ask(catalog: Catalog, journal: Journal, request: TableRequest, now_millis: int) -> Asked:
-    """Leave a request for a table that exists. Raises TableNotFoundError, DatabaseNotFoundError, NotSupportedError for
-    a system table or a branch, JournalError.
+def ask(catalog: Catalog, journal: Journal, request: TableRequest, now_millis: int) -> RequestReceipt:
+    """Add a request for an existing table to the journal.
+
+    Raises TableNotFoundError, DatabaseNotFoundError, NotSupportedError for a system table or a branch, JournalError.
     """
     request = replace(request, table=known_name(catalog, request.table))
     journal.ask(request)
-    return Asked(request=request, scheduled_by=scheduled_by(journal, now_millis))
+    return RequestReceipt(request=request, scheduler_state=scheduler_state(journal, now_millis))
 
 
-def _sentence(by: ScheduledBy) -> str:
+def _sentence(by: SchedulerState) -> str:
     if by.is_running and by.lease is not None:
         return f"The scheduler {by.lease.holder} takes this within seconds."
-    return "No scheduler runs: one has to, for this to have an effect (`interbed optimizer run`)."
+    return "No scheduler runs; start one by `interbed optimizer run` for this to have an effect."

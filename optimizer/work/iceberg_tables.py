@@ -1,8 +1,8 @@
-"""Iceberg's tables of a catalog, for the scheduler and for workers.
+"""Iceberg tables of a catalog, for the scheduler and for workers.
 
-A task is some units of a job (see `interbed.iceberg.optimize`), whose place in the metadata travels with them; the
-store's credentials are those of whoever opens the table. The files of a process bear its id. A snapshot notes the
-process in its summary, by which it is found again.
+A task is some units of a job (see `interbed.iceberg.optimize`), sent with the location of the table's metadata. The
+worker that opens the table has the credentials of its storage. The names of a process's files have its id. The summary
+of a snapshot has the id of its process, by which a committed process is found.
 
     {"iceberg": "…base64…", "units": [[0, "…base64…"]]}          {"outcomes": ["…base64…"]}
 """
@@ -28,8 +28,16 @@ from interbed.iceberg.optimize.wire import (
     unit_to_bytes,
 )
 from interbed.iceberg.table import IcebergTable
-from interbed.optimizer.flow.process import Assignment, Cleanup, Need, Process, TaskFigures, TaskOutcome, WorkKind
-from interbed.optimizer.flow.tables import Measurement, PlannedTask, WorkPlan
+from interbed.optimizer.flow.process import (
+    CleanupMode,
+    Process,
+    TaskAssignment,
+    TaskFigures,
+    TaskOutcome,
+    WorkKind,
+    WorkNeed,
+)
+from interbed.optimizer.flow.tables import PlannedTask, TableMeasurement, WorkPlan
 from interbed.optimizer.work.payload import decode_snapshot, encode_snapshot
 from interbed.storage.base.byte_budget import longest_first, spread
 from interbed.storage.base.clock import now_millis
@@ -42,31 +50,31 @@ _LEAST_FILES = "compaction.min.file-num"
 _TARGET = "target-file-size"
 
 
-def measure(table: IcebergTable) -> Measurement:
-    """See OptimizedTables."""
+def measure(table: IcebergTable) -> TableMeasurement:
     options = dict(table.properties)
     if is_published(table.metadata.metadata):
-        # Whoever looks after the table that it is published of looks after it.
+        # The maintenance of the table from which it is published maintains it, too.
         options[OPTIMIZING_ENABLED] = "false"
-    return Measurement(
-        health=iceberg_health(table.metadata, now_millis()), wishes=SelfOptimizing.of(options), options=options
+    return TableMeasurement(
+        health=iceberg_health(table.metadata, now_millis()), optimizing=SelfOptimizing.of(options), options=options
     )
 
 
 def planned_units(table: IcebergTable, kind: WorkKind, options: Mapping[str, str], name: str) -> OptimizePlan | None:
-    """What a compaction of that kind has to do now, with the options of a need; nothing is changed."""
-    wishes = SelfOptimizing.of(table.properties)
+    """Plan a compaction of that kind, with the options of a need; nothing is changed."""
+    optimizing = SelfOptimizing.of(table.properties)
     full = kind is WorkKind.FULL
-    order = wishes.order_strategy.value if wishes.order_by else None
-    scope = table.scope(full, kind.value, None, order if full else None, wishes.order_by if full and order else None)
+    order = optimizing.order_strategy.value if optimizing.order_by else None
+    scope = table.scope(
+        full, kind.value, None, order if full else None, optimizing.order_by if full and order else None
+    )
     settings = OptimizeSettings.of(table.properties)
     if _LEAST_FILES in options:
         settings = replace(settings, small_files=int(options[_LEAST_FILES]))
     return plan_optimization(table.metadata, scope, name=name, settings=settings)
 
 
-def plan(table: IcebergTable, process: Process, need: Need, slots: int) -> WorkPlan:
-    """See OptimizedTables."""
+def plan(table: IcebergTable, process: Process, need: WorkNeed, slots: int) -> WorkPlan:
     if not need.kind.is_compaction:
         return WorkPlan(tasks=[PlannedTask(payload=b"", cost=0)])
     found = planned_units(table, need.kind, need.options, process.id)
@@ -95,7 +103,6 @@ def plan(table: IcebergTable, process: Process, need: Need, slots: int) -> WorkP
 
 
 def commit(table: IcebergTable, process: Process, results: Sequence[bytes]) -> int | None:
-    """See OptimizedTables."""
     if not process.kind.is_compaction:
         return decode_snapshot(results[0])
     for snapshot in table.snapshots():
@@ -114,17 +121,16 @@ def commit(table: IcebergTable, process: Process, results: Sequence[bytes]) -> i
 
 
 def end(table: IcebergTable, process: Process, results: Sequence[bytes]) -> None:
-    """See OptimizedTables."""
     if not process.kind.is_compaction or table.metadata.metadata.current_snapshot() is None:
         return
-    if process.cleanup is Cleanup.SWEEP:
+    if process.cleanup is CleanupMode.SWEEP:
         sweep(_job(table, process.id), _paths(results))
-    elif process.cleanup is Cleanup.DISCARD:
+    elif process.cleanup is CleanupMode.DISCARD:
         sweep(_job(table, process.id))
 
 
-def carry_out(table: IcebergTable, assignment: Assignment) -> TaskOutcome:
-    """Do an attempt. What is raised left no files behind."""
+def carry_out(table: IcebergTable, assignment: TaskAssignment) -> TaskOutcome:
+    """Carry out an attempt. On an error the written files are deleted."""
     if not assignment.kind.is_compaction:
         return TaskOutcome(result=encode_snapshot(_upkeep(table, assignment.kind)))
     value = _read(assignment.payload)
@@ -148,8 +154,8 @@ def carry_out(table: IcebergTable, assignment: Assignment) -> TaskOutcome:
     return TaskOutcome(result=json.dumps(result).encode(), figures=_figures(outcomes))
 
 
-def take_back(table: IcebergTable, assignment: Assignment, outcome: TaskOutcome) -> None:
-    """Delete what was written for an attempt whose result is known not to be needed."""
+def delete_result(table: IcebergTable, assignment: TaskAssignment, outcome: TaskOutcome) -> None:
+    """Delete the files of an attempt whose result was refused."""
     if assignment.kind.is_compaction and outcome.failure is None:
         _delete(_job(table, assignment.ref.process), _decoded(outcome.result)[2])
 
@@ -164,11 +170,11 @@ def _upkeep(table: IcebergTable, kind: WorkKind) -> int | None:
             return None
         case WorkKind.MANIFESTS:
             return table.compact_manifests()
-    raise NotSupportedError(f"'{kind.value}' is not done for Iceberg's tables, as '{table.name}' is one.")
+    raise NotSupportedError(f"'{kind.value}' is not supported for Iceberg tables such as '{table.name}'.")
 
 
 def _job(table: IcebergTable, name: str) -> OptimizeJob:
-    """The job by its name, for its files; of whatever snapshot."""
+    """Return a job of that name, of any snapshot, to find its files."""
     snapshot = table.metadata.metadata.current_snapshot()
     assert snapshot is not None
     return OptimizeJob.of(table.metadata, snapshot, name, OptimizeSettings.of(table.properties))
@@ -189,7 +195,7 @@ def _read(content: bytes) -> Any:
 
 
 def _decoded(content: bytes) -> tuple[int, tuple[tuple[str, int | None], ...], list[UnitOutcome]]:
-    """The snapshot that was planned from, its deletes, and the outcomes."""
+    """Decode a result: the snapshot that was planned, its deletes, and the outcomes."""
     value = _read(content)
     try:
         outcomes = [outcome_from_bytes(b64decode(text)) for text in value["outcomes"]]

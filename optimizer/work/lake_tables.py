@@ -1,12 +1,11 @@
-"""The tables of a catalog: how the scheduler measures, plans and commits, and how a worker carries out an attempt.
+"""Work on the tables of a catalog: the scheduler measures, plans and commits, workers carry out attempts.
 
-Iceberg's tables are in iceberg_tables, which is imported by use: pyiceberg loads slowly and is an extra.
+Iceberg tables are in iceberg_tables, which is imported by use: pyiceberg loads slowly, and is an extra.
 
-A worker of `memory` bytes and `threads` has memory / threads for each task: half of it for rows that are sorted or
+A worker of `memory` bytes and `threads` has memory / threads for each task. Half of it is for rows that are sorted or
 collected (`write-buffer-size`, beyond which they are spilled to disk), a quarter for lookups
-(`lookup.cache-max-memory-size`). The rest is for the blocks of files that are merged, which need some MB for each run.
-A table with smaller options keeps them. One worker does an upkeep as a whole. Upkeep commits by itself, and may be
-done twice.
+(`lookup.cache-max-memory-size`). The rest is for the blocks of files that are merged, some MB for each run. A table
+with smaller options keeps them. Upkeep is one task. It commits by itself, and may be done twice.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,9 +13,23 @@ from typing import Any
 
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import NotAnInterbedTableError
-from interbed.optimizer.flow.process import Assignment, Cleanup, Need, Process, TaskFigures, TaskOutcome, WorkKind
-from interbed.optimizer.flow.tables import Measurement, PlannedTask, WorkPlan
-from interbed.optimizer.work.payload import Payload, decode_messages, decode_snapshot, encode_messages, encode_snapshot
+from interbed.optimizer.flow.process import (
+    CleanupMode,
+    Process,
+    TaskAssignment,
+    TaskFigures,
+    TaskOutcome,
+    WorkKind,
+    WorkNeed,
+)
+from interbed.optimizer.flow.tables import PlannedTask, TableMeasurement, WorkPlan
+from interbed.optimizer.work.payload import (
+    TaskPayload,
+    decode_messages,
+    decode_snapshot,
+    encode_messages,
+    encode_snapshot,
+)
 from interbed.storage.base.errors import CommitFailedError, MissingExtraError
 from interbed.storage.meta.file_store import FileStore
 from interbed.storage.meta.options.core import CoreOptions
@@ -31,19 +44,19 @@ from interbed.storage.write.sort.order import SortOrder
 
 
 class LakeTables:
-    """See OptimizedTables."""
+    """The tables of a catalog, for the scheduler."""
 
     def __init__(
         self, catalog: Catalog, on_measured: Callable[[str, FileStore], None] = lambda name, store: None
     ) -> None:
-        """`on_measured` is told of each table as it was opened."""
+        """`on_measured` is called for each table that is opened to be measured."""
         self._catalog = catalog
         self._on_measured = on_measured
-        # Processes planned here whose commit was not tried yet.
+        # Processes planned here, without an attempt at their commit yet.
         self._fresh: set[str] = set()
 
-    def measure(self, table: str) -> Measurement:
-        """See OptimizedTables. Raises InvalidOptionError for wishes that are none."""
+    def measure(self, table: str) -> TableMeasurement:
+        """Measure a table. Raises also InvalidOptionError for options of the optimizer that are invalid."""
         found = self._table(table)
         if not isinstance(found, Table):
             from interbed.optimizer.work import iceberg_tables
@@ -51,27 +64,28 @@ class LakeTables:
             return iceberg_tables.measure(found)
         self._on_measured(table, found.store)
         options = found.schema.options
-        return Measurement(health=table_health(found.store), wishes=SelfOptimizing.of(options), options=options)
+        return TableMeasurement(
+            health=table_health(found.store), optimizing=SelfOptimizing.of(options), options=options
+        )
 
-    def plan(self, process: Process, need: Need, slots: int) -> WorkPlan:
-        """See OptimizedTables."""
+    def plan(self, process: Process, need: WorkNeed, slots: int) -> WorkPlan:
         table = self._table(process.table)
         if not isinstance(table, Table):
             from interbed.optimizer.work import iceberg_tables
 
             return iceberg_tables.plan(table, process, need, slots)
         if not need.kind.is_compaction:
-            return WorkPlan(tasks=[PlannedTask(payload=Payload().to_bytes(), cost=0)])
+            return WorkPlan(tasks=[PlannedTask(payload=TaskPayload().to_bytes(), cost=0)])
         tasks = compaction_tasks(table.copy(need.options), need.kind)
         if not tasks:
             return WorkPlan(tasks=())
-        # Not before there is something to do: a mark is a file.
+        # A mark is a file: it is written only when there is work.
         JobFiles(table.store, process.id).mark()
         self._fresh.add(process.id)
         return WorkPlan(
             tasks=[
                 PlannedTask(
-                    payload=Payload(options=need.options, tasks=bundle).to_bytes(),
+                    payload=TaskPayload(options=need.options, tasks=bundle).to_bytes(),
                     cost=sum(task.cost for task in bundle),
                 )
                 for bundle in balanced_tasks(tasks, workers=slots)
@@ -80,7 +94,6 @@ class LakeTables:
         )
 
     def commit(self, process: Process, results: Sequence[bytes]) -> int | None:
-        """See OptimizedTables."""
         if not process.kind.is_compaction:
             return decode_snapshot(results[0])
         table = self._table(process.table)
@@ -89,19 +102,18 @@ class LakeTables:
 
             return iceberg_tables.commit(table, process, results)
         if process.id in self._fresh:
-            # There is none of it among the snapshots, of which there may be many.
+            # There is no snapshot of this process, so that the search among all snapshots is saved.
             self._fresh.discard(process.id)
         elif (before := table.access.latest_snapshot_of(process.id)) is not None:
             return before.id
         messages = decode_messages(results)
         if not messages:
             return None
-        # What tasks wrote stays when the commit fails: it may be tried again, and `end` knows what is to go.
+        # The files of tasks stay when the commit fails: it may be tried again, and `end` deletes them.
         ids = table.new_commit(process.id).commit(messages, owns_files=False)
         return ids[-1] if ids else None
 
     def end(self, process: Process, results: Sequence[bytes]) -> None:
-        """See OptimizedTables."""
         if not process.kind.is_compaction:
             return
         table = self._table(process.table)
@@ -113,35 +125,35 @@ class LakeTables:
         job = JobFiles(table.store, process.id)
         job.unmark()
         self._fresh.discard(process.id)
-        if process.cleanup is Cleanup.SWEEP:
+        if process.cleanup is CleanupMode.SWEEP:
             job.sweep(decode_messages(results))
-        elif process.cleanup is Cleanup.DISCARD:
+        elif process.cleanup is CleanupMode.DISCARD:
             job.delete_all()
 
     def _table(self, name: str) -> Any:
-        """A table of interbed's, or of Iceberg's."""
+        """Return a table of interbed's, or of Iceberg's."""
         try:
             return self._catalog.get_table(name)
         except MissingExtraError as error:
             raise NotAnInterbedTableError(
-                f"'{name}' is an Iceberg table, which nobody here can read: {error}"
+                f"'{name}' is an Iceberg table, which this optimizer can't read: {error}"
             ) from error
 
 
 def compaction_tasks(table: Table, kind: WorkKind) -> list[CompactionTask]:
-    """What a compaction of that kind has to do in a table now; nothing is changed."""
-    wishes = SelfOptimizing.of(table.options.raw)
+    """Plan the tasks of a compaction of that kind; nothing is changed."""
+    optimizing = SelfOptimizing.of(table.options.raw)
     if kind is WorkKind.MINOR:
         return plan_tasks(table.store, full=False)
     if kind is WorkKind.MAJOR:
         worn = {
             (bucket.partition, bucket.bucket)
             for bucket in table_health(table.store).by_bucket
-            if bucket.delete_ratio > 0 and bucket.delete_ratio >= wishes.major_duplicate_ratio
+            if bucket.delete_ratio > 0 and bucket.delete_ratio >= optimizing.major_duplicate_ratio
         }
         return [t for t in plan_tasks(table.store, full=True) if (t.partition, t.bucket) in worn]
-    if wishes.order_by and not table.schema.has_primary_key:
-        order = SortOrder.of(table.schema, wishes.order_strategy.value, wishes.order_by)
+    if optimizing.order_by and not table.schema.has_primary_key:
+        order = SortOrder.of(table.schema, optimizing.order_strategy.value, optimizing.order_by)
         assert order is not None
         return plan_sort_tasks(table.store, order, parallelism=1)
     return plan_tasks(table.store, full=True)
@@ -153,14 +165,14 @@ _LEAST = 1 << 20
 
 
 def memory_options(share: int, options: CoreOptions) -> dict[str, str]:
-    """The options for a compaction that may take so many bytes, of a table with these."""
+    """Return the options for a compaction with `share` bytes of memory, of a table with `options`."""
     buffer = min(options.write_buffer_size, max(share // 2, _LEAST))
     lookup = min(options.lookup_cache_max_memory_size, max(share // 4, _LEAST))
     return {_BUFFER: f"{buffer} b", _LOOKUP: f"{lookup} b"}
 
 
 Upkeep = Callable[[Catalog, str, Table], int | None]
-"""Does it for a table of a catalog, by its name; the snapshot that it made, None for none."""
+"""Carries out upkeep for a table of a catalog, by its name; returns the snapshot of it, None without one."""
 
 
 def _expire(catalog: Catalog, name: str, table: Table) -> int | None:
@@ -202,21 +214,21 @@ UPKEEP: Mapping[WorkKind, Upkeep] = {
 }
 
 
-def carry_out(catalog: Catalog, assignment: Assignment, *, memory: int | None = None) -> TaskOutcome:
-    """Do it, a compaction with this number of bytes of memory.
+def carry_out(catalog: Catalog, assignment: TaskAssignment, *, memory: int | None = None) -> TaskOutcome:
+    """Carry out an attempt, a compaction with `memory` bytes.
 
-    What is raised left no files behind: CommitFailedError when the process has ended meanwhile, and all that the work
-    itself raises.
+    On an error the written files are deleted. Raises CommitFailedError when the process has ended meanwhile, and the
+    errors of the work itself.
     """
-    # A catalog over a metastore has tables of Iceberg's as well.
+    # A catalog over a metastore has Iceberg tables, too.
     found: Any = catalog.get_table(assignment.table)
     if not isinstance(found, Table):
-        # By use: pyiceberg loads slowly, and is not there for everybody.
+        # By use: pyiceberg loads slowly, and is an extra.
         from interbed.optimizer.work import iceberg_tables
 
         return iceberg_tables.carry_out(found, assignment)
     table = found
-    payload = Payload.from_bytes(assignment.payload)
+    payload = TaskPayload.from_bytes(assignment.payload)
     if not assignment.kind.is_compaction:
         return TaskOutcome(result=encode_snapshot(UPKEEP[assignment.kind](catalog, assignment.table, table)))
     job = JobFiles(table.store, assignment.ref.process)
@@ -234,8 +246,8 @@ def carry_out(catalog: Catalog, assignment: Assignment, *, memory: int | None = 
     return TaskOutcome(result=encode_messages(messages), figures=_figures(messages))
 
 
-def take_back(catalog: Catalog, assignment: Assignment, outcome: TaskOutcome) -> None:
-    """Delete what was written for an attempt whose result is known not to be needed."""
+def delete_result(catalog: Catalog, assignment: TaskAssignment, outcome: TaskOutcome) -> None:
+    """Delete the files of an attempt whose result was refused."""
     if not assignment.kind.is_compaction or outcome.failure is not None:
         return
     found: Any = catalog.get_table(assignment.table)
@@ -244,10 +256,10 @@ def take_back(catalog: Catalog, assignment: Assignment, outcome: TaskOutcome) ->
         return
     from interbed.optimizer.work import iceberg_tables
 
-    iceberg_tables.take_back(found, assignment, outcome)
+    iceberg_tables.delete_result(found, assignment, outcome)
 
 
-def _delete(table: Table, assignment: Assignment, messages: Sequence[CommitMessage]) -> None:
+def _delete(table: Table, assignment: TaskAssignment, messages: Sequence[CommitMessage]) -> None:
     table.new_commit(assignment.ref.process).abort(messages)
 
 

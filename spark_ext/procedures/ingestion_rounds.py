@@ -158,7 +158,7 @@ class Rounds:
         most = self._settings.round_rows if known else min(self._settings.round_rows, size)
         ranges = ranges_between(progress.read, ends, most=most)
         is_at_end = not ranges and self._settings.until_end and not before.limits
-        progress = self._told(progress, sinks, known, is_at_end=is_at_end)
+        progress = self._progress_text(progress, sinks, known, is_at_end=is_at_end)
         planned = replace(before, progress=progress, ranges=ranges, reports=(), tokens=None)
         if is_at_end:
             return [_answer(progress, progress.read.lag_behind(latest))]
@@ -188,7 +188,7 @@ class Rounds:
         """The sinks of the tables that are there."""
         return {name: sink for name in names if (sink := open_sink(self._catalog, name, self._group)) is not None}
 
-    def _told(
+    def _progress_text(
         self,
         progress: Progress,
         sinks: Mapping[str, TableSink],

@@ -13,7 +13,7 @@ Here one statement rewrites them instead; the errors of `migrate_table` and `mig
 from dataclasses import replace
 
 from interbed.optimizer.journal.sql import journal_to_read, journal_url
-from interbed.optimizer.views.status import TableLine, optimizer_status
+from interbed.optimizer.views.status import TableStatus, optimizer_status
 from interbed.spark_ext.procedures.procedure import (
     DONE,
     TABLE,
@@ -119,7 +119,7 @@ _OF_VIEWS = (
 
 def _expire_partitions(call: ProcedureCall) -> Answer:
     call.table()
-    gone = call.catalog.expire_partitions(
+    removed = call.catalog.expire_partitions(
         call.table_name().of_table,
         expiration_time=call.given("expiration_time"),
         timestamp_formatter=call.given("timestamp_formatter"),
@@ -128,7 +128,7 @@ def _expire_partitions(call: ProcedureCall) -> Answer:
         max_expires=call.given("max_expires"),
         options=call.options(),
     )
-    rows = [(", ".join(f"{key}={value}" for key, value in spec.items()),) for spec in gone]
+    rows = [(", ".join(f"{key}={value}" for key, value in spec.items()),) for spec in removed]
     return rows or (("No expired partitions.",),)
 
 
@@ -218,15 +218,15 @@ def _optimizing_status(call: ProcedureCall) -> Answer:
     return [_row(line) for line in found.tables]
 
 
-def _row(line: TableLine) -> tuple[object, ...]:
-    state, standing = line.state, line.state.standing
+def _row(line: TableStatus) -> tuple[object, ...]:
+    state, summary = line.state, line.state.summary
     return (
         state.name,
         state.group,
-        None if standing is None else standing.score,
-        None if standing is None else standing.read_amplification,
-        None if standing is None else standing.pending_bytes,
-        None if standing is None else standing.snapshot_id,
+        None if summary is None else summary.score,
+        None if summary is None else summary.read_amplification,
+        None if summary is None else summary.pending_bytes,
+        None if summary is None else summary.snapshot_id,
         line.doing,
         line.needs,
         line.reason,

@@ -49,7 +49,7 @@ from interbed.storage.table.table import Table
 from interbed.storage.views.changes import ChangeView
 from interbed.storage.views.stream.eventual_batches import LogStep, LogStepRead
 from interbed.thrift_idl.planner import ttypes
-from interbed.thrift_idl.planner.ttypes import AggregateFunction as Asked
+from interbed.thrift_idl.planner.ttypes import AggregateFunction as RequestReceipt
 from interbed.thrift_idl.planner.ttypes import ScanPartitioning, ScanPlan, ScanSplit
 
 
@@ -342,10 +342,10 @@ _COUNT = AtomicType(root=TypeRoot.BIGINT)
 _QUICK_RECORDS = 8 << 20
 """So many records are counted in about a tenth of a second, which is what a job of a few tasks costs the JVM alone."""
 _FUNCTIONS = {
-    Asked.COUNT_ROWS: AggregateFunction.COUNT_ROWS,
-    Asked.COUNT: AggregateFunction.COUNT,
-    Asked.MIN: AggregateFunction.MIN,
-    Asked.MAX: AggregateFunction.MAX,
+    RequestReceipt.COUNT_ROWS: AggregateFunction.COUNT_ROWS,
+    RequestReceipt.COUNT: AggregateFunction.COUNT,
+    RequestReceipt.MIN: AggregateFunction.MIN,
+    RequestReceipt.MAX: AggregateFunction.MAX,
 }
 
 

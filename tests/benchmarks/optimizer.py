@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
-from interbed.optimizer.flow.process import Assignment, Need, Process, TaskOutcome
-from interbed.optimizer.flow.tables import ChangedTables, Measurement, PlannedTask, WorkPlan
+from interbed.optimizer.flow.process import Process, TaskAssignment, TaskOutcome, WorkNeed
+from interbed.optimizer.flow.tables import ChangedTables, PlannedTask, TableMeasurement, WorkPlan
 from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
@@ -63,14 +63,14 @@ class _Tables:
         changed, self.changed = self.changed, []
         return ChangedTables(changed=changed)
 
-    def measure(self, table: str) -> Measurement:
+    def measure(self, table: str) -> TableMeasurement:
         """See OptimizedTables."""
         runs = self.runs[table]
         bucket = BucketHealth(partition=b"", runs=runs, files=runs, bytes=runs, rows=runs, read_amplification=runs)
         health = TableHealth(snapshot_id=self.snapshots[table], has_primary_key=True, by_bucket=(bucket,))
-        return Measurement(health=health, wishes=SelfOptimizing())
+        return TableMeasurement(health=health, optimizing=SelfOptimizing())
 
-    def plan(self, process: Process, need: Need, slots: int) -> WorkPlan:
+    def plan(self, process: Process, need: WorkNeed, slots: int) -> WorkPlan:
         """See OptimizedTables."""
         return WorkPlan(tasks=[PlannedTask(payload=b"", cost=self.runs[process.table])])
 
@@ -109,7 +109,7 @@ def _measured(policy: GroupPolicy, number: int) -> Figures:
     worker = scheduler.register("default", THREADS, 1 << 30, "here")
     steps: list[float] = []
     asks: list[float] = []
-    given: list[Assignment] = []
+    given: list[TaskAssignment] = []
     processes = 0
     for _ in range(ROUNDS):
         now += 1_000

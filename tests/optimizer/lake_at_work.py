@@ -10,7 +10,7 @@ import pyarrow as pa
 from interbed.catalog.client.api import Catalog
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import TaskOutcome
-from interbed.optimizer.flow.tables import Watch
+from interbed.optimizer.flow.tables import TableWatch
 from interbed.optimizer.journal.api import Journal
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
@@ -48,7 +48,7 @@ def work(
     tasks: int = 1_000,
     clock: Callable[[], int] = now_millis,
     ends: bool = False,
-    watch: Callable[[SnapshotSweep], Watch] | None = None,
+    watch: Callable[[SnapshotSweep], TableWatch] | None = None,
 ) -> None:
     """Schedule, and carry out at most so many tasks, until there is nothing left to do. `ends`: be the scheduler no
     more after that. `watch` makes what tells of tables, by default of those of the catalog.

@@ -31,8 +31,8 @@ def lake(tmp_path: Path) -> Path:
 
 def test_requests_wait_for_a_scheduler_and_say_so(lake: Path) -> None:
     assert ask(lake, "pause", "shop.orders") == (
-        "shop.orders is paused: nothing is begun for it. No scheduler runs: one has to, for this to have an effect "
-        "(`interbed optimizer run`).\n"
+        "shop.orders is paused: nothing is begun for it. No scheduler runs; start one by "
+        "`interbed optimizer run` for this to have an effect.\n"
     )
     assert json.loads(ask(lake, "now", "shop.orders", "--kind", "rescale", "--json")) == {
         "table": "shop.orders",

@@ -92,7 +92,7 @@ def test_scores_have_their_colours_on_a_terminal(
 
 
 def test_a_status_before_anybody_scheduled_makes_no_journal(tmp_path: Path, catalog: Catalog, run: Run) -> None:
-    assert "nobody has ever scheduled; `interbed optimizer run` does" in shown(run, "status")
+    assert "no scheduler has ever run; start one by `interbed optimizer run`" in shown(run, "status")
     assert "shop.orders: no scheduler has seen it yet" in shown(run, "status", "shop.orders")
     assert told(run, "history") == told(run, "groups") == told(run, "workers") == []
     assert not (tmp_path / "journal.db").exists()
@@ -109,7 +109,7 @@ def test_why_has_reasons_kinds_and_obstacles(catalog: Catalog, run: Run) -> None
     text = shown(run, "why", "shop.orders")
     assert re.search(r"-\d+ read amplification: a read merges [\d.]+ sorted runs on average", text)
     assert "minor: 8 sorted runs > 5" in text
-    assert "nobody has ever scheduled" in text
+    assert "no scheduler has ever run" in text
     assert "no scheduler has seen the table yet" in text
     found = told(run, "why", "shop.orders")
     kinds = {kind["kind"]: kind for kind in found["kinds"]}
@@ -165,7 +165,7 @@ def test_groups_and_workers_are_those_of_the_scheduler(catalog: Catalog, journal
     assert "here" in shown(run, "workers")
     work(catalog, journal, ends=True)
     assert told(run, "workers") == []
-    assert "nobody schedules; the test did last" in shown(run, "status")
+    assert "no scheduler runs; the last one was the test" in shown(run, "status")
 
 
 def test_the_journal_is_where_the_catalog_says_or_the_variable(

@@ -8,11 +8,11 @@ from sqlalchemy import Engine, delete, text, update
 
 from interbed.catalog.server.database.engine import open_engine
 from interbed.catalog.server.database.models import Base, OptimizerLeaseRow
-from interbed.optimizer.flow.process import Process, ProcessState, TableStanding, Task, WorkKind
+from interbed.optimizer.flow.process import Process, ProcessState, TableSummary, Task, WorkKind
 from interbed.optimizer.journal.api import Journal, Lease, MemoryJournal
 from interbed.optimizer.journal.sql import SqlJournal
 
-STANDING = TableStanding(snapshot_id=3, score=70, read_amplification=2.5, pending_bytes=1 << 30)
+STANDING = TableSummary(snapshot_id=3, score=70, read_amplification=2.5, pending_bytes=1 << 30)
 
 Closing = Callable[[SqlJournal], SqlJournal]
 """Has a journal closed when the test ends."""

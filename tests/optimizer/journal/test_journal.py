@@ -46,16 +46,16 @@ def test_a_lease_that_is_renewed_lasts_longer(journal: Journal, another: Journal
     assert another.acquire("second", now_millis=1500, until_millis=3000) is None
     # The number counts, whichever of the two is shown.
     journal.store(lease, JournalChanges(tables=[TableState(name="db.t")]))
-    journal.store(renewed, JournalChanges(gone=["db.t"]))
+    journal.store(renewed, JournalChanges(removed=["db.t"]))
 
 
 def test_a_holder_that_asks_again_gets_a_new_number_and_its_earlier_self_is_overtaken(journal: Journal) -> None:
     lease = scheduler(journal)
     again = scheduler(journal)
     assert again.number == 2
-    with pytest.raises(LeaseLostError, match="first does not schedule any more"):
-        journal.store(lease, JournalChanges(gone=["db.t"]))
-    journal.store(again, JournalChanges(gone=["db.t"]))
+    with pytest.raises(LeaseLostError, match="first has lost the lease of the scheduler"):
+        journal.store(lease, JournalChanges(removed=["db.t"]))
+    journal.store(again, JournalChanges(removed=["db.t"]))
 
 
 def test_a_lease_that_was_released_is_free_at_once(journal: Journal, another: Journal) -> None:
@@ -97,7 +97,7 @@ def test_an_overtaken_scheduler_changes_nothing(journal: Journal, another: Journ
     before = another.load(second)
     late = JournalChanges(
         tables=[TableState(name="db.t", failures=2), TableState(name="db.u")],
-        gone=["db.t"],
+        removed=["db.t"],
         processes=[ended("open", 9), process("new")],
         tasks=[task("open", 1)],
         workers=[],
@@ -110,7 +110,9 @@ def test_an_overtaken_scheduler_changes_nothing(journal: Journal, another: Journ
         lambda: journal.expire(lease, 1000),
         lambda: journal.renew(lease, 9000),
     ):
-        with pytest.raises(LeaseLostError, match="first does not schedule any more; second does"):
+        with pytest.raises(
+            LeaseLostError, match=r"first has lost the lease of the scheduler \(number \d+\); second has it now"
+        ):
             overtaken()
     assert another.load(second) == before
     assert {p.id for p in another.processes()} == {"open", "old"}
@@ -181,7 +183,7 @@ def test_what_stands_twice_in_changes_counts_as_it_stands_last(journal: Journal)
     lease = scheduler(journal)
     changes = JournalChanges(
         tables=[TableState(name="a", failures=1), TableState(name="b"), TableState(name="a", failures=2)],
-        gone=["b", "c"],
+        removed=["b", "c"],
         processes=[process("p"), process("p", state=ProcessState.COMMITTING)],
         tasks=[task("p", 0), task("p", 0, attempt=1)],
     )
@@ -305,7 +307,7 @@ def test_a_name_that_does_not_fit_is_refused_with_all_that_comes_with_it(journal
         JournalChanges(processes=[process("p", table=name)]),
         JournalChanges(processes=[process(name)]),
         JournalChanges(tasks=[task(name, 0)]),
-        JournalChanges(gone=[name]),
+        JournalChanges(removed=[name]),
     ):
         with pytest.raises(InvalidInputError, match=why):
             journal.store(lease, changes)

@@ -28,7 +28,7 @@ TIMES = st.integers(min_value=0, max_value=20)
 CHANGES = st.builds(
     JournalChanges,
     tables=st.lists(tables(NAMES), max_size=3),
-    gone=st.lists(NAMES, max_size=1),
+    removed=st.lists(NAMES, max_size=1),
     processes=st.lists(processes(IDS, NAMES, times=TIMES), max_size=3),
     tasks=st.lists(tasks(IDS, st.integers(min_value=0, max_value=2)), max_size=3),
     workers=st.none() | st.lists(workers, max_size=2),

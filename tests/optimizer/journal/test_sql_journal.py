@@ -67,7 +67,9 @@ def test_a_database_of_a_newer_version_is_refused_and_named(new_url: str) -> Non
     with engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     engine.dispose()
-    with pytest.raises(JournalError, match=r"/(journal.db|metastore_\d+) is of a newer version of interbed.* at 9999"):
+    with pytest.raises(
+        JournalError, match=r"/(journal.db|metastore_\d+) is of a newer version of interbed.* at revision 9999"
+    ):
         SqlJournal.open(new_url)
 
 
@@ -123,7 +125,7 @@ def test_many_values_are_stored_in_statements_of_many_rows(database: str) -> Non
     assert len(seen) < 2 * MANY / 500
     assert [state.failures for state in journal.tables(names)] == [1] * MANY
     with statements(engine) as seen:
-        journal.store(lease, JournalChanges(gone=names))
+        journal.store(lease, JournalChanges(removed=names))
     assert len(seen) < MANY / 500
     assert journal.tables(names) == []
     journal.close()

@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 
 from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup, Worker
 from interbed.optimizer.flow.process import (
-    Cleanup,
-    Need,
+    CleanupMode,
     Process,
     ProcessState,
-    TableStanding,
+    TableSummary,
     Task,
     TaskFigures,
     TaskState,
     WorkKind,
+    WorkNeed,
 )
 from interbed.optimizer.flow.tables import RequestKind, TableRequest, TableState
 
@@ -31,13 +31,15 @@ STATES = st.sampled_from(ProcessState)
 OPEN = STATES.filter(lambda state: not state.has_ended)
 
 standings = st.builds(
-    TableStanding,
+    TableSummary,
     snapshot_id=st.none() | BYTES,
     score=st.integers(min_value=-(2**63), max_value=2**63 - 1),
     read_amplification=NUMBERS | st.just(float("inf")),
     pending_bytes=BYTES,
 )
-needs = st.builds(Need, kind=KINDS, reason=TEXTS, due_millis=MILLIS, options=st.dictionaries(TEXTS, TEXTS, max_size=2))
+needs = st.builds(
+    WorkNeed, kind=KINDS, reason=TEXTS, due_millis=MILLIS, options=st.dictionaries(TEXTS, TEXTS, max_size=2)
+)
 figures = st.builds(TaskFigures, bytes_in=BYTES, bytes_out=BYTES, files_in=BYTES, files_out=BYTES)
 
 
@@ -50,7 +52,7 @@ def tables(names: st.SearchStrategy[str] = NAMES) -> st.SearchStrategy[TableStat
         quota=NUMBERS,
         enabled=st.booleans(),
         paused=st.booleans(),
-        standing=st.none() | standings,
+        summary=st.none() | standings,
         measured_millis=st.none() | MILLIS,
         reasons=st.lists(TEXTS, max_size=2).map(tuple),
         needs=st.lists(needs, max_size=2).map(tuple),
@@ -86,7 +88,7 @@ def processes(
                 "before": standings,
                 "options": st.dictionaries(TEXTS, TEXTS, max_size=2),
                 "ending": st.none() | STATES,
-                "cleanup": st.none() | st.sampled_from(Cleanup),
+                "cleanup": st.none() | st.sampled_from(CleanupMode),
                 "tasks": COUNTS,
                 "seconds": NUMBERS,
                 "figures": figures,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from itertools import count
 
 from interbed.optimizer.flow.group import ResourceGroup, Worker
-from interbed.optimizer.flow.process import Assignment, Process, TaskFigures, TaskOutcome, Verdict
-from interbed.optimizer.flow.tables import Measurement, PlannedTask
+from interbed.optimizer.flow.process import Process, ResultStatus, TaskAssignment, TaskFigures, TaskOutcome
+from interbed.optimizer.flow.tables import PlannedTask, TableMeasurement
 from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
@@ -55,7 +55,7 @@ class Desk:
         """A worker that has just come."""
         return self.scheduler.register(group, threads, 1 << 30, "here")
 
-    def due(self, name: str, found: Measurement | None = None) -> None:
+    def due(self, name: str, found: TableMeasurement | None = None) -> None:
         """A table is there, and by default is to be compacted."""
         self.scheduler.changed([name])
         self.scheduler.take_unmeasured()
@@ -77,14 +77,14 @@ class Desk:
         assert len(self.scheduler.poll(worker.id, 1)) == 1
         return process
 
-    def end(self, process: Process, found: Measurement | None = None) -> Process:
+    def end(self, process: Process, found: TableMeasurement | None = None) -> Process:
         """The process was cleaned up."""
         assert [p.id for p, _ in self.scheduler.to_end()] == [process.id]
         return self.scheduler.ended(process.id, found)
 
-    def work(self, worker: Worker, millis: int = 1_000) -> Assignment:
+    def work(self, worker: Worker, millis: int = 1_000) -> TaskAssignment:
         """The worker gets an attempt, and brings its result after so long."""
         [attempt] = self.scheduler.poll(worker.id, 1)
         self.now += millis
-        assert self.scheduler.complete(attempt.ref, DONE) is Verdict.ACCEPTED
+        assert self.scheduler.complete(attempt.ref, DONE) is ResultStatus.ACCEPTED
         return attempt

@@ -10,8 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from interbed.catalog.client.errors import TableNotFoundError
-from interbed.optimizer.flow.process import Assignment, Cleanup, Need, Process, TaskOutcome, TaskRef, Verdict
-from interbed.optimizer.flow.tables import ChangedTables, Measurement, PlannedTask, WorkPlan
+from interbed.optimizer.flow.process import (
+    CleanupMode,
+    Process,
+    ResultStatus,
+    TaskAssignment,
+    TaskOutcome,
+    TaskRef,
+    WorkNeed,
+)
+from interbed.optimizer.flow.tables import ChangedTables, PlannedTask, TableMeasurement, WorkPlan
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.storage.base.errors import CommitConflictError, CommitStateUnknownError, StorageAccessError
 from tests.optimizer.scheduling.measured import bucket, measurement
@@ -111,9 +119,9 @@ class Lake:
 
     def appear(self) -> None:
         """The commits appear of which it was not known whether they would, if they still can."""
-        for table, user, gone, new in self._late:
-            if gone <= table.newest.files and all(version.user != user for version in table.versions):
-                table.add(user, table.newest.files - gone | new)
+        for table, user, removed, new in self._late:
+            if removed <= table.newest.files and all(version.user != user for version in table.versions):
+                table.add(user, table.newest.files - removed | new)
         self._late.clear()
 
     def set_option(self, name: str, key: str, value: str) -> None:
@@ -127,7 +135,7 @@ class Lake:
         self._watches.append(made)
         return made
 
-    def measure(self, table: str) -> Measurement:
+    def measure(self, table: str) -> TableMeasurement:
         """See OptimizedTables."""
         self.each_measurement()
         if self.measures_fail:
@@ -140,7 +148,7 @@ class Lake:
             snapshot_id=found.newest.id,
         )
 
-    def plan(self, process: Process, need: Need, slots: int) -> WorkPlan:
+    def plan(self, process: Process, need: WorkNeed, slots: int) -> WorkPlan:
         """See OptimizedTables."""
         self._effect("plan")
         before = self.before.pop("plan", None)
@@ -173,16 +181,16 @@ class Lake:
         fault = self.commits.pop(0) if self.commits else None
         if fault is not None and not isinstance(fault, CommitStateUnknownError):
             raise fault
-        gone = {file for result in results for file in json.loads(result)["before"]}
+        removed = {file for result in results for file in json.loads(result)["before"]}
         new = {file for result in results for file in json.loads(result)["after"]}
         table = self._table(process.table)
-        if not gone <= table.newest.files:
+        if not removed <= table.newest.files:
             raise CommitConflictError("Another writer has replaced the files.")
         if fault is not None and not self.unknown_ones_are_made:
-            self._late.append((table, process.id, gone, new))
+            self._late.append((table, process.id, removed, new))
             raise fault
         assert new <= table.disk, f"files that were deleted are committed: {sorted(new - table.disk)}"
-        made = table.add(process.id, table.newest.files - gone | new)
+        made = table.add(process.id, table.newest.files - removed | new)
         if fault is not None:
             raise fault
         self._effect("committed")
@@ -199,9 +207,9 @@ class Lake:
         table.marks.discard(process.id)
         self._effect("unmarked")
         own = {file for file in table.disk if file.startswith(f"{process.id}/")}
-        if process.cleanup is Cleanup.SWEEP:
+        if process.cleanup is CleanupMode.SWEEP:
             table.delete(own - {file for result in results for file in json.loads(result)["after"]})
-        elif process.cleanup is Cleanup.DISCARD:
+        elif process.cleanup is CleanupMode.DISCARD:
             table.delete(own)
         self._effect("ended")
 
@@ -235,10 +243,10 @@ class LakeWatch:
         """See Watch."""
         names = set(self._lake.tables)
         changed = (names - self._names) | self.changed | self._lake.changed
-        gone = self._names - names
+        removed = self._names - names
         self._names = names
         self.changed, self._lake.changed = set(), set()
-        return ChangedTables(changed=sorted(changed & names), gone=sorted(gone))
+        return ChangedTables(changed=sorted(changed & names), removed=sorted(removed))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -250,12 +258,12 @@ class Attempt:
     ref: TaskRef
     outcome: TaskOutcome
 
-    def deliver(self, scheduler: Scheduler) -> Verdict:
+    def deliver(self, scheduler: Scheduler) -> ResultStatus:
         """Tell a scheduler; what is not needed is deleted."""
-        verdict = scheduler.complete(self.ref, self.outcome)
-        if verdict is Verdict.SUPERSEDED and self.table is not None and self.outcome.failure is None:
+        status = scheduler.complete(self.ref, self.outcome)
+        if status is ResultStatus.SUPERSEDED and self.table is not None and self.outcome.failure is None:
             self.table.delete({f"{self.ref.process}/{self.ref.number}/{self.ref.attempt}"} & self.table.disk)
-        return verdict
+        return status
 
 
 class Worker:
@@ -265,7 +273,7 @@ class Worker:
         self.lake = lake
         self.id = worker_id
 
-    def begin(self, assignment: Assignment, *, fails: bool = False) -> Attempt:
+    def begin(self, assignment: TaskAssignment, *, fails: bool = False) -> Attempt:
         """Do what is asked for."""
         table, ref = self.lake.tables.get(assignment.table), assignment.ref
         before = json.loads(assignment.payload)

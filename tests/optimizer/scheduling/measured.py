@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from interbed.optimizer.flow.tables import Measurement
+from interbed.optimizer.flow.tables import TableMeasurement
 from interbed.storage.meta.options.optimizing import SelfOptimizing
 from interbed.storage.upkeep.bucket_health import BucketHealth
 from interbed.storage.upkeep.health import TableHealth
@@ -44,7 +44,7 @@ def measurement(
     next_expiry: int | None = None,
     manifests_due: int = 0,
     statistics: tuple[int, int] | None = None,
-) -> Measurement:
+) -> TableMeasurement:
     """A table of those buckets; `statistics` are the rows that ANALYZE counted and those that came or went since."""
     given = dict(options or {})
     health = TableHealth(
@@ -58,9 +58,9 @@ def measurement(
         statistics_rows=None if statistics is None else statistics[0],
         rows_since_statistics=None if statistics is None else statistics[1],
     )
-    return Measurement(health=health, wishes=SelfOptimizing.of(given), options=given)
+    return TableMeasurement(health=health, optimizing=SelfOptimizing.of(given), options=given)
 
 
-def runs(count: int, *, snapshot_id: int = 1, options: Mapping[str, str] | None = None) -> Measurement:
+def runs(count: int, *, snapshot_id: int = 1, options: Mapping[str, str] | None = None) -> TableMeasurement:
     """A table with a primary key and so many sorted runs; more than five are too many by default."""
     return measurement(bucket(runs=count, level0_files=count - 1), snapshot_id=snapshot_id, options=options)

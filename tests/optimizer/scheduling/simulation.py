@@ -18,17 +18,17 @@ import numpy as np
 
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.flow.process import (
-    Assignment,
-    Need,
     Process,
     ProcessState,
+    ResultStatus,
+    TaskAssignment,
     TaskFigures,
     TaskOutcome,
     TaskRef,
-    Verdict,
     WorkKind,
+    WorkNeed,
 )
-from interbed.optimizer.flow.tables import ChangedTables, Measurement, PlannedTask, WorkPlan
+from interbed.optimizer.flow.tables import ChangedTables, PlannedTask, TableMeasurement, WorkPlan
 from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
@@ -81,7 +81,7 @@ class SimulatedTable:
             for _ in range(load.buckets)
         ]
         self.planned: dict[str, list[tuple[int, CompactionUnit]]] = {}
-        self.found: Measurement | None = None
+        self.found: TableMeasurement | None = None
 
     def write(self, now: int) -> None:
         """A commit, but of a writer that has to wait for a compaction first."""
@@ -93,7 +93,7 @@ class SimulatedTable:
         positions = self.random.integers(0, self.load.keys, self.load.rows)
         bucket.flush(positions, np.zeros(len(positions), np.bool_), now_millis=now)
 
-    def measure(self, now: int) -> Measurement:
+    def measure(self, now: int) -> TableMeasurement:
         """How the table stands."""
         if self.found is None:
             figures = [
@@ -103,10 +103,12 @@ class SimulatedTable:
             health = TableHealth(
                 snapshot_id=self.snapshot_id or None, newest_millis=now, has_primary_key=True, by_bucket=tuple(figures)
             )
-            self.found = Measurement(health=health, wishes=SelfOptimizing.of(self.options), options=self.options)
+            self.found = TableMeasurement(
+                health=health, optimizing=SelfOptimizing.of(self.options), options=self.options
+            )
         return self.found
 
-    def plan(self, process: Process, need: Need, now: int) -> WorkPlan:
+    def plan(self, process: Process, need: WorkNeed, now: int) -> WorkPlan:
         """A task for each bucket in which something is due."""
         units = [(number, self._unit(bucket, need, now)) for number, bucket in enumerate(self.buckets)]
         due = [(number, unit) for number, unit in units if unit is not None]
@@ -121,7 +123,7 @@ class SimulatedTable:
             self.buckets[number].compact(unit, now_millis=now)
         return self.snapshot_id
 
-    def _unit(self, bucket: SimulatedBucket, need: Need, now: int) -> CompactionUnit | None:
+    def _unit(self, bucket: SimulatedBucket, need: WorkNeed, now: int) -> CompactionUnit | None:
         levels, options = bucket.levels, CoreOptions({**self.options, **need.options})
         if need.kind is WorkKind.MINOR:
             pick = UniversalStrategy.of(options).pick(levels, PickContext(now_millis=now))
@@ -164,7 +166,7 @@ class Simulation:
         self._changed: set[str] = set(loads)
         self._writes = [(FIRST + self._pause(load), name) for name, load in loads.items()]
         heapq.heapify(self._writes)
-        self._running: list[tuple[int, int, Assignment, int]] = []
+        self._running: list[tuple[int, int, TaskAssignment, int]] = []
         self._by: dict[TaskRef, set[TaskRef]] = {}
         self._orders = count()
         self._ids = count(1)
@@ -217,11 +219,11 @@ class Simulation:
         changed, self._changed = sorted(self._changed), set()
         return ChangedTables(changed=changed)
 
-    def measure(self, table: str) -> Measurement:
+    def measure(self, table: str) -> TableMeasurement:
         """See OptimizedTables."""
         return self.tables[table].measure(self.now)
 
-    def plan(self, process: Process, need: Need, slots: int) -> WorkPlan:
+    def plan(self, process: Process, need: WorkNeed, slots: int) -> WorkPlan:
         """See OptimizedTables."""
         self.waits.append((self.now - need.due_millis, process.table))
         if not need.kind.is_compaction:
@@ -245,13 +247,13 @@ class Simulation:
             _, _, assignment, cost = heapq.heappop(self._running)
             self._by[assignment.ref].discard(assignment.ref)
             figures = TaskFigures(bytes_in=cost, bytes_out=cost)
-            assert self.scheduler.complete(assignment.ref, TaskOutcome(figures=figures)) is Verdict.ACCEPTED
+            assert self.scheduler.complete(assignment.ref, TaskOutcome(figures=figures)) is ResultStatus.ACCEPTED
         for worker, (threads, mine) in self._workers.items():
             assert self.scheduler.beat(worker, mine) == []
             for assignment in self.scheduler.poll(worker, threads - len(mine)):
                 self._begin(mine, assignment)
 
-    def _begin(self, mine: set[TaskRef], assignment: Assignment) -> None:
+    def _begin(self, mine: set[TaskRef], assignment: TaskAssignment) -> None:
         ref = assignment.ref
         planned = self.tables[assignment.table].planned.get(ref.process)
         cost = _bytes(planned[ref.number][1]) if planned else 0

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from interbed.optimizer.errors import JournalError, UnknownWorkerError
 from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.process import Cleanup, Process, ProcessState, Verdict, WorkKind
+from interbed.optimizer.flow.process import CleanupMode, Process, ProcessState, ResultStatus, WorkKind
 from interbed.optimizer.flow.tables import RequestKind, TableRequest
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
@@ -110,7 +110,7 @@ class Machine(RuleBasedStateMachine):
             assert stored.cleanup is process.cleanup
         else:
             # Of a process that was never planned only the mark goes.
-            assert process.cleanup is Cleanup.DISCARD
+            assert process.cleanup is CleanupMode.DISCARD
 
     def check_commit(self, process: Process, results: Sequence[bytes]) -> None:
         stored = self.journal.of(process.id)
@@ -258,15 +258,15 @@ class Machine(RuleBasedStateMachine):
             if reply_is_lost:
                 office.scheduler.complete(attempt.ref, attempt.outcome)
                 return
-            verdict = attempt.deliver(office.scheduler)
+            status = attempt.deliver(office.scheduler)
         except JournalError:
             return
         self.attempts.remove(attempt)
         if attempt.outcome.failure is not None:
             return
-        if verdict is Verdict.SUPERSEDED:
+        if status is ResultStatus.SUPERSEDED:
             self.superseded.add(attempt.outcome.result)
-        elif verdict is Verdict.ACCEPTED:
+        elif status is ResultStatus.ACCEPTED:
             stored = self.journal.of(attempt.ref.process)
             assert stored is not None
             if stored.state is ProcessState.RUNNING:
@@ -432,7 +432,7 @@ class Machine(RuleBasedStateMachine):
         stored = self.journal.processes(limit=100_000)
         assert [p for p in stored if not p.state.has_ended] == []
         assert list(self.journal.requests()) == []
-        left = {p.id for p in stored if p.cleanup is Cleanup.LEAVE}
+        left = {p.id for p in stored if p.cleanup is CleanupMode.LEAVE}
         for name, table in self.lake.tables.items():
             state = self.journal.tables([name])[0]
             assert len(table.newest.files) <= MOST_RUNS, f"{name} is not within its bounds: {state}"

@@ -237,4 +237,4 @@ def test_a_table_whose_name_the_journal_can_not_hold_keeps_no_other_from_its_tur
     office.steps(3)
     assert [(p.table, p.state) for p in office.ended] == [("t", ProcessState.SUCCEEDED)]
     assert [t.name for t in office.desk.scheduler.tables()] == ["t"]
-    assert caplog.text.count("has room for 512") == 1
+    assert caplog.text.count("takes at most 512") == 1

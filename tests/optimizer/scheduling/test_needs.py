@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from interbed.optimizer.flow.process import Need, WorkKind
-from interbed.optimizer.flow.tables import Measurement, TableState
-from interbed.optimizer.scheduling.needs import Decision, in_order, needs_of
+from interbed.optimizer.flow.process import WorkKind, WorkNeed
+from interbed.optimizer.flow.tables import TableMeasurement, TableState
+from interbed.optimizer.scheduling.needs import DueWork, in_order, needs_of
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from tests.optimizer.scheduling.measured import bucket, measurement, runs
@@ -18,31 +18,31 @@ SETTINGS = SchedulerSettings(orphans_interval=None)
 TRIGGER = "num-sorted-run.compaction-trigger"
 
 
-def decided(found: Measurement, settings: SchedulerSettings = SETTINGS, now: int = NOW, **state: Any) -> Decision:
+def decided(found: TableMeasurement, settings: SchedulerSettings = SETTINGS, now: int = NOW, **state: Any) -> DueWork:
     """What a table in that state needs."""
     return needs_of(TableState(name="t", **state), found, settings, now)
 
 
-def only(found: Measurement, **state: Any) -> Need:
+def only(found: TableMeasurement, **state: Any) -> WorkNeed:
     """The one thing that it needs."""
     [need] = decided(found, **state).needs
     return need
 
 
-def fresh(files: int, **options: str) -> Measurement:
+def fresh(files: int, **options: str) -> TableMeasurement:
     """A table with a primary key and so many files of level 0, not enough runs for a compaction by themselves."""
     return measurement(
         bucket(runs=4, level0_files=files), options={key.replace("_", "-"): v for key, v in options.items()}
     )
 
 
-def small(files: int, options: Mapping[str, str] | None = None) -> Measurement:
+def small(files: int, options: Mapping[str, str] | None = None) -> TableMeasurement:
     """An append table with so many small files."""
     return measurement(bucket(files=files, small_files=files), keyed=False, options=options)
 
 
 def test_nothing_is_needed_by_a_table_that_is_disabled_or_empty() -> None:
-    nothing = Decision(needs=(), next_check_millis=None)
+    nothing = DueWork(needs=(), next_check_millis=None)
     assert decided(runs(99, options={"self-optimizing.enabled": "false"})) == nothing
     assert decided(measurement(snapshot_id=None)) == nothing
 
@@ -101,7 +101,7 @@ def test_a_few_files_are_merged_once_the_interval_has_passed(found: Any, least: 
 
 def test_an_interval_of_minus_one_is_never() -> None:
     found = measurement(bucket(runs=2, level0_files=1), options={"self-optimizing.minor.trigger.interval": "-1"})
-    assert decided(found, last={WorkKind.MINOR: 0}) == Decision(needs=(), next_check_millis=None)
+    assert decided(found, last={WorkKind.MINOR: 0}) == DueWork(needs=(), next_check_millis=None)
 
 
 def test_a_bucket_with_too_many_deleted_rows_is_written_anew() -> None:
@@ -158,7 +158,7 @@ def test_orphans_are_looked_for_by_their_interval_since_the_table_was_first_seen
     assert (early.needs, early.next_check_millis) == ((), NOW + 7)
     [need] = decided(measurement(), settings, last={WorkKind.ORPHANS: NOW - day}, settled={WorkKind.ORPHANS: 1}).needs
     assert need.kind is WorkKind.ORPHANS
-    assert decided(measurement(), SETTINGS, last={WorkKind.ORPHANS: 0}) == Decision(needs=(), next_check_millis=None)
+    assert decided(measurement(), SETTINGS, last={WorkKind.ORPHANS: 0}) == DueWork(needs=(), next_check_millis=None)
 
 
 def test_manifests_and_statistics_are_due_by_the_figures_of_the_table() -> None:
@@ -177,19 +177,19 @@ def test_manifests_and_statistics_are_due_by_the_figures_of_the_table() -> None:
         (WorkKind.ANALYZE, measurement(statistics=(1, 1))),
     ],
 )
-def test_a_kind_that_is_settled_at_the_newest_snapshot_is_not_due(kind: WorkKind, found: Measurement) -> None:
+def test_a_kind_that_is_settled_at_the_newest_snapshot_is_not_due(kind: WorkKind, found: TableMeasurement) -> None:
     assert only(found, settled={kind: 2}).kind is kind
     assert decided(found, settled={kind: 1}).needs == ()
 
 
 def test_what_was_due_before_stays_due_since_then() -> None:
-    before = Need(kind=WorkKind.MINOR, reason="", due_millis=NOW - 5)
+    before = WorkNeed(kind=WorkKind.MINOR, reason="", due_millis=NOW - 5)
     assert only(runs(9), needs=(before,)).due_millis == NOW - 5
     assert only(measurement(manifests_due=1), needs=(before,)).due_millis == NOW
 
 
 def test_a_wider_compaction_is_due_since_the_narrower_one_whose_place_it_takes() -> None:
-    before = Need(kind=WorkKind.MINOR, reason="", due_millis=NOW - 5)
+    before = WorkNeed(kind=WorkKind.MINOR, reason="", due_millis=NOW - 5)
     need = only(measurement(bucket(runs=9, delete_ratio=0.5)), needs=(before,))
     assert (need.kind, need.due_millis) == (WorkKind.MAJOR, NOW - 5)
 
@@ -202,9 +202,9 @@ def test_of_compactions_the_widest_is_done_alone() -> None:
 
 
 def test_upkeep_comes_before_a_compaction_that_became_due_ten_minutes_after_it() -> None:
-    compaction = Need(kind=WorkKind.MINOR, reason="", due_millis=NOW)
-    later = Need(kind=WorkKind.EXPIRE, reason="", due_millis=NOW - 599_999)
-    earlier = Need(kind=WorkKind.EXPIRE, reason="", due_millis=NOW - 600_001)
+    compaction = WorkNeed(kind=WorkKind.MINOR, reason="", due_millis=NOW)
+    later = WorkNeed(kind=WorkKind.EXPIRE, reason="", due_millis=NOW - 599_999)
+    earlier = WorkNeed(kind=WorkKind.EXPIRE, reason="", due_millis=NOW - 600_001)
     assert in_order([later, compaction]) == [compaction, later]
     assert in_order([compaction, earlier]) == [earlier, compaction]
 

@@ -3,14 +3,14 @@
 import pytest
 
 from interbed.optimizer.flow.process import (
-    Cleanup,
+    CleanupMode,
     Process,
     ProcessState,
-    TableStanding,
+    ResultStatus,
+    TableSummary,
     TaskOutcome,
     TaskRef,
     TaskState,
-    Verdict,
     WorkKind,
 )
 from interbed.optimizer.scheduling.process_board import ProcessBoard
@@ -34,7 +34,7 @@ def process(number: int = 1) -> tuple[ProcessBoard, str]:
         reason="",
         state=ProcessState.RUNNING,
         created_millis=FIRST,
-        before=TableStanding(snapshot_id=1, score=50, read_amplification=2.0, pending_bytes=9),
+        before=TableSummary(snapshot_id=1, score=50, read_amplification=2.0, pending_bytes=9),
     )
     board.begin(begun)
     board.planned("p", tasks(number))
@@ -44,10 +44,10 @@ def process(number: int = 1) -> tuple[ProcessBoard, str]:
 def test_a_result_that_comes_twice_is_accepted_twice_and_counts_once() -> None:
     board, p = process()
     ref = board.give(p, "w", FIRST).ref
-    assert board.complete(ref, DONE, FIRST + 1) is Verdict.ACCEPTED
-    assert board.complete(ref, DONE, FIRST + 2) is Verdict.ACCEPTED
+    assert board.complete(ref, DONE, FIRST + 1) is ResultStatus.ACCEPTED
+    assert board.complete(ref, DONE, FIRST + 2) is ResultStatus.ACCEPTED
     board.settle(FIRST, GROUPS)
-    assert board.complete(ref, TaskOutcome(result=b"another"), FIRST + 3) is Verdict.ACCEPTED
+    assert board.complete(ref, TaskOutcome(result=b"another"), FIRST + 3) is ResultStatus.ACCEPTED
     assert board.results(p) == [b"done"]
     assert (board[p].state, board[p].figures) == (ProcessState.COMMITTING, DONE.figures)
 
@@ -55,7 +55,7 @@ def test_a_result_that_comes_twice_is_accepted_twice_and_counts_once() -> None:
 def test_an_attempt_whose_result_has_come_is_not_to_be_given_up() -> None:
     board, p = process()
     ref = board.give(p, "w", FIRST).ref
-    assert board.complete(ref, DONE, FIRST + 1) is Verdict.ACCEPTED
+    assert board.complete(ref, DONE, FIRST + 1) is ResultStatus.ACCEPTED
     assert board.beat(ref, FIRST + 2)
     board.settle(FIRST + 3, GROUPS)
     assert board.beat(ref, FIRST + 4)
@@ -65,18 +65,18 @@ def test_only_the_newest_attempt_brings_a_result() -> None:
     board, p = process()
     first = board.give(p, "w", FIRST).ref
     board.expire(FIRST + 60_000)
-    assert board.complete(first, DONE, FIRST + 60_001) is Verdict.SUPERSEDED
+    assert board.complete(first, DONE, FIRST + 60_001) is ResultStatus.SUPERSEDED
     second = board.give(p, "v", FIRST + 60_002).ref
-    assert (second.attempt, board.complete(first, DONE, FIRST)) == (2, Verdict.SUPERSEDED)
+    assert (second.attempt, board.complete(first, DONE, FIRST)) == (2, ResultStatus.SUPERSEDED)
     assert not board.beat(first, FIRST)
-    assert board.complete(second, DONE, FIRST) is Verdict.ACCEPTED
-    assert board.complete(first, DONE, FIRST) is Verdict.SUPERSEDED
+    assert board.complete(second, DONE, FIRST) is ResultStatus.ACCEPTED
+    assert board.complete(first, DONE, FIRST) is ResultStatus.SUPERSEDED
 
 
 @pytest.mark.parametrize("ref", [TaskRef(process="q", number=0, attempt=1), TaskRef(process="p", number=9, attempt=1)])
 def test_what_is_not_known_may_be_somebody_elses(ref: TaskRef) -> None:
     board, _ = process()
-    assert board.complete(ref, DONE, FIRST) is Verdict.UNKNOWN
+    assert board.complete(ref, DONE, FIRST) is ResultStatus.UNKNOWN
     assert not board.beat(ref, FIRST)
 
 
@@ -100,12 +100,12 @@ def test_a_task_is_tried_so_often_and_then_its_process_has_failed_with_all_its_a
     for attempt in (1, 2, 3):
         ref = board.give(p, "w", FIRST).ref
         assert (ref.number, ref.attempt) == (0, attempt)
-        assert board.complete(ref, FAILED, FIRST) is Verdict.ACCEPTED
+        assert board.complete(ref, FAILED, FIRST) is ResultStatus.ACCEPTED
         board.settle(FIRST, GROUPS)
     assert (board[p].state, board[p].ending, board[p].cleanup) == (
         ProcessState.ENDING,
         ProcessState.FAILED,
-        Cleanup.DISCARD,
+        CleanupMode.DISCARD,
     )
     assert board[p].failure == "no memory"
 
@@ -119,15 +119,15 @@ def test_attempts_of_a_process_that_has_failed_are_given_up_and_what_they_bring_
     board.complete(ref, FAILED, FIRST)
     board.settle(FIRST, GROUPS)
     assert not board.beat(other, FIRST)
-    assert board.complete(other, DONE, FIRST) is Verdict.SUPERSEDED
-    assert board.complete(ref, FAILED, FIRST) is Verdict.SUPERSEDED
+    assert board.complete(other, DONE, FIRST) is ResultStatus.SUPERSEDED
+    assert board.complete(ref, FAILED, FIRST) is ResultStatus.SUPERSEDED
     assert board.running_tasks() == {}
 
 
 def test_a_worker_that_leaves_gives_back_what_it_has() -> None:
     board, p = process(number=3)
     mine, _ = board.give(p, "w", FIRST).ref, board.give(p, "v", FIRST).ref
-    board.take_back("w", FIRST + 2_000)
+    board.delete_result("w", FIRST + 2_000)
     assert board.running_tasks() == {"v": 1}
     again = board.give(p, "v", FIRST + 3_000).ref
     assert (again.number, again.attempt) == (mine.number, 2)
@@ -143,7 +143,7 @@ def test_a_new_scheduler_gives_workers_the_time_to_say_that_they_are_alive() -> 
     again.expire(late + 59_999)
     assert again.running_tasks() == {"w": 1}
     assert again.beat(ref, late + 59_999)
-    assert again.complete(ref, DONE, late + 70_000) is Verdict.ACCEPTED
+    assert again.complete(ref, DONE, late + 70_000) is ResultStatus.ACCEPTED
 
 
 def test_what_changed_is_given_once_and_an_ended_process_last() -> None:
@@ -154,12 +154,12 @@ def test_what_changed_is_given_once_and_an_ended_process_last() -> None:
     assert (task.state, task.attempt, task.worker) == (TaskState.RUNNING, 1, "w")
     board.complete(ref, DONE, FIRST)
     board.settle(FIRST, GROUPS)
-    board.end(p, ProcessState.SUCCEEDED, Cleanup.SWEEP, snapshot_id=7)
+    board.end(p, ProcessState.SUCCEEDED, CleanupMode.SWEEP, snapshot_id=7)
     board.ended(p, FIRST + 5)
     [ended], found = board.take_changed()
     assert (ended.state, ended.ended_millis, ended.snapshot_id, found) == (ProcessState.SUCCEEDED, FIRST + 5, 7, [])
     assert board.take_changed() == ([], [])
-    assert board.complete(ref, DONE, FIRST) is Verdict.UNKNOWN
+    assert board.complete(ref, DONE, FIRST) is ResultStatus.UNKNOWN
 
 
 def test_failures_are_kept_to_a_length_that_fits_the_journal() -> None:
@@ -167,5 +167,5 @@ def test_failures_are_kept_to_a_length_that_fits_the_journal() -> None:
     board.complete(board.give(p, "w", FIRST).ref, TaskOutcome(failure="x" * 9_999), FIRST)
     _, [task] = board.take_changed()
     assert task.failure == "x" * 2_000
-    board.end(p, ProcessState.FAILED, Cleanup.DISCARD, failure="y" * 9_999)
+    board.end(p, ProcessState.FAILED, CleanupMode.DISCARD, failure="y" * 9_999)
     assert board[p].failure == "y" * 2_000

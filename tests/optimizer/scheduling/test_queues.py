@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
 from interbed.optimizer.flow.process import TaskRef
-from interbed.optimizer.scheduling.queues import Queues, Usage, Waiting, turn_of, waiting_table
+from interbed.optimizer.scheduling.queues import TableQueues, Usage, WaitingTable, queue_entry, waiting_table
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.optimizer.scheduling.table_board import TableBoard
 from tests.optimizer.scheduling.measured import bucket, measurement, runs
@@ -18,14 +18,14 @@ NOW = 10_000_000
 MINUTE = 60_000
 
 
-def waiting(table: str = "t", **given: Any) -> Waiting:
+def waiting(table: str = "t", **given: Any) -> WaitingTable:
     """A table that waits, by default one like any other."""
-    return Waiting(**{"table": table, "quota": 0.5, "used": 0.0, "score": 50, "since_millis": NOW, **given})
+    return WaitingTable(**{"table": table, "quota": 0.5, "used": 0.0, "score": 50, "since_millis": NOW, **given})
 
 
-def first(policy: GroupPolicy, *tables: Waiting) -> str:
+def first(policy: GroupPolicy, *tables: WaitingTable) -> str:
     """Whose turn it is."""
-    return min(turn_of(each, policy, capacity=CAPACITY) for each in tables).table
+    return min(queue_entry(each, policy, capacity=CAPACITY) for each in tables).table
 
 
 def test_by_quota_the_table_is_next_that_has_used_least_of_its_share() -> None:
@@ -83,7 +83,7 @@ def test_the_first_of_a_line_is_the_least_of_all_turns(
 ) -> None:
     """Time passes by a hundredth of the window at least: for less, what was used may be counted as before."""
     usage, tables = Usage(), TableBoard((), SchedulerSettings())
-    lines = Queues(tables, usage)
+    lines = TableQueues(tables, usage)
     groups = [ResourceGroup(name=name, policy=policy) for name in ("default", "other")]
     now = NOW
     for move, *rest in moves:
@@ -97,14 +97,14 @@ def test_the_first_of_a_line_is_the_least_of_all_turns(
             usage.add(rest[0], now - rest[1], now)
             tables.failed(rest[0], now, gave_way=False)
         elif move == "gone":
-            tables.gone(rest[0])
+            tables.removed(rest[0])
         elif move == "time":
             now += rest[0]
             tables.take_unmeasured(now)
         for group in groups:
             found = lines.first(group, capacity, now)
             turns = [
-                turn_of(waiting_table(t, usage, group, now, otherwise_since=now), policy, capacity=capacity)
+                queue_entry(waiting_table(t, usage, group, now, otherwise_since=now), policy, capacity=capacity)
                 for t in tables.waiting(group.name)
             ]
             assert found == min(turns, default=None)
@@ -112,7 +112,7 @@ def test_the_first_of_a_line_is_the_least_of_all_turns(
 
 def test_a_line_follows_what_tables_have_used_as_it_leaves_the_window() -> None:
     usage, tables, group = Usage(), TableBoard((), SchedulerSettings()), ResourceGroup()
-    lines = Queues(tables, usage)
+    lines = TableQueues(tables, usage)
     usage.add("a", NOW - 300_000, NOW)
     usage.begin("b", TaskRef(process="p", number=0, attempt=1), NOW - 100_000)
     usage.finish("b", TaskRef(process="p", number=0, attempt=1), NOW)
@@ -129,12 +129,12 @@ def test_a_line_follows_what_tables_have_used_as_it_leaves_the_window() -> None:
 
 def test_a_line_is_made_anew_when_the_group_or_its_workers_change() -> None:
     usage, tables, group = Usage(), TableBoard((), SchedulerSettings()), ResourceGroup()
-    lines = Queues(tables, usage)
+    lines = TableQueues(tables, usage)
     usage.add("t", NOW - 300_000, NOW)
     tables.changed(["t"])
     tables.measured("t", runs(9), NOW)
     turns = [lines.first(g, capacity, NOW) for g, capacity in [(group, 3_600.0), (group, 360.0)]]
-    assert [turn and turn.is_over_its_share for turn in turns] == [False, True]
+    assert [turn and turn.is_over_quota for turn in turns] == [False, True]
     balanced = lines.first(ResourceGroup(policy=GroupPolicy.BALANCED), 360.0, NOW)
     assert balanced is not None
     assert balanced.rank > 100

@@ -6,8 +6,8 @@ import pytest
 
 from interbed.optimizer.errors import LeaseLostError, SchedulerEndedError
 from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.process import Cleanup, ProcessState, TaskOutcome, TaskRef, Verdict, WorkKind
-from interbed.optimizer.flow.tables import Measurement, RequestKind, TableRequest
+from interbed.optimizer.flow.process import CleanupMode, ProcessState, ResultStatus, TaskOutcome, TaskRef, WorkKind
+from interbed.optimizer.flow.tables import RequestKind, TableMeasurement, TableRequest
 from interbed.optimizer.scheduling.settings import SchedulerSettings
 from interbed.storage.base.errors import InvalidInputError
 from tests.optimizer.scheduling.desk import DONE, Desk, tasks
@@ -19,15 +19,15 @@ def test_a_due_table_gets_a_process_whose_results_are_committed_and_cleaned_up_a
     worker = desk.worker()
     process = desk.process(number=2)
     first, second = (desk.scheduler.poll(worker.id, 1)[0] for _ in range(2))
-    assert desk.scheduler.complete(first.ref, DONE) is Verdict.ACCEPTED
+    assert desk.scheduler.complete(first.ref, DONE) is ResultStatus.ACCEPTED
     assert desk.scheduler.to_commit() == []
     desk.now += 3_000
-    assert desk.scheduler.complete(second.ref, DONE) is Verdict.ACCEPTED
+    assert desk.scheduler.complete(second.ref, DONE) is ResultStatus.ACCEPTED
     [(ready, results)] = desk.scheduler.to_commit()
     assert (ready.id, results) == (process.id, [b"done", b"done"])
     desk.scheduler.committed(process.id, 2)
     [(ending, _)] = desk.scheduler.to_end()
-    assert (ending.state, ending.cleanup) == (ProcessState.ENDING, Cleanup.SWEEP)
+    assert (ending.state, ending.cleanup) == (ProcessState.ENDING, CleanupMode.SWEEP)
     ended = desk.scheduler.ended(process.id, runs(2, snapshot_id=2))
     assert (ended.state, ended.snapshot_id, ended.seconds, ended.figures.bytes_in) == (ProcessState.SUCCEEDED, 2, 3, 20)
     assert ended.after is not None
@@ -40,12 +40,12 @@ def test_a_table_that_comes_again_waits_for_the_process_of_the_one_before() -> N
     worker = desk.worker(threads=2)
     process = desk.process(number=2)
     [attempt] = desk.scheduler.poll(worker.id, 1)
-    desk.scheduler.changed([], gone=["t"])
+    desk.scheduler.changed([], removed=["t"])
     assert desk.scheduler.beat(worker.id, [attempt.ref]) == [attempt.ref]
     desk.due("t")
     assert desk.scheduler.begin() is None
     ended = desk.end(process, runs(9))
-    assert (ended.state, ended.cleanup) == (ProcessState.CANCELLED, Cleanup.DISCARD)
+    assert (ended.state, ended.cleanup) == (ProcessState.CANCELLED, CleanupMode.DISCARD)
     assert desk.journal.tables()[0].failures == 0
     begun = desk.scheduler.begin()
     assert begun is not None
@@ -59,11 +59,11 @@ def test_what_is_being_committed_to_a_table_that_is_gone_stays_where_it_is() -> 
     process = desk.process()
     [attempt] = desk.scheduler.poll(worker.id, 1)
     desk.scheduler.complete(attempt.ref, DONE)
-    desk.scheduler.changed([], gone=["t"])
+    desk.scheduler.changed([], removed=["t"])
     desk.due("t")
     assert desk.scheduler.to_commit() == []
     ended = desk.end(process)
-    assert (ended.state, ended.cleanup) == (ProcessState.CANCELLED, Cleanup.LEAVE)
+    assert (ended.state, ended.cleanup) == (ProcessState.CANCELLED, CleanupMode.LEAVE)
     assert WorkKind.MINOR not in desk.journal.tables()[0].settled
 
 
@@ -76,14 +76,14 @@ def test_a_process_that_was_never_planned_counts_as_a_failure_of_its_table() -> 
     desk.worker()
     [(process, _)] = desk.scheduler.to_end()
     ended = desk.end(process, runs(9))
-    assert (ended.state, ended.cleanup) == (ProcessState.FAILED, Cleanup.DISCARD)
+    assert (ended.state, ended.cleanup) == (ProcessState.FAILED, CleanupMode.DISCARD)
     assert desk.scheduler.begin() is None
     desk.now += desk.settings.pause_first
     desk.scheduler.take_unmeasured()
     assert desk.scheduler.begin() is not None
 
 
-def succeeded(desk: Desk, snapshot_id: int | None, kind: WorkKind, found: Measurement) -> None:
+def succeeded(desk: Desk, snapshot_id: int | None, kind: WorkKind, found: TableMeasurement) -> None:
     """A process for the table t, as it was found before, has ended with this snapshot."""
     desk.due("t", found)
     begun = desk.scheduler.begin()
@@ -153,9 +153,9 @@ def test_a_scheduler_that_was_overtaken_calls_no_attempt_superseded_that_it_did_
     new.expire_leases()
     [second] = new.poll(worker.id, 1)
     assert second.ref == TaskRef(process=process.id, number=0, attempt=2)
-    assert new.complete(second.ref, DONE) is Verdict.ACCEPTED
+    assert new.complete(second.ref, DONE) is ResultStatus.ACCEPTED
     # Its reply was lost, and the worker asks the one that it knew before.
-    assert old.complete(second.ref, DONE) is Verdict.UNKNOWN
+    assert old.complete(second.ref, DONE) is ResultStatus.UNKNOWN
 
 
 def test_a_scheduler_decides_nothing_more_once_the_journal_has_refused() -> None:
@@ -305,8 +305,8 @@ def test_the_tasks_of_a_group_that_is_gone_are_cancelled_once_one_of_them_waits(
     ended = desk.end(process, runs(9))
     assert (ended.state, ended.cleanup, ended.failure) == (
         ProcessState.CANCELLED,
-        Cleanup.DISCARD,
-        "there is no group 'other' any more",
+        CleanupMode.DISCARD,
+        "the group 'other' does not exist any more",
     )
     assert desk.scheduler.begin() is None
     desk.due("t")

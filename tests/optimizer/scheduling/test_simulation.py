@@ -54,10 +54,10 @@ def test_with_workers_enough_no_table_waits_and_bad_ones_get_well(policy: GroupP
     assert min(simulation.scores()) > worst + 10
     assert simulation.mean_score() > mean + 5
     for state in simulation.scheduler.tables():
-        assert state.standing is not None
+        assert state.summary is not None
         bound = 3 if "self-optimizing.max-read-amplification" in simulation.tables[state.name].options else 5
         # A compaction that is due may just be under way, or its table was written to in this second.
-        assert state.standing.read_amplification <= bound + 2
+        assert state.summary.read_amplification <= bound + 2
 
 
 @pytest.mark.parametrize("policy", GroupPolicy)

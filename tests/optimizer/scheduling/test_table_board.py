@@ -142,6 +142,6 @@ def test_what_changed_is_given_once_for_the_journal() -> None:
     assert [state.name for state in tables.take_changed()] == ["t"]
     assert tables.take_changed() == []
     due(tables)
-    assert tables.gone("t")
+    assert tables.removed("t")
     assert tables.take_changed() == []
-    assert not tables.gone("t")
+    assert not tables.removed("t")

@@ -24,7 +24,7 @@ from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.catalog.server.process.embedded import start_server, stop_server
-from interbed.optimizer.flow.process import Cleanup, Process, ProcessState
+from interbed.optimizer.flow.process import CleanupMode, Process, ProcessState
 from interbed.optimizer.flow.tables import RequestKind, TableRequest
 from interbed.storage.base.clock import now_millis
 from interbed.storage.table.table import Table
@@ -45,7 +45,7 @@ SHAPE_SECONDS = 300.0
 """How long it may take until all tables are in shape once nobody writes any more."""
 
 _MOST_PROCESSES = 1_000_000
-_LOST = ("said nothing for", "is gone", "never planned", "The process of this task has ended without it")
+_LOST = ("sent no heartbeat for", "has ended", "never planned", "The process of this task has ended without it")
 """Why a process fails when those who work on it are killed, again and again."""
 
 
@@ -132,7 +132,7 @@ def run(settings: Settings, directory: Path) -> Result:
         states=dict(sorted(Counter(str(process.state) for process in processes).items())),
         kinds=dict(sorted(Counter(str(process.kind) for process in processes).items())),
         reasons=dict(sorted(Counter(_reason(process) for process in processes if process.failure).items())),
-        in_doubt=sum(process.cleanup is Cleanup.LEAVE for process in processes),
+        in_doubt=sum(process.cleanup is CleanupMode.LEAVE for process in processes),
         snapshots=sum(snapshot.id for snapshot in newest if snapshot is not None),
         orphans=orphans,
     )
@@ -271,7 +271,7 @@ def _check_files(catalog: Catalog, kinds: Sequence[TableKind], processes: Sequen
     """Whether no files are left but those of commits and expiries that were killed, and of processes of which it is not
     known whether they were committed; and whether the removal of orphan files takes these. How many they are.
     """
-    doubtful = [process.id for process in processes if process.cleanup is Cleanup.LEAVE]
+    doubtful = [process.id for process in processes if process.cleanup is CleanupMode.LEAVE]
     count = 0
     for kind in kinds:
         table = catalog.get_table(kind.name)

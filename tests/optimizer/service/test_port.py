@@ -11,7 +11,7 @@ import pytest
 
 from interbed.optimizer.errors import JournalError, NoSchedulerError, UnknownWorkerError, WorkerRefusedError
 from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.process import TaskOutcome, TaskRef, Verdict
+from interbed.optimizer.flow.process import ResultStatus, TaskOutcome, TaskRef
 from interbed.optimizer.journal.api import JournalChanges, Lease, MemoryJournal
 from interbed.optimizer.scheduling.scheduler import Scheduler
 from interbed.optimizer.scheduling.settings import SchedulerSettings
@@ -48,7 +48,7 @@ class Desk:
     """A scheduler with its port, and a client."""
 
     journal: BreakingJournal
-    duty: Leadership
+    leadership: Leadership
     port: WorkerPort
     client: SchedulerClient
 
@@ -70,15 +70,15 @@ class Desk:
             clock=lambda: 0,
             new_id=lambda: str(next(numbers)),
         )
-        self.duty.begin(scheduler)
+        self.leadership.begin(scheduler)
 
 
 @pytest.fixture
 def desk() -> Iterator[Desk]:
-    duty = Leadership()
-    calls = SchedulerCalls(duty, CatalogForWorkers.of("lake", OPTIONS), LEASE)
+    leadership = Leadership()
+    calls = SchedulerCalls(leadership, CatalogForWorkers.of("lake", OPTIONS), LEASE)
     with closing(WorkerPort("127.0.0.1", 0, calls)) as port, closing(SchedulerClient(port.uri)) as client:
-        made = Desk(BreakingJournal(), duty, port, client)
+        made = Desk(BreakingJournal(), leadership, port, client)
         made.begin()
         yield made
 
@@ -87,7 +87,7 @@ def test_a_worker_is_told_the_catalog_without_its_secrets(desk: Desk) -> None:
     seat = desk.client.enter(version=VERSION, group="default", threads=2, memory=5, place="there:7")
     assert (seat.catalogName, dict(seat.catalogOptions)) == ("lake", {"warehouse": "file:/lake"})
     assert seat.leaseMillis == LEASE
-    (worker,) = desk.duty.ask(lambda s: s.workers())
+    (worker,) = desk.leadership.ask(lambda s: s.workers())
     assert (worker.id, worker.group, worker.threads, worker.memory, worker.place) == (
         seat.workerId,
         "default",
@@ -112,7 +112,7 @@ def test_a_group_that_there_is_not_is_refused_by_name(desk: Desk) -> None:
 def test_one_that_does_not_schedule_says_so(desk: Desk) -> None:
     worker = desk.enter()
     assert desk.client.poll(worker, 1) == []
-    desk.duty.end()
+    desk.leadership.end()
     ref = TaskRef(process="p", number=0, attempt=1)
     for call in (
         lambda: desk.client.poll(worker, 1),
@@ -132,7 +132,7 @@ def test_one_that_does_not_schedule_says_so(desk: Desk) -> None:
 def test_what_a_worker_brings_of_a_process_that_is_not_known_is_left(desk: Desk) -> None:
     ref = TaskRef(process="p", number=0, attempt=1)
     failure = "a \0 and half a \udc00 character"
-    assert desk.client.complete(ref, TaskOutcome(failure=failure)) is Verdict.UNKNOWN
+    assert desk.client.complete(ref, TaskOutcome(failure=failure)) is ResultStatus.UNKNOWN
     assert desk.client.beat(desk.enter(), [ref]) == [ref]
 
 
@@ -140,9 +140,9 @@ def test_a_journal_that_refuses_ends_the_duty(desk: Desk) -> None:
     desk.journal.is_broken = True
     with pytest.raises(NoSchedulerError, match="the database is gone"):
         desk.enter()
-    assert not desk.duty.is_on
+    assert not desk.leadership.is_on
     # Whoever takes steps is woken, to make everything anew.
-    desk.duty.wait(0)
+    desk.leadership.wait(0)
     desk.journal.is_broken = False
     with pytest.raises(NoSchedulerError):
         desk.enter()

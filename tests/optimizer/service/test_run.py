@@ -168,7 +168,7 @@ def test_workers_follow_the_file_of_groups(tmp_path: Path, files: Mapping[str, s
         wait_for_workers(optimizer, 3)
         assert sorted(worker.group for worker in optimizer.workers()) == ["default", "default", "night"]
         groups.write_text("[default]\nworkers = many\n")
-        until(lambda: "The groups stay as they were" in optimizer.log.read_text(), "the bad file is noted")
+        until(lambda: "and stay unchanged" in optimizer.log.read_text(), "the bad file is noted")
         assert str(groups) in optimizer.log.read_text()
         assert kept in optimizer.local_workers()
         groups.write_text("[default]\nworkers = 0\n")

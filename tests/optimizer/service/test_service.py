@@ -23,7 +23,7 @@ from interbed.optimizer.service.local_workers import FixedGroups, GroupsFile
 from interbed.optimizer.service.metrics import OptimizerMetrics
 from interbed.optimizer.service.port import CatalogForWorkers, SchedulerCalls, WorkerPort
 from interbed.optimizer.service.scheduler_client import SchedulerClient
-from interbed.optimizer.service.service import OptimizerService, Remaining, ServiceSettings
+from interbed.optimizer.service.service import OptimizerService, RemainingWork, ServiceSettings
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
 from interbed.optimizer.work.lake_tables import memory_options
 from interbed.storage.base.clock import now_millis
@@ -55,7 +55,7 @@ class Running:
     """A service in a thread."""
 
     service: OptimizerService
-    duty: Leadership
+    leadership: Leadership
     ended: list[Process]
     left: Mapping[str, str] | None = None
 
@@ -65,8 +65,8 @@ def serving(
     catalog: Catalog, journal: Journal, name: str, *, until_idle: bool = False, works: bool = True
 ) -> Iterator[Running]:
     """A service, with a worker in another thread."""
-    duty, ended = Leadership(), list[Process]()
-    metrics = OptimizerMetrics(duty)
+    leadership, ended = Leadership(), list[Process]()
+    metrics = OptimizerMetrics(leadership)
 
     def told(process: Process) -> None:
         metrics.ended(process)
@@ -74,14 +74,14 @@ def serving(
 
     times = ServiceSettings(interval=20, look=20, until_idle=until_idle, scheduler=TIMES.scheduler)
     service = OptimizerService(
-        catalog, journal, FixedGroups(GROUPS), duty, times, holder=name, clock=now_millis, on_ended=told
+        catalog, journal, FixedGroups(GROUPS), leadership, times, holder=name, clock=now_millis, on_ended=told
     )
-    running = Running(service, duty, ended)
+    running = Running(service, leadership, ended)
 
     def run() -> None:
         running.left = service.run()
 
-    calls = SchedulerCalls(duty, CatalogForWorkers.of("lake", catalog.options.raw), 60_000)
+    calls = SchedulerCalls(leadership, CatalogForWorkers.of("lake", catalog.options.raw), 60_000)
     with closing(WorkerPort("127.0.0.1", 0, calls)) as port, closing(SchedulerClient(port.uri)) as client:
         worker = OptimizerWorker(
             client, lambda n, o: open_catalog(n, o), WorkerSettings(place="here:1", drain_seconds=2)
@@ -113,18 +113,18 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
 def test_one_schedules_and_the_other_takes_over_when_it_ends(catalog: Catalog) -> None:
     journal = MemoryJournal()
     with serving(catalog, journal, "second", works=False) as second, serving(catalog, journal, "first") as first:
-        until(lambda: first.duty.is_on or second.duty.is_on, "one schedules")
-        on, off = (first, second) if first.duty.is_on else (second, first)
-        assert not off.duty.is_on
+        until(lambda: first.leadership.is_on or second.leadership.is_on, "one schedules")
+        on, off = (first, second) if first.leadership.is_on else (second, first)
+        assert not off.leadership.is_on
         on.service.stop()
-        until(lambda: off.duty.is_on, "the other one schedules, long before the lease has ended")
-        assert not on.duty.is_on
+        until(lambda: off.leadership.is_on, "the other one schedules, long before the lease has ended")
+        assert not on.leadership.is_on
 
 
 def test_a_journal_that_fails_is_begun_with_anew(catalog: Catalog) -> None:
     journal = FailingJournal()
     with serving(catalog, journal, "me") as running:
-        until(lambda: running.duty.is_on, "it schedules")
+        until(lambda: running.leadership.is_on, "it schedules")
         journal.fails = 3
         until(lambda: journal.fails == 0, "the journal has failed three times")
         until(lambda: lake.is_in_shape(catalog), "the tables are in shape")
@@ -140,8 +140,8 @@ def test_a_run_until_idle_ends_when_all_tables_are_in_shape(catalog: Catalog) ->
 
 
 def test_metrics_say_how_tables_and_processes_are(catalog: Catalog) -> None:
-    duty = Leadership()
-    metrics = OptimizerMetrics(duty)
+    leadership = Leadership()
+    metrics = OptimizerMetrics(leadership)
     with served_metrics(metrics, "127.0.0.1", 0) as port:
         page = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20).read().decode()
         assert "interbed_optimizer_schedules 0.0" in page
@@ -152,7 +152,7 @@ def test_metrics_say_how_tables_and_processes_are(catalog: Catalog) -> None:
             )
             for process in running.ended:
                 metrics.ended(process)
-            with served_metrics(OptimizerMetrics(running.duty), "127.0.0.1", 0) as other:
+            with served_metrics(OptimizerMetrics(running.leadership), "127.0.0.1", 0) as other:
                 here = urlopen(f"http://127.0.0.1:{other}/metrics", timeout=20).read().decode()
         page = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20).read().decode()
     assert "interbed_optimizer_schedules 1.0" in here
@@ -199,7 +199,7 @@ def test_what_is_not_waited_for_is_named() -> None:
 
     worker = Worker(id="w", group="far", threads=1, memory=1, place="", since_millis=0, lease_until_millis=now)
     groups = {"default": ResourceGroup(), "far": ResourceGroup(name="far", workers=0), "none": ResourceGroup(workers=0)}
-    found = Remaining.of(
+    found = RemainingWork.of(
         [
             state("waits"),
             state("far", group="far"),
@@ -217,9 +217,9 @@ def test_what_is_not_waited_for_is_named() -> None:
     )
     assert found.waiting == ("waits", "far", "gave_way")
     assert found.left == {
-        "failed": "is left alone after 3 failure(s)",
+        "failed": "waits after 3 failure(s) in a row",
         "unserved": "is of group 'none', which has no workers",
-        "stray": "is of group 'nowhere', which there is not",
+        "stray": "is of group 'nowhere', which does not exist",
         "bad": "can't be read: the schema is no JSON",
     }
 

@@ -13,7 +13,7 @@ from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.errors import NoSchedulerError, WorkerRefusedError
 from interbed.optimizer.flow.group import ResourceGroup
-from interbed.optimizer.flow.process import Assignment, Process, ProcessState, TaskOutcome, TaskRef, Verdict
+from interbed.optimizer.flow.process import Process, ProcessState, ResultStatus, TaskAssignment, TaskOutcome, TaskRef
 from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.scheduling.engine import Engine
 from interbed.optimizer.scheduling.scheduler import Scheduler
@@ -25,7 +25,7 @@ from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings
 from interbed.optimizer.watch import FilesWatch, SnapshotSweep
 from interbed.optimizer.work.lake_tables import LakeTables, carry_out
-from interbed.optimizer.work.lake_tables import take_back as delete
+from interbed.optimizer.work.lake_tables import delete_result as delete
 from tests.optimizer.service import lake
 from tests.optimizer.service.processes import until
 
@@ -42,9 +42,9 @@ class Bench:
         self.now = 1_000_000
         self.catalog = catalog
         self.journal = MemoryJournal()
-        self.duty = Leadership()
+        self.leadership = Leadership()
         self.ended: list[Process] = []
-        self.calls = SchedulerCalls(self.duty, CatalogForWorkers.of("lake", catalog.options.raw), LEASE)
+        self.calls = SchedulerCalls(self.leadership, CatalogForWorkers.of("lake", catalog.options.raw), LEASE)
         self.port = WorkerPort("127.0.0.1", 0, self.calls)
         self.engine = self.restarted()
 
@@ -67,10 +67,10 @@ class Bench:
             LakeTables(self.catalog, sweep.remember),
             FilesWatch(self.catalog, sweep, self.clock),
             clock=self.clock,
-            lock=self.duty.lock,
+            lock=self.leadership.lock,
             on_ended=self.ended.append,
         )
-        self.duty.begin(scheduler)
+        self.leadership.begin(scheduler)
         return self.engine
 
     def clock(self) -> int:
@@ -79,7 +79,7 @@ class Bench:
     def is_done(self) -> bool:
         """Whether each table was compacted, and nothing runs."""
         compacted = {p.table for p in self.ended if p.kind.is_compaction and p.state is ProcessState.SUCCEEDED}
-        return compacted == set(lake.TABLES) and not self.duty.ask(lambda s: s.processes())
+        return compacted == set(lake.TABLES) and not self.leadership.ask(lambda s: s.processes())
 
     def steps_until(self, condition: Callable[[], bool], what: str) -> None:
         def step() -> bool:
@@ -126,7 +126,7 @@ class Hook:
         self.reached, self.go_on = threading.Event(), threading.Event()
         self.refs: list[TaskRef] = []
 
-    def __call__(self, catalog: Catalog, assignment: Assignment, **more: Any) -> Any:
+    def __call__(self, catalog: Catalog, assignment: TaskAssignment, **more: Any) -> Any:
         self.refs.append(assignment.ref)
         found = self._function(catalog, assignment, **more)
         if not self.reached.is_set():
@@ -139,19 +139,19 @@ def test_a_result_that_was_superseded_is_taken_back(bench: Bench, monkeypatch: p
     hook, taken_back = Hook(carry_out), []
     monkeypatch.setattr(module, "carry_out", hook)
 
-    def take_back(catalog: Catalog, assignment: Assignment, outcome: TaskOutcome) -> None:
+    def delete_result(catalog: Catalog, assignment: TaskAssignment, outcome: TaskOutcome) -> None:
         delete(catalog, assignment, outcome)
         taken_back.append((assignment.ref, outcome))
 
-    monkeypatch.setattr(module, "take_back", take_back)
+    monkeypatch.setattr(module, "delete_result", delete_result)
     with bench.worker():
         bench.steps_until(hook.reached.is_set, "a task was carried out")
-        (running,) = bench.duty.ask(lambda s: s.workers())
+        (running,) = bench.leadership.ask(lambda s: s.workers())
         assert running.running == 1
         # It did not say anything for longer than its lease, and the task waits again.
         bench.now += LEASE + 1
         bench.engine.step()
-        bench.duty.ask(lambda s: s.register("default", 1, 1, "there:2"))
+        bench.leadership.ask(lambda s: s.register("default", 1, 1, "there:2"))
         hook.go_on.set()
         until(lambda: len(taken_back) == 1, "the files were deleted")
         bench.steps_until(bench.is_done, "all tables were compacted")
@@ -189,7 +189,7 @@ def test_a_worker_goes_on_over_a_scheduler_that_restarts(bench: Bench, monkeypat
     monkeypatch.setattr(module, "carry_out", hook)
     with bench.worker():
         bench.steps_until(hook.reached.is_set, "a task was carried out")
-        bench.duty.end()
+        bench.leadership.end()
         hook.go_on.set()
         bench.restarted()
         bench.steps_until(bench.is_done, "all tables were compacted")
@@ -199,10 +199,10 @@ def test_a_worker_goes_on_over_a_scheduler_that_restarts(bench: Bench, monkeypat
 
 
 def test_a_result_is_brought_until_there_is_a_verdict(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[Verdict | None] = []
+    told: list[ResultStatus | None] = []
     complete = SchedulerClient.complete
 
-    def losing(self: SchedulerClient, ref: TaskRef, outcome: TaskOutcome) -> Verdict:
+    def losing(self: SchedulerClient, ref: TaskRef, outcome: TaskOutcome) -> ResultStatus:
         """The first answer is lost on its way, the second question, too."""
         if len(told) == 0:
             told.append(complete(self, ref, outcome))
@@ -211,20 +211,20 @@ def test_a_result_is_brought_until_there_is_a_verdict(bench: Bench, monkeypatch:
             told.append(None)
             raise NoSchedulerError("lost")
         told.append(complete(self, ref, outcome))
-        return told[-1] or Verdict.UNKNOWN
+        return told[-1] or ResultStatus.UNKNOWN
 
     monkeypatch.setattr(SchedulerClient, "complete", losing)
     with bench.worker():
         bench.steps_until(lambda: len(told) >= 1, "a task was completed")
         until(lambda: len(told) >= 3, "the verdict has come")
         bench.steps_until(bench.is_done, "all tables were compacted")
-    assert told[0] is Verdict.ACCEPTED
+    assert told[0] is ResultStatus.ACCEPTED
     lake.check_rows(bench.catalog, 8)
     lake.check_shape(bench.catalog)
 
 
 def test_a_task_that_fails_is_told_with_its_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(catalog: Catalog, assignment: Assignment, *, memory: int) -> TaskOutcome:
+    def broken(catalog: Catalog, assignment: TaskAssignment, *, memory: int) -> TaskOutcome:
         raise ValueError("the disk is made of cheese")
 
     monkeypatch.setattr(module, "carry_out", broken)
@@ -241,7 +241,7 @@ def test_a_worker_that_is_told_to_end_finishes_what_runs(bench: Bench, monkeypat
         bench.steps_until(hook.reached.is_set, "a task was carried out")
         worker.stop()
         hook.go_on.set()
-        until(lambda: not bench.duty.ask(lambda s: s.workers()), "the worker has left")
+        until(lambda: not bench.leadership.ask(lambda s: s.workers()), "the worker has left")
     with bench.worker():
         bench.steps_until(bench.is_done, "all tables were compacted")
     assert {ref.attempt for ref in hook.refs} == {1}
@@ -254,7 +254,7 @@ def test_one_that_is_given_no_time_leaves_what_runs_to_others(bench: Bench, monk
     with bench.worker(drain_seconds=0) as worker:
         bench.steps_until(hook.reached.is_set, "a task was carried out")
         worker.stop()
-        until(lambda: not bench.duty.ask(lambda s: s.workers()), "the worker has left")
+        until(lambda: not bench.leadership.ask(lambda s: s.workers()), "the worker has left")
     hook.go_on.set()
     with bench.worker():
         bench.steps_until(bench.is_done, "all tables were compacted")
@@ -276,4 +276,4 @@ def test_a_worker_may_end_when_there_is_nothing_to_do(bench: Bench) -> None:
         bench.steps_until(bench.is_done, "all tables were compacted")
         thread.join(30)
         assert not thread.is_alive()
-    assert not bench.duty.ask(lambda s: s.workers())
+    assert not bench.leadership.ask(lambda s: s.workers())

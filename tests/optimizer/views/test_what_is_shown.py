@@ -61,15 +61,15 @@ def check(simulation: Watched) -> int:
         shown = simulation.journal.processes(name, limit=10_000)
         assert [p.id for p in shown if p.ended_millis is not None] == [p.id for p in past]
         assert [p.id for p in shown if p.ended_millis is None] == [p.id for p in running]
-        standing = state.standing
-        if standing is None:
+        summary = state.summary
+        if summary is None:
             assert (line.doing, past) == ("not measured yet", [])
             continue
         assert line.doing.startswith("running ") == bool(running)
         if line.doing == "in shape":
-            assert (standing.score >= IN_SHAPE_SCORE, state.needs) == (True, ())
+            assert (summary.score >= IN_SHAPE_SCORE, state.needs) == (True, ())
         if line.doing == "nothing is due":
-            assert standing.score < IN_SHAPE_SCORE
+            assert summary.score < IN_SHAPE_SCORE
             assert line.reason, "a low score is explained"
         if not state.enabled:
             assert (line.doing, past) == ("disabled", [])
@@ -120,12 +120,12 @@ def test_a_state_of_an_earlier_version_is_read() -> None:
 
 @pytest.mark.parametrize(("runs", "doing"), [(1, "in shape"), (5, "nothing is due")])
 def test_a_low_score_is_not_called_in_shape(runs: int, doing: str) -> None:
-    from interbed.optimizer.views.status import TableLine
+    from interbed.optimizer.views.status import TableStatus
 
     board = TableBoard([], SETTINGS)
     board.changed(["db.t"])
     state = board.measured("db.t", measurement(bucket(runs=runs, files=runs)), FIRST)
     assert state is not None
-    line = TableLine(state=state, running=None, now_millis=FIRST)
+    line = TableStatus(state=state, running=None, now_millis=FIRST)
     assert line.doing == doing
     assert bool(line.reason) == (doing == "nothing is due")

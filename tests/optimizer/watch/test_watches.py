@@ -10,7 +10,7 @@ import interbed.testing
 from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.factory import open_catalog
 from interbed.catalog.client.hive.catalog import HiveCatalog
-from interbed.optimizer.flow.tables import Watch
+from interbed.optimizer.flow.tables import TableWatch
 from interbed.optimizer.watch import LIST_MILLIS, METASTORE_LIST_MILLIS, ROUNDS, FilesWatch, HiveWatch, SnapshotSweep
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.table import load_table
@@ -27,10 +27,10 @@ class Watched:
         self.catalog = catalog
         self.now = 1_000_000
         self.sweep = SnapshotSweep(lambda: self.now)
-        self.watch: Watch = self.made()
+        self.watch: TableWatch = self.made()
         catalog.create_database("shop")
 
-    def made(self) -> Watch:
+    def made(self) -> TableWatch:
         if isinstance(self.catalog, HiveCatalog):
             return HiveWatch(self.catalog.client, self.sweep, lambda: self.now)
         return FilesWatch(self.catalog, self.sweep, lambda: self.now)
@@ -44,7 +44,7 @@ class Watched:
         for name in found.changed:
             if self.catalog.table_exists(name):
                 self.sweep.remember(name, self.catalog.get_table(name).store)
-        return set(found.changed), set(found.gone)
+        return set(found.changed), set(found.removed)
 
     def settled(self) -> None:
         """Nothing more is to be seen."""
@@ -68,9 +68,9 @@ def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]
 def test_the_first_answer_has_all_tables(watched: Watched) -> None:
     watched.create("shop.orders")
     watched.create("shop.clients")
-    changed, gone = watched.seen()
+    changed, removed = watched.seen()
     assert {"shop.orders", "shop.clients"} <= changed
-    assert not gone
+    assert not removed
 
 
 def test_a_commit_is_seen_with_the_next_answer(watched: Watched) -> None:
@@ -109,9 +109,9 @@ def test_a_table_that_is_renamed_goes_and_comes(watched: Watched) -> None:
     watched.settled()
     watched.catalog.rename_table("shop.orders", "shop.bills")
     watched.now += LISTED
-    changed, gone = watched.seen()
+    changed, removed = watched.seen()
     assert "shop.bills" in changed
-    assert "shop.orders" in gone
+    assert "shop.orders" in removed
 
 
 def test_what_an_answer_lacked_the_next_one_has(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,19 +14,19 @@ from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.iceberg.optimize.expire import named_files
 from interbed.iceberg.table import IcebergTable
 from interbed.optimizer.flow.process import (
-    Assignment,
-    Cleanup,
-    Need,
+    CleanupMode,
     Process,
     ProcessState,
-    TableStanding,
+    TableSummary,
+    TaskAssignment,
     TaskRef,
     WorkKind,
+    WorkNeed,
 )
 from interbed.optimizer.journal.api import MemoryJournal
 from interbed.optimizer.views.explanation import dry_run
 from interbed.optimizer.watch import HiveWatch
-from interbed.optimizer.work.lake_tables import LakeTables, carry_out, take_back
+from interbed.optimizer.work.lake_tables import LakeTables, carry_out, delete_result
 from interbed.storage.base.clock import now_millis
 from interbed.storage.base.errors import CommitConflictError
 from tests.iceberg.python_tables import delete_by_key
@@ -76,7 +76,7 @@ def unnamed(catalog: HiveCatalog) -> set[str]:
     return {path for path in data_files(catalog) if path not in named}
 
 
-def process_of(kind: WorkKind, name: str = "p1", cleanup: Cleanup | None = None) -> Process:
+def process_of(kind: WorkKind, name: str = "p1", cleanup: CleanupMode | None = None) -> Process:
     """A process as the scheduler begins it."""
     return Process(
         id=name,
@@ -86,7 +86,7 @@ def process_of(kind: WorkKind, name: str = "p1", cleanup: Cleanup | None = None)
         reason="test",
         state=ProcessState.RUNNING,
         created_millis=0,
-        before=TableStanding(snapshot_id=None, score=0, read_amplification=1.0, pending_bytes=0),
+        before=TableSummary(snapshot_id=None, score=0, read_amplification=1.0, pending_bytes=0),
         cleanup=cleanup,
     )
 
@@ -97,7 +97,7 @@ def test_small_files_and_deletes_are_seen_and_done_away_with(catalog: HiveCatalo
     found = LakeTables(catalog).measure(NAME)
     (bucket,) = found.health.by_bucket
     assert (bucket.files, bucket.small_files, bucket.rows, bucket.delete_rows) == (15, 16, 150, 30)
-    need = Need(kind=WorkKind.MINOR, reason="test", due_millis=0)
+    need = WorkNeed(kind=WorkKind.MINOR, reason="test", due_millis=0)
     (shown,) = dry_run(catalog, NAME, [need])
     assert [(task.kind, task.files) for task in shown.tasks] == [("rewrite", 15)]
 
@@ -126,16 +126,16 @@ def test_a_table_that_is_published_of_another_one_is_left_to_that_one(catalog: H
     published: Any = catalog.get_table("ice.ours")
     assert isinstance(published, IcebergTable)
     assert published.count() == 15
-    assert not LakeTables(catalog).measure("ice.ours").wishes.enabled
-    assert LakeTables(catalog).measure("shop.ours").wishes.enabled
+    assert not LakeTables(catalog).measure("ice.ours").optimizing.enabled
+    assert LakeTables(catalog).measure("shop.ours").optimizing.enabled
 
 
 def test_a_process_is_committed_once_however_often_it_is_tried(catalog: HiveCatalog) -> None:
     before = ids(catalog)
     tables, process = LakeTables(catalog), process_of(WorkKind.MINOR)
-    plan = tables.plan(process, Need(kind=WorkKind.MINOR, reason="test", due_millis=0), 2)
+    plan = tables.plan(process, WorkNeed(kind=WorkKind.MINOR, reason="test", due_millis=0), 2)
     assignments = [
-        Assignment(
+        TaskAssignment(
             ref=TaskRef(process=process.id, number=number, attempt=1),
             table=NAME,
             kind=process.kind,
@@ -147,12 +147,12 @@ def test_a_process_is_committed_once_however_often_it_is_tried(catalog: HiveCata
     lost = [carry_out(catalog, assignment) for assignment in assignments]
     outcomes = [carry_out(catalog, assignment) for assignment in assignments]
     assert len(unnamed(catalog)) == 2 * len(assignments)
-    take_back(catalog, assignments[0], lost[0])
+    delete_result(catalog, assignments[0], lost[0])
     results = [outcome.result for outcome in outcomes]
     made = tables.commit(process, results)
     assert made is not None
     assert LakeTables(catalog).commit(process, results) == made
-    tables.end(process_of(WorkKind.MINOR, cleanup=Cleanup.SWEEP), results)
+    tables.end(process_of(WorkKind.MINOR, cleanup=CleanupMode.SWEEP), results)
     assert unnamed(catalog) == set()
     assert ids(catalog) == before
     assert sum(outcome.figures.files_in for outcome in outcomes) == 15
@@ -160,16 +160,16 @@ def test_a_process_is_committed_once_however_often_it_is_tried(catalog: HiveCata
 
 def test_a_process_that_comes_too_late_gives_way_and_leaves_nothing(catalog: HiveCatalog) -> None:
     tables, process = LakeTables(catalog), process_of(WorkKind.FULL)
-    plan = tables.plan(process, Need(kind=WorkKind.FULL, reason="test", due_millis=0), 1)
+    plan = tables.plan(process, WorkNeed(kind=WorkKind.FULL, reason="test", due_millis=0), 1)
     ref = TaskRef(process=process.id, number=0, attempt=1)
     (task,) = plan.tasks
     outcome = carry_out(
-        catalog, Assignment(ref=ref, table=NAME, kind=process.kind, payload=task.payload, lease_millis=1000)
+        catalog, TaskAssignment(ref=ref, table=NAME, kind=process.kind, payload=task.payload, lease_millis=1000)
     )
     opened(catalog).compact()
     before = ids(catalog)
     with pytest.raises(CommitConflictError):
         tables.commit(process, [outcome.result])
-    tables.end(process_of(WorkKind.FULL, cleanup=Cleanup.DISCARD), [outcome.result])
+    tables.end(process_of(WorkKind.FULL, cleanup=CleanupMode.DISCARD), [outcome.result])
     assert unnamed(catalog) == set()
     assert ids(catalog) == before

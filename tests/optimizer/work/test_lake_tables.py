@@ -12,17 +12,17 @@ from interbed.catalog.client.api import Catalog
 from interbed.catalog.client.errors import TableNotFoundError
 from interbed.catalog.client.factory import open_catalog
 from interbed.optimizer.flow.process import (
-    Assignment,
-    Cleanup,
-    Need,
+    CleanupMode,
     Process,
     ProcessState,
-    TableStanding,
+    TableSummary,
+    TaskAssignment,
     TaskRef,
     WorkKind,
+    WorkNeed,
 )
 from interbed.optimizer.flow.tables import PlannedTask
-from interbed.optimizer.work.lake_tables import LakeTables, carry_out, take_back
+from interbed.optimizer.work.lake_tables import LakeTables, carry_out, delete_result
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.table import Table
@@ -78,19 +78,19 @@ def process(kind: WorkKind, options: Mapping[str, str] | None = None) -> Process
         reason="a test",
         state=ProcessState.RUNNING,
         created_millis=0,
-        before=TableStanding(snapshot_id=1, score=50, read_amplification=5.0, pending_bytes=1000),
+        before=TableSummary(snapshot_id=1, score=50, read_amplification=5.0, pending_bytes=1000),
         options=options or {},
     )
 
 
 def planned(tables: LakeTables, begun: Process, slots: int = 1) -> list[PlannedTask]:
-    need = Need(kind=begun.kind, reason=begun.reason, due_millis=0, options=begun.options)
+    need = WorkNeed(kind=begun.kind, reason=begun.reason, due_millis=0, options=begun.options)
     return list(tables.plan(begun, need, slots).tasks)
 
 
-def attempts(begun: Process, tasks: list[PlannedTask], attempt: int = 1) -> list[Assignment]:
+def attempts(begun: Process, tasks: list[PlannedTask], attempt: int = 1) -> list[TaskAssignment]:
     return [
-        Assignment(
+        TaskAssignment(
             ref=TaskRef(process=begun.id, number=number, attempt=attempt),
             table=begun.table,
             kind=begun.kind,
@@ -119,7 +119,7 @@ def left_over(table: Table) -> set[str]:
     return files | {f.name for f in (root / "snapshot").glob(".write-*")}
 
 
-def ended(begun: Process, cleanup: Cleanup) -> Process:
+def ended(begun: Process, cleanup: CleanupMode) -> Process:
     return replace(begun, state=ProcessState.ENDING, ending=ProcessState.SUCCEEDED, cleanup=cleanup)
 
 
@@ -129,7 +129,7 @@ def test_a_minor_compaction_leaves_as_many_runs_as_are_tolerated(catalog: Catalo
     results = done(catalog, tables, begun, slots=2)
     assert len(results) == 2
     snapshot = tables.commit(begun, results)
-    tables.end(ended(begun, Cleanup.SWEEP), results)
+    tables.end(ended(begun, CleanupMode.SWEEP), results)
     assert snapshot == 9
     assert content(table) == before
     assert not left_over(table)
@@ -185,7 +185,7 @@ def test_a_compaction_gives_way_to_who_came_first(catalog: Catalog, tables: Lake
     with pytest.raises(CommitConflictError):
         tables.commit(begun, results)
     assert left_over(table)
-    tables.end(ended(begun, Cleanup.DISCARD), results)
+    tables.end(ended(begun, CleanupMode.DISCARD), results)
     assert not left_over(table)
     assert content(table) == before
 
@@ -195,7 +195,7 @@ def test_files_of_a_process_of_which_nothing_is_known_stay(catalog: Catalog, tab
     begun = process(WorkKind.FULL)
     results = done(catalog, tables, begun)
     files = left_over(table)
-    tables.end(ended(begun, Cleanup.LEAVE), results)
+    tables.end(ended(begun, CleanupMode.LEAVE), results)
     assert left_over(table) == {name for name in files if not name.startswith(".write-")}
 
 
@@ -207,11 +207,11 @@ def test_what_another_attempt_has_written_is_swept(catalog: Catalog, tables: Lak
     results = [carry_out(catalog, a).result for a in attempts(begun, tasks, 2)]
     tables.commit(begun, results)
     assert len(left_over(table)) > 1
-    tables.end(ended(begun, Cleanup.SWEEP), results)
+    tables.end(ended(begun, CleanupMode.SWEEP), results)
     assert not left_over(table)
     # Whoever brings it late deletes what is gone already.
     for assignment, outcome in zip(attempts(begun, tasks), lost, strict=True):
-        take_back(catalog, assignment, outcome)
+        delete_result(catalog, assignment, outcome)
     assert len(content(table)) == 57
 
 
@@ -234,7 +234,7 @@ def test_deletion_vectors_of_another_attempt_are_swept(
     assert left_over(table)
     results = [carry_out(catalog, a).result for a in attempts(begun, tasks, 2)]
     tables.commit(begun, results)
-    tables.end(ended(begun, Cleanup.SWEEP), results)
+    tables.end(ended(begun, CleanupMode.SWEEP), results)
     assert not left_over(table)
     assert table.schema.has_primary_key or content(table) == before
     assert table.maintenance.fsck().is_sound
@@ -244,7 +244,7 @@ def test_a_task_of_a_process_that_has_ended_leaves_nothing(catalog: Catalog, tab
     table = keyed(catalog)
     begun = process(WorkKind.FULL)
     tasks = planned(tables, begun)
-    tables.end(ended(begun, Cleanup.DISCARD), [])
+    tables.end(ended(begun, CleanupMode.DISCARD), [])
     with pytest.raises(CommitFailedError, match="has ended without it"):
         carry_out(catalog, attempts(begun, tasks)[0])
     assert not left_over(table)
@@ -294,6 +294,6 @@ def test_other_upkeep_leaves_rows_as_they_are(kind: WorkKind, catalog: Catalog, 
     begun = process(kind)
     results = done(catalog, tables, begun)
     tables.commit(begun, results)
-    tables.end(ended(begun, Cleanup.SWEEP), results)
+    tables.end(ended(begun, CleanupMode.SWEEP), results)
     assert content(table) == before
     assert not left_over(table)
