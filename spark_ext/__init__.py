@@ -1,6 +1,6 @@
-"""The Spark extension: catalogs, tables, reads and writes in Spark SQL; decided in Python, translated on the JVM.
+"""The Spark extension: catalogs, tables, reads and writes in Spark SQL, planned in Python and translated in the JVM.
 
-``configure(SparkSession.builder)`` is all that a PySpark program needs. ``ingest`` brings changes in from Kafka.
+``configure(SparkSession.builder)`` is all that a PySpark program needs. ``ingest`` writes changes from Kafka.
 """
 
 from interbed.spark_ext.ingest_query import ingest

@@ -1,4 +1,4 @@
-"""`interbed spark …`: what a Spark application needs to know, and a planner for drivers elsewhere."""
+"""`interbed spark …`: the settings of a Spark application, and a planner for drivers on other machines."""
 
 import json
 import shlex
@@ -25,7 +25,7 @@ def spark() -> None:
 def settings_command(
     catalog: str | None, options: tuple[str, ...], executor_python: str | None, as_json: bool, properties: bool
 ) -> None:
-    """Print what to give to spark-submit, spark-sql, spark-shell or a Spark Connect server.
+    """Print the settings for spark-submit, spark-sql, spark-shell or a Spark Connect server.
 
     spark-sql $(interbed spark settings -c lake -o warehouse=file:/lake)
     """
@@ -48,7 +48,7 @@ def settings_command(
         click.echo("\n".join(f"{key} {value}" for key, value in settings.items()))
     else:
         jars = settings.pop(JARS)
-        # No shell takes the pattern without quotes, nor quotes from a $(…); the jar sets it when the session starts.
+        # The pattern needs quotes in a shell, and $(…) keeps none; the jar sets it when the session starts.
         del settings[REDACTION]
         arguments = ["--jars", jars, *(a for key, value in settings.items() for a in ("--conf", f"{key}={value}"))]
         click.echo(shlex.join(arguments))
@@ -58,11 +58,11 @@ def settings_command(
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", default=9085, show_default=True, help="The port to listen at; 0 takes a free one.")
 def planner_command(host: str, port: int) -> None:
-    """Answer the planning of Spark drivers that have no Python: they set spark.interbed.planner to what this prints.
+    """Plan for Spark drivers that have no Python: they set spark.interbed.planner to the printed address.
 
-    It asks nobody who they are; whoever reaches the port reads and writes what this process may.
+    There is no authentication: any client that reaches the port reads and writes what this process may.
     """
-    # Imported here: the settings are printed without importing Arrow.
+    # Imported here, so that the settings are printed without loading Arrow.
     from interbed.spark_ext.process.planner import PlannerServer
 
     with PlannerServer(host, port) as server:

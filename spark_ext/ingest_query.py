@@ -1,12 +1,10 @@
 """Ingestion as a query of Spark's structured streaming: each micro-batch is a call of sys.ingest_kafka.
 
-The query is a clock: it begins a micro-batch when it is time for a commit, and shows in Spark's UI, to listeners and
-to `spark.streams`. How far was read is in the tables alone. Spark's checkpoint, which would be a second opinion on
-that, is a temporary one, and nothing is read of it.
+The query is a clock: it begins a micro-batch when a commit is due. It appears in Spark's UI, for listeners and in
+`spark.streams`. Only the tables have the positions that were read. Spark's checkpoint is temporary, and is never read.
 
-What Spark counts of such a query are the rows of the clock: its progress has the figures of sources, and of expressions
-over their rows, and what comes of a micro-batch is known to nobody but the function that is called with it. So each one
-that has committed is told as a line of the log, in the form of `interbed ingest kafka --json`.
+Spark's progress of the query counts the rows of the clock, since Spark does not know the results of a micro-batch's
+function. Each commit is therefore a line of the log, in the format of `interbed ingest kafka --json`.
 """
 
 import json
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CLOCK = "rate-micro-batch"
-"""A source that has a row for each micro-batch, whenever it is asked."""
+"""A source with one row for each micro-batch."""
 
 
 def ingest(
@@ -61,12 +59,12 @@ def ingest(
 ) -> "StreamingQuery":
     """Write the changes in topics of Kafka to tables of `catalog`, a catalog of Spark, on Spark's executors.
 
-    The arguments mean what the options of `interbed ingest kafka` do: `bad_messages` is "stop", "skip" or
-    "dead-letter", and `kafka_conf` has settings of librdkafka. The query runs until it is stopped or fails, and
-    with `until_end` to where the topics end when it begins. It may be started anew at any time, here or as a process of
-    `interbed ingest`, and goes on where the tables are.
+    The arguments have the meaning of the options of `interbed ingest kafka`: `bad_messages` is "stop", "skip" or
+    "dead-letter", and `kafka_conf` has settings of librdkafka. The query runs until it is stopped or fails, and with
+    `until_end` to the ends that the topics have when it begins. It may be started again at any time, here or as a
+    process of `interbed ingest`, and continues at the positions of the tables.
 
-    Raises InvalidInputError; what else is wrong ends the query, whose exception says it.
+    Raises InvalidInputError. Other errors end the query and are its exception.
     """
     if bool(topics) == bool(topic_pattern):
         raise InvalidInputError("Give the topics to read, or a topic_pattern.")
@@ -112,8 +110,10 @@ def ingest(
 
 
 def _batches(catalog: str, arguments: Mapping[str, Any], *, ends: bool) -> "Callable[[DataFrame, int], None]":
-    """What a micro-batch does. How far the one before has come is kept, lest tables without new rows are told each
-    time; with a Spark Connect server this runs there, in a process that lives as long as the query.
+    """Return the function of a micro-batch, which keeps the progress of the micro-batch before.
+
+    Without that progress, positions would be recorded in tables without new rows each time. With a Spark Connect server
+    the function runs there, in a process that lives as long as the query.
     """
     progress = None if ends else "{}"
     commits = 0
@@ -130,7 +130,7 @@ def _batches(catalog: str, arguments: Mapping[str, Any], *, ends: bool) -> "Call
 
 
 def _progress_text(row: Any) -> str:
-    """What a call answers, since the query began, as `interbed ingest kafka --json` says it after a commit."""
+    """Return the result of a call as the line of `interbed ingest kafka --json`; it counts since the query began."""
     value = {
         "event": "commit",
         "messages": row["messages"],
@@ -144,7 +144,7 @@ def _progress_text(row: Any) -> str:
 
 
 def _called(spark: "SparkSession", catalog: str, arguments: Mapping[str, Any]) -> Any:
-    """The rows of a call. Values are no part of its text, which Spark shows to many."""
+    """Return the rows of a call. Values are not in its text, which Spark shows to other users."""
     from pyspark.sql.functions import create_map, lit
 
     values = {

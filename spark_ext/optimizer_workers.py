@@ -1,12 +1,12 @@
-"""Workers of the optimizer on Spark's executors, for a cluster that is there anyway:
+"""Workers of the optimizer on the executors of a Spark cluster:
 
     spark-submit $(interbed spark settings) workers.py --uri thrift://optimizer-host:9090
 
 where workers.py calls `main` of this module.
 
-Each is one task of a Spark job, and takes one of its cores. They come when the application starts, and end when there
-was nothing to do for the idle time, or when the application does. The executors have to reach the optimizer, the
-catalog and the files of its tables. An executor that dies loses its attempts, which others get.
+Each worker is one task of a Spark job, and takes one of its cores. The workers start with the application, and end
+after the idle time without tasks, or with the application. The executors have to reach the optimizer, the catalog and
+the files of its tables. When an executor dies, other workers get its tasks.
 """
 
 import argparse
@@ -31,8 +31,9 @@ IDLE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkWorkers:
-    """So many workers for the optimizer at `uri`, each with its memory in bytes; `options` are the catalog's, on top of
-    what the optimizer tells: secrets, above all.
+    """Workers for the optimizer at `uri`, in the number `workers`, each with `memory` bytes.
+
+    `options` are options of the catalog, such as secrets, on top of those that the optimizer sends.
     """
 
     uri: str
@@ -44,8 +45,9 @@ class SparkWorkers:
 
 
 def run_workers(spark: Any, wanted: SparkWorkers) -> None:
-    """Have them work until there was nothing to do for the idle time. Raises what ends a worker: an optimizer that does
-    not take it (WorkerRefusedError), and what opening the catalog raises, by way of Spark.
+    """Run the workers until each has had no tasks for the idle time.
+
+    Raises the error that ends a worker, as Spark's exception: WorkerRefusedError, or an error of opening the catalog.
     """
     context = spark.sparkContext
     numbers = context.parallelize(range(wanted.workers), wanted.workers)
@@ -66,14 +68,16 @@ def _python_of(context: Any) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Be the application."""
+    """Run the Spark application, and return its exit code."""
     parser = argparse.ArgumentParser(prog="interbed.spark_ext.optimizer_workers", description=__doc__)
-    parser.add_argument("--uri", required=True, help="where the optimizer listens; several with commas")
-    parser.add_argument("--workers", type=int, help="how many; by default as many as Spark has cores")
-    parser.add_argument("--group", default=DEFAULT_GROUP, help="for whose tables to work")
-    parser.add_argument("--memory", default="1 gb", help="what a worker may take")
-    parser.add_argument("--idle-time", default="1 min", help="end when there was nothing to do for so long")
-    parser.add_argument("-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="of the catalog")
+    parser.add_argument("--uri", required=True, help="address of the optimizer; several are separated by commas")
+    parser.add_argument("--workers", type=int, help="number of workers; by default the number of Spark's cores")
+    parser.add_argument("--group", default=DEFAULT_GROUP, help="group of the tables to work for")
+    parser.add_argument("--memory", default="1 gb", help="memory of a worker")
+    parser.add_argument("--idle-time", default="1 min", help="end after this time without tasks")
+    parser.add_argument(
+        "-o", "--option", action="append", default=[], metavar="KEY=VALUE", help="option of the catalog"
+    )
     given = parser.parse_args(arguments)
     from pyspark.sql import SparkSession
 

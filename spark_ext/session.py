@@ -1,11 +1,11 @@
-"""Settings that make a Spark session speak interbed: its jar, its SQL extensions and the Python that runs it.
+"""Settings of a Spark session for interbed: its jar, its SQL extensions and its Python.
 
-Settings of the user, in the builder, on the command line (PYSPARK_SUBMIT_ARGS) or in spark-defaults.conf, are added to
+Settings of the user, in the builder, on the command line (PYSPARK_SUBMIT_ARGS) or in spark-defaults.conf, are extended
 and never replaced.
 
-A session needs Spark 4.0 and Java 17, or newer ones. Both are looked for where PySpark's own scripts look. Spark's
-version is in the name of a jar (`jars/spark-core_2.13-4.1.4.jar`), Java's in the file `release` of its directory, so
-that PySpark is not imported and Java is not started to find them out.
+A session needs Spark 4.0 and Java 17, or newer ones. Both are searched as PySpark's own scripts do. Spark's version is
+in the name of a jar (`jars/spark-core_2.13-4.1.4.jar`), Java's in the file `release` of its directory: neither PySpark
+is imported nor Java started to get them.
 """
 
 import importlib.util
@@ -29,11 +29,11 @@ _SPARK_ADVICE = "Run: pip install 'interbed[spark]'"
 
 
 class SparkSetupError(InterbedError):
-    """Spark can't be set up for interbed; the message says what to do instead."""
+    """Spark can't be set up for interbed; the message has the remedy."""
 
 
 def check_spark() -> None:
-    """Raise SparkSetupError when PySpark would start a Spark older than 4.0; without a Spark nothing is checked."""
+    """Raise SparkSetupError when PySpark would start a Spark older than 4.0; without a Spark there is no check."""
     version = _spark_version()
     if version is not None and int(version.partition(".")[0]) < SPARK_MAJOR_MIN:
         by_variable = bool(os.environ.get("SPARK_HOME"))
@@ -62,14 +62,14 @@ def _java_advice() -> str:
 
 
 def _java() -> Path | None:
-    """The java that Spark's scripts start: JAVA_HOME's, else the first on the PATH; None when there is none."""
+    """Return the java that Spark's scripts start: that of JAVA_HOME, or the first on the PATH; None without one."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which(Path(home) / "bin" / "java") if home else shutil.which("java")
     return None if found is None else Path(found)
 
 
 def _java_version(java: Path) -> int | None:
-    """The feature release, such as 17, or 8 for 1.8; None when Java does not say it."""
+    """Return the feature release, such as 17, or 8 for 1.8; None when it is unknown."""
     release = java.resolve().parent.parent / "release"
     text = release.read_text(encoding="utf-8", errors="replace") if release.is_file() else ""
     if "JAVA_VERSION=" not in text:
@@ -85,7 +85,7 @@ def _java_version(java: Path) -> int | None:
 
 
 def _spark_version() -> str | None:
-    """The version of the Spark that PySpark starts, known without importing it; None without one."""
+    """Return the version of the Spark that PySpark starts, without importing it; None without one."""
     home = spark_home()
     if home is None:
         return None
@@ -97,7 +97,7 @@ def _spark_version() -> str | None:
 
 
 def spark_home() -> str | None:
-    """The directory of the Spark that PySpark starts; None without one."""
+    """Return the directory of the Spark that PySpark starts; None without one."""
     return os.environ.get("SPARK_HOME") or _pyspark_home()
 
 
@@ -114,8 +114,8 @@ EXTENSIONS = "spark.sql.extensions"
 PYTHON = "spark.pyspark.python"
 REDACTION = "spark.redaction.regex"
 SECRETS = "(?i)secret|password|token|access.?key|account.?key|private.?key|encryption.?key|api.?key|[.]sas[.]"
-"""The settings and options that Spark shows nowhere: those of its own pattern, and those that open stores. The jar has
-the same (interbed.spark.catalog.Redaction).
+"""Names of settings and options that Spark masks: its own pattern, and credentials of object stores. The jar has the
+same pattern (interbed.spark.catalog.Redaction).
 """
 EXTENSION_CLASS = "interbed.spark.SparkExtensions"
 CATALOGS = "spark.sql.catalog"
@@ -127,7 +127,7 @@ _JAR = Path(__file__).resolve().parent / "jvm" / "interbed-spark.jar"
 
 
 def jar_path() -> Path:
-    """Where the extension's jar is. Raises SparkSetupError when the installation lacks it."""
+    """Return the path of the extension's jar. Raises SparkSetupError when the installation lacks it."""
     if _JAR.is_file():
         return _JAR
     if (_JAR.parent / "src").is_dir():
@@ -142,10 +142,10 @@ def jar_path() -> Path:
 
 
 def spark_settings(present: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The settings to give to a Spark application, for instance to spark-submit or to a Spark Connect server.
+    """Return the settings of a Spark application, for instance for spark-submit or a Spark Connect server.
 
-    `present` are the settings that are there already; lists are appended to, and the Python to use is set only if it is
-    not. Raises SparkSetupError without a jar, and when the Spark of this environment is older than 4.0.
+    `present` has existing settings: lists are extended, and the Python is set only if it is missing there. Raises
+    SparkSetupError without a jar, and when the Spark of this environment is older than 4.0.
     """
     check_spark()
     known = dict(present or {})
@@ -160,13 +160,13 @@ def spark_settings(present: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def configure(builder: "SparkSession.Builder") -> "SparkSession.Builder":
-    """Make the session of this builder speak interbed, and return the builder.
+    """Add interbed's settings to the builder of a session, and return the builder.
 
     >>> spark = configure(SparkSession.builder.master("local[2]")).getOrCreate()
 
     A builder with `remote("local[2]")` starts a Spark Connect server in this process, configured like a session.
-    Raises SparkSetupError for a session that runs already without the jar, for a server elsewhere, which has to be
-    configured itself (see spark_settings), for a Spark older than 4.0, a Java older than 17 and without a jar.
+    Raises SparkSetupError for a running session without the jar, for a remote server, which has to be configured itself
+    (see spark_settings), for a Spark older than 4.0, a Java older than 17, and without a jar.
     """
     chosen: dict[str, str] = {k: str(v) for k, v in getattr(builder, "_options", {}).items()}
     if not chosen.get(REMOTE, os.environ.get("SPARK_REMOTE", "local")).startswith("local"):
@@ -196,7 +196,7 @@ def _check_running(settings: Mapping[str, str]) -> None:
 
     running = SparkContext._active_spark_context
     if running is None:
-        # PySpark is about to start the JVM. A running one took its Java already.
+        # PySpark is about to start the JVM. A running JVM has chosen its Java already.
         check_java()
         return
     conf = running.getConf()
@@ -213,7 +213,7 @@ def _contains(present: str | None, wanted: str) -> bool:
 
 
 def _submit_arguments() -> dict[str, str]:
-    """What PYSPARK_SUBMIT_ARGS sets of the settings that matter here."""
+    """Return the settings of PYSPARK_SUBMIT_ARGS."""
     arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
     found: dict[str, str] = {}
     for option, value in itertools.pairwise(arguments):
@@ -226,7 +226,7 @@ def _submit_arguments() -> dict[str, str]:
 
 
 def _defaults_file() -> dict[str, str]:
-    """spark-defaults.conf: a setting a line, the key parted from its value by blanks or an equals sign."""
+    """Return the settings of spark-defaults.conf: one a line, key and value separated by blanks or an equals sign."""
     folder = os.environ.get("SPARK_CONF_DIR")
     if folder is None:
         home = spark_home()

@@ -244,7 +244,7 @@ class ProcessBoard:
                 self._stop(task, now)
                 self._lose(task, f"worker {task.worker} took longer than {self._settings.task_timeout} ms")
 
-    def delete_result(self, worker: str, now: int) -> None:
+    def withdraw(self, worker: str, now: int) -> None:
         """Withdraw the attempts of a worker that has ended; their tasks wait again."""
         for task in self._running_tasks():
             if task.worker == worker:

@@ -112,7 +112,7 @@ class Scheduler:
         """Remove a worker that ends; its unfinished tasks wait again."""
         if self._workers.pop(worker_id, None) is not None:
             self._workers_changed = True
-            self._processes.delete_result(worker_id, self._clock())
+            self._processes.withdraw(worker_id, self._clock())
             self._step()
 
     def beat(self, worker_id: str, running: Iterable[TaskRef]) -> list[TaskRef]:

@@ -1,5 +1,5 @@
-"""The calls of planner.thrift, by subject; `interbed.spark_ext.process.planner` puts them together.
+"""The calls of planner.thrift, by subject; `interbed.spark_ext.process.planner` combines them.
 
-Read `base` (open catalogs, from a reference or a handle to a table), `tables` and `jobs`, then `namespaces`
-and `procedures`.
+Read `base` (open catalogs, and the table of a reference or a handle), `tables` and `jobs`, then `namespaces` and
+`procedures`.
 """

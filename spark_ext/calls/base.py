@@ -1,4 +1,4 @@
-"""What all calls share: the open catalogs, and the way from a reference or a handle to a table."""
+"""Base of all calls: the pool of open catalogs, and the table of a reference or a handle."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -17,13 +17,16 @@ CATALOGS_MAX = 16
 
 
 class CatalogPool:
-    """Open catalogs by their options; the one unused for longest is closed when there are too many."""
+    """Open catalogs by their options: an LRU cache of `CATALOGS_MAX` entries that closes the others."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[tuple[str, frozenset[tuple[str, str]]], Catalog] = OrderedDict()
 
     def get(self, name: str, options: Mapping[str, str]) -> Catalog:
-        """The catalog, opened if need be; raises InvalidOptionError, CatalogUnavailableError, StorageAccessError."""
+        """Return the catalog, opened if necessary.
+
+        Raises InvalidOptionError, CatalogUnavailableError, StorageAccessError.
+        """
         key = (name, frozenset(options.items()))
         catalog = self._open.get(key)
         if catalog is None:
@@ -36,7 +39,7 @@ class CatalogPool:
         return catalog
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all open catalogs."""
         while self._open:
             self._open.popitem()[1].close()
 
@@ -49,7 +52,7 @@ def _open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
         )
     catalog = open_catalog(name, options)
     if isinstance(catalog, FileSystemCatalog):
-        # A warehouse that can't be written is refused with the statement that names it, not with the first table.
+        # A warehouse that can't be written fails the statement that names it, not the creation of the first table.
         catalog.file_io.make_directories(catalog.warehouse)
     catalog.instead_of_iceberg = (
         "Spark reads it by Iceberg's own catalog: configure one beside this, spark.sql.catalog.ice = "
@@ -59,8 +62,8 @@ def _open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
     return catalog
 
 
-class Calls:
-    """A part of the service; parts are mixed into one handler, which has one pool of catalogs."""
+class PlannerCalls:
+    """Base of the parts of the service, which are mixed into one handler with one pool of catalogs."""
 
     _catalogs: CatalogPool
 
@@ -81,6 +84,6 @@ class Calls:
 
 
 def identifier_of(table: Any) -> str:
-    """The name of a TableRef."""
-    # As text, so that the catalog sees a '$' that asks for a system table or a branch.
+    """Return the name of a TableRef."""
+    # As text, so that the catalog parses a '$' of a system table or a branch.
     return f"{table.database}.{table.table}"

@@ -10,13 +10,13 @@ from typing import Any
 
 from interbed.catalog.client.identifier import DEFAULT_DATABASE, Identifier
 from interbed.catalog.client.staging import StagedTable, TableFill
-from interbed.spark_ext.calls.base import Calls, identifier_of
+from interbed.spark_ext.calls.base import PlannerCalls, identifier_of
 from interbed.spark_ext.calls.tables import table_info
 from interbed.spark_ext.handle.clustering import without_functions
 from interbed.spark_ext.handle.ddl import schema_to_create
 from interbed.spark_ext.handle.row_changes import RowsToCome, kind_field, whole_partitions
 from interbed.spark_ext.handle.session_options import table_options
-from interbed.spark_ext.handle.table_handle import NO_CATALOG, Staged, TableHandle
+from interbed.spark_ext.handle.table_handle import NO_CATALOG, StagingInfo, TableHandle
 from interbed.spark_ext.read.reader import answer, plan_global, plan_scan, task_of
 from interbed.spark_ext.read.streams import open_batches, open_stream
 from interbed.spark_ext.values.predicates import handling_of
@@ -39,8 +39,8 @@ from interbed.thrift_idl.planner.ttypes import (
 )
 
 
-class MergingCalls(Calls):
-    """What the analysis of a write asks."""
+class MergingCalls(PlannerCalls):
+    """Calls of the analysis of a write."""
 
     def targetOfRows(  # noqa: N802
         self, handle: bytes, schema_json: str, options: Mapping[str, str], case_sensitive: bool
@@ -48,7 +48,7 @@ class MergingCalls(Calls):
         target = _target(TableHandle.from_bytes(handle), schema_json, options, case_sensitive)
         catalog = CatalogRef(name=target.catalog, options=dict(target.catalog_options))
         reference: Any = TableRef(catalog=catalog, database=target.database, table=target.table)
-        # The generated class has its fields set from outside, where no type checker looks.
+        # The generated class has no declared fields for type checkers.
         info: Any = table_info(reference, Table(target.table, target.open().store), None)
         info.snapshotId = target.snapshot_id or 0
         info.handle = target.to_bytes()
@@ -63,7 +63,7 @@ class MergingCalls(Calls):
         return result
 
     def _merged(self, handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
-        """The handle at a schema that takes the given rows, which is created if need be."""
+        """Return the handle at a schema that takes the given rows; the schema is created if necessary."""
         if handle.rows is None:
             return handle
         table = self._table_of(handle)
@@ -71,17 +71,17 @@ class MergingCalls(Calls):
         return replace(handle, schema_json=merged.schema.to_json(), rows=None)
 
     def _merged_for(self, handle: TableHandle, schema_json: str, options: Mapping[str, str]) -> TableHandle:
-        """The handle for rows that no analysis has seen: those of a stream."""
+        """Return the handle for the rows of a stream, which no analysis has checked."""
         return self._merged(_target(handle, schema_json, options, case_sensitive=False), options)
 
 
 def _with_options(store: FileStore, options: Mapping[str, str]) -> FileStore:
-    """The table with what a write's options say of it."""
+    """Return the table with the options of a write."""
     return store.with_options(table_options(options)) if options else store
 
 
 def _target(handle: TableHandle, schema_json: str, options: Mapping[str, str], case_sensitive: bool) -> TableHandle:
-    """The handle for a write of rows with these columns, at the schema that the write will make."""
+    """Return the handle for a write of rows with these columns, at the schema that the write will create."""
     kind = kind_field(schema_json, handle.schema)
     if kind is not None:
         handle = replace(handle, kind_column=kind["name"])
@@ -95,8 +95,8 @@ def _target(handle: TableHandle, schema_json: str, options: Mapping[str, str], c
     return replace(handle, rows=rows, schema_json=rows.merged(handle.schema, store.options).to_json())
 
 
-class StagingCalls(Calls):
-    """What Spark's StagingTableCatalog asks."""
+class StagingCalls(PlannerCalls):
+    """Calls of Spark's StagingTableCatalog."""
 
     def stageTable(self, table: Any, request: Any, replaces: bool, create: bool) -> TableInfo:  # noqa: N802
         catalog = self._catalog(table.catalog)
@@ -104,9 +104,11 @@ class StagingCalls(Calls):
         if table.database == DEFAULT_DATABASE:
             catalog.create_database(DEFAULT_DATABASE, ignore_if_exists=True)
         staged = catalog.stage_table(identifier_of(table), schema, replace=replaces, create=create)
-        # The generated class has its fields set from outside, where no type checker looks.
+        # The generated class has no declared fields for type checkers.
         info: Any = table_info(table, staged.table, None)
-        handle = replace(TableHandle.from_bytes(info.handle), staged=Staged(replaces=staged.replaces, path=staged.path))
+        handle = replace(
+            TableHandle.from_bytes(info.handle), staged=StagingInfo(replaces=staged.replaces, path=staged.path)
+        )
         info.handle = handle.to_bytes()
         result: TableInfo = info
         return result
@@ -138,12 +140,12 @@ class StagingCalls(Calls):
         return made[-1] if made else CommitResult()
 
 
-class RowChangeCalls(Calls):
-    """What Spark's SupportsDeleteV2 asks."""
+class RowChangeCalls(PlannerCalls):
+    """Calls of Spark's SupportsDeleteV2."""
 
     def canDeleteWhere(self, handle: bytes, filters: list[str]) -> bool:  # noqa: N802
         changed = TableHandle.from_bytes(handle)
-        # A system table is refused when it is asked to, with a better reason than Spark has.
+        # deleteWhere refuses a system table, with a better message than Spark's.
         return changed.is_system or whole_partitions(changed.schema, filters) is not None
 
     def deleteWhere(self, handle: bytes, filters: list[str]) -> None:  # noqa: N802
@@ -158,7 +160,7 @@ class RowChangeCalls(Calls):
 
 
 class WriteCalls(StagingCalls, MergingCalls):
-    """What Spark's Write and BatchWrite ask."""
+    """Calls of Spark's Write and BatchWrite."""
 
     def planWrite(self, handle: bytes, request: Any) -> WritePlan:  # noqa: N802
         return plan_write(self._merged(TableHandle.from_bytes(handle), request.options), request)
@@ -175,8 +177,8 @@ class WriteCalls(StagingCalls, MergingCalls):
         plan.abort(plan.handle.open(), decode_messages(messages))
 
 
-class ScanCalls(Calls):
-    """What Spark's ScanBuilder and Scan ask."""
+class ScanCalls(PlannerCalls):
+    """Calls of Spark's ScanBuilder and Scan."""
 
     def pushFilters(self, handle: bytes, filters: list[str]) -> list[int]:  # noqa: N802
         read = TableHandle.from_bytes(handle)
@@ -197,7 +199,7 @@ class ScanCalls(Calls):
 
 
 class StreamCalls(MergingCalls):
-    """What Spark's MicroBatchStream and StreamingWrite ask."""
+    """Calls of Spark's MicroBatchStream and StreamingWrite."""
 
     def openStream(self, handle: bytes, request: Any) -> StreamInfo:  # noqa: N802
         return open_stream(TableHandle.from_bytes(handle), request)

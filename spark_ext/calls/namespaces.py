@@ -7,7 +7,7 @@ from interbed.catalog.client.api import Database, View, ViewColumn
 from interbed.catalog.client.errors import ViewNotFoundError
 from interbed.catalog.client.hive.registration import hive_type_name
 from interbed.catalog.client.identifier import Identifier
-from interbed.spark_ext.calls.base import Calls, identifier_of
+from interbed.spark_ext.calls.base import PlannerCalls, identifier_of
 from interbed.spark_ext.handle.ddl import COMMENT, LOCATION, NAMESPACE_IGNORED
 from interbed.spark_ext.values.spark_types import type_from_spark
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
@@ -15,11 +15,11 @@ from interbed.thrift_idl.planner import ttypes
 from interbed.thrift_idl.planner.ttypes import Namespace
 
 
-class NamespaceCalls(Calls):
-    """What Spark's SupportsNamespaces asks."""
+class NamespaceCalls(PlannerCalls):
+    """Calls of Spark's SupportsNamespaces."""
 
     def openCatalog(self, catalog: Any) -> None:  # noqa: N802
-        # Asked for its databases, a metastore that is down or a warehouse that can't be read shows at once.
+        # Listing the databases fails at once for a metastore that is down, or a warehouse that can't be read.
         self._catalog(catalog).list_databases()
 
     def listNamespaces(self, catalog: Any) -> list[str]:  # noqa: N802
@@ -50,8 +50,8 @@ def _namespace(database: Database) -> Namespace:
     return Namespace(name=database.name, properties=properties)
 
 
-class ViewCalls(Calls):
-    """What the rule that resolves views, and the statements about them, ask."""
+class ViewCalls(PlannerCalls):
+    """Calls of the rule that resolves views, and of statements about views."""
 
     def listViews(self, catalog: Any, database: str) -> list[str]:  # noqa: N802
         return self._catalog(catalog).list_views(database)
@@ -60,7 +60,7 @@ class ViewCalls(Calls):
         try:
             found = self._catalog(view.catalog).get_view(identifier_of(view))
         except (InvalidInputError, NotSupportedError) as error:
-            # Any name that somebody writes is looked up, also such as can be no view's.
+            # Spark looks up any name of a statement, also names that no view can have.
             raise ViewNotFoundError(str(error)) from error
         return ttypes.ViewInfo(
             query=found.query,

@@ -1,18 +1,18 @@
-"""Calls about procedures."""
+"""Calls about procedures and their jobs."""
 
 import json
 from collections.abc import Callable
 from typing import Any
 
-from interbed.spark_ext.calls.base import Calls
+from interbed.spark_ext.calls.base import PlannerCalls
 from interbed.spark_ext.procedures.procedure import Answer, Job, Procedure, ProcedureCall
 from interbed.spark_ext.procedures.registry import PROCEDURES, procedure_named
 from interbed.storage.base.errors import NotSupportedError
 from interbed.thrift_idl.planner.ttypes import ProcedureAnswer, ProcedureInfo, ProcedureJob, ProcedureParameter
 
 
-class ProcedureCalls(Calls):
-    """What Spark's ProcedureCatalog asks, and what the procedures that it finds ask."""
+class ProcedureCalls(PlannerCalls):
+    """Calls of Spark's ProcedureCatalog, and of its procedures."""
 
     def listProcedures(self, _catalog: Any) -> list[ProcedureInfo]:  # noqa: N802
         return [_info(procedure) for procedure in PROCEDURES.values()]
@@ -25,7 +25,7 @@ class ProcedureCalls(Calls):
         asked = self._call(call)
         resume = asked.procedure.resume
         if resume is None:
-            raise NotSupportedError(f"The procedure {asked.procedure.name} has no job to go on after.")
+            raise NotSupportedError(f"The procedure {asked.procedure.name} has no job to resume after.")
         return _answer(asked, lambda again: resume(again, token, results))
 
     def abortProcedure(self, call: Any, token: bytes) -> None:  # noqa: N802

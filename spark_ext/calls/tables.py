@@ -1,6 +1,6 @@
 """Calls about tables: load, create, alter, drop, rename; by name or by path; their partitions and statistics.
 
-A table is named by its path in spark.read.format("interbed").load("/lake/db.db/t").
+spark.read.format("interbed").load("/lake/db.db/t") names a table by its path.
 """
 
 import re
@@ -21,7 +21,7 @@ from interbed.catalog.client.identifier import (
     parse_table_name,
 )
 from interbed.catalog.client.partition import partitions_of
-from interbed.spark_ext.calls.base import Calls, identifier_of
+from interbed.spark_ext.calls.base import PlannerCalls, identifier_of
 from interbed.spark_ext.handle.clustering import clustering_of, without_functions
 from interbed.spark_ext.handle.ddl import MANAGED_LOCATION, schema_changes, schema_to_create, spark_properties
 from interbed.spark_ext.handle.row_changes import hidden_columns_of, row_changes_of
@@ -52,8 +52,8 @@ from interbed.thrift_idl.planner.ttypes import (
 MICROS_PER_MILLI = 1000
 
 
-class TableCalls(Calls):
-    """What Spark's TableCatalog asks."""
+class TableCalls(PlannerCalls):
+    """Calls of Spark's TableCatalog."""
 
     def listTables(self, catalog: Any, database: str) -> list[str]:  # noqa: N802
         return self._catalog(catalog).list_tables(database)
@@ -72,21 +72,21 @@ class TableCalls(Calls):
         snapshot = _snapshot_at(loaded, at)
         schema = loaded.schema
         if snapshot is not None and pinned:
-            # A look into the past shows the columns of that time.
+            # Time travel shows the columns of that time.
             schema = loaded.access.schema_of(snapshot.schema_id)
         if options:
-            # What the session sets is not the table's: SHOW CREATE TABLE leaves it out.
+            # SHOW CREATE TABLE must not have the session's options.
             own = loaded.access.schema_of(loaded.schema.id).options
             schema = replace(schema, options=own)
         if schema is not loaded.schema:
             loaded = with_schema(loaded, schema)
         if name.system is not None:
-            # What is fully compacted is read like a table, at the snapshot of this moment.
+            # The read-optimized table is read like a table, at the present snapshot.
             shown = snapshot if pinned or name.system == READ_OPTIMIZED else None
             return system_table_info(table, loaded, shown, name.system, options)
         info = table_info(table, loaded, snapshot, options)
         if loaded.location == f"{catalog.warehouse}/{table.database}{DB_SUFFIX}/{table.table}":
-            # Where the catalog puts it by itself: SHOW CREATE TABLE has no LOCATION then, and works for another name.
+            # For the default location SHOW CREATE TABLE has no LOCATION, so that it works for another name.
             info.properties = {**(info.properties or {}), MANAGED_LOCATION: "true"}
         return info
 
@@ -94,7 +94,7 @@ class TableCalls(Calls):
         catalog = self._catalog(table.catalog)
         schema = schema_to_create(request.schemaJson, request.partitioning, request.properties)
         if table.database == DEFAULT_DATABASE:
-            # Spark's current namespace until the first USE: it is there without being created.
+            # Spark's current namespace until the first USE, which exists without being created.
             catalog.create_database(DEFAULT_DATABASE, ignore_if_exists=True)
         return table_info(table, catalog.create_table(identifier_of(table), schema), None)
 
@@ -149,7 +149,7 @@ def _handle(
 def system_table_info(
     reference: Any, table: Table, snapshot: Snapshot | None, kind: str, options: Mapping[str, str]
 ) -> TableInfo:
-    """A system table; `snapshot` is the one of the past that it is about, None for the newest when it is read."""
+    """Describe a system table at a snapshot of the past; None is the newest one when it is read."""
     return TableInfo(
         schemaJson=schema_to_spark(system_table(table, kind).fields),
         partitionKeys=[],
@@ -163,7 +163,7 @@ def system_table_info(
 
 
 def global_table_info(reference: Any, table: GlobalTable) -> TableInfo:
-    """A system table of the catalog; the handle holds its columns, and Spark sees it anew whenever it is read."""
+    """Describe a system table of the catalog; the handle has its columns, and each read has the present rows."""
     schema = Schema(fields=tuple(table.fields)).to_table_schema()
     handle = TableHandle(
         catalog=reference.catalog.name,
@@ -189,14 +189,14 @@ def _bucket_unit(table: Table) -> int:
     try:
         return table.access.bucket_unit()
     except InterbedError:
-        # A table that can't be read can be described; who writes it is told.
+        # A table that can't be read can still be described; a write fails with the error.
         return 0
 
 
 def table_info(
     reference: Any, table: Table, snapshot: Snapshot | None, options: Mapping[str, str] | None = None
 ) -> TableInfo:
-    """The description of a table for Spark, at a snapshot (None: it has none), with the session's options."""
+    """Describe a table for Spark, at a snapshot (None: it has none), with the session's options."""
     schema = table.schema
     handle = _handle(reference, table, snapshot, options)
     return TableInfo(
@@ -217,14 +217,14 @@ def table_info(
 _NOT_IN_NAMES = re.compile(r"[^\w-]")
 
 
-class PathCalls(Calls):
-    """What Spark's TableProvider asks."""
+class PathCalls(PlannerCalls):
+    """Calls of Spark's TableProvider."""
 
     def loadPath(self, path: str, options: dict[str, str], settings: dict[str, str]) -> TableInfo:  # noqa: N802
         to_files = {key: value for key, value in options.items() if key.startswith(FILE_SYSTEM_PREFIXES)}
         to_branch = {key: value for key, value in options.items() if key == BRANCH}
         table = load_table(path, options={**to_files, **to_branch})
-        # The name is for messages, and says whether the audit log is meant.
+        # The name is for messages, and has the suffix of the audit log.
         name = _NOT_IN_NAMES.sub("_", table.name)
         catalog = CatalogRef(name=NO_CATALOG, options=to_files)
         reference: Any = TableRef(catalog=catalog, database=DEFAULT_DATABASE, table=name)
@@ -235,9 +235,9 @@ class PathCalls(Calls):
         table, given = with_session_options(table, settings, NO_CATALOG, DEFAULT_DATABASE, travels=True)
         snapshot = table.access.starting_snapshot() if table.access.travels else table.latest_snapshot()
         if given:
-            # What the session sets is not the table's.
+            # The session's options are not the table's.
             own = table.access.schema_of(table.schema.id).options
-            table = with_schema(table, replace(table.schema, options=own))
+            table = table.access.with_schema(replace(table.schema, options=own))
         info = table_info(reference, table, snapshot, given)
         info.clustering = without_functions(info.clustering)
         if info.rowChanges.clustering is not None:
@@ -249,15 +249,15 @@ def _changelog(options: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in options.items() if key == READ_CHANGELOG}
 
 
-class PartitionCalls(Calls):
-    """What Spark's SupportsAtomicPartitionManagement asks."""
+class PartitionCalls(PlannerCalls):
+    """Calls of Spark's SupportsAtomicPartitionManagement."""
 
     def listPartitions(self, handle: bytes, specJson: str) -> list[PartitionInfo]:  # noqa: N802, N803
         table = self._table_of(TableHandle.from_bytes(handle))
         fields = table.schema.partition_fields
         spec = spec_from_spark(specJson, fields)
         found = []
-        # A table has few partitions beside its rows, and each becomes an object of Thrift's anyway.
+        # The loop stays: a table has few partitions, and each becomes an object of Thrift's.
         for partition in partitions_of(table):
             values = decode_row(table.access.partition_of(partition.spec), table.schema.partition_types)
             if agrees(spec, values, fields):
@@ -286,18 +286,18 @@ class PartitionCalls(Calls):
 
     def _specs(self, content: bytes, texts: Sequence[str]) -> tuple[Catalog, str, list[dict[str, Any]]]:
         handle = TableHandle.from_bytes(content)
-        # Loaded for the check that it is still the same table.
+        # Loading it checks that it is still the same table.
         table = self._table_of(handle)
         catalog = self._catalogs.get(handle.catalog, handle.catalog_options)
         specs = [spec_from_spark(text, table.schema.partition_fields) for text in texts]
         return catalog, f"{handle.database}.{handle.table}", specs
 
 
-class StatisticsCalls(Calls):
-    """What ANALYZE TABLE asks."""
+class StatisticsCalls(PlannerCalls):
+    """Calls of ANALYZE TABLE."""
 
     def analyzeTable(self, table: Any, columns: list[str], all_columns: bool) -> None:  # noqa: N802
         loaded = self._catalog(table.catalog).get_table(identifier_of(table))
         names = {name.lower(): name for name in loaded.field_names}
-        # Spark's names of columns are any case's; a name that is none's is left for the error.
+        # Spark's names of columns are in any case; an unknown name stays for the error message.
         loaded.maintenance.analyze(None if all_columns else [names.get(c.lower(), c) for c in columns])

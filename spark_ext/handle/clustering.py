@@ -1,4 +1,4 @@
-"""How Spark clusters rows before a write, so that one task writes each bucket."""
+"""Clustering of rows by Spark before a write, so that one task writes each bucket."""
 
 from typing import Any
 
@@ -8,22 +8,23 @@ from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.thrift_idl.planner.ttypes import WriteClustering
 
-# The JVM sees timestamps without their declared precision and hashes them as of this one and the next coarser three.
+# The JVM sees timestamps without their declared precision, and hashes them as of a precision in this range.
 _HASHED_PRECISIONS = range(4, 7)
 
 
 def clustering_of(schema: TableSchema, unit: int = 0) -> WriteClustering:
-    """The clustering that a write to the table asks of Spark.
+    """Return the clustering that a write to the table requires of Spark.
 
-    With a fixed number of buckets: by partition and bucket, strictly, since two writers of one bucket would make a
-    sorted run each and, with a primary key, give the same sequence numbers to different rows of one key. Where the
-    JVM's bucket function can't follow the table's, the bucket columns themselves stand in.
+    With a fixed number of buckets: by partition and bucket, strictly. Two writers of one bucket would write a sorted
+    run each and, with a primary key, give the same sequence numbers to different rows of one key. When the JVM has no
+    equal bucket function, rows are clustered by the bucket columns instead.
 
-    With dynamic buckets: by partition, strictly, since one task has to choose the buckets of all of a partition's keys;
-    all rows in one task (the one bucket of a hash over a single one) where there are no partitions or keys cross them.
-    Without buckets, and where rows wait for theirs: by partition, to write fewer files, and not strictly, so that Spark
-    may split a large partition among tasks. Where a batch goes to real buckets although they are postponed, `unit`
-    divides their number in each partition (`Table.access.bucket_unit`): as with so many fixed buckets.
+    With dynamic buckets: by partition, strictly, since one task has to choose the buckets of all of a partition's keys.
+    Without partitions, or with keys that cross them, all rows go to one task (as the one bucket of a hash).
+
+    Without buckets, and with postponed buckets: by partition, to write fewer files, and not strictly, so that Spark may
+    split a large partition among tasks. When a batch goes to real buckets of a table with postponed ones, `unit`
+    divides their number in each partition (`Table.access.bucket_unit`), and the clustering is that of `unit` fixed buckets.
     """
     keys = list(schema.bucket_keys)
     partition = list(schema.partition_keys)
@@ -55,9 +56,9 @@ def _by_bucket(schema: TableSchema, buckets: int) -> WriteClustering:
 
 
 def without_functions(clustering: Any) -> WriteClustering:
-    """The clustering for Spark where there is no catalog to find the bucket function in: by the columns themselves.
+    """Return the clustering without a catalog that has the bucket function: by the bucket columns themselves.
 
-    Rows of one key still meet in one task, and those of one bucket need not.
+    Rows of one key are still in one task; those of one bucket need not be.
     """
     if not clustering.bucketCount:
         unchanged: WriteClustering = clustering

@@ -1,4 +1,4 @@
-"""Spark's CREATE TABLE and ALTER TABLE in the terms of the catalog: table properties are the table's options."""
+"""Translation of Spark's CREATE TABLE and ALTER TABLE for the catalog; table properties are the table's options."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ from interbed.thrift_idl.planner.ttypes import ChangeKind
 
 PROVIDER = "provider"
 PROVIDERS = ("interbed", "paimon")
-# DataFrameWriter.saveAsTable names Spark's default source even when the user named none; these three are file formats
-# of the table, so that naming one is no contradiction.
+# DataFrameWriter.saveAsTable names Spark's default source when the user names none. These three are file formats of
+# tables, so that they are accepted.
 FORMAT_PROVIDERS = ("parquet", "orc", "avro")
 FILE_FORMAT = "file.format"
 COMMENT = "comment"
@@ -39,13 +39,13 @@ LOCATION = "location"
 # OPTIONS (…) come twice, once under this prefix.
 OPTION_PREFIX = "option."
 MANAGED_LOCATION = "is_managed_location"
-# What Spark adds by itself and what has no meaning here.
+# Properties that Spark adds by itself, and properties without a meaning here.
 IGNORED_PROPERTIES = frozenset({"owner", MANAGED_LOCATION, "external", "table_type", "collation"})
 NAMESPACE_IGNORED = frozenset({"owner", "collation"})
 
 
 def schema_to_create(schema_json: str, partitioning: Sequence[Any], properties: Mapping[str, str]) -> Schema:
-    """The schema of a CREATE TABLE. `partitioning` are planner.thrift's PartitionTransforms.
+    """Return the schema of a CREATE TABLE. `partitioning` are planner.thrift's PartitionTransforms.
 
     Raises NotSupportedError for transforms other than columns and one bucket(n, columns), for other table formats and
     for types without counterpart; InvalidInputError for contradictions.
@@ -96,7 +96,7 @@ def _apply_buckets(transform: Any, options: dict[str, str]) -> None:
 
 
 def spark_properties(schema: TableSchema, location: str) -> dict[str, str]:
-    """What SHOW TBLPROPERTIES and DESCRIBE show of a table: its options, its keys and Spark's own properties."""
+    """Return the properties for SHOW TBLPROPERTIES and DESCRIBE: options, keys and Spark's own properties."""
     properties = dict(schema.options)
     if schema.primary_keys:
         properties["primary-key"] = ",".join(schema.primary_keys)
@@ -108,9 +108,9 @@ def spark_properties(schema: TableSchema, location: str) -> dict[str, str]:
 
 
 def schema_changes(changes: Sequence[Any], columns: Mapping[str, DataField]) -> list[SchemaChange]:
-    """The changes of an ALTER TABLE; `changes` are planner.thrift's TableChanges, `columns` the table's.
+    """Return the changes of an ALTER TABLE; `changes` are planner.thrift's TableChanges, `columns` the table's.
 
-    Raises NotSupportedError for those that the format has no counterpart for.
+    Raises NotSupportedError for changes that the format does not have.
     """
     return [change for given in changes for change in _schema_changes(given, columns)]
 
@@ -124,8 +124,8 @@ def _schema_changes(given: Any, columns: Mapping[str, DataField]) -> list[Schema
         case ChangeKind.ADD_COLUMN:
             if given.defaultValue is not None:
                 raise NotSupportedError(
-                    f"The column '{name}' can't be added with a default, which rows that exist would not get. Add it, "
-                    "then write ALTER COLUMN … SET DEFAULT for the rows to come."
+                    f"The column '{name}' can't be added with a default, which existing rows would not get. Add it, "
+                    "then write ALTER COLUMN … SET DEFAULT for new rows."
                 )
             added = type_from_spark(json.loads(given.value), column=name).with_nullable(given.nullable is not False)
             return [AddColumn(path, added, given.comment, _position(given))]
@@ -160,7 +160,7 @@ def _default_change(given: Any, path: tuple[str, ...], columns: Mapping[str, Dat
     column = columns.get(name)
     if inside or column is None:
         raise NotSupportedError(f"'{'.'.join(path)}' can't have a default; only whole columns of the table can.")
-    # Spark says by an empty text that a default is dropped.
+    # An empty text of Spark's drops the default.
     default = default_from_spark(given.value, column.type, column=name) if given.value else None
     return UpdateColumnDefault(name, default)
 

@@ -40,10 +40,10 @@ from interbed.thrift_idl.planner.ttypes import ErrorKind, PlannerError
 
 
 class RepeatedKeyError(InterbedError):
-    """Rows of which each had to have a key of its own had not; nothing was changed."""
+    """Rows that need distinct keys have repeated ones; nothing was changed."""
 
 
-# In this order, because a later class may be the base of an earlier one.
+# In this order: a later class may be the base of an earlier one.
 _KINDS: tuple[tuple[type[InterbedError], int], ...] = (
     (RepeatedKeyError, ErrorKind.REPEATED_KEY),
     (CommitStateUnknownError, ErrorKind.COMMIT_STATE_UNKNOWN),
@@ -51,7 +51,7 @@ _KINDS: tuple[tuple[type[InterbedError], int], ...] = (
     (DatabaseNotFoundError, ErrorKind.NO_SUCH_NAMESPACE),
     (DatabaseExistsError, ErrorKind.NAMESPACE_EXISTS),
     (DatabaseNotEmptyError, ErrorKind.NAMESPACE_NOT_EMPTY),
-    # Of the kinds that say that a table is missing or there, Spark shows no text.
+    # For the kinds of missing and existing tables, Spark does not show the message.
     (UnregisteredTableError, ErrorKind.INVALID_ARGUMENT),
     (TableNotFoundError, ErrorKind.NO_SUCH_TABLE),
     (ViewNotFoundError, ErrorKind.NO_SUCH_TABLE),
@@ -69,7 +69,7 @@ _KINDS: tuple[tuple[type[InterbedError], int], ...] = (
 
 
 def planner_error(error: Exception) -> PlannerError:
-    """The error as the JVM takes it; what is not one of interbed's own is INTERNAL and carries its traceback."""
+    """Return the error for the JVM. An error that is not interbed's is INTERNAL, with its traceback."""
     for kind_of, kind in _KINDS:
         if isinstance(error, kind_of):
             return PlannerError(kind=kind, message=str(error))
@@ -79,16 +79,16 @@ def planner_error(error: Exception) -> PlannerError:
 
 
 def message_of(error: BaseException) -> str:
-    """The text for the user: the message of interbed's own errors, with the class's name for others."""
+    """Return the text for the user: the message of interbed's errors, and also the class's name of others."""
     if isinstance(error, InterbedError):
         return str(error)
     return f"{type(error).__name__}: {error}"
 
 
-class Guarded:
-    """A handler of planner.thrift whose methods raise PlannerError and nothing else.
+class GuardedHandler:
+    """Handler of planner.thrift whose methods raise only PlannerError.
 
-    Thrift's processor answers other exceptions by a message without their cause.
+    For other exceptions Thrift's processor sends a message without the cause.
     """
 
     def __init__(self, handler: object) -> None:
@@ -108,7 +108,7 @@ class Guarded:
 
 
 def scan_metrics(plan: Plan, planning_millis: int) -> dict[str, int]:
-    """What the planning of one scan found: manifests and files that were read, and those that need not be."""
+    """Return the metrics of the planning of a scan: manifests and files that are read, and those that are skipped."""
     found = plan.statistics
     return {
         "planningDuration": planning_millis,
@@ -124,19 +124,20 @@ def scan_metrics(plan: Plan, planning_millis: int) -> dict[str, int]:
 def commit_metrics(
     messages: Iterable[CommitMessage], *, attempts: int, commit_millis: int, copies_rows: bool
 ) -> dict[str, int]:
-    """What one commit added and took away. With `copies_rows` new files hold rows that stayed, too, so that the
-    the number of rows that a statement changed is unknown.
+    """Return the metrics of a commit: files and rows that it added and deleted.
+
+    With `copies_rows` new files hold also unchanged rows, so that the number of changed rows is unknown.
     """
     messages = list(messages)
     new = [file for m in messages for file in m.data.new_files]
     added = len(new) + sum(len(m.compaction.after) for m in messages)
-    gone = sum(len(m.data.deleted_files) + len(m.compaction.before) for m in messages)
+    removed_files = sum(len(m.data.deleted_files) + len(m.compaction.before) for m in messages)
     changelog = sum(len(m.data.changelog_files) + len(m.compaction.changelog) for m in messages)
     metrics = {
         "commitDuration": commit_millis,
         "commitAttempts": attempts,
         "addedTableFiles": added,
-        "deletedTableFiles": gone,
+        "deletedTableFiles": removed_files,
         "appendedChangelogFiles": changelog,
         "partitionsWritten": len({m.partition for m in messages}),
         "bucketsWritten": len({m.bucket_id for m in messages}),

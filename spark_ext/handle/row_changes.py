@@ -1,12 +1,12 @@
-"""UPDATE, DELETE and MERGE INTO: which tables take them, by which columns rows are found again, and what is sent.
+"""UPDATE, DELETE and MERGE INTO: the tables that support them, the columns that identify rows, and the data sent.
 
-A primary-key table finds rows by their key, and a change is a row with its kind. Which merge engines take which
-statement is Paimon's choice (documentation page `spark/sql-write`). An append table finds rows by file and position; an
+In a primary-key table the key identifies a row, and a change is a row with its kind. The statements of each merge
+engine are Paimon's (documentation page `spark/sql-write`). In an append table file and position identify a row; an
 updated row is deleted and added.
 
-Such columns are hidden: read when a query names them. `__interbed_row` is a row as a whole, by which a MERGE records
-what it deletes where the key alone is not enough. Append tables have `__paimon_file_path` and `__paimon_row_index`, as
-in Paimon's connector.
+Such columns are hidden: they are read when a query names them. `__interbed_row` is the whole row, with which a MERGE
+deletes a row when the key alone is not enough. Append tables have `__paimon_file_path` and `__paimon_row_index`, as in
+Paimon's connector.
 
 A write may also bring more columns than the table's: new ones, or one with the kind of each row (`RowsToCome`). A write
 that merges its columns into the table's (Paimon's documentation: spark/sql-write, "Write Merge Schema") is analysed
@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.spark_ext.values.predicates import Handling, conjunction_of, handling_of
+from interbed.spark_ext.values.predicates import FilterHandling, conjunction_of, handling_of
 from interbed.spark_ext.values.spark_types import schema_from_spark, schema_to_spark, type_to_spark
 from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
@@ -69,12 +69,12 @@ _COMMENTS = {
     FILE_PATH: "The data file that holds the row",
     ROW_INDEX: "The row's position in its data file, from 0",
 }
-# Ids of hidden columns mean nothing: no file has them.
+# No file has the ids of hidden columns, so that any ids do.
 _FIRST_ID = 2**31 - 100
 
 
 def hidden_fields(schema: TableSchema) -> tuple[DataField, ...]:
-    """The hidden columns of a table."""
+    """Return the hidden columns of a table."""
     if schema.has_primary_key:
         whole = RowType(schema.fields, nullable=False)
         return (DataField(id=_FIRST_ID, name=OLD_ROW, type=whole),) if needs_old_rows(schema) else ()
@@ -87,7 +87,7 @@ def hidden_fields(schema: TableSchema) -> tuple[DataField, ...]:
 
 
 def hidden_columns_of(schema: TableSchema) -> list[HiddenColumn]:
-    """Their description for Spark."""
+    """Describe the hidden columns of a table for Spark."""
     return [
         HiddenColumn(
             name=f.name,
@@ -100,16 +100,16 @@ def hidden_columns_of(schema: TableSchema) -> list[HiddenColumn]:
 
 
 def needs_old_rows(schema: TableSchema) -> bool:
-    """Whether a statement has to send all of a row that it deletes: the key alone is not enough for the table's merge.
+    """Return whether a statement has to send whole deleted rows, since the key is not enough for the table's merge.
 
-    Where it is enough a DELETE reads the key and the columns of its condition only.
+    When it is enough, a DELETE reads only the key and the columns of its condition.
     """
     options = schema.core
     keys = {*schema.primary_keys}
     return (
         options.merge_engine is not MergeEngine.DEDUPLICATE
         or bool(options.sequence_fields)
-        # Java Paimon looks at the time of every record, also of one that deletes.
+        # Java Paimon reads the time of every record, deletions included.
         or bool(options.text("record-level.time-field", ""))
         or options.changelog_producer is ChangelogProducer.INPUT
         or not keys.issuperset(schema.partition_keys)
@@ -120,9 +120,9 @@ def needs_old_rows(schema: TableSchema) -> bool:
 def read_with_hidden(
     table: Table, columns: Sequence[str], predicate: Predicate | None, split: Split, *, top: Top | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a split, with `top` those that may be among its first ones, with the columns asked for.
+    """Yield the rows of a split with these columns, which may be hidden; with `top` only candidates of the first rows.
 
-    Some of the columns may be hidden. Raises as TableRead does.
+    Raises the errors of TableRead.
     """
     if split.branch is not None:
         table, split = table.branch(split.branch), replace(split, branch=None)
@@ -141,15 +141,15 @@ def read_with_hidden(
 
 
 KIND = "_row_kind"
-"""The column of row kinds beside the table's own, as the JVM sends it."""
+"""The column of row kinds that the JVM sends beside the table's columns."""
 
 
 def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
-    """The description of a table for Spark."""
+    """Describe a table's support of row changes for Spark."""
     keys = list(schema.primary_keys)
     if not keys:
-        # A file that is written anew is one task's; a deletion vector can be put together from several. New rows have
-        # no file, and a bucket is best written by one task.
+        # One task rewrites a file; a deletion vector can be merged from several tasks. New rows have no file, and one
+        # task should write a bucket.
         by_file = WriteClustering(
             columns=[FILE_PATH],
             bucketCount=0,
@@ -179,7 +179,7 @@ def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
 
 
 def _sequences(schema: TableSchema) -> list[SequenceRule]:
-    """The rules by which the table drops an updated row, or some of its columns."""
+    """Return the rules by which the table drops an updated row, or some of its columns."""
     return [
         SequenceRule(
             sequence=list(rule.sequence),
@@ -192,13 +192,13 @@ def _sequences(schema: TableSchema) -> list[SequenceRule]:
 
 
 def _upserts(schema: TableSchema) -> bool:
-    """Whether writing a row does the same whether its key is there or not, and one task gets all rows of a key."""
+    """Return whether an insert and an update of a row are the same write, and one task gets all rows of a key."""
     options = schema.core
     return (
         options.merge_engine in UPDATABLE
-        # An updated row may be refused for what the old one is.
+        # The old row may decide that an update is dropped.
         and not _sequences(schema)
-        # These make a difference between a row that comes and one that is updated.
+        # With these, an inserted and an updated row differ.
         and options.changelog_producer is not ChangelogProducer.INPUT
         and options.rowkind_field is None
         and bucket_mode(schema, options) is not BucketMode.POSTPONED
@@ -207,25 +207,25 @@ def _upserts(schema: TableSchema) -> bool:
 
 
 def _deletes_by_key(schema: TableSchema) -> bool:
-    """Whether a row that deletes needs no more than a key, which may be one that is not there."""
+    """Return whether the key of a row, existing or not, is enough to delete it."""
     return (
         delete_refusal(schema, schema.core) is None
         and not needs_old_rows(schema)
         and _has_exact_keys(schema)
-        # Where buckets are given out, or looked for later, a key that is not there has none.
+        # With dynamic or postponed buckets a missing key has no bucket.
         and bucket_mode(schema, schema.core) is BucketMode.FIXED
-        # A partition that is not there would come to be.
+        # The deletion of a missing key would create its partition.
         and not schema.partition_keys
     )
 
 
 def _has_exact_keys(schema: TableSchema) -> bool:
-    """Whether keys that are equal to Spark are one key; zeros of either sign are equal to it, and two keys."""
+    """Return whether keys that are equal for Spark are one key: 0.0 and -0.0 are equal for it, and two keys."""
     return not any(is_atomic(schema.by_name[k].type, TypeRoot.FLOAT, TypeRoot.DOUBLE) for k in schema.primary_keys)
 
 
 def _spread_by(schema: TableSchema) -> list[str]:
-    """The columns by which new rows are spread, the partition's first."""
+    """Return the columns by which new rows are distributed, the partition's first."""
     if schema.bucket_keys:
         return []
     partition = list(schema.partition_keys)
@@ -233,17 +233,17 @@ def _spread_by(schema: TableSchema) -> list[str]:
 
 
 def partitions_scanned(schema: TableSchema, filters: Sequence[str] | None) -> PartitionFilter:
-    """The partitions that a scan with these filters reads; without filters all of them."""
+    """Return the partitions that a scan with these filters reads; without filters all of them."""
     keys = schema.partition_keys
-    bound = [f for f in filters or () if handling_of(f, schema.fields, keys) is Handling.EXACT]
+    bound = [f for f in filters or () if handling_of(f, schema.fields, keys) is FilterHandling.EXACT]
     predicate = conjunction_of(bound, schema.partition_fields)
     return partition_filter(predicate, schema.partition_fields, default_name=schema.core.partition_default_name)
 
 
 def whole_partitions(schema: TableSchema, filters: Sequence[str]) -> Predicate | None:
-    """What the filters amount to over partition columns; None when some partition may fulfil them in part."""
+    """Return the predicate of filters that select whole partitions; None when they may select a part of one."""
     said = [f for f in filters if json.loads(f).get("op") != "ALWAYS_TRUE"]
-    if any(handling_of(f, schema.fields, schema.partition_keys) is not Handling.EXACT for f in said):
+    if any(handling_of(f, schema.fields, schema.partition_keys) is not FilterHandling.EXACT for f in said):
         return None
     found = conjunction_of(said, schema.partition_fields)
     return AlwaysTrue() if found is None else found
@@ -252,26 +252,26 @@ def whole_partitions(schema: TableSchema, filters: Sequence[str]) -> Predicate |
 _UNTYPED = "void"
 
 KIND_COLUMNS = ("_row_kind_", "_row_kind", "rowkind")
-"""Columns of a DataFrame that hold the kinds of its rows: Paimon's in Spark, ours, and that of an audit log."""
+"""Columns of a DataFrame with the kinds of its rows: Paimon's in Spark, ours, and that of an audit log."""
 
 _KIND_TYPES = ("byte", "short", "integer", "long", "string")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsToCome:
-    """Spark's StructType of the rows of a write, as JSON, and whether names that differ by case are two names."""
+    """Schema of the rows of a write: Spark's StructType as JSON, and whether names are case-sensitive."""
 
     schema_json: str
     case_sensitive: bool
 
     def merged(self, schema: TableSchema, options: CoreOptions) -> TableSchema:
-        """The schema as the write will make it, the same one if the rows fit; raises SchemaMismatchError."""
+        """Return the schema that the write will create, the same one if the rows fit. Raises SchemaMismatchError."""
         rules = self._rules(options)
         changes = merge_changes(schema, self._fields(schema, rules), rules)
         return changed_schema(schema, changes) if changes else schema
 
     def merge_into(self, store: FileStore) -> FileStore:
-        """Make the schema; raises SchemaMismatchError and CommitFailedError."""
+        """Create the merged schema. Raises SchemaMismatchError and CommitFailedError."""
         rules = self._rules(store.options)
         return merge_into(store, self._fields(store.schema, rules), rules)
 
@@ -282,7 +282,7 @@ class RowsToCome:
 
     def _fields(self, schema: TableSchema, rules: MergeRules) -> tuple[DataField, ...]:
         struct = json.loads(self.schema_json)
-        # NULL has no type; where the table has the column it needs none.
+        # NULL has no type, and needs none for a column of the table.
         struct["fields"] = [
             f for f in struct["fields"] if f["type"] != _UNTYPED or same_column(schema.fields, f["name"], rules) is None
         ]
@@ -290,9 +290,9 @@ class RowsToCome:
 
 
 def kind_field(schema_json: str, table: TableSchema) -> Any:
-    """Of a StructType in JSON the field with the kinds of the rows, if there is one that is no column of the table.
+    """Return the field of a StructType in JSON with the kinds of the rows; None without one.
 
-    Raises SchemaMismatchError for two of them, and for one of another type.
+    A column of the table is no such field. Raises SchemaMismatchError for two fields, and for one of another type.
     """
     own = {name.lower() for name in table.names}
     fields = json.loads(schema_json)["fields"]
@@ -313,9 +313,9 @@ def kind_field(schema_json: str, table: TableSchema) -> Any:
 
 
 def _takes(table: DataType, rows: DataType) -> bool:
-    """Whether Spark writes the rows' values into a column of the table's type, without loss.
+    """Return whether Spark writes the rows' values into a column of the table's type without loss.
 
-    It knows fewer types than tables have, and makes text of any plain value.
+    Spark has fewer types than tables, and casts any atomic value to text.
     """
     if isinstance(table, AtomicType) and table.root is TypeRoot.VARCHAR and table.length == MAX_LENGTH:
         return isinstance(rows, AtomicType) and rows.root not in BINARIES

@@ -3,8 +3,8 @@
     SET spark.interbed.<key> = …                                 for all tables
     SET spark.interbed.<catalog>.<database>.<table>.<key> = …    for one; each of the three names may be `*`
 
-Paimon's prefix `spark.paimon.` means the same (documentation: spark/auxiliary). What names a table goes before what
-names all, fewer `*` before more, and our prefix before Paimon's; options of a DataFrame go before any of them.
+Paimon's prefix `spark.paimon.` has the same meaning (documentation: spark/auxiliary). A setting of a table wins over
+one of all tables, fewer `*` over more, and our prefix over Paimon's. Options of a DataFrame win over all of them.
 """
 
 import re
@@ -48,17 +48,17 @@ TRAVEL_KEYS = frozenset(
         "log.scan.timestamp-millis",
     }
 )
-"""Options that say which snapshot a read starts from; only one way of saying it holds."""
+"""Options that choose the snapshot of a read; those of a DataFrame replace all those of the session."""
 
 _OF_SPARK = frozenset({"path", "paths", "checkpointLocation", "queryName"})
 
 _OF_THE_APPLICATION = ("python", "pythonEnv.", "planner")
-"""What begins so says how Spark runs interbed (docs/spark-setup.md), and is no option of a table."""
+"""Prefixes of settings of the application (docs/spark-setup.md), which are no options of a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Setting:
-    """One setting that is about the table; `wildcards` is 4 for one that is about all tables."""
+    """One setting of the table; `wildcards` is 4 for a setting of all tables."""
 
     name: str
     key: str
@@ -67,17 +67,17 @@ class _Setting:
 
 
 def session_options(settings: Mapping[str, str], catalog: str, database: str, table: str) -> dict[str, str]:
-    """The options that the settings give to the table."""
+    """Return the options of the table in the settings."""
     return {setting.key: setting.value for setting in _settings_of(settings, catalog, database, table)}
 
 
 def with_session_options(
     loaded: Table, settings: Mapping[str, str], catalog: str, database: str, *, travels: bool
 ) -> tuple[Table, dict[str, str]]:
-    """The table with the options that the session gives it, and those options; unless `travels` without TRAVEL_KEYS.
+    """Return the table with its options of the session, and these options; without `travels` no TRAVEL_KEYS.
 
-    Raises InvalidOptionError for an option that can't be dynamic, NotSupportedError for one that is not carried out;
-    both name the settings.
+    Raises InvalidOptionError for an option that can't be dynamic, NotSupportedError for one that is not supported; both
+    name the settings.
     """
     name = loaded.name.partition(".")[2].partition("$")[0]
     found = _settings_of(settings, catalog, database, name)
@@ -91,11 +91,11 @@ def with_session_options(
         return loaded.copy(options), options
     except (InvalidOptionError, NotSupportedError) as error:
         names = ", ".join(sorted(s.name for s in found if s.key in options))
-        raise type(error)(f"{error} The session has set {names}; RESET takes a setting back.") from error
+        raise type(error)(f"{error} The session has set {names}; RESET removes a setting.") from error
 
 
 def read_options(session: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
-    """The options of a read: those of the session and, before them, those given to its DataFrame."""
+    """Return the options of a read: those of the session, overridden by those of its DataFrame."""
     given = table_options(given)
     if TRAVEL_KEYS.isdisjoint(given):
         return {**session, **given}
@@ -103,25 +103,25 @@ def read_options(session: Mapping[str, str], given: Mapping[str, str]) -> dict[s
 
 
 def table_options(given: Mapping[str, str]) -> dict[str, str]:
-    """Of a DataFrame's options those of its table: not those that say where it is and how Spark runs the query."""
+    """Return the options of a DataFrame that are its table's, without its path and Spark's own options."""
     return {key: value for key, value in given.items() if key not in _OF_SPARK}
 
 
 def without_pins(options: Mapping[str, str]) -> dict[str, str]:
-    """The options but for those that name one snapshot, for whoever has found that snapshot already."""
+    """Return the options without those that name one snapshot, for callers that have the snapshot's id."""
     return without_travel(options) if StreamOptions(options).startup_mode in PINNED else dict(options)
 
 
 def without_travel(options: Mapping[str, str]) -> dict[str, str]:
-    """The options but for those that choose a snapshot."""
+    """Return the options without those that choose a snapshot."""
     return {key: value for key, value in options.items() if key not in TRAVEL_KEYS}
 
 
 def _settings_of(settings: Mapping[str, str], catalog: str, database: str, table: str) -> list[_Setting]:
-    """The settings about the table, those that go before others last."""
+    """Return the settings of the table, in ascending priority."""
     names = (re.escape(name) for name in (catalog, database, table))
     of_table = re.compile(r"\.".join(rf"(\*|{name})" for name in names) + r"\.(.+)")
-    # Names of tables, in settings that are about other ones.
+    # Settings of other tables.
     of_others = re.compile(rf"(\*|{re.escape(catalog)})\.[^.]+\.[^.]+\..+|[^.]+\.\*\.[^.]+\..+|[^.]+\.[^.]+\.\*\..+")
     found = []
     for name in sorted(settings, key=lambda setting: not setting.startswith(PREFIXES[1])):
@@ -135,5 +135,5 @@ def _settings_of(settings: Mapping[str, str], catalog: str, database: str, table
             found.append(_Setting(name=name, key=match[4], value=settings[name], wildcards=wildcards))
         elif not of_others.fullmatch(key):
             found.append(_Setting(name=name, key=key, value=settings[name], wildcards=4))
-    # The sort is stable: of equals Paimon's spelling comes first, and ours after it.
+    # The sort is stable: among equals Paimon's prefix comes first, and ours after it.
     return sorted(found, key=lambda setting: -setting.wildcards)

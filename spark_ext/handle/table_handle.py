@@ -1,7 +1,7 @@
-"""What the JVM keeps of a loaded table and sends back with each question: an opaque handle.
+"""Opaque handle of a loaded table, which the JVM keeps and sends with each call.
 
-With it any planner and any worker can open the table without asking the catalog: location, schema and the options that
-its file system needs. A commit goes through the catalog again, for its lock.
+With it any planner and any worker can open the table without the catalog: it has the location, the schema and the
+options of the file system. A commit uses the catalog again, for its lock.
 """
 
 import json
@@ -21,7 +21,7 @@ from interbed.storage.table.table import Table, load_table
 from interbed.storage.views.changes import ChangeView
 from interbed.storage.views.system.table import SystemTable
 
-# Options of a catalog that say how to reach its files; tables read them as dynamic options.
+# Prefixes of a catalog's options of its file system; tables read them as dynamic options.
 FILE_SYSTEM_PREFIXES = (
     *("fs.", "s3.", "google.", "hadoop.", "dfs.", "hadoop-conf-dir", "hive-conf-dir"),
     *("store.", "local-cache."),
@@ -29,15 +29,15 @@ FILE_SYSTEM_PREFIXES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
-    """That a table is none yet: whether it replaces one, and the path that it was given."""
+class StagingInfo:
+    """State of a staged table: whether it replaces a table, and its path if one was given."""
 
     replaces: bool
     path: str | None
 
 
 NO_CATALOG = ""
-"""In place of the name of a table's catalog: it is known by its path alone."""
+"""The catalog's name in the handle of a table that was loaded by its path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +52,14 @@ class TableHandle:
     schema_json: str
     snapshot_id: int | None
     dynamic_options: Mapping[str, str] = field(default_factory=dict)
-    staged: Staged | None = None
+    staged: StagingInfo | None = None
     rows: RowsToCome | None = None
-    """Rows that are to be merged into the schema: `schema_json` is the one that comes of it, and need not be there."""
+    """Schema of rows to be merged into the table's. `schema_json` is the merged one, which need not exist yet."""
     kind_column: str | None = None
-    """The column of the rows to be written that is none of the table's but holds their kinds."""
+    """The column with the kinds of the rows to be written, which is no column of the table."""
 
     def to_bytes(self) -> bytes:
-        """The handle for the JVM."""
+        """Encode the handle for the JVM."""
         return json.dumps(
             {
                 "catalog": self.catalog,
@@ -80,7 +80,7 @@ class TableHandle:
 
     @staticmethod
     def from_bytes(content: bytes) -> "TableHandle":
-        """The handle of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        """Decode the handle of to_bytes. Raises InvalidInputError for other bytes."""
         try:
             value = json.loads(content)
             staged = value.get("staged")
@@ -94,7 +94,7 @@ class TableHandle:
                 schema_json=value["schema"],
                 snapshot_id=value["snapshot"],
                 dynamic_options=value["options"],
-                staged=None if staged is None else Staged(replaces=staged[0], path=staged[1]),
+                staged=None if staged is None else StagingInfo(replaces=staged[0], path=staged[1]),
                 kind_column=value.get("kindColumn"),
                 rows=None if rows is None else RowsToCome(schema_json=rows[0], case_sensitive=rows[1]),
             )
@@ -103,35 +103,35 @@ class TableHandle:
 
     @property
     def view(self) -> SystemTable | ChangeView | None:
-        """The system table that is meant; None for a table itself, and for what is fully compacted of it."""
+        """The system table of the handle; None for a table itself, and for a read-optimized table."""
         name = TableName.parse(f"{self.database}.{self.table}")
         view = None if name.system is None else system_table(self.open(), name.system)
         return None if isinstance(view, ReadOptimizedTable) else view
 
     @property
     def is_global(self) -> bool:
-        """Whether a system table of the catalog is meant, which has no files of its own."""
+        """Whether this is a system table of the catalog, which has no files of its own."""
         return self.database == SYSTEM_DATABASE and self.catalog != NO_CATALOG
 
     @property
     def is_system(self) -> bool:
-        """Whether a system table is meant, which is read only."""
+        """Whether this is a system table, which is read only."""
         return self.is_global or self.is_read_optimized or self.view is not None
 
     @property
     def is_read_optimized(self) -> bool:
-        """Whether only what is fully compacted is meant, which is read as a table is."""
+        """Whether this is a read-optimized table, which is read like a table."""
         return TableName.parse(f"{self.database}.{self.table}").system == READ_OPTIMIZED
 
     @property
     def fields(self) -> tuple[DataField, ...]:
-        """The columns that are read."""
+        """Columns of the table or the system table."""
         view = self.view
         return self.schema.fields if view is None else tuple(view.fields)
 
     @property
     def hidden_fields(self) -> tuple[DataField, ...]:
-        """The columns that a table has beside its own."""
+        """Hidden columns of the table, none of a system table."""
         return () if self.is_global or self.view is not None else hidden_fields(self.schema)
 
     @property
@@ -140,18 +140,18 @@ class TableHandle:
         return TableSchema.from_json(self.schema_json, source=f"the schema of {self.database}.{self.table}")
 
     def open(self) -> Table:
-        """The table's files, without its catalog: for planning, reading and writing, not for commits."""
+        """Open the table without its catalog, for planning, reading and writing, not for commits."""
         dynamic = self.dynamic_options if self.snapshot_id is None else without_pins(self.dynamic_options)
         return load_table(self.location, schema_json=self.schema_json, options={**self.file_system_options, **dynamic})
 
     @property
     def file_system_options(self) -> dict[str, str]:
-        """The catalog's options that say how its files are reached."""
+        """The catalog's options of its file system."""
         return {k: v for k, v in self.catalog_options.items() if k.startswith(FILE_SYSTEM_PREFIXES)}
 
     @contextmanager
     def being_read(self) -> Iterator[None]:
-        """Around what reads the handle's snapshot: what is missing because that has expired is a SnapshotGoneError."""
+        """Turn errors of missing files in the block into SnapshotGoneError if the handle's snapshot has expired."""
         try:
             yield
         except (FileNotFoundError, FileGoneError, SnapshotNotFoundError) as error:
@@ -163,7 +163,7 @@ class TableHandle:
             ) from error
 
     def _keeps(self, snapshot_id: int) -> bool:
-        """Whether a snapshot is still there, or a tag that keeps its files."""
+        """Return whether a snapshot still exists, or a tag that keeps its files."""
         try:
             self.open().versions.snapshot(snapshot_id)
         except SnapshotNotFoundError:

@@ -1,10 +1,10 @@
-"""A task that reads ranges of topics: messages are decoded, made rows of their tables, and parted by their writers.
+"""Task that reads ranges of topics: it decodes messages into rows of their tables, in groups for the writing tasks.
 
     payload  {"task": 3, "ranges": [["orders", 0, 1200, 1700], …]}
-    blocks   Arrow streams of a table's rows, whose first column, without a name, holds their kinds
+    blocks   Arrow streams of a table's rows, whose first column, without a name, has their kinds
 
-A task may run again, and then reads the same messages. It never changes a table: it reports to the driver which columns
-a table lacks, beside the rows that it gives to the tasks that write.
+A task may run again, and then reads the same messages. It never changes a table: it reports missing columns of tables
+to the driver, beside the rows for the tasks that write.
 """
 
 import json
@@ -39,8 +39,8 @@ from interbed.storage.write.incoming import IncomingRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A message, and the reason why it can't be taken, or the table that it truncates."""
+class MessagePlace:
+    """Position of a message, with the reason why it is bad, or the table that it truncates (`about`)."""
 
     topic: str
     partition: int
@@ -52,88 +52,89 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lack:
-    """A table that is not there (`is_new`), or lacks the columns of the shape, or their types."""
+class SchemaGap:
+    """A missing table (`is_new`), or a table without the columns of the shape, or their types."""
 
     table: str
     is_new: bool
     shape: ChangesShape
 
     def to_json(self) -> Any:
-        """The lack as what JSON has."""
+        """Return the gap as a JSON value."""
         columns = b64encode(self.shape.columns.serialize().to_pybytes()).decode()
         return [self.table, self.is_new, columns, list(self.shape.key), self.shape.only_insertions]
 
     @staticmethod
-    def from_json(value: Any) -> "Lack":
-        """The lack of what to_json made."""
+    def from_json(value: Any) -> "SchemaGap":
+        """Return the gap of a JSON value of to_json."""
         table, is_new, columns, key, only = value
         schema = pa.ipc.read_schema(pa.py_buffer(b64decode(columns)))
-        return Lack(
+        return SchemaGap(
             table=table, is_new=is_new, shape=ChangesShape(columns=schema, key=tuple(key), only_insertions=only)
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSeen:
-    """A source table with a key that it declares, whose changes go to `table`, and the first message with that key."""
+    """A source table of `table` with its declared key, and the first message with that key."""
 
     table: str
     identity: SourceIdentity
     place: str
 
     def to_json(self) -> Any:
-        """The same as what JSON has."""
+        """Return the fields as a JSON value."""
         return [self.table, self.identity.to_json(), self.place]
 
     @staticmethod
     def from_json(value: Any) -> "SourceSeen":
-        """The same of what to_json made."""
+        """Return the value of a JSON value of to_json."""
         table, identity, place = value
         return SourceSeen(table=table, identity=SourceIdentity.from_json(identity), place=place)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedSeen:
-    """A message after which source tables of these names are others or none; `sources` counts those of the report that
-    the task had seen before it.
+    """A message that ends source tables of these names, which are other tables afterwards, or do not exist.
+
+    `sources` counts the sources of the report that the task had read before this message.
     """
 
-    place: Place
+    place: MessagePlace
     names: Sequence[EndedName]
     sources: int
 
     def to_json(self) -> Any:
-        """The same as what JSON has."""
+        """Return the fields as a JSON value."""
         return [asdict(self.place), [asdict(name) for name in self.names], self.sources]
 
     @staticmethod
     def from_json(value: Any) -> "EndedSeen":
-        """The same of what to_json made."""
+        """Return the value of a JSON value of to_json."""
         place, names, sources = value
-        return EndedSeen(place=Place(**place), names=[EndedName(**name) for name in names], sources=sources)
+        return EndedSeen(place=MessagePlace(**place), names=[EndedName(**name) for name in names], sources=sources)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadReport:
-    """What was found in the ranges of one task: `messages` and `bad` count them, `rows` are those by group.
+    """Report on the ranges of one task: `messages` and `bad` are counts of messages, `rows` counts of rows by group.
 
-    Of bad messages only the first ones are named. Where there are `lacks` or `truncations`, or when it was `too_much`,
-    the rows are not all there, and the ranges have to be read again.
+    `places` has the first bad messages only. With `lacks` or `truncations`, or when it was `too_much`, rows are
+    missing, and the ranges have to be read again.
     """
 
     messages: int = 0
     bad: int = 0
-    places: Sequence[Place] = ()
+    places: Sequence[MessagePlace] = ()
     rows: Mapping[str, int] = field(default_factory=dict)
-    lacks: Sequence[Lack] = ()
-    truncations: Sequence[Place] = ()
+    lacks: Sequence[SchemaGap] = ()
+    truncations: Sequence[MessagePlace] = ()
     sources: Sequence[SourceSeen] = ()
     ended: Sequence[EndedSeen] = ()
     too_much: bool = False
 
     def to_bytes(self) -> bytes:
-        """The report for the driver."""
+        """Encode the report for the driver."""
         return json.dumps(
             {
                 "messages": self.messages,
@@ -150,14 +151,14 @@ class ReadReport:
 
     @staticmethod
     def from_bytes(content: bytes) -> "ReadReport":
-        """The report of bytes made by to_bytes."""
+        """Decode the report of to_bytes."""
         value = json.loads(content)
         return ReadReport(
             **{
                 **value,
-                "places": [Place(**place) for place in value["places"]],
-                "lacks": [Lack.from_json(lack) for lack in value["lacks"]],
-                "truncations": [Place(**place) for place in value["truncations"]],
+                "places": [MessagePlace(**place) for place in value["places"]],
+                "lacks": [SchemaGap.from_json(lack) for lack in value["lacks"]],
+                "truncations": [MessagePlace(**place) for place in value["truncations"]],
                 "sources": [SourceSeen.from_json(seen) for seen in value["sources"]],
                 "ended": [EndedSeen.from_json(seen) for seen in value["ended"]],
             }
@@ -167,20 +168,20 @@ class ReadReport:
 _NAMED_BAD_MESSAGES = 20
 _FIRST_MESSAGES = 100
 _BLOCK_BYTES = 32 << 20
-"""Rows become blocks when there are so many bytes of them."""
+"""Bytes of buffered rows of which blocks are made."""
 _GIVEN_BYTES = 512 << 20
-"""A task gives no more; the memory of its process and the length of a Java array are bounded."""
+"""Bytes of blocks of a task, at most: the memory of its process and the length of a Java array are bounded."""
 _QUEUE_KBYTES = "16384"
-"""How far ahead of the decoder messages are fetched: what is fetched beyond the end of a range is for nothing."""
+"""Prefetch of messages. It is small, since messages beyond the end of a range are fetched in vain."""
 
 
 def payload_of(task: int, ranges: Sequence[KafkaRange]) -> bytes:
-    """The payload of the how-manieth task."""
+    """Return the payload of the task of that number."""
     return json.dumps({"task": task, "ranges": [[r.topic, r.partition, r.start, r.end] for r in ranges]}).encode()
 
 
 def read(shared: bytes, payload: bytes) -> tuple[ReadReport, list[tuple[str, bytes]]]:
-    """Carry out a task: what it tells the driver, and blocks of rows by the name of their group."""
+    """Carry out a task; return its report to the driver, and blocks of rows with the names of their groups."""
     plan, value = ReadPlan.from_bytes(shared), json.loads(payload)
     ranges = [KafkaRange(topic=t, partition=p, start=start, end=end) for t, p, start, end in value["ranges"]]
     kafka = plan.settings.kafka
@@ -194,7 +195,7 @@ def read(shared: bytes, payload: bytes) -> tuple[ReadReport, list[tuple[str, byt
 
 
 class _OpenTarget:
-    """A table that rows go to."""
+    """A table for which rows are read."""
 
     def __init__(self, number: int, target: TargetTable, task: int) -> None:
         table = TableHandle.from_bytes(target.handle.encode()).open()
@@ -207,7 +208,7 @@ class _OpenTarget:
 
 
 class _ReadTask:
-    """What becomes of the messages of one task."""
+    """State of one task: the results of its messages."""
 
     def __init__(self, plan: ReadPlan, task: int) -> None:
         self._settings = plan.settings
@@ -217,13 +218,13 @@ class _ReadTask:
         schemas = None if registry is None else SchemaRegistry(registry, plan.settings.schema_registry_conf)
         self._decoder = decoder_of(plan.settings.form, schemas, plan.settings.unavailable_value)
         self._open: dict[str, _OpenTarget] = {}
-        self._lacks: dict[str, Lack] = {}
-        self._truncations: dict[tuple[str, int], Place] = {}
+        self._lacks: dict[str, SchemaGap] = {}
+        self._truncations: dict[tuple[str, int], MessagePlace] = {}
         self._sources: dict[tuple[str, SourceIdentity], SourceSeen] = {}
         self._ended: list[EndedSeen] = []
         self._met: set[str] = set()
         self._messages = 0
-        self._bad: list[Place] = []
+        self._bad: list[MessagePlace] = []
         self._bad_count = 0
         self._letters: list[tuple[Messages, BadMessage]] = []
         self._rows: Counter[str] = Counter()
@@ -234,19 +235,19 @@ class _ReadTask:
 
     @property
     def is_too_much(self) -> bool:
-        """Whether the rows are more than a task may give."""
+        """Whether the blocks exceed the limit of a task."""
         return self._given > _GIVEN_BYTES
 
     @property
     def _is_for_nothing(self) -> bool:
-        """Whether everything has to be read again."""
+        """Whether all ranges have to be read again."""
         return bool(self._lacks or self._truncations)
 
     def take(self, messages: Messages) -> None:
-        """Keep the rows of messages that follow on those before."""
+        """Decode the next messages, and buffer their rows."""
         self._messages += len(messages)
         if messages.topic not in self._met:
-            # Decoders learn guessed shapes message by message; what they learn of a few they know for the others.
+            # Decoders infer shapes message by message; shapes inferred from a few are known for the others.
             self._met.add(messages.topic)
             few = min(_FIRST_MESSAGES, len(messages))
             self._take(messages.slice(0, few))
@@ -272,7 +273,7 @@ class _ReadTask:
                     return
 
     def finish(self) -> tuple[ReadReport, list[tuple[str, bytes]]]:
-        """What is told, and the blocks; bad messages are in the topic for them."""
+        """Send bad messages to their topic, and return the report and the blocks."""
         self._flush()
         if self._letters and not self._is_for_nothing and not self.is_too_much:
             self._send_letters()
@@ -290,7 +291,7 @@ class _ReadTask:
         return report, self._blocks
 
     def _route(self, changes: RowChanges, messages: Messages) -> Sequence[BadMessage]:
-        """Keep the rows of changes; those of messages that do not fit their table are returned."""
+        """Buffer the rows of changes, and return the messages that do not fit their table."""
         name = self._settings.names.of(changes.source)
         if name is None:
             return ()
@@ -324,7 +325,7 @@ class _ReadTask:
         return [*bad, *fit.bad]
 
     def _see(self, name: str, changes: RowChanges, messages: Messages) -> None:
-        """Keep which source table changes are of, for the driver, which knows what it was before."""
+        """Record the source table of changes; the driver compares it with the earlier one."""
         if not len(changes.messages):
             return
         identity = identity_of(changes)
@@ -340,7 +341,7 @@ class _ReadTask:
 
     def _lack(self, name: str, shape: ChangesShape, *, is_new: bool) -> None:
         key = f"{name} {shape}"
-        self._lacks.setdefault(key, Lack(table=name, is_new=is_new, shape=shape))
+        self._lacks.setdefault(key, SchemaGap(table=name, is_new=is_new, shape=shape))
 
     def _part(self, target: _OpenTarget, rows: pa.Table, kinds: "np.ndarray[tuple[int], np.dtype[np.int8]]") -> None:
         start = 0
@@ -360,7 +361,7 @@ class _ReadTask:
             self._flush()
 
     def _flush(self) -> None:
-        """Make blocks of the rows that wait."""
+        """Make blocks of the buffered rows."""
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         for group, batches in self._waiting.items():
             sink = pa.BufferOutputStream()
@@ -389,8 +390,8 @@ class _ReadTask:
                 letters.put(messages, bad.index, bad.reason)
             letters.flush()
 
-    def _after(self, truncation: TableTruncation, messages: Messages) -> Messages:
-        """The messages after one that truncates a table, without those of its partition unless the table had it."""
+    def _after(self, truncation: Truncation, messages: Messages) -> Messages:
+        """Return the messages after a truncation; without those of its partition unless the table has had it."""
         at = truncation.index
         name = self._settings.names.of(truncation.source)
         target = None if name is None else self._target(name)
@@ -402,14 +403,14 @@ class _ReadTask:
         return rest.where(rest.partitions != place.partition)
 
     def _after_ended(self, ended: EndedTables, messages: Messages) -> Messages:
-        """The messages after one that ends source tables, which the driver is to judge."""
+        """Record a message that ends source tables for the driver's check, and return the messages after it."""
         place = _place(messages, ended.index, "")
         self._ended.append(EndedSeen(place=place, names=ended.names, sources=len(self._sources)))
         return messages.slice(ended.index + 1, len(messages))
 
 
-def _place(messages: Messages, index: int, about: str) -> Place:
-    return Place(
+def _place(messages: Messages, index: int, about: str) -> MessagePlace:
+    return MessagePlace(
         topic=messages.topic,
         partition=int(messages.partitions[index]),
         offset=int(messages.offsets[index]),

@@ -1,6 +1,6 @@
-"""One round of ingestion between its steps, which any planner process can take: the token of a job.
+"""State of a round of ingestion between its steps: the token of a job, with which any planner process can continue.
 
-It carries the progress of the run from one round to the next, and from one call to the next.
+It has the progress of the run, from one round to the next, and from one call to the next.
 """
 
 import hashlib
@@ -12,21 +12,21 @@ from typing import Any
 
 from interbed.ingest.flow.messages import Positions
 from interbed.ingest.sources.kafka.ranges import KafkaRange
-from interbed.spark_ext.ingestion.reading import Place, ReadReport
+from interbed.spark_ext.ingestion.reading import MessagePlace, ReadReport
 from interbed.spark_ext.ingestion.settings import TargetTable
 from interbed.spark_ext.write.writer import CommitToken
 from interbed.storage.base.errors import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class RunProgress:
     """The counts of a run, and its positions.
 
-    All tables have what is before `read`, if their own position is still the one of which `notes` has a digest: those
-    that got no rows are not told each time. A table whose position is another one, because it was taken back, or
-    because somebody else went on for the same group, is where it says. `ends` are where the run is to end, `noted` and
-    `planned` when tables were told last, and when messages were, in seconds since 1970, `size` how many messages a task
-    reads at most, `failures` how often in a row rounds have failed.
+    A table has all messages before `read` if its own position still has the digest in `notes`: positions are not
+    recorded each time in tables without new rows. The own position of a table counts if it has another digest: after a
+    rollback, or when another process has read for the same group. The run ends at `ends`. `noted` and `planned` are the
+    last times when positions were recorded, and when messages were planned (seconds since 1970). A task reads at most
+    `size` messages. `failures` counts failed rounds in a row.
     """
 
     messages: int = 0
@@ -42,15 +42,15 @@ class Progress:
     failures: int = 0
 
     def to_json(self) -> str:
-        """The progress as text."""
+        """Return the progress as text."""
         value = {name: each for name, each in asdict(self).items() if name not in ("read", "ends")}
         ends = None if self.ends is None else json.loads(self.ends.to_json())
         read = json.loads(self.read.to_json())
         return json.dumps({**value, "read": read, "topic_ids": dict(self.read.ids), "ends": ends})
 
     @staticmethod
-    def from_json(text: str) -> "Progress":
-        """The progress of a text made by to_json; what is lacking is as at the beginning. Raises InvalidInputError."""
+    def from_json(text: str) -> "RunProgress":
+        """Parse the text of to_json; missing fields have their initial values. Raises InvalidInputError."""
         try:
             value: dict[str, Any] = json.loads(text)
             ids = json.dumps(value.pop("topic_ids", {}))
@@ -58,47 +58,46 @@ class Progress:
                 if value.get(name) is not None:
                     of_read = ids if name == "read" else None
                     value[name] = Positions.from_json(json.dumps(value[name]), "the progress", of_read)
-            return Progress(**value)
+            return RunProgress(**value)
         except (ValueError, TypeError) as error:
             raise InvalidInputError(f"{text[:100]!r} is no progress of ingestion: {error}") from error
 
     def position_of(self, name: str, own: Positions | None) -> Positions:
-        """How far a table is that has this position of its own."""
+        """Return the position of a table, by the position that it has recorded itself."""
         return self.read.beyond(own) if own is not None and self.notes.get(name) == digest(own) else own or Positions()
 
 
 def digest(positions: Positions) -> str:
-    """A short text that differs where positions do."""
+    """Return a short digest of positions."""
     return hashlib.sha256(positions.to_json().encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Round:
-    """What one step hands to the next one.
+class IngestionRound:
+    """State of a round after one of its steps.
 
-    `limits` are offsets at which the round ends sooner, because the message there truncates a table (`truncations`), or
-    ends the source table of one; then they are about no table.
-    `tokens` are those of the tables that are written, by the table's place in `targets`.
+    The round ends before the messages of `limits`, which truncate a table (`about`), or end a source table (without
+    `about`). `tokens` are those of the tables that are written, by the table's index in `targets`.
     """
 
-    progress: Progress
+    progress: RunProgress
     ranges: Sequence[KafkaRange] = ()
     targets: Sequence[TargetTable] = ()
-    limits: Sequence[Place] = ()
+    limits: Sequence[MessagePlace] = ()
     passes: int = 0
     reports: Sequence[ReadReport] = ()
     tokens: Mapping[int, CommitToken] | None = None
 
     @property
     def read(self) -> Positions:
-        """The positions after the round."""
+        """Positions after the round."""
         found = self.progress.read
         for each in self.ranges:
             found = found.beyond(Positions({each.topic: {each.partition: each.end}}))
         return found
 
     def to_bytes(self) -> bytes:
-        """The round as the token of a job."""
+        """Encode the round as the token of a job."""
         tokens = None
         if self.tokens is not None:
             tokens = {number: b64encode(token.to_bytes()).decode() for number, token in self.tokens.items()}
@@ -115,17 +114,17 @@ class Round:
         ).encode()
 
     @staticmethod
-    def from_bytes(content: bytes) -> "Round":
-        """The round of bytes made by to_bytes."""
+    def from_bytes(content: bytes) -> "IngestionRound":
+        """Decode the round of to_bytes."""
         value: dict[str, Any] = json.loads(content)
         tokens = value["tokens"]
         if tokens is not None:
             tokens = {int(n): CommitToken.from_bytes(b64decode(token)) for n, token in tokens.items()}
-        return Round(
-            progress=Progress.from_json(value["progress"]),
+        return IngestionRound(
+            progress=RunProgress.from_json(value["progress"]),
             ranges=[KafkaRange(**each) for each in value["ranges"]],
             targets=[TargetTable(**target) for target in value["targets"]],
-            limits=[Place(**place) for place in value["limits"]],
+            limits=[MessagePlace(**place) for place in value["limits"]],
             passes=value["passes"],
             reports=[ReadReport.from_bytes(report.encode()) for report in value["reports"]],
             tokens=tokens,

@@ -1,4 +1,4 @@
-"""What a run of ingestion was told: by the arguments of the procedure, and on their way to tasks."""
+"""Settings of a run of ingestion: the arguments of the procedure, in the form that is sent to tasks."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from interbed.ingest.tables.table_sink import TableSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSettings:
-    """Where the messages are, and how Kafka is spoken to; `client` are librdkafka's settings."""
+    """Servers, topics and group of Kafka; `client` has librdkafka's settings."""
 
     servers: str
     topics: Sequence[str]
@@ -25,8 +25,10 @@ class KafkaSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """All of it. `round_rows` is how many messages are read, at most, before what came of them is committed, and
-    `commit_interval` for how many seconds messages wait that are fewer, unless the run is to end where topics end.
+    """All settings of a run.
+
+    A round reads at most `round_rows` messages before its commit. Fewer messages wait for `commit_interval` seconds,
+    unless the run ends at the ends of the topics.
     """
 
     kafka: KafkaSettings
@@ -44,12 +46,12 @@ class RunSettings:
     accept_changed_source: Sequence[str] = ()
 
     def to_json(self) -> Any:
-        """The settings as what JSON has."""
+        """Return the settings as a JSON value."""
         return asdict(self)
 
     @staticmethod
     def from_json(value: Any) -> "RunSettings":
-        """The settings of what to_json made."""
+        """Return the settings of a JSON value of to_json."""
         tables = dict(value["tables"])
         tables["computed"] = [ComputedColumn(**column) for column in tables["computed"]]
         return RunSettings(
@@ -65,7 +67,7 @@ class RunSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetTable:
-    """A table as tasks know it: its handle, what it has already of what is read, and Table.access.bucket_unit."""
+    """A table for tasks: its handle, its positions in the ranges to be read, and Table.access.bucket_unit."""
 
     name: str
     handle: str
@@ -75,19 +77,19 @@ class TargetTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What all tasks know that decode messages."""
+    """Common part of all tasks that decode messages."""
 
     settings: RunSettings
     targets: Sequence[TargetTable]
 
     def to_bytes(self) -> bytes:
-        """The plan for tasks."""
+        """Encode the plan for tasks."""
         targets = [asdict(target) for target in self.targets]
         return json.dumps({"settings": self.settings.to_json(), "targets": targets}).encode()
 
     @staticmethod
     def from_bytes(content: bytes) -> "ReadPlan":
-        """The plan of bytes made by to_bytes."""
+        """Decode the plan of to_bytes."""
         value = json.loads(content)
         targets = [TargetTable(**target) for target in value["targets"]]
         return ReadPlan(settings=RunSettings.from_json(value["settings"]), targets=targets)

@@ -1,14 +1,14 @@
-"""A task that writes groups of rows, each a bucket as a rule, from the blocks of the tasks that have read them.
+"""Task that writes groups of rows, usually buckets, from the blocks of the reading tasks.
 
     shared   the tokens of the tables' commits, by the table's number
-    payload  how many rows each group has
-    result   for each table its number, and what writer.encode_messages makes, after its length
+    payload  the number of rows of each group
+    result   for each table its number, the length of its encoded messages, and these (writer.encode_messages)
 
-The files bear the name of their table's job, so that an abort finds them, also those of a failed task.
+The names of files have the id of their table's job, so that an abort finds them, also those of a failed task.
 
-A group is named by table, partition and bucket, and written by one task: two writers of one bucket would make a sorted
-run each, and give the same sequence numbers to different rows of one key; see handle.clustering for the buckets that
-are not fixed. Groups of one table come after one another in the order of their names.
+The name of a group has table, partition and bucket, and one task writes it: two writers of one bucket would write a
+sorted run each, and give the same sequence numbers to different rows of one key; see handle.clustering for buckets that
+are not fixed. Groups of one table are consecutive, in the order of their names.
 """
 
 import json
@@ -38,10 +38,9 @@ _DIGITS = 6
 
 
 class TaskGroups:
-    """Parts the rows of one table, the how-manieth one of a run is `number`.
+    """Partitions the rows of one table into groups; `number` is the table's number in the run.
 
-    `unit` is Table.access.bucket_unit. Rows of a table without buckets may be written anywhere: by each of the tasks
-    that read them, `task`, in a group of its own.
+    `unit` is Table.access.bucket_unit. Rows of a table without buckets form one group for each reading task (`task`).
     """
 
     def __init__(self, table: Table, number: int, unit: int, task: int) -> None:
@@ -63,7 +62,7 @@ class TaskGroups:
                 self._chooser, self._by_partition = OneBucket(task), False
 
     def parted(self, batch: pa.RecordBatch) -> Iterator[tuple[str, Ints]]:
-        """The names of the groups, and the numbers of the rows of each in their order."""
+        """Yield the names of the groups, each with the ascending numbers of its rows."""
         partitions, codes = distinct_partitions(batch, self._schema)
         buckets = self._chooser.choose(batch, partitions, codes).astype(np.int64)
         width = int(buckets.max()) + 1
@@ -77,7 +76,7 @@ class TaskGroups:
 
 
 def table_number(group: str) -> int:
-    """The number of the table that a group is of."""
+    """Return the number of a group's table."""
     return int(group[:_DIGITS])
 
 
@@ -85,19 +84,19 @@ _HEAD = struct.Struct("!ii")
 
 
 def shared_of(tokens: Mapping[int, CommitToken]) -> bytes:
-    """What all tasks know: the tokens of the tables."""
+    """Encode the tokens of the tables, the shared part of all tasks."""
     return json.dumps({number: b64encode(token.to_bytes()).decode() for number, token in tokens.items()}).encode()
 
 
 def payload_of(rows: Mapping[str, int]) -> bytes:
-    """The payload of a task: its groups, with how many rows each has."""
+    """Encode the payload of a task: its groups, with their numbers of rows."""
     return json.dumps(dict(rows)).encode()
 
 
 def write(shared: bytes, payload: bytes, blocks: Iterator[tuple[str, bytes]]) -> bytes:
     """Carry out a task: write the rows of the blocks, which come table by table.
 
-    Raises CommitFailedError when they are not as many as the driver was told; then nothing must be committed.
+    Raises CommitFailedError when the number of rows differs from the payload's; then nothing must be committed.
     """
     tokens = {int(n): CommitToken.from_bytes(b64decode(token)) for n, token in json.loads(shared).items()}
     rows: Counter[str] = Counter()
@@ -108,8 +107,10 @@ def write(shared: bytes, payload: bytes, blocks: Iterator[tuple[str, bytes]]) ->
         content, waiting = _written(tokens[number], number, waiting, blocks, rows)
         found += [_HEAD.pack(number, len(content)), content]
     if rows != Counter(json.loads(payload)):
-        # An executor was lost, and its messages, which were decoded again, made other rows.
-        raise CommitFailedError("Messages that were read again for lost rows made other rows. Call the procedure anew.")
+        # An executor was lost, and decoding its messages again has made other rows.
+        raise CommitFailedError(
+            "Messages that were decoded again after the loss of an executor made other rows. Call the procedure again."
+        )
     return b"".join(found)
 
 
@@ -120,7 +121,7 @@ def _written(
     blocks: Iterator[tuple[str, bytes]],
     counts: Counter[str],
 ) -> tuple[bytes, tuple[str, bytes] | None]:
-    """The messages of one table's rows, which are counted by group, and the block after the last one of them."""
+    """Write and count the rows of one table; return its messages, and the first block of the next table."""
     table = token.named(token.handle.open())
     block: tuple[str, bytes] | None = first
     with table.new_write(token.commit_user, batch=True) as writer:
@@ -139,7 +140,7 @@ def _written(
 
 
 def messages_of(results: Sequence[bytes]) -> dict[int, list[CommitMessage]]:
-    """The commit messages of what tasks returned, by the number of their table."""
+    """Decode the commit messages of tasks' results, by the number of their table."""
     found: dict[int, list[CommitMessage]] = {}
     for result in results:
         at = 0

@@ -1,8 +1,8 @@
 """Procedures that compact and rescale (documentation pages `spark/procedures`, `maintenance/dedicated-compaction`).
 
-A compaction is a Spark job: the planner finds what there is to do, each bucket (or group of files, or range of a sort)
-is one task on an executor, and the planner commits what they wrote as one COMPACT snapshot for each table. The files of
-the tasks bear the job's name, so that a job that fails leaves none of them (see `interbed.storage.upkeep.job_files`).
+A compaction is a Spark job: the planner plans it, each bucket (or group of files, or range of a sort) is one task on an
+executor, and the planner commits the results as one COMPACT snapshot for each table. The names of the tasks' files have
+the job's id, so that the files of a failed job are found and deleted (see `interbed.storage.upkeep.job_files`).
 """
 
 import json
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 _PARALLELISM = "sink.parallelism"
 _FAILED, _FILES, _RANGES = b"!", b"f", b"r"
 _OF_ICEBERG = b"iceberg:"
-"""What jobs of Iceberg's tables begin with, as in `iceberg_compaction`."""
+"""Prefix of the tokens of jobs of Iceberg tables, as in `iceberg_compaction`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Work:
-    """The tasks of one table, and the token of its commit; `failure` says why there is nothing to commit."""
+class _TableWork:
+    """The tasks of one table, and the token of its commit; with a `failure` there is nothing to commit."""
 
     token: CommitToken
     tasks: tuple[CompactionTask, ...]
@@ -64,8 +64,8 @@ class _Work:
         }
 
     @staticmethod
-    def from_json(value: Mapping[str, Any]) -> "_Work":
-        return _Work(
+    def from_json(value: Mapping[str, Any]) -> "_TableWork":
+        return _TableWork(
             token=CommitToken.from_bytes(b64decode(value["token"])),
             tasks=tuple(CompactionTask.from_bytes(b64decode(task)) for task in value["tasks"]),
             failure=value["failure"],
@@ -79,7 +79,7 @@ def _compact(call: ProcedureCall) -> Answer:
     name = call.table_name()
     found = of_iceberg(call)
     if found is not None:
-        # By use: pyiceberg loads slowly, and is not there for everybody.
+        # By use: pyiceberg loads slowly, and is an extra.
         from interbed.spark_ext.procedures.iceberg_compaction import compact_iceberg
 
         return compact_iceberg(call, found)
@@ -103,16 +103,16 @@ def _compact(call: ProcedureCall) -> Answer:
         tasks = plan_sort_tasks(table.store, order, partition=chosen, parallelism=parallelism)
     if not tasks:
         return DONE
-    work = _Work(token=begun(call, str(name.of_table), table), tasks=tuple(tasks))
+    work = _TableWork(token=begun(call, str(name.of_table), table), tasks=tuple(tasks))
     return _job(f"Compact {name.of_table}", [work])
 
 
 def of_iceberg(call: ProcedureCall) -> "IcebergTable | None":
-    """The table that is meant, when it is Iceberg's: Spark's statements are refused of it, but not this procedure."""
+    """Return the Iceberg table of the call, if it is one; of such a table Spark's statements are not supported."""
     try:
         return call.catalog.get_iceberg_table(call.table_name().of_table)
     except CatalogError:
-        # What is wrong with it is said by who opens it.
+        # The error is raised again when the table is opened.
         return None
 
 
@@ -168,7 +168,7 @@ def _compact_database(call: ProcedureCall) -> Answer:
         including_tables=call.given("including_tables") or ".*",
         excluding_tables=call.given("excluding_tables"),
     )
-    works: list[_Work] = []
+    works: list[_TableWork] = []
     failures: list[str] = []
     idle = 0
     for name in tables_meant(call.catalog, [], patterns):
@@ -176,7 +176,7 @@ def _compact_database(call: ProcedureCall) -> Answer:
             table = call.catalog.get_table(name).copy({"write-only": "false", **call.options()})
             tasks = plan_tasks(table.store)
             if tasks:
-                works.append(_Work(token=begun(call, name, table), tasks=tuple(tasks)))
+                works.append(_TableWork(token=begun(call, name, table), tasks=tuple(tasks)))
             else:
                 idle += 1
         except InterbedError as error:
@@ -203,8 +203,8 @@ def _summary(done: int, failures: Sequence[str]) -> Answer:
 # -- the job -----------------------------------------------------------------------------------------------------------
 
 
-def _job(description: str, works: Sequence[_Work], noted: Mapping[str, Any] | None = None) -> Job:
-    # Where ranges have to be found first nothing else is done, lest it is done again afterwards.
+def _job(description: str, works: Sequence[_TableWork], noted: Mapping[str, Any] | None = None) -> Job:
+    # While ranges have to be found, no other tasks run: they would run again afterwards.
     first = [n.to_bytes(4) + task.to_bytes() for n, task in _first_of_all(works)]
     tasks = [first[place] for place in _turns(works)]
     return Job(
@@ -217,24 +217,24 @@ def _job(description: str, works: Sequence[_Work], noted: Mapping[str, Any] | No
     )
 
 
-def _first_of_all(works: Sequence[_Work]) -> list[tuple[int, CompactionTask]]:
-    """The tasks that come before all others, each with the place of its table."""
+def _first_of_all(works: Sequence[_TableWork]) -> list[tuple[int, CompactionTask]]:
+    """Return the tasks of this job of all tables, each with the index of its table."""
     return [(n, task) for n, work in enumerate(works) for task in _first(works, work)]
 
 
-def _turns(works: Sequence[_Work]) -> list[int]:
-    """The places of these tasks in the order in which Spark is to start them: one that is long must not come last."""
+def _turns(works: Sequence[_TableWork]) -> list[int]:
+    """Return the indexes of these tasks in the order in which Spark starts them: long tasks must not come last."""
     return longest_first([task.cost for _, task in _first_of_all(works)])
 
 
-def _first(works: Sequence[_Work], work: _Work) -> list[CompactionTask]:
-    """The tasks of a table that come before all others."""
+def _first(works: Sequence[_TableWork], work: _TableWork) -> list[CompactionTask]:
+    """Return the tasks of a table for this job."""
     ranging = any(task.needs_ranges for each in works for task in each.tasks)
     return [task for task in work.tasks if task.needs_ranges or not ranging]
 
 
 def _run_task(shared: bytes, payload: bytes) -> bytes:
-    """One task: its files, or ranges for more tasks, or why it failed, which is the other tables' affair no more."""
+    """Carry out a task; return its files, or ranges for more tasks, or its failure, which only concerns its table."""
     if shared.startswith(_OF_ICEBERG):
         from interbed.spark_ext.procedures.iceberg_compaction import run_iceberg
 
@@ -254,10 +254,10 @@ def _run_task(shared: bytes, payload: bytes) -> bytes:
     return _FILES + encode_messages(messages)
 
 
-def _after_tasks(call: ProcedureCall, token: bytes, results: Sequence[bytes]) -> tuple[list[_Work], Job | None]:
-    """Each table committed, or aborted with the failure noted; or the job that has to follow first."""
+def _after_tasks(call: ProcedureCall, token: bytes, results: Sequence[bytes]) -> tuple[list[_TableWork], Job | None]:
+    """Commit each table, or abort it and record the failure; or return the job that has to follow first."""
     noted = json.loads(token)
-    works = [_Work.from_json(work) for work in noted["works"]]
+    works = [_TableWork.from_json(work) for work in noted["works"]]
     outcomes: list[list[bytes]] = [[] for _ in works]
     by_place = dict(zip(_turns(works), results, strict=True))
     for place, (n, _) in enumerate(_first_of_all(works)):
@@ -268,8 +268,8 @@ def _after_tasks(call: ProcedureCall, token: bytes, results: Sequence[bytes]) ->
     return [_finished(call, work, outcome) for work, outcome in zip(works, outcomes, strict=True)], None
 
 
-def _with_ranges(work: _Work, results: Sequence[bytes]) -> _Work:
-    """The work with a task for each range that was found; where none was, the sort is tried at once."""
+def _with_ranges(work: _TableWork, results: Sequence[bytes]) -> _TableWork:
+    """Return the work with a task for each range that was found; without ranges the sort is one task."""
     found = iter(results)
     tasks: list[CompactionTask] = []
     for task in work.tasks:
@@ -279,7 +279,7 @@ def _with_ranges(work: _Work, results: Sequence[bytes]) -> _Work:
     return replace(work, tasks=tuple(tasks))
 
 
-def _finished(call: ProcedureCall, work: _Work, results: Sequence[bytes]) -> _Work:
+def _finished(call: ProcedureCall, work: _TableWork, results: Sequence[bytes]) -> _TableWork:
     token = work.token
     table = table_of(call, token)
     failures = [result[1:].decode() for result in results if result.startswith(_FAILED)]
@@ -290,9 +290,9 @@ def _finished(call: ProcedureCall, work: _Work, results: Sequence[bytes]) -> _Wo
         token.commit(table, messages)
     except InterbedError as error:
         token.abort(table, messages)
-        return _Work(token=token, tasks=(), failure=str(error))
+        return _TableWork(token=token, tasks=(), failure=str(error))
     token.files(table).sweep(messages)
-    return _Work(token=token, tasks=())
+    return _TableWork(token=token, tasks=())
 
 
 def _abort(call: ProcedureCall, token: bytes) -> None:
@@ -302,7 +302,7 @@ def _abort(call: ProcedureCall, token: bytes) -> None:
         abort_iceberg(token)
         return
     for value in json.loads(token)["works"]:
-        work = _Work.from_json(value)
+        work = _TableWork.from_json(value)
         work.token.abort(work.token.handle.open(), [])
 
 
@@ -345,7 +345,7 @@ PROCEDURES = (
     ),
     Procedure(
         name="compact_database",
-        description="Compacts the tables of databases; one that fails does not keep the others from it.",
+        description="Compacts the tables of databases; the failure of one does not affect the others.",
         parameters=(
             optional("including_databases"),
             optional("including_tables"),
@@ -360,7 +360,7 @@ PROCEDURES = (
     ),
     Procedure(
         name="rescale",
-        description="Spreads the rows of a table or of some partitions over another number of buckets.",
+        description="Distributes the rows of a table or of some partitions over another number of buckets.",
         parameters=(TABLE, optional("bucket_num", ArgumentType.INT), optional("partitions"), optional("where")),
         columns=RESULT,
         call=_rescale,

@@ -48,9 +48,9 @@ def _remove_orphan_files(call: ProcedureCall) -> Answer:
 
 
 def _of_all(call: ProcedureCall, names: Sequence[str], older_than: str | None, *, dry_run: bool) -> list[OrphansResult]:
-    """The results of the tables; one that fails does not keep the others from it.
+    """Return the results of the tables; the failure of one does not stop the others.
 
-    The answer has no place for that, so that an error names those that failed when all others are done.
+    The procedure's result has no column for failures: an error lists the failed tables when all others are done.
     """
     results: list[OrphansResult] = []
     failures: dict[str, InterbedError | OSError] = {}
@@ -66,7 +66,7 @@ def _of_all(call: ProcedureCall, names: Sequence[str], older_than: str | None, *
         try:
             results.append(table.maintenance.remove_orphan_files(older_than, dry_run=dry_run))
         except InvalidInputError:
-            # An argument that is wrong is so for each of them.
+            # A wrong argument is wrong for each table.
             raise
         except (InterbedError, OSError) as error:
             failures[name] = error
@@ -80,7 +80,7 @@ def _of_all(call: ProcedureCall, names: Sequence[str], older_than: str | None, *
 
 
 def _tables_of_database(call: ProcedureCall) -> list[str] | None:
-    """The names of all tables of a database for `db.*`; None for the name of a table."""
+    """Return the names of all tables of a database for `db.*`; None for the name of a table."""
     parts = name_parts(str(call.needed("table"))) or []
     if not parts or parts[-1] != _ALL_TABLES:
         return None
@@ -119,7 +119,7 @@ _OF_FILES = (
     ),
     Procedure(
         name="remove_unexisting_files",
-        description="Takes data files that are gone out of the table, whose rows are lost.",
+        description="Removes missing data files from the table; their rows are lost.",
         parameters=(TABLE, optional("dry_run", ArgumentType.BOOLEAN), optional("parallelism", ArgumentType.INT)),
         columns=(column("fileName"),),
         call=_remove_unexisting_files,
@@ -135,7 +135,7 @@ _OF_FILES = (
 
 
 _TASK_BYTES = 128 * 1024 * 1024
-"""What a task reads of data files, about."""
+"""Approximate bytes of data files that a task reads."""
 
 
 def _rewrite_file_index(call: ProcedureCall) -> Answer:
@@ -150,7 +150,7 @@ def _rewrite_file_index(call: ProcedureCall) -> Answer:
 
 
 def _shares(chosen: Sequence[CommitMessage]) -> Iterator[list[CommitMessage]]:
-    """The files of each task."""
+    """Yield the files of each task."""
     share: list[CommitMessage] = []
     size = 0
     for message in chosen:

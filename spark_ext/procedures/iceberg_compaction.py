@@ -1,6 +1,6 @@
-"""`sys.compact` of an Iceberg table: pieces of work are tasks on executors, the planner commits what they wrote.
+"""`sys.compact` of an Iceberg table: units of work are tasks on executors, and the planner commits the results.
 
-Where the job fails, or its commit does, the files that bear its name are deleted. Needs the extra `interbed[iceberg]`.
+When the job or its commit fails, the files with the job's name are deleted. Needs the extra `interbed[iceberg]`.
 """
 
 import json
@@ -25,13 +25,13 @@ from interbed.spark_ext.procedures.procedure import DONE, Answer, Job, Procedure
 from interbed.storage.base.errors import CommitStateUnknownError
 
 MARK = b"iceberg:"
-"""What the shared part and the token of such a job begin with."""
+"""Prefix of the shared part and the token of such a job."""
 
 _MODES = ("minor", "major", "full")
 
 
 def compact_iceberg(call: ProcedureCall, table: IcebergTable) -> Answer:
-    """The job of a compaction; nothing when there is nothing to do."""
+    """Return the job of a compaction, or DONE when there is nothing to do."""
     for argument in ("options", "partition_idle_time", "buckets"):
         if call.given(argument) is not None:
             raise call.error(argument, "does not go with an Iceberg table")
@@ -64,13 +64,13 @@ def compact_iceberg(call: ProcedureCall, table: IcebergTable) -> Answer:
 
 
 def run_iceberg(shared: bytes, payload: bytes) -> bytes:
-    """One task: a piece of work."""
+    """Carry out a task, which is one unit of work."""
     job = JobPlace.from_bytes(shared.removeprefix(MARK)).open()
     return outcome_to_bytes(run_unit(job, unit_from_bytes(payload[4:]), int.from_bytes(payload[:4])))
 
 
 def resume_iceberg(call: ProcedureCall, token: bytes, results: Sequence[bytes]) -> Answer:
-    """The commit of what the tasks wrote."""
+    """Commit the results of the tasks."""
     noted = json.loads(token.removeprefix(MARK))
     job = JobPlace.from_bytes(noted["place"].encode()).open()
     plan = OptimizePlan(job=job, units=(), known=tuple((path, offset) for path, offset in noted["known"]))
@@ -93,6 +93,6 @@ def resume_iceberg(call: ProcedureCall, token: bytes, results: Sequence[bytes]) 
 
 
 def abort_iceberg(token: bytes) -> None:
-    """Delete what the tasks of a job that failed have written."""
+    """Delete the files of the tasks of a failed job."""
     noted = json.loads(token.removeprefix(MARK))
     sweep(JobPlace.from_bytes(noted["place"].encode()).open())

@@ -1,6 +1,6 @@
-"""Procedures that ingest changes of other systems: `interbed ingest`, with the work done by executors.
+"""Procedures that ingest changes of other systems, as `interbed ingest`, on Spark's executors.
 
-Arguments of sys.ingest_kafka mean the same as options of `interbed ingest kafka`.
+Arguments of sys.ingest_kafka have the meaning of the options of `interbed ingest kafka`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,11 +27,11 @@ from interbed.spark_ext.procedures.procedure import (
 from interbed.storage.base.quantities import parse_duration_millis
 
 ROUND_ROWS = 500_000
-"""How many messages are read before their rows are committed, where the call does not say it."""
+"""Messages of a round before its commit, by default."""
 
 
 def settings_of(call: ProcedureCall) -> RunSettings:
-    """The settings of a call; raises ProcedureArgumentError for arguments that are wrong, or do not go together."""
+    """Return the settings of a call. Raises ProcedureArgumentError for wrong or contradicting arguments."""
     form = call.given("format") or "debezium-json"
     if form not in FORMATS:
         raise call.error("format", f"is one of {', '.join(FORMATS)}, not {form!r}")
@@ -75,7 +75,7 @@ def settings_of(call: ProcedureCall) -> RunSettings:
 
 
 def _placeholder(call: ProcedureCall, form: str) -> str | None:
-    """Debezium's placeholder for values that were not sent, where it is not the usual one."""
+    """Return Debezium's placeholder for values that were not sent, if it is not the default."""
     text: str | None = call.given("unavailable_value")
     if text is not None:
         if form not in WITH_PLACEHOLDER:
@@ -104,7 +104,7 @@ def _names(call: ProcedureCall) -> TableNames:
 
 
 def _bad_messages(call: ProcedureCall) -> BadMessages:
-    """What becomes of bad messages; a topic for them says it, too."""
+    """Return the treatment of bad messages; a topic for them means dead-letter."""
     topic = call.given("dead_letter_topic")
     text = call.given("bad_messages") or (BadMessages.DEAD_LETTER if topic else BadMessages.STOP).value
     if text not in list(BadMessages):
@@ -120,20 +120,20 @@ def _listed(call: ProcedureCall, name: str, mark: str = ",") -> list[str]:
 
 
 if TYPE_CHECKING:
-    from interbed.spark_ext.procedures.ingestion_rounds import Rounds
+    from interbed.spark_ext.procedures.ingestion_rounds import IngestionRounds
 
 _MAP, _LONG = ArgumentType.STRING_MAP, ArgumentType.LONG
 
 
 def _ingest_kafka(call: ProcedureCall) -> Answer:
-    from interbed.spark_ext.ingestion.round import Progress
+    from interbed.spark_ext.ingestion.round import RunProgress
 
     text = call.given("progress")
-    return _rounds(call).begin(Progress() if text is None else Progress.from_json(text))
+    return _rounds(call).begin(RunProgress() if text is None else RunProgress.from_json(text))
 
 
 def _resume(call: ProcedureCall, token: bytes, results: Sequence[bytes]) -> Answer:
-    return _rounds(call).go_on(token, results)
+    return _rounds(call).resume(token, results)
 
 
 def _abort(call: ProcedureCall, token: bytes) -> None:
@@ -153,12 +153,12 @@ def _take_blocks(shared: bytes, payload: bytes, blocks: Iterator[tuple[str, byte
     return write(shared, payload, blocks)
 
 
-def _rounds(call: ProcedureCall) -> "Rounds":
-    # Ingestion, and all that it needs, is loaded when it is asked for.
+def _rounds(call: ProcedureCall) -> "IngestionRounds":
+    # Ingestion and its dependencies are loaded by use.
     from interbed.spark_ext.procedures.ingestion import settings_of
-    from interbed.spark_ext.procedures.ingestion_rounds import Rounds
+    from interbed.spark_ext.procedures.ingestion_rounds import IngestionRounds
 
-    return Rounds(call, settings_of(call), tells_all=call.given("progress") is None)
+    return IngestionRounds(call, settings_of(call), records_all=call.given("progress") is None)
 
 
 PROCEDURES = (

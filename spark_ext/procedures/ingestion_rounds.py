@@ -1,13 +1,13 @@
 """The driver's part of ingestion: rounds of two jobs each, and a commit after them.
 
-A round is planned from the positions of the tables. Its first job decodes ranges of offsets. Where tables have to be
-made, or given columns, that is done, and the ranges are decoded again; where a message truncates a table, the round
-ends before that message, and the truncation follows on its commit. It also ends before a message that ends the source
-table of one, and the call fails after its commit. The second job writes the rows, and the tables are
-committed one after the other, each with the positions after the round. So a driver that dies anywhere leaves what a
-process of `interbed ingest` leaves, and the next one goes on, whichever of both it is.
+A round is planned from the positions of the tables. Its first job decodes ranges of offsets. If tables or columns are
+missing, the driver creates them, and the ranges are decoded again. If a message truncates a table, the round ends
+before that message, and the truncation follows after its commit. It also ends before a message that ends the source
+table of a table, and the call fails after its commit. The second job writes the rows, and the tables are committed one
+after the other, each with the positions after the round. A driver that dies at any point leaves the same state as a
+process of `interbed ingest`, and either of them can continue.
 
-Nothing is kept between the steps but the token of the job, so that any planner process can take the next step.
+The only state between the steps is the token of the job, so that any planner process can take the next step.
 """
 
 import json
@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from interbed.catalog.client.errors import CatalogUnavailableError, LockError
-from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceUnavailableError, refusal_text
+from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceUnavailableError
 from interbed.ingest.flow.changes import ChangesShape
 from interbed.ingest.flow.messages import Positions, least_of
 from interbed.ingest.job import BACKOFF, IDLE_NOTE_SECONDS
@@ -31,13 +31,12 @@ from interbed.ingest.sources.kafka.source import REQUEST_SECONDS, KafkaSource
 from interbed.ingest.sources.kafka.topics import KafkaTopicIds
 from interbed.ingest.tables.table_sink import TableSink, create_sink, open_sink
 from interbed.spark_ext.ingestion import writing
-from interbed.spark_ext.ingestion.reading import Lack, Place, ReadReport, SourceSeen, payload_of
-from interbed.spark_ext.ingestion.round import Progress, Round, digest
+from interbed.spark_ext.ingestion.reading import MessagePlace, ReadReport, SchemaGap, SourceSeen, payload_of
+from interbed.spark_ext.ingestion.round import IngestionRound, RunProgress, digest
 from interbed.spark_ext.ingestion.settings import ReadPlan, RunSettings, TargetTable
 from interbed.spark_ext.ingestion.writing import table_number
 from interbed.spark_ext.procedures.procedure import Answer, Job, ProcedureCall, begun, handle_of
 from interbed.spark_ext.write.writer import CommitToken
-from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.byte_budget import spread
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError, CommitStateUnknownError, InterbedError
 from interbed.storage.table.table import Table
@@ -47,56 +46,55 @@ from interbed.storage.write.commit_message import CommitMessage
 _log = logging.getLogger(__name__)
 
 TASK_MESSAGES_MIN, TASK_MESSAGES_MAX = 2_000, 50_000
-"""How many messages a task reads: fewer cost more to fetch than to decode."""
+"""Bounds of the number of messages of a task: fewer cost more to fetch than to decode."""
 PASSES = 100
-"""How often a round is begun anew, at most: each time tables come a step nearer to what the messages need."""
+"""Attempts at a round, at most: each adds tables or columns that the messages need."""
 WAIT_SECONDS = 5.0
-_LOOKS = ExponentialBackoff(
-    first_seconds=0.5, growth=1.0, jitter=NO_JITTER, timeout_seconds=WAIT_SECONDS, pause_within_timeout=False
-)
-"""How long new messages are waited for before Spark is asked whether anybody still waits, and how often is looked."""
+LOOK_SECONDS = 0.5
+"""Timeout of a wait for new messages within a call, so that Spark can cancel the query, and its interval of looking."""
 _RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailableError, SourceUnavailableError)
 
 
-class Rounds:
-    """Carries out the steps of one call."""
+class IngestionRounds:
+    """The steps of one call of the procedure."""
 
-    def __init__(self, call: ProcedureCall, settings: RunSettings, *, tells_all: bool) -> None:
-        """With `tells_all` every table is told at the end how far was read, else only from time to time."""
+    def __init__(self, call: ProcedureCall, settings: RunSettings, *, records_all: bool) -> None:
+        """With `records_all` every table gets the positions at the end, otherwise only at intervals."""
         self._call = call
         self._catalog = call.catalog
         self._settings = replace(settings, names=settings.names.in_catalog(call.catalog))
         self._group = settings.kafka.group
-        self._tells_all = tells_all
+        self._tells_all = records_all
         self._committed: Counter[str] = Counter()
-        """The rows by table that the last commit has made visible, which may not have come to its end."""
+        """Rows by table that the last commit has made visible; the commit may have failed for later tables."""
 
-    def begin(self, progress: Progress) -> Answer:
-        """The first round, or the end."""
-        first = Round(progress=progress)
+    def begin(self, progress: RunProgress) -> Answer:
+        """Plan the first round, and return its job, or the rows at the end."""
+        first = IngestionRound(progress=progress)
         return self._carried_out(first, lambda: first)
 
-    def go_on(self, token: bytes, results: Sequence[bytes]) -> Answer:
-        """What follows on a job."""
-        done = Round.from_bytes(token)
+    def resume(self, token: bytes, results: Sequence[bytes]) -> Answer:
+        """Take the results of a job, and return the next job, or the rows at the end."""
+        done = IngestionRound.from_bytes(token)
         if done.tokens is not None:
             return self._carried_out(done, lambda: self._commit(done, writing.messages_of(results)))
         reports = [ReadReport.from_bytes(result) for result in results]
         return self._carried_out(done, lambda: self._decoded(replace(done, reports=reports)))
 
     def abort(self, token: bytes) -> None:
-        """Delete what the tasks of a job have written that failed."""
-        self._discard(Round.from_bytes(token))
+        """Delete the files of the tasks of a failed job."""
+        self._discard(IngestionRound.from_bytes(token))
 
-    def _carried_out(self, done: Round, step: Callable[[], Answer | Round]) -> Answer:
-        """The answer of a step, and of those that follow on it, where it is a round that is to be planned. Where one
-        fails for a while, the round is planned again from what the tables have.
+    def _carried_out(self, done: IngestionRound, step: Callable[[], Answer | IngestionRound]) -> Answer:
+        """Carry out a step, and plan the rounds that follow, up to a job or the end.
+
+        After a transient error the round is planned again from the positions of the tables.
         """
         while True:
             try:
                 found = step()
             except CommitStateUnknownError:
-                # A snapshot that nobody sees yet may have the files.
+                # A snapshot that is not visible yet may have the files.
                 raise
             except _RETRIED as error:
                 self._discard(done)
@@ -105,22 +103,22 @@ class Rounds:
                 if not retries.pause(error):
                     raise
                 rows = Counter(done.progress.rows) + self._committed
-                found = Round(progress=replace(done.progress, rows=dict(rows), failures=retries.count))
+                found = IngestionRound(progress=replace(done.progress, rows=dict(rows), failures=failures))
             except InterbedError:
                 self._discard(done)
                 raise
-            if not isinstance(found, Round):
+            if not isinstance(found, IngestionRound):
                 return found
             done, step = found, partial(self._plan, found)
 
     # Planning
 
-    def _plan(self, before: Round) -> Answer | Round:
-        """The job that decodes what comes next, or the rows that the call answers with."""
+    def _plan(self, before: IngestionRound) -> Answer | IngestionRound:
+        """Plan the next messages: return the job that decodes them, or the rows of the call's result at the end."""
         if before.passes > PASSES:
             raise CommitFailedError(
-                f"The tables are still not as the messages need them after {PASSES} attempts. Somebody else changes "
-                "their columns at the same time; call the procedure again."
+                f"The tables lack columns of the messages after {PASSES} attempts, since another process changes their "
+                "columns at the same time. Call the procedure again."
             )
         sinks = self._present()
         progress = before.progress
@@ -154,11 +152,11 @@ class Rounds:
         for limit in before.limits:
             ends = _limited(ends, limit)
         size = progress.size or TASK_MESSAGES_MAX
-        # The first messages of a group show which tables are to be made; they are read twice.
+        # The first messages of a group show the tables to be created, and are read twice.
         most = self._settings.round_rows if known else min(self._settings.round_rows, size)
         ranges = ranges_between(progress.read, ends, most=most)
         is_at_end = not ranges and self._settings.until_end and not before.limits
-        progress = self._progress_text(progress, sinks, known, is_at_end=is_at_end)
+        progress = self._announced(progress, sinks, known, is_at_end=is_at_end)
         planned = replace(before, progress=progress, ranges=ranges, reports=(), tokens=None)
         if is_at_end:
             return [_answer(progress, progress.read.lag_behind(latest))]
@@ -168,8 +166,8 @@ class Rounds:
             planned = replace(planned, progress=replace(progress, planned=time.time()))
         return self._read_job(replace(planned, targets=self._targets(sinks, known, ranges)))
 
-    def _awaited(self, source: KafkaSource, progress: Progress) -> Positions:
-        """The ends of the topics, when it is time for a commit; what was read, when it is not for a while."""
+    def _awaited(self, source: KafkaSource, progress: RunProgress) -> Positions:
+        """Wait for a commit to be due, and return the ends of the topics; after a timeout return the read positions."""
         due = progress.planned + self._settings.commit_interval
         looks = _LOOKS.start()
         while True:
@@ -181,22 +179,22 @@ class Rounds:
                 return progress.read
 
     def _present(self) -> dict[str, TableSink]:
-        """The tables that are there; those of a database, if they are of this run by their names."""
+        """Return the sinks of this run's existing tables; in a database, of those with matching names."""
         return self._opened(self._settings.names.present(self._catalog))
 
     def _opened(self, names: Iterable[str]) -> dict[str, TableSink]:
-        """The sinks of the tables that are there."""
+        """Return the sinks of existing tables."""
         return {name: sink for name in names if (sink := open_sink(self._catalog, name, self._group)) is not None}
 
-    def _progress_text(
+    def _announced(
         self,
-        progress: Progress,
+        progress: RunProgress,
         sinks: Mapping[str, TableSink],
         known: Mapping[str, Positions],
         *,
         is_at_end: bool,
-    ) -> Progress:
-        """The progress when tables without new rows have a note of how far was read, if it is time for that."""
+    ) -> RunProgress:
+        """Record the positions in tables without new rows if that is due, and return the progress."""
         now = time.time()
         if not (is_at_end and self._tells_all) and now - progress.noted < IDLE_NOTE_SECONDS:
             return progress
@@ -219,7 +217,7 @@ class Rounds:
             for name, sink in sinks.items()
         ]
 
-    def _read_job(self, planned: Round) -> Job:
+    def _read_job(self, planned: IngestionRound) -> Job:
         most = planned.progress.size or TASK_MESSAGES_MAX
         whole = sum(len(each) for each in planned.ranges)
         size = min(most, max(TASK_MESSAGES_MIN, -(-whole // self._call.task_slots)))
@@ -234,8 +232,8 @@ class Rounds:
 
     # After the messages were decoded
 
-    def _decoded(self, done: Round) -> Answer | Round:
-        """The job that writes, or the same messages once more."""
+    def _decoded(self, done: IngestionRound) -> Answer | IngestionRound:
+        """Return the job that writes the rows, or the round again when messages have to be decoded again."""
         reports = done.reports
         if any(report.too_much for report in reports):
             size = max(1, max(report.messages for report in reports if report.too_much) // 2)
@@ -251,7 +249,7 @@ class Rounds:
             place, error = ended
             if (done.progress.read.get(place.topic, place.partition) or 0) >= place.offset:
                 raise error
-            # What comes before the message is committed first.
+            # The messages before it are committed first.
             return replace(done, limits=[*done.limits, place])
         self._admit(reports, self._opened({seen.table for report in reports for seen in report.sources}))
         groups: Counter[str] = Counter()
@@ -266,11 +264,11 @@ class Rounds:
             for place in report.places:
                 if self._settings.bad_messages is BadMessages.STOP:
                     raise BadMessageError.at(str(place), place.about)
-                _log.warning("%s It is passed over.", refusal_text(str(place), place.about))
+                _log.warning("%s It is skipped.", whats_bad(str(place), place.about))
 
     def _ended(
         self, reports: Sequence[ReadReport], sinks: Mapping[str, TableSink]
-    ) -> tuple[Place, SourceChangedError] | None:
+    ) -> tuple[MessagePlace, SourceChangedError] | None:
         """Return the first message that ends a source table of which a table has rows, and its error."""
         before: list[SourceSeen] = []
         for report in reports:
@@ -292,7 +290,7 @@ class Rounds:
         return None
 
     def _admit(self, reports: Sequence[ReadReport], sinks: Mapping[str, TableSink]) -> None:
-        """See that changes are of the source tables that the tables have rows of; the sinks know of new ones then."""
+        """Check that changes are of the source tables of the tables' rows; the sinks record new sources."""
         for report in reports:
             for seen in report.sources:
                 if seen.table in sinks:
@@ -304,8 +302,8 @@ class Rounds:
                         accepted=seen.table in self._settings.accept_changed_source,
                     )
 
-    def _make_ready(self, lacks: Sequence[Lack], read: Positions) -> None:
-        """Make tables, and give them columns and types; what they still lack shows when the rows are read again."""
+    def _make_ready(self, lacks: Sequence[SchemaGap], read: Positions) -> None:
+        """Create tables, columns and types; further gaps show when the messages are read again."""
         shapes: dict[str, ChangesShape] = {}
         for lack in lacks:
             if not lack.is_new:
@@ -326,11 +324,11 @@ class Rounds:
                 table.follow(columns)
                 changed |= {(lack.table, f.name) for f in columns}
 
-    def _write_job(self, done: Round, groups: Mapping[str, int]) -> Job:
+    def _write_job(self, done: IngestionRound, groups: Mapping[str, int]) -> Job:
         numbers = sorted({table_number(group) for group in groups})
         tables = {n: self._catalog.get_table(done.targets[n].name) for n in numbers}
         tokens = {n: begun(self._call, done.targets[n].name, tables[n]) for n in numbers}
-        # A table that was changed meanwhile is written as the rows were made for it.
+        # A table that was altered meanwhile is written at the schema of the rows.
         for n in numbers:
             handle = type(tokens[n].handle).from_bytes(done.targets[n].handle.encode())
             tokens[n] = replace(tokens[n], handle=handle)
@@ -345,8 +343,8 @@ class Rounds:
 
     # After the rows were written
 
-    def _commit(self, done: Round, messages: Mapping[int, Sequence[CommitMessage]]) -> Round:
-        """Commit what was written; the round that follows."""
+    def _commit(self, done: IngestionRound, messages: Mapping[int, Sequence[CommitMessage]]) -> IngestionRound:
+        """Commit the written rows, and return the next round."""
         self._committed.clear()
         notes = dict(done.progress.notes)
         read = done.read
@@ -361,7 +359,7 @@ class Rounds:
             notes[target.name] = digest(sink.positions or Positions())
             count = sum(n for r in done.reports for g, n in r.rows.items() if table_number(g) == number)
             self._committed[target.name] += count
-            _log.info("Committed %d rows of %s.", count, target.name)
+            _log.info("Committed %d rows of %s", count, target.name)
         commits = done.progress.commits + bool(done.tokens)
         truncations = [p for p in done.limits if p.about and read.get(p.topic, p.partition) == p.offset]
         for place in truncations:
@@ -374,7 +372,7 @@ class Rounds:
                 truncated.commit(read)
                 notes[place.about] = digest(truncated.positions or Positions())
                 commits += 1
-                _log.info("Deleted all rows of %s, as the message at %s says.", place.about, place)
+                _log.info("Deleted all rows of %s: the message at %s truncates it", place.about, place)
         progress = replace(
             done.progress,
             messages=done.progress.messages + sum(r.messages for r in done.reports) + len(truncations),
@@ -385,39 +383,37 @@ class Rounds:
             notes=notes,
             failures=0,
         )
-        return Round(progress=progress)
+        return IngestionRound(progress=progress)
 
-    def _check_topics(self, done: Round, read: Positions) -> None:
-        """Raises SourceGapError when the tasks may have read other topics than those that the round was planned for,
-        which were made anew under their names.
-        """
+    def _check_topics(self, done: IngestionRound, read: Positions) -> None:
+        """Raise SourceGapError when topics of the round were deleted and created again under their names."""
         kafka = self._settings.kafka
         ids = KafkaTopicIds(kafka.servers, kafka.client, request_seconds=REQUEST_SECONDS)
         ids.check({**{target.name: read for target in done.targets}, "": read})
 
-    def _unchanged(self, target: TargetTable, done: Round) -> TableSink:
-        """The sink of a table that is where it was when the round was planned."""
+    def _unchanged(self, target: TargetTable, done: IngestionRound) -> TableSink:
+        """Return the sink of a table. Raises CommitConflictError if its position has changed since the planning."""
         sink = open_sink(self._catalog, target.name, self._group)
         if sink is None:
             raise CommitConflictError(f"The table {target.name} was dropped while rows of it were written.")
         if sink.positions is None and target.name not in done.progress.notes:
-            # It knows how far was read before it gets rows.
+            # A new table gets the positions before its first rows.
             sink.advance(done.progress.read)
         elif digest(sink.positions or Positions()) != done.progress.notes.get(target.name):
             raise CommitConflictError(
-                f"Somebody else has read on for the group '{self._group}' in {target.name}; one process of a group can "
-                "run at a time."
+                f"Another process has read on for the group '{self._group}' in {target.name}. Run one process of a "
+                "group at a time."
             )
         return sink
 
     def _finish(self, token: CommitToken, messages: Sequence[CommitMessage]) -> None:
-        """Tasks that are still at work find that the job has ended, and what others left is deleted."""
+        """End the job of a table: tasks that still run find no mark, and files that were not committed are deleted."""
         files = token.files(self._table_of(token))
         files.unmark()
         files.sweep(messages)
 
-    def _discard(self, done: Round) -> None:
-        """Delete what was written and is in no snapshot."""
+    def _discard(self, done: IngestionRound) -> None:
+        """Delete written files that are in no snapshot."""
         for token in (done.tokens or {}).values():
             files = token.files(self._table_of(token))
             files.unmark()
@@ -427,19 +423,19 @@ class Rounds:
         return token.handle.open()
 
 
-def _limited(ends: Positions, limit: Place) -> Positions:
-    """The ends, not beyond the limit."""
+def _limited(ends: Positions, limit: MessagePlace) -> Positions:
+    """Return the ends, up to the limit."""
     offset = min(ends.get(limit.topic, limit.partition) or 0, limit.offset)
     return Positions({**ends.of, limit.topic: {**ends.of.get(limit.topic, {}), limit.partition: offset}})
 
 
 def _balanced(groups: Mapping[str, int], tasks: int) -> list[list[str]]:
-    """The groups by task, so that tasks have about as many rows each."""
+    """Distribute the groups over tasks with similar numbers of rows."""
     names = sorted(groups)
     return [[names[i] for i in each] for each in spread([groups[name] for name in names], max(1, tasks))]
 
 
-def _answer(progress: Progress, lag: int) -> tuple[Any, ...]:
+def _answer(progress: RunProgress, lag: int) -> tuple[Any, ...]:
     rows = dict(sorted(progress.rows.items()))
     after = replace(progress, ends=None)
     return (

@@ -78,7 +78,7 @@ _OF_MANIFESTS = (
     ),
     Procedure(
         name="repair",
-        description="Registers in the metastore what lies in the warehouse: all of it, databases or tables.",
+        description="Registers tables of the warehouse in the metastore: all, those of databases, or single ones.",
         parameters=(Parameter(name="database_or_table", required=True, means_all=True),),
         call=_repair,
     ),
@@ -238,7 +238,7 @@ def _row(line: TableStatus) -> tuple[object, ...]:
 _OF_THE_OPTIMIZER = (
     Procedure(
         name="optimizing_status",
-        description="Says of a table, or of all, what the optimizer knows and does; the worst first.",
+        description="Shows the optimizer's state of a table, or of all tables; the worst first.",
         parameters=(optional("table"),),
         columns=(
             column("table"),

@@ -1,15 +1,15 @@
-"""What a procedure is: a name, parameters, the columns of its result, and functions that carry it out.
+"""Declaration of a procedure: a name, parameters, the columns of its result, and functions that carry it out.
 
-A procedure answers with rows, or with a `Job`: tasks that Spark runs on its executors, each in a Python worker. Their
-results go to the procedure, which answers with rows or with another job.
+A procedure returns rows, or a `Job`: tasks that Spark runs on its executors, each in a Python worker. The procedure
+gets their results, and returns rows or another job.
 
     call(call)                      on the driver: rows or a Job
     run_task(shared, payload)       on an executor: bytes to bytes; may run twice, so it must be idempotent
     take_blocks(shared, payload, blocks)    the same, for a job that takes the blocks of the tasks before it
     resume(call, token, results)    on the driver: rows or a Job
-    abort(call, token)              on the driver, when a job failed: deletes what its tasks left
+    abort(call, token)              on the driver, when a job failed: deletes the files of its tasks
 
-Jobs that write to one table share the token of their commit, begun on the driver and known to its tasks.
+Jobs that write to one table share the token of their commit, which the driver creates and the tasks get.
 """
 
 import re
@@ -34,7 +34,7 @@ _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 
 
 class ArgumentType(StrEnum):
-    """Types of arguments and of results, by Spark's names of them."""
+    """Types of arguments and results, by Spark's names."""
 
     STRING = "string"
     BOOLEAN = "boolean"
@@ -58,9 +58,9 @@ class ArgumentType(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One argument of a procedure. One that is not required is NULL when it is not given.
+    """One parameter of a procedure. An optional one is NULL when it is not given.
 
-    Text of blanks counts as none for one that is required, unless it `means_all`.
+    A blank text counts as missing for a required parameter, unless it `means_all`.
     """
 
     name: str
@@ -83,11 +83,11 @@ class ResultColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """Work for executors; `shared` is what all tasks need, `token` what the procedure needs to go on.
+    """Work for executors; `shared` is for all tasks, `token` for the procedure's next step.
 
-    Where the job `gives_blocks`, its tasks return what `with_blocks` makes, and the next job may take the blocks:
-    `takes` lists for each of its tasks the groups whose blocks it gets, those of a group in the order of the tasks that
-    gave them. Groups come in the order of their names.
+    With `gives_blocks` the tasks return the result of `with_blocks`, and the next job may take the blocks: `takes` has
+    for each of its tasks the groups whose blocks it gets. Blocks of a group come in the order of the tasks that gave
+    them, and groups in the order of their names.
     """
 
     description: str
@@ -99,7 +99,7 @@ class Job:
 
 
 def with_blocks(result: bytes, blocks: Iterable[tuple[str, bytes]]) -> bytes:
-    """What a task returns whose job gives blocks: its result, and blocks, each with the name of its group."""
+    """Encode the result of a task whose job gives blocks: its own result, and blocks with the names of their groups."""
     parts = [result, *(part for group, block in blocks for part in (group.encode(), block))]
     return b"".join(piece for part in parts for piece in (_LENGTH.pack(len(part)), part))
 
@@ -109,7 +109,7 @@ Answer = Rows | Job
 
 RESULT = (ResultColumn(name="result", type=ArgumentType.BOOLEAN),)
 DONE: Rows = ((True,),)
-"""What procedures without a result of their own return, under the column RESULT."""
+"""Rows of procedures without a result of their own, with the column RESULT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,26 +126,26 @@ class Procedure:
     resume: "Callable[[ProcedureCall, bytes, Sequence[bytes]], Answer] | None" = None
     abort: "Callable[[ProcedureCall, bytes], None] | None" = None
     is_statement: bool = False
-    """Whether users know it as a statement, its description, and not as a procedure."""
+    """Whether users call it by a statement, which is its description, and not as a procedure."""
 
     @property
     def signature(self) -> str:
-        """How it is called, for errors: `sys.create_tag(table STRING, tag STRING, [snapshot BIGINT])`."""
+        """Signature for errors: `sys.create_tag(table STRING, tag STRING, [snapshot BIGINT])`."""
         return f"sys.{self.name}({', '.join(map(str, self.parameters))})"
 
 
 def required(name: str, kind: ArgumentType = ArgumentType.STRING) -> Parameter:
-    """A parameter that has to be given."""
+    """Return a required parameter, by default a text."""
     return Parameter(name=name, type=kind, required=True)
 
 
 def optional(name: str, kind: ArgumentType = ArgumentType.STRING) -> Parameter:
-    """A parameter that may be left out."""
+    """Return an optional parameter, by default a text."""
     return Parameter(name=name, type=kind)
 
 
 def column(name: str, kind: ArgumentType = ArgumentType.STRING) -> ResultColumn:
-    """A column of the result."""
+    """Return a column of the result, by default a text."""
     return ResultColumn(name=name, type=kind)
 
 
@@ -160,7 +160,7 @@ class ProcedureArgumentError(InvalidInputError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcedureCall:
-    """A procedure with its arguments (those that are not null), in a catalog; its options are as Spark has them."""
+    """A procedure with its arguments that are not null, in a catalog with its options in Spark."""
 
     procedure: Procedure
     catalog: Catalog
@@ -169,27 +169,27 @@ class ProcedureCall:
     namespace: str
     arguments: Mapping[str, Any]
     task_slots: int = 1
-    """How many tasks Spark runs at the same time, as far as it knows."""
+    """Tasks that Spark runs at the same time, as far as it knows."""
 
     def given(self, name: str) -> Any:
-        """An argument, or None; text of blanks only counts as none, as in Paimon."""
+        """Return an argument, or None; a blank text counts as None, as in Paimon."""
         value = self.arguments.get(name)
         return None if isinstance(value, str) and not value.strip() else value
 
     def lacks(self, parameter: Parameter) -> bool:
-        """Whether an argument is not there that has to be."""
+        """Return whether a required argument is missing."""
         value = self.arguments.get(parameter.name) if parameter.means_all else self.given(parameter.name)
         return parameter.required and value is None
 
     def needed(self, name: str) -> Any:
-        """An argument that has to be there; raises ProcedureArgumentError."""
+        """Return an argument. Raises ProcedureArgumentError if it is missing."""
         value = self.given(name)
         if value is None:
             raise self.error(name, "is missing")
         return value
 
     def table_name(self, argument: str = "table") -> TableName:
-        """The table that an argument names: `t`, `db.t`, `lake.db.t`, each part also in backticks, with its branch."""
+        """Parse the table of an argument: `t`, `db.t`, `lake.db.t`, each part also in backticks, with its branch."""
         text = str(self.needed(argument))
         parts = name_parts(text)
         if parts is not None and len(parts) == 3 and parts[0].lower() == self.catalog_name.lower():
@@ -204,7 +204,7 @@ class ProcedureCall:
             raise self.error(argument, str(error)) from error
 
     def table(self, argument: str = "table") -> Table:
-        """The table that an argument names; raises ProcedureArgumentError when there is none."""
+        """Load the table of an argument. Raises ProcedureArgumentError when it does not exist."""
         name = self.table_name(argument)
         if name.system is not None:
             raise self.error(argument, f"names a system table: '{name.of_table}${name.system}'")
@@ -214,7 +214,7 @@ class ProcedureCall:
             raise self.error(argument, f"names no table of the catalog '{self.catalog_name}': {error}") from error
 
     def options(self, name: str = "options") -> dict[str, str]:
-        """The options that an argument lists as `key=value`, parted by commas."""
+        """Parse the options of an argument: `key=value`, separated by commas."""
         text = self.given(name)
         found: dict[str, str] = {}
         for item in () if text is None else text.split(","):
@@ -225,7 +225,7 @@ class ProcedureCall:
         return found
 
     def partitions(self, name: str = "partitions") -> list[dict[str, str]]:
-        """The partitions that an argument lists as `dt=1,hh=2;dt=3,hh=4`."""
+        """Parse the partitions of an argument: `dt=1,hh=2;dt=3,hh=4`."""
         text = str(self.needed(name))
         found = []
         for item in filter(str.strip, text.split(";")):
@@ -236,7 +236,7 @@ class ProcedureCall:
         return found
 
     def error(self, argument: str, what: str) -> ProcedureArgumentError:
-        """The error of an argument: what is wrong with it, and how the procedure is called."""
+        """Return the error of an argument, with the reason and the procedure's signature."""
         if self.procedure.is_statement:
             return ProcedureArgumentError(f"The {argument} of {self.procedure.description} {what.rstrip('.')}.")
         return ProcedureArgumentError(
@@ -246,7 +246,7 @@ class ProcedureCall:
 
 
 def name_parts(text: str) -> list[str] | None:
-    """The parts of a name in SQL, without their backticks; None when it is no name."""
+    """Parse the parts of a name in SQL, without their backticks; None when it is no name."""
     parts: list[str] = []
     rest = text.strip()
     while True:
@@ -264,14 +264,14 @@ def name_parts(text: str) -> list[str] | None:
 
 
 def begun(call: ProcedureCall, name: str, table: Table) -> CommitToken:
-    """The token of a job that writes to the table, `database.table`; the table is marked with it."""
+    """Create the token of a job that writes to the table, `database.table`, and the mark of the job."""
     token = CommitToken(handle=handle_of(call, name, table), commit_user=str(uuid.uuid4()), mode=WriteMode.APPEND)
     token.files(table).mark()
     return token
 
 
 def handle_of(call: ProcedureCall, name: str, table: Table) -> TableHandle:
-    """The table as tasks open it."""
+    """Return the handle with which tasks open the table."""
     database, _, table_name = name.partition(".")
     return TableHandle(
         catalog=call.catalog_name,
@@ -286,5 +286,5 @@ def handle_of(call: ProcedureCall, name: str, table: Table) -> TableHandle:
 
 
 def table_of(call: ProcedureCall, token: CommitToken) -> Table:
-    """The table of a job as its catalog has it, for the commit."""
+    """Load the table of a job from its catalog, for the commit."""
     return call.catalog.get_table(f"{token.handle.database}.{token.handle.table}").copy(token.handle.dynamic_options)

@@ -1,4 +1,4 @@
-"""All procedures by their names; a module of procedures lists its own as PROCEDURES."""
+"""All procedures by name; a module of procedures has a list PROCEDURES."""
 
 from collections.abc import Iterator, Mapping
 
@@ -21,7 +21,7 @@ _STATEMENTS: Mapping[str, Procedure] = {p.name: p for p in (*snapshots.STATEMENT
 
 
 def procedure_named(name: str) -> Procedure:
-    """The procedure of a name, in any case; raises InvalidInputError."""
+    """Return the procedure of a case-insensitive name. Raises InvalidInputError."""
     found = PROCEDURES.get(name.lower()) or _STATEMENTS.get(name)
     if found is None:
         raise InvalidInputError(f"There is no procedure sys.{name}; there are {', '.join(sorted(PROCEDURES))}.")
@@ -37,7 +37,7 @@ def run_task(name: str, shared: bytes, payload: bytes) -> bytes:
 
 
 def take_blocks(name: str, shared: bytes, payload: bytes, blocks: Iterator[tuple[str, bytes]]) -> bytes:
-    """Carry out one task of a procedure's job that takes blocks, each with the name of its group, on an executor."""
+    """Carry out one task of a procedure's job that takes named blocks, on an executor."""
     procedure = procedure_named(name)
     if procedure.take_blocks is None:
         raise NotSupportedError(f"The procedure {name} has no tasks that take blocks.")

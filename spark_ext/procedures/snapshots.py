@@ -92,28 +92,28 @@ _OF_SNAPSHOTS = (
     ),
     Procedure(
         name="rollback",
-        description="Takes back all that was committed after a snapshot or a tag.",
+        description="Rolls back all commits after a snapshot or a tag.",
         parameters=(TABLE, optional("version"), optional("snapshot", ArgumentType.LONG), optional("tag")),
         columns=_BEFORE_AND_AFTER,
         call=_rollback,
     ),
     Procedure(
         name="rollback_to_timestamp",
-        description="Takes back all that was committed after a time in milliseconds.",
+        description="Rolls back all commits after a time in milliseconds.",
         parameters=(TABLE, required("timestamp", ArgumentType.LONG)),
         columns=_BEFORE_AND_AFTER,
         call=_rollback_to_timestamp,
     ),
     Procedure(
         name="rollback_to_watermark",
-        description="Takes back all that was committed after a watermark.",
+        description="Rolls back all commits after a watermark.",
         parameters=(TABLE, required("watermark", ArgumentType.LONG)),
         columns=_BEFORE_AND_AFTER,
         call=_rollback_to_watermark,
     ),
     Procedure(
         name="repair_earliest_snapshot",
-        description="Notes the first of the snapshots that are there without a gap as the earliest one.",
+        description="Records the first of the newest consecutive snapshots as the earliest one.",
         parameters=(TABLE, required("snapshot_id", ArgumentType.LONG)),
         columns=(
             column("previous_earliest_snapshot_id", ArgumentType.LONG),
@@ -128,7 +128,7 @@ def _reset_consumer(call: ProcedureCall) -> Answer:
     table = call.table()
     number = call.given("nextSnapshotId")
     if number is not None:
-        # It has to be there: a consumer can't go on from a snapshot that is gone.
+        # Fails if it is missing: a consumer can't continue from a deleted snapshot.
         table.store.snapshots.read(number)
     table.versions.reset_consumer(call.needed("consumerId"), number)
     return DONE
@@ -149,13 +149,13 @@ def _clear_consumers(call: ProcedureCall) -> Answer:
 _OF_CONSUMERS = (
     Procedure(
         name="reset_consumer",
-        description="Lets a consumer go on from a snapshot, or forgets it without one.",
+        description="Sets the next snapshot of a consumer, or deletes the consumer without one.",
         parameters=(TABLE, required("consumerId"), optional("nextSnapshotId", ArgumentType.LONG)),
         call=_reset_consumer,
     ),
     Procedure(
         name="clear_consumers",
-        description="Forgets the consumers whose ids match a regular expression.",
+        description="Deletes the consumers whose ids match a regular expression.",
         parameters=(TABLE, optional("includingConsumers"), optional("excludingConsumers")),
         call=_clear_consumers,
     ),
@@ -197,7 +197,7 @@ def _rename_tag(call: ProcedureCall) -> Answer:
 
 def _delete_tag(call: ProcedureCall) -> Answer:
     table = call.table()
-    # Several are parted by commas, as in Paimon; all of them are looked up before one goes.
+    # Several are separated by commas, as in Paimon; all are looked up before one is deleted.
     names = [name.strip() for name in call.needed("tag").split(",") if name.strip()]
     for name in names:
         table.versions.get_tag(name)
@@ -212,8 +212,8 @@ def _trigger(call: ProcedureCall) -> Answer:
 
 
 def _expire_tags(call: ProcedureCall) -> Answer:
-    gone = call.table().versions.expire_tags(call.given("older_than"))
-    return [(name,) for name in gone] or [("No expired tags.",)]
+    deleted = call.table().versions.expire_tags(call.given("older_than"))
+    return [(name,) for name in deleted] or [("No expired tags.",)]
 
 
 def _create_by_statement(call: ProcedureCall) -> Answer:
@@ -279,7 +279,7 @@ STATEMENTS = (
         is_statement=True,
     ),
 )
-"""What statements about tags become; they are not listed."""
+"""Procedures of the statements about tags; they are not listed."""
 
 _OF_TAGS = (
     Procedure(
@@ -302,7 +302,7 @@ _OF_TAGS = (
     ),
     Procedure(
         name="replace_tag",
-        description="Makes a tag stand for another snapshot.",
+        description="Moves a tag to another snapshot.",
         parameters=(TABLE, _TAG, optional("snapshot", ArgumentType.LONG), optional("time_retained")),
         call=_replace_tag,
     ),
@@ -320,14 +320,14 @@ _OF_TAGS = (
     ),
     Procedure(
         name="expire_tags",
-        description="Deletes the tags whose time is over, and those made before a time.",
+        description="Deletes expired tags, and tags created before a time.",
         parameters=(TABLE, optional("older_than")),
         columns=(column("expired_tags"),),
         call=_expire_tags,
     ),
     Procedure(
         name="trigger_tag_automatic_creation",
-        description="Makes the automatic tags that are due, without a commit.",
+        description="Creates the automatic tags that are due, without a commit.",
         parameters=(TABLE,),
         call=_trigger,
     ),
@@ -346,7 +346,7 @@ def _create_branch(call: ProcedureCall) -> Answer:
 
 def _delete_branch(call: ProcedureCall) -> Answer:
     table = call.table()
-    # Several are parted by commas, as in Paimon; all of them are looked up before one goes.
+    # Several are separated by commas, as in Paimon; all are looked up before one is deleted.
     names = [name.strip() for name in call.needed("branch").split(",") if name.strip()]
     unknown = set(names) - set(table.versions.branches())
     if unknown:
@@ -380,7 +380,7 @@ _OF_BRANCHES = (
     ),
     Procedure(
         name="create_branch",
-        description="Makes a branch: empty, or with what a tag keeps.",
+        description="Creates a branch: empty, or with the rows of a tag.",
         parameters=(TABLE, _BRANCH, optional("tag"), optional("ignoreIfExists")),
         call=_create_branch,
     ),
@@ -398,7 +398,7 @@ _OF_BRANCHES = (
     ),
     Procedure(
         name="fast_forward",
-        description="Makes the table what a branch of it is.",
+        description="Fast-forwards the table to one of its branches.",
         parameters=(TABLE, _BRANCH),
         call=_fast_forward,
     ),

@@ -1,6 +1,6 @@
-"""What carries out statements that Spark does not: CREATE TABLE … LIKE, and DROP PARTITION of many partitions.
+"""Procedures of statements that Spark does not support: CREATE TABLE … LIKE, and DROP PARTITION of many partitions.
 
-They are called as procedures are, and are not listed among them.
+They are called like procedures, and are not listed.
 """
 
 import json
@@ -64,15 +64,14 @@ def _drop_partitions(call: ProcedureCall) -> Answer:
         if call.given("if_exists") != "true" and not any(agrees(spec, values, fields) for values in present):
             named = ", ".join(f"{column}={value}" for column, value in text.items())
             raise InvalidInputError(
-                f"The table '{table.name}' has no partition ({named}); write DROP IF EXISTS PARTITION to leave it "
-                "at that."
+                f"The table '{table.name}' has no partition ({named}); write DROP IF EXISTS PARTITION to ignore that."
             )
     call.catalog.drop_partitions(call.table_name().of_table, specs)
     return ()
 
 
 def _typed(table: str, spec: Mapping[str, str | None], fields: Sequence[DataField]) -> dict[str, Any]:
-    """The values that a statement gives as text; those of CHAR columns are filled with blanks, as Spark fills them."""
+    """Return the typed values of a statement's texts; those of CHAR columns are padded with blanks, as in Spark."""
     typed: dict[str, Any] = {}
     for field in fields:
         if field.name in spec:
@@ -104,4 +103,4 @@ STATEMENTS = (
         is_statement=True,
     ),
 )
-"""What the statements become."""
+"""Procedures of the statements, by their SQL."""

@@ -1,11 +1,11 @@
-"""The process that forks interbed's Python workers: pyspark.daemon, made to run interbed.spark_ext.process.worker.
+"""The process that forks interbed's Python workers: pyspark.daemon with interbed.spark_ext.process.worker.
 
 Spark starts it with `python -m interbed.spark_ext.process.daemon interbed.spark_ext.process.worker`. PySpark's daemon
-takes a worker module from its arguments only if its name begins with "pyspark", and silently runs its own otherwise; so
-the module goes by such a name here.
+takes a worker module from its arguments only if its name begins with "pyspark", and silently runs its own otherwise.
+The module has such an alias here.
 
-What planners and workers need is imported here, once, so that every process forked is ready at once. That is safe as
-long as no import starts a thread that does work: Arrow's and OpenBLAS's pools begin with their first task.
+The modules of planners and workers are imported here once, so that every forked process is ready at once. That is safe
+as long as no import starts a thread that works: the pools of Arrow and OpenBLAS begin with their first task.
 """
 
 import os
@@ -33,14 +33,14 @@ BY_USE = (
     "numpy.ma",
     "numpy.random",
 )
-"""Modules that others import when they need them, and tasks do."""
+"""Modules that are imported by use, and that tasks use."""
 
 
 def preload() -> None:
-    """Import what planners and workers need; none of it imports pandas, which would take longer than all the rest."""
-    # Tasks run side by side; none may take all cores for itself.
+    """Import the modules of planners and workers. None imports pandas, which takes longer than all of them."""
+    # Tasks run in parallel; none may take all cores.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    # An import that fails shall fail in a worker, which can report it.
+    # An import that fails here fails again in a worker, which can report it.
     with suppress(ImportError):
         import interbed.spark_ext.process.planner
         import interbed.spark_ext.read.reader
@@ -55,7 +55,7 @@ def run() -> None:
     preload()
     sys.modules[ALIAS] = worker
     sys.argv = [sys.argv[0], ALIAS]
-    # Imported now, because the module reads its arguments while it is imported.
+    # Imported late: the module reads its arguments while it is imported.
     from pyspark import daemon
 
     daemon.manager()  # type: ignore[no-untyped-call]

@@ -1,13 +1,13 @@
-"""The planner: answers what Spark's catalog, scans and writes ask (planner.thrift).
+"""The planner: server of planner.thrift for Spark's catalog, scans and writes.
 
-It runs in processes of the driver and holds no session: each call names its catalog or brings a table's handle. The
-calls themselves are in `interbed.spark_ext.calls`.
+It runs in processes of the driver and has no sessions: each call has its catalog or the handle of a table. The calls
+are in `interbed.spark_ext.calls`.
 
-The jar and Python know their interface by a digest of planner.thrift, which the jar carries. A jar of another version
-would pass over what it does not know in an answer, and return wrong rows instead of an error. So the JVM says which
-interface it speaks: to a planner by its first call, to workers by an environment variable.
+The version of the interface is a digest of planner.thrift, which the jar contains. A jar of another version would
+ignore unknown parts of an answer, and return wrong rows instead of an error. Therefore the JVM sends its version: to a
+planner with its first call, to workers in an environment variable.
 
-A planner for drivers on other hosts speaks planner.thrift over TCP, binary protocol, unframed, with a thread for each
+A planner for drivers on other hosts serves planner.thrift over TCP, binary protocol, unframed, with a thread for each
 connection. There is no authentication: any client that reaches the port reads and writes what this process may. Bind it
 to a network that is as closed as that of the executors.
 """
@@ -29,7 +29,7 @@ from interbed.spark_ext.calls.jobs import RowChangeCalls, ScanCalls, StreamCalls
 from interbed.spark_ext.calls.namespaces import NamespaceCalls, ViewCalls
 from interbed.spark_ext.calls.procedures import ProcedureCalls
 from interbed.spark_ext.calls.tables import PartitionCalls, PathCalls, StatisticsCalls, TableCalls
-from interbed.spark_ext.handle.reports import Guarded
+from interbed.spark_ext.handle.reports import GuardedHandler
 from interbed.storage.base.errors import NotSupportedError
 from interbed.thrift_idl.planner import Planner
 
@@ -40,18 +40,18 @@ _DIGITS = 16
 
 @cache
 def interface_version() -> str:
-    """The interface that this Python speaks; hatch_build.py puts the same into the jar."""
+    """Return the version of this Python's interface; hatch_build.py writes the same into the jar."""
     (folder,) = interbed.thrift_idl.__path__
     return hashlib.sha256((Path(folder) / "planner.thrift").read_bytes()).hexdigest()[:_DIGITS]
 
 
 def check_interface(version: str | None) -> None:
-    """Raise NotSupportedError when a JVM speaks another interface; None is one that does not say."""
+    """Raise NotSupportedError when a JVM has another version of the interface; None is an unknown version."""
     if version is not None and version != interface_version():
         raise NotSupportedError(
             f"The jar of interbed in this Spark application (interface {version}) and interbed in Python (interface "
             f"{interface_version()}) are of different versions. Install the same interbed on every node and for a "
-            "remote planner, take the jar that `interbed spark settings` names, and start the application anew."
+            "remote planner, take the jar that `interbed spark settings` names, and start the application again."
         )
 
 
@@ -77,12 +77,12 @@ class PlannerHandler(
         check_interface(version)
 
     def close(self) -> None:
-        """Give back the catalogs' connections."""
+        """Close the connections of the catalogs."""
         self._catalogs.close()
 
 
 class _Streams:
-    """A pair of binary streams, as much of a Thrift transport as a protocol over an open connection calls."""
+    """A pair of binary streams with the methods of a Thrift transport that a protocol calls."""
 
     def __init__(self, infile: BinaryIO, outfile: BinaryIO) -> None:
         self._in = infile
@@ -102,15 +102,15 @@ class _Streams:
 
 
 def serve(infile: BinaryIO, outfile: BinaryIO) -> None:
-    """Answer calls until the driver hangs up."""
+    """Answer calls until the driver closes the connection."""
     handler = PlannerHandler()
-    processor = Planner.Processor(Guarded(handler))
+    processor = Planner.Processor(GuardedHandler(handler))
     protocol = TBinaryProtocol(_Streams(infile, outfile))
     try:
         while True:
             processor.process(protocol, protocol)
     except EOFError:
-        # Between two calls: the driver has no more of them.
+        # The driver has closed the connection between two calls.
         return
     finally:
         handler.close()
@@ -119,8 +119,8 @@ def serve(infile: BinaryIO, outfile: BinaryIO) -> None:
 logger = logging.getLogger(__name__)
 
 
-class _Conversation(socketserver.StreamRequestHandler):
-    """One connection of a driver, which asks as it would ask a process of its own."""
+class _DriverConnection(socketserver.StreamRequestHandler):
+    """One connection of a remote driver."""
 
     # Buffered, because Thrift writes an answer field by field.
     wbufsize = -1
@@ -131,11 +131,11 @@ class _Conversation(socketserver.StreamRequestHandler):
         try:
             serve(self.rfile, self.wfile)  # type: ignore[arg-type]  # Typed as its base class.
         except (OSError, TException, UnicodeDecodeError) as error:
-            logger.warning("a connection of %s broke off: %s", self.client_address[0], error)
+            logger.warning("The connection of the driver at %s ended: %s", self.client_address[0], error)
 
 
 class PlannerServer(socketserver.ThreadingTCPServer):
-    """Answers from the moment of its making until `shutdown`; `port` 0 takes a free one."""
+    """Server for remote drivers, from its creation until `shutdown`; `port` 0 takes a free one."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -143,11 +143,11 @@ class PlannerServer(socketserver.ThreadingTCPServer):
 
     def __init__(self, host: str, port: int) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        super().__init__((host, port), _Conversation)
+        super().__init__((host, port), _DriverConnection)
 
     @property
     def endpoint(self) -> str:
-        """What `spark.interbed.planner` is set to, to ask this server."""
+        """Value of `spark.interbed.planner` for drivers that use this server."""
         host, port = self.server_address[:2]
         name = host.decode() if isinstance(host, bytes | bytearray) else str(host)
         return f"thrift://[{name}]:{port}" if ":" in name else f"thrift://{name}:{port}"

@@ -1,10 +1,11 @@
-"""What a Python process of Spark's worker pool does for interbed: read, write, plan, or a task of a procedure.
+"""Operations of interbed in a Python process of Spark's worker pool: reads, writes, plans, and tasks of procedures.
 
-READ sends a split's rows, WRITE takes a task's rows into files, TASK carries out a part of a procedure, BLOCKS one that
-goes on with what other tasks gave. DELETIONS says which rows of a split's files are gone, for Spark's own reader.
+READ sends the rows of a split, WRITE writes the rows of a task into files, TASK carries out a task of a procedure, and
+BLOCKS a task that takes the blocks of other tasks. DELETIONS sends the positions of deleted rows of a split's files,
+for Spark's own reader.
 
 A request is four bytes for the operation, four for the number of payloads, and each payload after four bytes of length;
-integers are big-endian. Then, marked by four bytes each:
+integers are big-endian. Messages follow, with markers of four bytes:
 
     READ   worker: (BATCH, Arrow message)* END
     WRITE  JVM: (BATCH, Arrow message)* then END or ABORT; once it has the result, END again or ABORT
@@ -12,13 +13,12 @@ integers are big-endian. Then, marked by four bytes each:
     TASK   worker: END and its result
     BLOCKS JVM: (BATCH, a group's name, a block of it, each after its length)* END
            worker: END and its result
-    PLAN   Thrift calls of planner.thrift until the JVM hangs up
+    PLAN   Thrift calls of planner.thrift until the JVM closes the connection
     DELETIONS  worker: END, then for each file the positions, ascending, each in eight bytes, after their length
 
 Instead of a marker the worker may send FAILURE, an ErrorKind of planner.thrift, a message and a traceback, each text
-after its length. A worker whose
-JVM hangs up deletes what it wrote for the unfinished task and exits; it is never killed. The JVM's side is
-spark_ext/jvm/src/interbed/spark/planner/PythonWorkerChannel.java.
+after its length. When the JVM closes the connection, the worker deletes the files of the unfinished task and exits; it
+is never killed. The JVM's side is spark_ext/jvm/src/interbed/spark/planner/PythonWorkerChannel.java.
 """
 
 import os
@@ -49,20 +49,20 @@ _DRAIN_BYTES = 1 << 20
 
 
 def main(infile: BufferedReader, outfile: BufferedWriter) -> None:
-    """Serve requests until the JVM hangs up; called by Spark's daemon in a forked process."""
+    """Serve requests until the JVM closes the connection; called by Spark's daemon in a forked process."""
     while True:
         try:
             operation = _read_int(infile)
             payloads = [_read_bytes(infile) for _ in range(_read_int(infile))]
         except (EOFError, OSError):
-            # The JVM hung up between two requests, as it does when it has no more work for this process.
+            # The JVM closed the connection between two requests: it has no more work for this process.
             sys.exit(1)
         try:
             _serve(operation, payloads, infile, outfile)
             outfile.flush()
         except (EOFError, BrokenPipeError, ConnectionResetError):
-            # The JVM hung up in the middle, as it does when a query ends early or a task is killed. What is still
-            # buffered goes nowhere, lest Spark's daemon complains that it can't be flushed.
+            # The JVM closed the connection within a request: a query ended early, or a task was killed. The buffer is
+            # discarded, since Spark's daemon would report that it can't be flushed.
             with open(os.devnull, "wb") as nowhere:
                 os.dup2(nowhere.fileno(), outfile.fileno())
             sys.exit(1)
@@ -73,7 +73,7 @@ def main(infile: BufferedReader, outfile: BufferedWriter) -> None:
 
 def _serve(operation: int, payloads: list[bytes], infile: BufferedReader, outfile: BufferedWriter) -> None:
     if operation != PLAN:
-        # Imported late, see below. A planner is recognised by its first call.
+        # Imported late, see below. A planner gets the version with its first call.
         from interbed.spark_ext.process.planner import VARIABLE, check_interface
 
         check_interface(os.environ.get(VARIABLE))
@@ -83,7 +83,7 @@ def _serve(operation: int, payloads: list[bytes], infile: BufferedReader, outfil
         case 2:
             _serve_write(payloads, infile, outfile)
         case 3:
-            # Loaded by the daemon already (see there); imported late, because this module has to load without them.
+            # Imported late: this module has to load without them. The daemon has loaded them already (see there).
             from interbed.spark_ext.process.planner import serve
 
             serve(infile, outfile)
@@ -96,7 +96,7 @@ def _serve(operation: int, payloads: list[bytes], infile: BufferedReader, outfil
             _serve_blocks(payloads, infile, outfile)
         case _:
             raise ValueError(
-                f"The JVM asks for the operation {operation}, which this version of interbed does not know."
+                f"The JVM requests the operation {operation}, which this version of interbed does not know."
             )
 
 
@@ -136,7 +136,7 @@ def _serve_write(payloads: list[bytes], infile: BufferedReader, outfile: Buffere
             result = writer.finish()
             outfile.write(_INT.pack(END) + _INT.pack(len(result)) + result)
             outfile.flush()
-            # Until the task takes the result the files are this process's to delete.
+            # Until the task has taken the result, this process has to delete the files.
             if _read_int(infile) == END:
                 return
     except BaseException:
@@ -174,7 +174,7 @@ def _serve_deletions(payloads: list[bytes], outfile: BufferedWriter) -> None:
     from interbed.spark_ext.read.reader import deleted_positions
 
     task, split = payloads
-    # All of them before the marker, so that an error takes its place.
+    # All are read before the marker is sent, so that an error can be sent instead.
     found = list(deleted_positions(task, split))
     outfile.write(_INT.pack(END))
     for positions in found:
@@ -185,15 +185,15 @@ def _next_batch(stream: "pa.RecordBatchReader") -> "pa.RecordBatch":
     try:
         return stream.read_next_batch()
     except (OSError, StopIteration) as error:
-        # Arrow's word for a stream that breaks off in the middle of a message.
+        # Arrow's error for a stream that ends within a message.
         raise EOFError from error
 
 
 def _report(error: Exception, infile: BufferedReader, outfile: BufferedWriter) -> None:
-    # Imported here for the same reason as above; by now it is loaded.
+    # Imported late, see above.
     from interbed.spark_ext.handle.reports import planner_error
 
-    # The generated class has its fields set from outside, where no type checker looks.
+    # The generated class has no declared fields for type checkers.
     described: Any = planner_error(error)
     try:
         outfile.write(_INT.pack(FAILURE) + _INT.pack(described.kind))
@@ -201,11 +201,11 @@ def _report(error: Exception, infile: BufferedReader, outfile: BufferedWriter) -
             content = text.encode()
             outfile.write(_INT.pack(len(content)) + content)
         outfile.flush()
-        # The JVM may be sending a batch; were the socket closed now, the report would be lost with what is unread.
+        # The JVM may be sending a batch. Closing the socket with unread data would lose the report.
         while infile.read(_DRAIN_BYTES):
             pass
     except OSError:
-        # The JVM is gone and needs no report.
+        # The JVM has closed the connection and needs no report.
         return
 
 

@@ -1,11 +1,11 @@
-"""Which splits Spark's own Parquet reader may read: those whose files hold the table's rows unchanged.
+"""Choice of the splits for Spark's own Parquet reader: those whose files have the table's rows unchanged.
 
-The reader knows nothing of merging, schema evolution or Paimon's types; a file qualifies when it needs none of that. It
-reports the positions of rows, by which rows of deletion vectors are left out.
+The reader has no merging, no schema evolution and none of Paimon's types; a file qualifies when it needs none of them.
+The reader reports the positions of rows, by which rows of deletion vectors are left out.
 
-Spark's reader reads through Hadoop. It gets a configuration of its own (the catalog's options in Hadoop's words), so
-that nothing of it shows among the session's settings, and a file system of its own: Hadoop shares open file systems by
-the bucket alone, whatever their keys.
+Spark's reader uses Hadoop. It gets a configuration of its own (the catalog's options as Hadoop's settings), so that no
+secret is among the session's settings, and a file system of its own: Hadoop caches open file systems by the bucket
+alone, whatever their credentials.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
 from interbed.thrift_idl.planner.ttypes import NativeFile
 
-# interbed.spark.read.CatalogFileSystem, and what it looks for in its configuration.
+# interbed.spark.read.CatalogFileSystem, and the keys of its configuration.
 _CLASS = "interbed.spark.read.CatalogFileSystem"
 _CLIENT = "interbed.file-system.client"
 _IDENTITY = "interbed.file-system.identity"
@@ -32,7 +32,7 @@ _CLIENTS = {"s3a": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HadoopStore:
-    """The store of one table for Spark's reader. `lacks` says why that can't have it; then `settings` is empty."""
+    """The object store of one table for Spark's reader. With a reason in `lacks` it can't be used."""
 
     prefix: str
     scheme: str
@@ -40,7 +40,7 @@ class HadoopStore:
     lacks: str | None = None
 
     def uri(self, path: str) -> str | None:
-        """A file's name for Hadoop; None when it is elsewhere."""
+        """Return a file's name for Hadoop; None when it is in another place."""
         if self.lacks is not None or not path.startswith(self.prefix):
             return None
         authority, _, key = path.partition("://")[2].partition("/")
@@ -48,10 +48,10 @@ class HadoopStore:
 
 
 def hadoop_store(location: str, options: Mapping[str, str], *, opens: bool, insists: bool) -> HadoopStore | None:
-    """The store of a location, None for one that no client of Hadoop's is known for.
+    """Return the object store of a location; None when Hadoop has no known client for it.
 
-    `opens` says whether Spark has a client for the scheme. `insists` is for reading also where Hadoop's own
-    configuration has to say whose requests they are. Raises as store_settings does.
+    `opens`: Spark has a client for the scheme. `insists`: read also when only Hadoop's own configuration may have
+    credentials. Raises the errors of store_settings.
     """
     scheme = hadoop_scheme(location)
     if scheme is None:
@@ -65,7 +65,7 @@ def hadoop_store(location: str, options: Mapping[str, str], *, opens: bool, insi
     settings = {
         **settings,
         f"fs.{scheme}.impl": _CLASS,
-        # Ours is made for each file, and shares what it stands before.
+        # Ours is created for each file, and caches the client behind it.
         f"fs.{scheme}.impl.disable.cache": "true",
         _CLIENT: _CLIENTS[scheme],
     }
@@ -75,14 +75,14 @@ def hadoop_store(location: str, options: Mapping[str, str], *, opens: bool, insi
 
 OPTION = "spark.native-read"
 
-# Finer timestamps are written as INT96, which Spark reads as instants whatever the column's type.
+# Finer timestamps are written as INT96, which Spark reads as instants for any type of the column.
 _TIMESTAMP_PRECISION_MAX = 6
 
 
 def native_files(handle: TableHandle, table: Table, columns: Sequence[str], *, hadoop_opens: bool) -> "NativeFiles":
-    """What decides for a scan of the table of a handle; `hadoop_opens` is that of planner.thrift's ScanRequest.
+    """Return the choice of native files for a scan; `hadoop_opens` is that of planner.thrift's ScanRequest.
 
-    Raises as hadoop_store does.
+    Raises the errors of hadoop_store.
     """
     options = {**handle.file_system_options, **handle.dynamic_options}
     insists = table.schema.options.get(OPTION, "").lower() == "true"
@@ -91,8 +91,9 @@ def native_files(handle: TableHandle, table: Table, columns: Sequence[str], *, h
 
 
 class NativeFiles:
-    """Decides for the splits of one scan. `fields_of` gives the columns of an older schema by its id, `store` is where
-    files that are on no local disk are.
+    """Chooses the files of one scan for Spark's reader.
+
+    `fields_of` returns the columns of an older schema by its id. `store` has the files that are not on a local disk.
     """
 
     def __init__(
@@ -109,13 +110,13 @@ class NativeFiles:
         folded = [name.lower() for name in schema.names]
         self._readable = (
             schema.core.boolean(OPTION, True)
-            # Spark looks columns up without regard to case.
+            # Spark resolves columns case-insensitively.
             and len(set(folded)) == len(folded)
             and all(name in schema.by_name and _is_readable(schema.by_name[name].type) for name in columns)
         )
 
     def of(self, split: Split) -> list[NativeFile]:
-        """The files for Spark's reader; none when the split has to be read by Python."""
+        """Return the files of a split for Spark's reader; none when Python has to read the split."""
         if not self._readable or not split.raw_convertible or not split.files or split.branch is not None:
             return []
         files = []
@@ -131,12 +132,12 @@ class NativeFiles:
 
     @property
     def hadoop_settings(self) -> Mapping[str, str]:
-        """What Spark's reader needs in Hadoop's configuration; it may hold secrets."""
+        """Hadoop's configuration for Spark's reader; it may have secrets."""
         return {} if self._store is None else self._store.settings
 
     @property
     def lacks(self) -> str | None:
-        """Why the store of the table is closed to Spark's reader, in few words; None when it is not."""
+        """Reason for which Spark's reader can't use the table's object store, in few words; None when it can."""
         return None if self._store is None or not self._readable else self._store.lacks
 
     def _uri(self, path: str) -> str | None:

@@ -1,10 +1,10 @@
-"""Scans: planned on the driver, read by workers in Arrow batches of exactly the schema that Spark expects.
+"""Scans, planned on the driver and read by workers in Arrow batches of exactly the schema that Spark expects.
 
-System tables of the catalog are read by the planner, and the split carries their rows to the worker. So no executor
-opens the catalog, and masked values never leave the driver. Steps of a stream of an eventual log travel in splits, too.
+The planner reads system tables of the catalog, and the split has their rows. So no executor opens the catalog, and
+masked values never leave the driver. Splits also have the steps of a stream of an eventual log.
 
-Aggregates that Spark pushes down are answered where the storage layer knows them from metadata. A count of rows is also
-answered where that takes the planner no longer than Spark takes to start a job.
+The planner answers aggregates that Spark pushes down if the storage layer has them in metadata. It also answers a count
+of rows that takes no longer than Spark takes to start a job.
 
 A scan reports estimates to Spark's optimizer: rows, bytes in memory, and the statistics of columns that ANALYZE and the
 files have. It also reports how its splits are partitioned: by partition columns, then by bucket. Spark joins two tables
@@ -29,7 +29,7 @@ from interbed.spark_ext.handle.row_changes import read_with_hidden, whole_partit
 from interbed.spark_ext.handle.session_options import TRAVEL_KEYS, read_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.read.native import NativeFiles, native_files
-from interbed.spark_ext.values.predicates import Handling, conjunction_of, handling_of, has_literal, literals
+from interbed.spark_ext.values.predicates import FilterHandling, conjunction_of, handling_of, has_literal, literals
 from interbed.spark_ext.values.spark_types import NarrowedFields, arrow_schema_for_spark, batch_for_spark
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate
@@ -49,12 +49,12 @@ from interbed.storage.table.table import Table
 from interbed.storage.views.changes import ChangeView
 from interbed.storage.views.stream.eventual_batches import LogStep, LogStepRead
 from interbed.thrift_idl.planner import ttypes
-from interbed.thrift_idl.planner.ttypes import AggregateFunction as RequestReceipt
+from interbed.thrift_idl.planner.ttypes import AggregateFunction as SparkAggregate
 from interbed.thrift_idl.planner.ttypes import ScanPartitioning, ScanPlan, ScanSplit
 
 
 def plan_global(catalog: Catalog, handle: TableHandle, request: Any, task: bytes) -> ScanPlan:
-    """The plan for planner.thrift's ScanRequest, of one split with the rows that it selects, and the ReadTask given."""
+    """Plan planner.thrift's ScanRequest on a system table of the catalog: one split, with the selected rows."""
     table = GlobalTable.of(catalog, handle.table)
     columns = list(request.columns)
     query = table.scan(columns, conjunction_of(request.filters, handle.fields), request.limit)
@@ -79,37 +79,37 @@ def plan_global(catalog: Catalog, handle: TableHandle, request: Any, task: bytes
 
 
 def global_rows(split: bytes) -> Iterator[pa.RecordBatch]:
-    """The rows that a split carries."""
+    """Yield the rows in a split."""
     with pa.ipc.open_stream(split) as stream:
         yield from stream
 
 
 _MARK = b"log:"
-"""Begins the payload of a step; that of a split of files does not begin so."""
+"""Prefix of the payload of a step of a log; the payload of a split of files has none."""
 
 _ROW_BYTES = 100
-"""What a row of a log is taken for, of which only the number is known."""
+"""Assumed size of a row of a log; only the number of rows is known."""
 
 
 def step_for_spark(step: LogStep) -> ScanSplit:
-    """A step on its way to Spark."""
+    """Return the split for Spark of a step of a log."""
     rows = step.record_count + sum(split.row_count for split in step.splits)
     size = step.record_count * _ROW_BYTES + sum(split.byte_size for split in step.splits)
     return ScanSplit(payload=_MARK + step.to_bytes(), rowCount=rows, byteSize=size, nativeFiles=[], preferredHosts=[])
 
 
 def is_log_step(payload: bytes) -> bool:
-    """Whether the payload of a split is a step of a log."""
+    """Return whether the payload of a split is a step of a log."""
     return payload.startswith(_MARK)
 
 
 def log_step(payload: bytes) -> LogStep:
-    """The step of a payload; raises InvalidInputError."""
+    """Decode the step of a payload. Raises InvalidInputError."""
     return LogStep.from_bytes(payload.removeprefix(_MARK))
 
 
 def log_rows(handle: TableHandle, columns: Sequence[str], step: LogStep) -> Iterator[pa.RecordBatch]:
-    """Of the table itself the rows that are added or updated, of its audit log and binlog all changes."""
+    """Yield added and updated rows of a table, and all changes of its audit log or binlog."""
     view = handle.view
     if isinstance(view, ChangeView):
         audit = AuditRead(view.store, columns, None, packed=view.packed)
@@ -119,12 +119,12 @@ def log_rows(handle: TableHandle, columns: Sequence[str], step: LogStep) -> Iter
 
 SNAPSHOT_ID = "scan.snapshot-id"
 _VIEW_ROW_BYTES = 100
-"""What a row of a system table is taken for: the largest of them, the audit log, has one for each row of the table."""
+"""Assumed size of a row of a system table; the largest one, the audit log, has one for each row of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """What all splits of a scan have in common."""
+    """Common part of all splits of a scan."""
 
     handle: TableHandle
     columns: tuple[str, ...]
@@ -137,7 +137,7 @@ class ReadTask:
     """Whether Spark's Hadoop has a client for the table's store."""
 
     def to_bytes(self) -> bytes:
-        """The task for the workers."""
+        """Encode the task for the workers."""
         return json.dumps(
             {
                 "handle": b64encode(self.handle.to_bytes()).decode(),
@@ -152,7 +152,7 @@ class ReadTask:
 
     @staticmethod
     def from_bytes(content: bytes) -> "ReadTask":
-        """The task of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        """Decode the task of to_bytes. Raises InvalidInputError for other bytes."""
         try:
             value = json.loads(content)
             return ReadTask(
@@ -169,7 +169,7 @@ class ReadTask:
 
 
 def task_of(handle: TableHandle, request: Any) -> ReadTask:
-    """What a planner.thrift's ScanRequest asks of the workers."""
+    """Return the task of workers for planner.thrift's ScanRequest."""
     return ReadTask(
         handle=handle,
         columns=tuple(request.columns),
@@ -180,7 +180,7 @@ def task_of(handle: TableHandle, request: Any) -> ReadTask:
 
 
 def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
-    """The plan for planner.thrift's ScanRequest: splits of the handle's snapshot, pruned by filters and limit."""
+    """Plan planner.thrift's ScanRequest: splits of the handle's snapshot, pruned by filters and limit."""
     handle = as_read(handle, request.options)
     predicate = conjunction_of(request.filters, handle.fields)
     task = task_of(handle, request)
@@ -218,11 +218,11 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
 
 
 def planned(handle: TableHandle, predicate: Predicate | None, limit: int | None = None) -> tuple[Table, Plan]:
-    """The table of a handle, and the plan of a read."""
+    """Return the table of a handle, and the plan of a read."""
     table = handle.open()
     if handle.is_read_optimized:
         table = ReadOptimizedTable.of(table)
-    # Other modes than a snapshot's look at the files of several; these see the newest when the read is planned.
+    # Modes that read several snapshots use the newest ones when the read is planned.
     snapshot_id = handle.snapshot_id if table.options.startup_mode in OF_ONE_SNAPSHOT else None
     with handle.being_read():
         if isinstance(table, ReadOptimizedTable):
@@ -231,7 +231,7 @@ def planned(handle: TableHandle, predicate: Predicate | None, limit: int | None 
 
 
 def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:
-    """The plan of a system table: what is known of a table is read by one task."""
+    """Plan a read of a table's system table, by one task."""
     snapshot = task.handle.open().access.starting_snapshot(task.handle.snapshot_id)
     rows = 0 if snapshot is None else snapshot.total_record_count
     split = ScanSplit(payload=b"", rowCount=rows, byteSize=rows * _VIEW_ROW_BYTES, nativeFiles=[], preferredHosts=[])
@@ -242,7 +242,7 @@ def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:
 
 
 def as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
-    """The handle with the options of this read and the snapshot that they mean."""
+    """Return the handle with the options of this read, and the snapshot that they choose."""
     read = replace(handle, dynamic_options=read_options(handle.dynamic_options, options))
     if TRAVEL_KEYS.isdisjoint(options):
         return read
@@ -251,7 +251,7 @@ def as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
 
 
 def split_for_spark(split: Split, native: NativeFiles | None, *, holds_rows: bool = False) -> ScanSplit:
-    """A split on its way to Spark. `holds_rows` says that the files of any split hold the rows of the split."""
+    """Return the split for Spark. With `holds_rows` the files of any split have exactly its rows."""
     described = replace(split, raw_convertible=not split.deletion_files) if holds_rows else split
     files = native.of(described) if native is not None else []
     return ScanSplit(
@@ -265,7 +265,7 @@ def split_for_spark(split: Split, native: NativeFiles | None, *, holds_rows: boo
 
 
 def _top(handle: TableHandle, table: Table, request: Any) -> Top | None:
-    """The rows that suffice, where the plan's files hold exactly the rows that are meant, and are this branch's."""
+    """Return the top rows to read; None unless the plan's files have exactly the selected rows, of this branch."""
     asked = request.top
     if asked is None or whole_partitions(handle.schema, request.filters) is None or table.access.falls_back:
         return None
@@ -280,7 +280,7 @@ def _description(
     top: Top | None = None,
     lacks: str | None = None,
 ) -> str:
-    """What EXPLAIN shows; `native` counts the splits that Spark's own reader reads, `lacks` says what it can't for."""
+    """Return the text for EXPLAIN; `native` counts the splits for Spark's own reader, `lacks` is its obstacle."""
     native = str(sum(1 for split in splits if split.nativeFiles))
     facts = {
         "snapshot": "none" if snapshot_id is None else str(snapshot_id),
@@ -296,7 +296,7 @@ def _description(
 
 
 def read_split(task: bytes, split: bytes) -> Iterator[pa.RecordBatch]:
-    """The rows of a split in batches of the schema that Spark expects, columns in the task's order."""
+    """Yield the rows of a split in batches of the schema that Spark expects, columns in the task's order."""
     read_task = ReadTask.from_bytes(task)
     handle = read_task.handle
     by_name = {field.name: field for field in (*handle.fields, *handle.hidden_fields)}
@@ -310,7 +310,7 @@ def read_split(task: bytes, split: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def deleted_positions(task: bytes, split: bytes) -> Iterator[bytes]:
-    """For each file of a split the positions of its deleted rows, ascending, each in eight big-endian bytes.
+    """Yield for each file of a split the positions of deleted rows, ascending, each in eight big-endian bytes.
 
     Raises CorruptFileError naming an index file that can't be read.
     """
@@ -331,7 +331,7 @@ def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Itera
     if view is None:
         return read_with_hidden(task.handle.open(), task.columns, predicate, Split.from_bytes(split), top=task.top)
     if isinstance(view, ChangeView) and split:
-        # Of a stream, which is planned by splits.
+        # This is a read of a stream, which is planned by splits.
         return AuditRead(view.store, task.columns, predicate, packed=view.packed).to_batches(Split.from_bytes(split))
     if task.handle.snapshot_id is not None and view.store.options.startup_mode in OF_ONE_SNAPSHOT:
         view = view.copy({SNAPSHOT_ID: str(task.handle.snapshot_id)})
@@ -340,22 +340,24 @@ def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Itera
 
 _COUNT = AtomicType(root=TypeRoot.BIGINT)
 _QUICK_RECORDS = 8 << 20
-"""So many records are counted in about a tenth of a second, which is what a job of a few tasks costs the JVM alone."""
+"""Records that are counted in about 0.1 s, which is the overhead of a Spark job with a few tasks."""
 _FUNCTIONS = {
-    RequestReceipt.COUNT_ROWS: AggregateFunction.COUNT_ROWS,
-    RequestReceipt.COUNT: AggregateFunction.COUNT,
-    RequestReceipt.MIN: AggregateFunction.MIN,
-    RequestReceipt.MAX: AggregateFunction.MAX,
+    SparkAggregate.COUNT_ROWS: AggregateFunction.COUNT_ROWS,
+    SparkAggregate.COUNT: AggregateFunction.COUNT,
+    SparkAggregate.MIN: AggregateFunction.MIN,
+    SparkAggregate.MAX: AggregateFunction.MAX,
 }
 
 
 def answer(handle: TableHandle, request: Any, asked: Sequence[Any]) -> list[str] | None:
-    """The rows of planner.thrift's AggregateAnswer for its ScanRequest and Aggregates; None when Spark has to read."""
+    """Return the rows of planner.thrift's AggregateAnswer for a ScanRequest; None when Spark has to read."""
     handle = as_read(handle, request.options)
     schema = handle.schema
     if handle.view is not None or handle.snapshot_id is None:
         return None
-    if any(handling_of(tree, schema.fields, schema.partition_keys) is not Handling.EXACT for tree in request.filters):
+    if any(
+        handling_of(tree, schema.fields, schema.partition_keys) is not FilterHandling.EXACT for tree in request.filters
+    ):
         return None
     aggregates = [Aggregate(function=_FUNCTIONS[one.kind], column=one.column) for one in asked]
     types = [schema.by_name[name].type for name in request.columns]
@@ -377,7 +379,7 @@ def _type_of(aggregate: Aggregate, columns: Mapping[str, DataField]) -> DataType
 
 
 def estimate_for_spark(handle: TableHandle, table: Table, plan: Plan, request: Any) -> ttypes.ScanEstimate:
-    """The estimate for the plan of planner.thrift's ScanRequest; filters that only prune are Spark's to estimate."""
+    """Return the estimate for a plan of planner.thrift's ScanRequest; Spark estimates filters that only prune."""
     snapshot = None
     if plan.snapshot_id is not None and table.options.startup_mode in OF_ONE_SNAPSHOT:
         snapshot = table.access.starting_snapshot(plan.snapshot_id)
@@ -424,10 +426,10 @@ _BUCKET = AtomicType(root=TypeRoot.INT)
 
 
 def partitioning_of(schema: TableSchema, splits: Sequence[Split]) -> tuple[ScanPartitioning, list[str]] | None:
-    """The partitioning and the key of each split; None where the splits have no key that Spark can follow.
+    """Return the partitioning and the key of each split; None when the splits have no key that Spark supports.
 
-    Splits of a table whose buckets the JVM can't compute, or which was rescaled and has partitions with other numbers
-    of buckets, are not distinguished by bucket.
+    The key has no bucket when the JVM can't compute the table's buckets, or when partitions have different numbers of
+    buckets after a rescale.
     """
     partition = schema.partition_fields
     if not all(has_literal(field.type) for field in partition) or any(s.tells_changes or s.branch for s in splits):
@@ -435,7 +437,7 @@ def partitioning_of(schema: TableSchema, splits: Sequence[Split]) -> tuple[ScanP
     clustering: Any = clustering_of(schema)
     count = clustering.bucketCount if clustering.strict else 0
     columns = list(clustering.bucketColumns)
-    # Spark looks bucket functions up by one column only.
+    # Spark's bucket functions take one column only.
     by_bucket = count > 0 and len(columns) == 1 and all(s.total_buckets == count and s.bucket >= 0 for s in splits)
     if not by_bucket and not partition:
         return None

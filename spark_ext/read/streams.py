@@ -1,9 +1,9 @@
 """Streams: a table's changes as micro-batches of Structured Streaming.
 
-The JVM keeps positions in Spark's checkpoint and asks here where the next batch ends and what its splits are; workers
-read these as those of any scan. Of the table itself a stream has the rows that are added or updated, of its audit log
-and binlog all changes. With the option `log` changes come from the table's log: those of an eventual one before they
-are committed; what a transactional log has is read from the files, which hold the same as soon as it is there.
+The JVM keeps positions in Spark's checkpoint. For each batch it calls the planner for the end and the splits, which
+workers read like those of any scan. A stream of a table has added and updated rows, one of its audit log or binlog has
+all changes. With the option `log` changes come from the table's log. Those of an eventual log are read before they are
+committed. Those of a transactional log are read from the table's files, which have the same rows at the same time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,14 +26,14 @@ from interbed.storage.views.system.table import SystemTable
 from interbed.thrift_idl.planner.ttypes import ScanPlan, ScanSplit, StreamInfo, StreamLimits
 
 LOG = "log"
-"""The option of a read that wants changes from the table's log, as `Table.stream(log=True)`."""
+"""The option of a read of changes from the table's log, as `Table.stream(log=True)`."""
 
-_ANEW = "In Spark a stream starts anew with another checkpointLocation."
+_RESTART_ADVICE = "To restart a stream in Spark, give it another checkpointLocation."
 
 
 def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
-    """What planner.thrift's ScanRequest asks for as a stream; raises for what can't be one, before the query starts."""
-    # Of no snapshot, so that options which name one say where the stream begins.
+    """Open the stream of planner.thrift's ScanRequest. Raises for an unsupported stream before the query starts."""
+    # Without a snapshot in the handle, so that options of a snapshot are the beginning of the stream.
     options = read_options(handle.dynamic_options, request.options)
     wants_log = StreamOptions(options).boolean(LOG, False)
     options.pop(LOG, None)
@@ -41,16 +41,14 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
     name = f"{handle.database}.{handle.table}"
     view = handle.view
     if isinstance(view, SystemTable) or handle.is_global:
-        raise NotSupportedError(
-            f"The system table '{name}' has no changes to stream; those with changes are $audit_log and $binlog."
-        )
+        raise NotSupportedError(f"The system table '{name}' has no changes to stream; stream $audit_log or $binlog.")
     table = handle.open()
     if view is None and table.options.reads_changelog:
         raise InvalidOptionError(
-            f"With '{READ_CHANGELOG}' the table '{name}' has one more column, which Spark must see when it looks it "
-            f"up: stream '{name}$audit_log' instead, or load the table by its path."
+            f"With '{READ_CHANGELOG}' the table '{name}' has one more column, which Spark must have when it loads the "
+            f"table: stream '{name}$audit_log' instead, or load the table by its path."
         )
-    # Refused now, not when the first batch is planned.
+    # An invalid mode is refused now, not when the first batch is planned.
     _ = table.options.startup_mode
     given = table.options
     reads_log = wants_log and has_eventual_log(table.store)
@@ -63,7 +61,7 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
         hadoop_opens=bool(request.hadoopOpens),
     )
     if reads_log:
-        # Raises for what a stream of the log does not carry out.
+        # Raises for options that a stream of the log does not support.
         EventualBatches(table.store)
     min_rows, max_delay = given.min_rows_per_trigger or (None, None)
     limits = StreamLimits(
@@ -79,7 +77,7 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
 
 
 def open_batches(task: bytes) -> "SparkStream":
-    """The stream of a task that `open_stream` made."""
+    """Return the stream of a task of `open_stream`."""
     return _stream_of(ReadTask.from_bytes(task))
 
 
@@ -88,7 +86,7 @@ def _stream_of(task: ReadTask) -> "SparkStream":
 
 
 class SparkStream:
-    """A stream of a table's files. Errors are those of MicroBatches."""
+    """Stream of a table's files. Errors are those of MicroBatches."""
 
     def __init__(self, task: ReadTask) -> None:
         self._task = task
@@ -96,23 +94,23 @@ class SparkStream:
         self._batches = MicroBatches(self._table.store)
 
     def start(self) -> str:
-        """Where the stream begins if it begins now."""
+        """Return the position at which the stream begins now."""
         return self._batches.start().to_json()
 
     def newest(self) -> int | None:
-        """The newest snapshot."""
+        """Return the id of the newest snapshot."""
         return self._batches.newest()
 
     def advance(self, after: str, limits: Any, last_snapshot: int | None) -> str | None:
-        """Where the next micro-batch ends; None when there is nothing, or not enough, to read."""
+        """Return the end of the next micro-batch; None when there are no, or not enough, rows to read."""
         position = StreamPosition.from_json(after)
-        with _says_how_to_start_anew():
+        with _restart_advice():
             end = self._batches.advance(position, _limits(limits), last_snapshot=last_snapshot)
         return None if end is None else end.to_json()
 
     def plan(self, after: str, end: str) -> ScanPlan:
-        """The splits between two positions."""
-        with _says_how_to_start_anew():
+        """Plan the splits between two positions."""
+        with _restart_advice():
             splits = self._batches.splits(StreamPosition.from_json(after), StreamPosition.from_json(end))
         return self._scan_plan([self._split_for_spark(split) for split in splits], end)
 
@@ -141,45 +139,43 @@ class SparkStream:
 
     @property
     def hadoop_settings(self) -> Mapping[str, str]:
-        """What Spark's reader needs in Hadoop's configuration."""
+        """Hadoop's configuration for Spark's reader."""
         return {} if self._native is None else self._native.hadoop_settings
 
 
 class LogStream(SparkStream):
-    """A stream of a table's eventual log. Errors are those of EventualBatches."""
+    """Stream of a table's eventual log. Errors are those of EventualBatches."""
 
     def __init__(self, task: ReadTask) -> None:
         super().__init__(task)
         self._log = EventualBatches(self._table.store)
 
     def start(self) -> str:
-        """See SparkStream."""
         return self._log.start()
 
     def advance(self, after: str, limits: Any, last_snapshot: int | None) -> str | None:
-        """See SparkStream; with a last snapshot nothing is told that is not in it."""
-        with _says_how_to_start_anew():
+        """Return the end of the next micro-batch; with a last snapshot it ends with the changes of that one."""
+        with _restart_advice():
             return self._log.advance(after, _limits(limits), last_snapshot=last_snapshot)
 
     def plan(self, after: str, end: str) -> ScanPlan:
-        """See SparkStream."""
-        with _says_how_to_start_anew():
+        with _restart_advice():
             splits = self._log.splits(after, end)
             if splits is not None:
                 return self._scan_plan([self._split_for_spark(split) for split in splits], end)
             return self._scan_plan([step_for_spark(step) for step in self._log.steps(after, end)], end)
 
     def commit(self, end: str) -> None:
-        """Keep nothing: such a stream has no consumer."""
+        """Do nothing: such a stream has no consumer."""
 
 
 @contextmanager
-def _says_how_to_start_anew() -> Iterator[None]:
-    """Add to errors of snapshots that are gone what becomes of the query."""
+def _restart_advice() -> Iterator[None]:
+    """Add to errors of expired snapshots how a stream is restarted."""
     try:
         yield
     except SnapshotNotFoundError as error:
-        raise SnapshotNotFoundError(f"{error} {_ANEW}") from error
+        raise SnapshotNotFoundError(f"{error} {_RESTART_ADVICE}") from error
 
 
 def _limits(limits: Any) -> BatchLimits:

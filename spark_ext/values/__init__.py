@@ -1,4 +1,4 @@
-"""Types, values and predicates on their way between Spark and storage.
+"""Types, values and predicates, converted between Spark and storage.
 
 Read `spark_types`, then `predicates`, `partition_values` and `defaults`.
 """

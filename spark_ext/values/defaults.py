@@ -35,7 +35,7 @@ from interbed.storage.base.types.default_value import default_scalar
 
 
 class LiteralKind(Enum):
-    """What a literal is, before it becomes a value of its column's type."""
+    """Kind of a literal in SQL."""
 
     NULL = auto()
     BOOLEAN = auto()
@@ -51,9 +51,9 @@ class LiteralKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SqlLiteral:
-    """A literal: its text without quotes and suffixes, of BINARY its bytes, of a nested one its parts.
+    """A literal: its text without quotes and suffixes, the bytes of BINARY, or the parts of a nested literal.
 
-    The parts of MAP are keys and values in turn. `is_exact` is false of numbers that Spark holds as FLOAT or DOUBLE.
+    The parts of MAP are keys and values in turn. `is_exact` is false for numbers that are FLOAT or DOUBLE in Spark.
     """
 
     kind: LiteralKind
@@ -94,7 +94,7 @@ _FLOATS = ("FLOAT", "DOUBLE")
 
 
 def parse_literal(sql: str) -> SqlLiteral:
-    """The literal that the SQL is; raises ValueError for another expression, with what it has that no literal has."""
+    """Parse the SQL of a literal. Raises ValueError for another expression, with the part that is no literal."""
     parser = _Parser(_tokens(sql))
     literal = parser.literal()
     parser.end()
@@ -115,7 +115,7 @@ def _tokens(sql: str) -> list[tuple[str, str]]:
 
 
 class _Parser:
-    """The tokens of a default, read one after another."""
+    """Recursive-descent parser of the tokens of a default."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
         self._tokens = tokens
@@ -189,14 +189,14 @@ class _Parser:
         raise ValueError(f"a CAST to {to} would have to be evaluated")
 
     def _float(self, name: str) -> SqlLiteral:
-        """`DOUBLE('NaN')`, the way to write what no number is."""
+        """Parse `DOUBLE('NaN')`, the form of values without a number literal."""
         arguments = self._arguments()
         if [argument.kind for argument in arguments] != [LiteralKind.TEXT]:
             raise ValueError(f"{name} takes a text")
         return SqlLiteral(LiteralKind.NUMBER, arguments[0].text, is_exact=False)
 
     def _joined(self, kind: str, text: str) -> str:
-        """The text of quoted literals beside each other, which are one."""
+        """Return the text of adjacent quoted literals, which are one."""
         whole = _text(kind, text)
         while self._kind() in ("quoted", "raw"):
             whole += _text(*self._take())
@@ -243,13 +243,13 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 _ROUNDING = Context(prec=100, rounding=ROUND_HALF_UP)
-"""As Spark rounds."""
+"""Rounding of Spark."""
 _OFFSET = re.compile(r"(?:Z|[+-]\d{2}:\d{2}(?::\d{2})?)$")
 _TIME_WORDS = {TypeRoot.DATE: "DATE", TypeRoot.TIMESTAMP: "TIMESTAMP_NTZ", TypeRoot.TIMESTAMP_LTZ: "TIMESTAMP_LTZ"}
 
 
 def default_from_spark(sql: str, data_type: DataType, *, column: str) -> str | None:
-    """The text for a schema file of a default given in SQL; None for NULL. Raises NotSupportedError."""
+    """Translate a default in SQL to the text of a schema file; None for NULL. Raises NotSupportedError."""
     try:
         literal = parse_literal(sql)
         if literal.kind is LiteralKind.NULL:
@@ -265,7 +265,7 @@ def default_from_spark(sql: str, data_type: DataType, *, column: str) -> str | N
 
 
 def default_to_spark(text: str, data_type: DataType, *, column: str) -> str | None:
-    """The default as SQL that Spark takes for the type; None for text that no writer could use."""
+    """Translate the default of a schema file to Spark's SQL; None for a text that no writer could use."""
     try:
         return _literal(python_value(default_scalar(text, data_type, column=column)), data_type)
     except InvalidInputError:
@@ -273,7 +273,7 @@ def default_to_spark(text: str, data_type: DataType, *, column: str) -> str | No
 
 
 def _stored(literal: SqlLiteral, data_type: DataType, *, is_nested: bool = False) -> str:
-    """The literal as `default_value` reads it; raises ValueError for one that the type does not have."""
+    """Return the literal in the syntax of `default_value`. Raises ValueError for a literal of another type."""
     if literal.kind is LiteralKind.NULL:
         return "null"
     match literal.kind, data_type:
@@ -330,7 +330,7 @@ def _stored_atomic(literal: SqlLiteral, data_type: AtomicType) -> str:
 
 
 def _instant(text: str) -> str:
-    """The text of an instant: without its offset where the machine's zone has it, as Java Paimon reads it."""
+    """Return the text of an instant, without its offset if that is the local zone's, as Java Paimon reads it."""
     given = datetime.fromisoformat(text)
     local = given.replace(tzinfo=None)
     return _OFFSET.sub("", text) if given.tzinfo is None or instant_of(local) == instant_of(given) else text

@@ -1,4 +1,4 @@
-"""Values of partition columns on their way between Spark and the table.
+"""Values of partition columns, converted between Spark and the table.
 
 As in filters: numbers that JSON can't carry exactly are strings, binary values base64, dates days and timestamps
 microseconds since 1970-01-01.
@@ -29,7 +29,7 @@ _MICROS_PER_SECOND = 1_000_000
 
 
 def spec_from_spark(text: str, fields: Sequence[DataField]) -> dict[str, Any]:
-    """A (partial) partition of planner.thrift's specJson, with Python values; `fields` are the partition columns."""
+    """Return a (partial) partition of planner.thrift's specJson, with Python values; `fields` are its columns."""
     by_name = {f.name: f for f in fields}
     return {
         name: None if value is None else _from_spark(value, by_name[name]) for name, value in json.loads(text).items()
@@ -37,19 +37,19 @@ def spec_from_spark(text: str, fields: Sequence[DataField]) -> dict[str, Any]:
 
 
 def values_to_spark(values: Sequence[object], fields: Sequence[DataField]) -> str:
-    """planner.thrift's valuesJson of a partition's values in the order of the columns."""
+    """Return planner.thrift's valuesJson of a partition's values, in the order of the columns."""
     return json.dumps(
         [None if v is None else _to_spark(v, f) for v, f in zip(values, fields, strict=True)], ensure_ascii=False
     )
 
 
 def agrees(spec: Mapping[str, Any], values: Sequence[object], fields: Sequence[DataField]) -> bool:
-    """Whether a partition is one that the (partial) specification means."""
+    """Return whether a partition matches the (partial) specification."""
     return all(f.name not in spec or _is_same(spec[f.name], v) for f, v in zip(fields, values, strict=True))
 
 
 def padded(value: Any, field: DataField) -> Any:
-    """The value with the blanks behind it that Spark writes to a CHAR column; others as they are."""
+    """Return the value, padded with blanks for a CHAR column as Spark does."""
     if isinstance(value, str) and isinstance(field.type, AtomicType) and field.type.root is TypeRoot.CHAR:
         return value.ljust(field.type.length or 1)
     return value

@@ -1,10 +1,10 @@
-"""Filters that Spark offers, as predicates of the storage layer, and literals on their way to the JVM.
+"""Translation of Spark's filters to predicates of the storage layer, and literals for the JVM.
 
 A filter comes as a JSON tree of typed values (spark_ext/jvm/src/interbed/spark/value/PredicateJson.java writes it):
 
     {"op": "AND", "args": [{"op": "=", "args": [{"column": ["id"]}, {"type": "integer", "value": 3}]}, …]}
 
-Where Spark's semantics and the storage layer's could differ, the filter is not used; Spark then applies it by itself.
+A filter is not used where the semantics of Spark and the storage layer could differ; Spark applies it by itself.
 
 Literals have the same form in both directions: dates are days and timestamps microseconds since 1970, decimals and text
 are strings. The JVM knows the types.
@@ -59,7 +59,7 @@ _MICROS = {"ms": 1_000, "us": 1}
 
 
 def has_literal(data_type: DataType) -> bool:
-    """Whether values of the type can be sent. CHAR can't, which Spark pads, nor can numbers with several zeros."""
+    """Return whether values of the type can be sent: not CHAR, which Spark pads, nor floats with their two zeros."""
     if not isinstance(data_type, AtomicType):
         return False
     if data_type.root in TIMESTAMPS:
@@ -68,7 +68,7 @@ def has_literal(data_type: DataType) -> bool:
 
 
 def literals(values: Sequence[object], types: Sequence[DataType]) -> str:
-    """A row of values of these types; raises NotSupportedError for a type without literals."""
+    """Encode a row of values of these types. Raises NotSupportedError for a type without literals."""
     return json.dumps([_sent(value, data_type) for value, data_type in zip(values, types, strict=True)])
 
 
@@ -93,8 +93,8 @@ _TEXT_KINDS = ("string", "varchar", "char")
 _TEXT = {"STARTS_WITH": StartsWith, "ENDS_WITH": EndsWith, "CONTAINS": Contains}
 
 
-class Handling(IntEnum):
-    """What becomes of a filter; the numbers are those of planner.thrift."""
+class FilterHandling(IntEnum):
+    """Use of a filter in a scan; the numbers are those of planner.thrift."""
 
     IGNORED = 0
     PRUNES = 1
@@ -102,16 +102,16 @@ class Handling(IntEnum):
 
 
 class _UnusableError(Exception):
-    """The filter, or a part that it depends on, has no counterpart."""
+    """The filter, or a part of it, has no counterpart in the storage layer."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Literal:
+class _LiteralValue:
     value: Any
 
 
 def predicate_of(tree: str, fields: Sequence[DataField]) -> Predicate | None:
-    """The bound predicate of a filter; None when it must be left to Spark."""
+    """Return the bound predicate of a filter; None when only Spark can apply it."""
     try:
         return bind(_predicate(json.loads(tree), {f.name: f for f in fields}), fields)
     except (_UnusableError, FilterError, OverflowError):
@@ -119,24 +119,24 @@ def predicate_of(tree: str, fields: Sequence[DataField]) -> Predicate | None:
 
 
 def conjunction_of(trees: Sequence[str], fields: Sequence[DataField]) -> Predicate | None:
-    """All filters that can be used, joined by AND; None for none."""
+    """Return the conjunction of all filters that can be used; None without any."""
     usable = [p for p in (predicate_of(tree, fields) for tree in trees) if p is not None]
     if len(usable) < 2:
         return usable[0] if usable else None
     return And(tuple(usable))
 
 
-def handling_of(tree: str, fields: Sequence[DataField], partition_keys: Sequence[str]) -> Handling:
-    """What a scan makes of the filter: filters on partition columns alone decide about whole partitions, exactly."""
+def handling_of(tree: str, fields: Sequence[DataField], partition_keys: Sequence[str]) -> FilterHandling:
+    """Return the use of a filter: one on partition columns only selects whole partitions, exactly."""
     if predicate_of(tree, fields) is None:
-        return Handling.IGNORED
+        return FilterHandling.IGNORED
     columns = columns_of(json.loads(tree))
     exact = all(c in partition_keys for c in columns)
-    return Handling.EXACT if exact and columns else Handling.PRUNES
+    return FilterHandling.EXACT if exact and columns else FilterHandling.PRUNES
 
 
 def columns_of(node: Mapping[str, Any]) -> set[str]:
-    """The columns that a tree mentions, or fields of."""
+    """Return the columns in a tree; a nested field counts as its column."""
     if "column" in node:
         return {node["column"][0]}
     return set().union(*(columns_of(child) for child in node.get("args", ())), set())
@@ -145,9 +145,9 @@ def columns_of(node: Mapping[str, Any]) -> set[str]:
 def partition_of(
     trees: Sequence[str], fields: Sequence[DataField], partition_keys: Sequence[str]
 ) -> dict[str, Any] | None:
-    """The static partition that an overwrite names: a value for some partition columns, {} for the whole table.
+    """Return the static partition of an overwrite: values of some partition columns, {} for the whole table.
 
-    None when the filters say anything but `partition column = value`.
+    None when a filter is not of the form `partition column = value`.
     """
     by_name = {f.name: f for f in fields}
     partition: dict[str, Any] = {}
@@ -187,9 +187,9 @@ def _equality(node: Mapping[str, Any], fields: Mapping[str, DataField]) -> tuple
 
 
 def _false(node: Mapping[str, Any], fields: Mapping[str, DataField]) -> tuple[str, Any]:
-    """The column of `NOT (column = true)`, in which form Spark hands over `column = false`."""
+    """Return the column of `NOT (column = true)`, which is Spark's form of `column = false`."""
     name, value = _equality(node, fields)
-    # A null is unlike true by `<=>`, and has a partition of its own.
+    # By `<=>` a null differs from true, and it has a partition of its own.
     is_whole = node.get("op") == "=" or not fields[name].type.nullable
     if value is not True or not is_whole:
         raise _UnusableError
@@ -199,9 +199,9 @@ def _false(node: Mapping[str, Any], fields: Mapping[str, DataField]) -> tuple[st
 def padded_partitions(
     partition: Mapping[str, Any], fields: Sequence[DataField]
 ) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
-    """The partitions that a static partition names, which are several where it has values of CHAR columns.
+    """Return the partitions of a static partition, several if it has values of CHAR columns.
 
-    Spark pads such values with blanks to the column's length, and so compares them; other writers do not.
+    Spark pads such values with blanks to the column's length, and compares the padded values; other writers do not pad.
     """
     given: list[dict[str, Any]] = [dict(partition)]
     for field in fields:
@@ -229,7 +229,7 @@ def _predicate(node: Mapping[str, Any], fields: Mapping[str, DataField], *, nega
     if operator == "<=>":
         asked, field = _asked(arguments[0], fields)
         value = _literal(arguments[1], field).value
-        # Of a null column value this is false and not unknown, which makes a difference under NOT.
+        # For a null this is false and not unknown, which differs under NOT.
         if value is None:
             return IsNull(asked)
         return And((IsNotNull(asked), Comparison(Op.EQ, asked, value)))
@@ -237,7 +237,7 @@ def _predicate(node: Mapping[str, Any], fields: Mapping[str, DataField], *, nega
         asked, field = _asked(arguments[0], fields)
         values = [_literal(a, field).value for a in arguments[1:]]
         known = tuple(v for v in values if v is not None)
-        # A null among the values never selects a row, but under NOT it keeps any from being selected.
+        # A null among the values never selects a row; under NOT it excludes all rows.
         if not known or (negated and len(known) < len(values)):
             raise _UnusableError
         return In(asked, known)
@@ -257,13 +257,13 @@ def _comparison(op: Op, arguments: Sequence[Any], fields: Mapping[str, DataField
     asked, field = _asked(left, fields)
     value = _literal(right, field).value
     if value is None:
-        # Never true; Spark folds it away before it comes here.
+        # Never true; Spark folds such filters before they come here.
         raise _UnusableError
     return Comparison(op, asked, value)
 
 
 def _column(node: Mapping[str, Any], fields: Mapping[str, DataField], *, exact: bool = True) -> DataField:
-    """A whole column; if not `exact` also one that Spark compares otherwise."""
+    """Return a whole column; without `exact` also a column that Spark compares differently."""
     asked, field = _asked(node, fields, exact=exact)
     if not isinstance(asked, str):
         raise _UnusableError
@@ -273,7 +273,7 @@ def _column(node: Mapping[str, Any], fields: Mapping[str, DataField], *, exact: 
 def _asked(
     node: Mapping[str, Any], fields: Mapping[str, DataField], *, atomic: bool = True, exact: bool = True
 ) -> tuple[Reference, DataField]:
-    """A column, or the field of a ROW, whose name has several parts; and what that is."""
+    """Return a column, or a nested field of a ROW (a path of several names), with its definition."""
     path = node.get("column", ())
     if not path:
         raise _UnusableError
@@ -283,39 +283,39 @@ def _asked(
     if not exact:
         return asked, field
     if is_atomic(field.type, TypeRoot.CHAR, TypeRoot.TIME) and atomic:
-        # Spark compares CHAR padded with blanks, and sees TIME as a number.
+        # Spark compares CHAR padded with blanks, and has TIME as a number.
         raise _UnusableError
     if is_atomic(field.type, *TIMESTAMPS) and isinstance(field.type, AtomicType) and (field.type.precision or 0) > 6:
-        # Spark compares what is left after the nanoseconds are cut off.
+        # Spark compares timestamps that are truncated to microseconds.
         raise _UnusableError
     return asked, field
 
 
-def _literal(node: Mapping[str, Any], field: DataField) -> _Literal:
+def _literal(node: Mapping[str, Any], field: DataField) -> _LiteralValue:
     kind = node.get("type", "").partition("(")[0]
     # Spark casts one of the two before it compares them; the types differ only where it does not.
     if "value" not in node or (kind in _TEXT_KINDS) != is_atomic(field.type, *STRINGS):
         raise _UnusableError
     value = node["value"]
     if value is None:
-        return _Literal(None)
+        return _LiteralValue(None)
     match kind:
         case "boolean" | "byte" | "short" | "integer" | "long" | "string" | "varchar":
-            return _Literal(value)
+            return _LiteralValue(value)
         case "float":
             # The number that the text stands for as a float, so that it equals the column's value in either width.
-            return _Literal(struct.unpack("f", struct.pack("f", float(value)))[0])
+            return _LiteralValue(struct.unpack("f", struct.pack("f", float(value)))[0])
         case "double":
-            return _Literal(float(value))
+            return _LiteralValue(float(value))
         case "decimal":
-            return _Literal(Decimal(value))
+            return _LiteralValue(Decimal(value))
         case "binary":
-            return _Literal(b64decode(value))
+            return _LiteralValue(b64decode(value))
         case "date":
-            return _Literal(days_to_value(value))
+            return _LiteralValue(days_to_value(value))
         case "timestamp_ntz":
-            return _Literal(ticks_to_value(value, _NTZ))
+            return _LiteralValue(ticks_to_value(value, _NTZ))
         case "timestamp":
-            return _Literal(ticks_to_value(value, _LTZ))
+            return _LiteralValue(ticks_to_value(value, _LTZ))
         case _:
             raise _UnusableError

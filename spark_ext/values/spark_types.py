@@ -1,4 +1,4 @@
-"""Paimon's logical types as Spark's, and the Arrow types in which values travel between Python and Spark.
+"""Mapping of Paimon's logical types to Spark's, and the Arrow types of batches between Python and Spark.
 
 The mapping is that of Paimon's Spark connector: TIMESTAMP is TIMESTAMP_NTZ, TIMESTAMP_LTZ is TIMESTAMP (both in
 microseconds), TIME is INT (milliseconds of the day), MULTISET is MAP<element, INT>, BINARY and VARBINARY are BINARY, a
@@ -42,7 +42,7 @@ _TICKS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def loses_digits(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a cast takes digits from timestamps, nested ones too."""
+    """Return whether a cast reduces the precision of timestamps, also of nested ones."""
     if isinstance(source, pa.TimestampType) and isinstance(target, pa.TimestampType):
         return _TICKS[source.unit] > _TICKS[target.unit]
     return source.num_fields == target.num_fields and any(
@@ -51,7 +51,7 @@ def loses_digits(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def rounded_down(array: Any, target: Any, *, safe: bool) -> "pa.Array[Any]":
-    """The array cast to the target, its timestamps rounded down; `safe` and errors are those of Arrow's cast."""
+    """Cast an array, with timestamps rounded down; `safe` and errors are those of Arrow's cast."""
     if not loses_digits(array.type, target):
         cast: pa.Array[Any] = array.cast(target, safe=safe)
         return cast
@@ -87,7 +87,7 @@ CURRENT_DEFAULT = "CURRENT_DEFAULT"
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
 COLLATIONS = "__COLLATIONS"
 
-# Spark's timestamps count microseconds; the columns that it makes are declared so.
+# Spark's timestamps count microseconds; columns that it creates have this precision.
 SPARK_PRECISION = 6
 
 _TO_SPARK = {
@@ -123,7 +123,7 @@ _SIZED = re.compile(r"^(char|varchar|decimal)\((\d+)(?:,\s*(-?\d+))?\)$")
 
 
 def type_to_spark(data_type: DataType) -> Any:
-    """The JSON value of the Spark type for a logical type."""
+    """Return the JSON value of the Spark type of a logical type."""
     match data_type:
         case AtomicType(root=TypeRoot.DECIMAL):
             return f"decimal({data_type.precision},{data_type.scale})"
@@ -175,17 +175,17 @@ def _field_to_spark(field: DataField) -> dict[str, Any]:
 
 
 def schema_to_spark(fields: Sequence[DataField]) -> str:
-    """Spark's StructType of a table's columns, as JSON."""
+    """Return Spark's StructType of a table's columns, as JSON."""
     return json.dumps(_struct(fields))
 
 
 def schema_from_spark(text: str) -> tuple[DataField, ...]:
-    """The columns of a StructType given as JSON, with fresh field ids; raises NotSupportedError naming the column."""
+    """Return the columns of a StructType in JSON, with new field ids. Raises NotSupportedError with the column."""
     return _fields_from_spark(json.loads(text)["fields"], FieldIds(), "")
 
 
 def type_from_spark(value: Any, *, column: str, ids: FieldIds | None = None) -> DataType:
-    """The logical type, admitting nulls, for a Spark type's JSON value; `column` names it in errors."""
+    """Return the nullable logical type of a Spark type's JSON value; `column` is its name for errors."""
     ids = ids or FieldIds()
     if isinstance(value, str):
         return _atomic_from_spark(value, column)
@@ -204,7 +204,7 @@ def type_from_spark(value: Any, *, column: str, ids: FieldIds | None = None) -> 
 
 
 def _fields_from_spark(values: Sequence[dict[str, Any]], ids: FieldIds, prefix: str) -> tuple[DataField, ...]:
-    # Ids go to the fields of one level before those nested in them, as in the format's own numbering.
+    # The fields of one level get ids before those nested in them, as in the format's own numbering.
     numbered = [(ids.take(), value) for value in values]
     return tuple(_field_from_spark(number, value, ids, prefix) for number, value in numbered)
 
@@ -214,7 +214,7 @@ def _field_from_spark(number: int, value: dict[str, Any], ids: FieldIds, prefix:
     metadata = value.get("metadata") or {}
     if metadata.get(COLLATIONS):
         raise NotSupportedError(f"The column '{prefix}{name}' has a collation; tables compare strings by their bytes.")
-    # In a query's schema CHAR(n) is a string whose metadata remembers the declared type.
+    # In a query's schema CHAR(n) is a string whose metadata has the declared type.
     declared = metadata.get(CHAR_VARCHAR, value["type"]) if value["type"] == "string" else value["type"]
     data_type = type_from_spark(declared, column=f"{prefix}{name}", ids=ids)
     default = metadata.get(CURRENT_DEFAULT)
@@ -244,7 +244,7 @@ def _atomic_from_spark(name: str, column: str) -> AtomicType:
 
 
 def arrow_for_spark(data_type: DataType) -> pa.DataType:
-    """The Arrow type that Spark's column vectors take for values of a logical type."""
+    """Return the Arrow type of Spark's column vectors for a logical type."""
     match data_type:
         case AtomicType(root=TypeRoot.TIMESTAMP):
             return pa.timestamp("us")
@@ -265,23 +265,23 @@ def arrow_for_spark(data_type: DataType) -> pa.DataType:
 
 
 def _arrow_map(key: pa.DataType, value: "pa.Field[pa.DataType]") -> pa.DataType:
-    # The stubs know types as arguments only, and types alone can't say that a value is never null.
+    # The stubs have only types as arguments, and a type can't declare that a value is never null.
     result: pa.DataType = pa.map_(pa.field("key", key, nullable=False), value)  # type: ignore[call-overload]
     return result
 
 
 def arrow_schema_for_spark(fields: Sequence[DataField]) -> pa.Schema:
-    """The exact Arrow schema of the batches that Spark reads."""
+    """Return the exact Arrow schema of the batches that Spark reads."""
     return pa.schema([pa.field(f.name, arrow_for_spark(f.type), f.type.nullable) for f in fields])
 
 
 def batch_for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of a read in the schema that Spark expects; columns are matched by position.
+    """Convert a batch of a read to the schema that Spark expects; columns are matched by position.
 
-    Timestamps of nanoseconds lose what Spark can't hold, downwards.
+    Timestamps of nanoseconds are rounded down to microseconds.
     """
     if len(schema) == 0:
-        # A batch without columns still counts rows; from_arrays would forget them.
+        # A batch without columns still has a number of rows, which from_arrays would lose.
         return batch.select([])
     columns = [
         column if column.type.equals(field.type) else rounded_down(column, field.type, safe=False)
@@ -291,10 +291,10 @@ def batch_for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def batch_from_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of Spark's rows in the table's Arrow types; columns are matched by name.
+    """Convert a batch of Spark's rows to the table's Arrow types; columns are matched by name.
 
-    Timestamps are cut to the column's precision, as Paimon cuts them. Raises InvalidInputError for values that no
-    cast can bring into the column's type.
+    Timestamps are truncated to the column's precision, as in Paimon. Raises InvalidInputError for values that can't be
+    cast to the column's type.
     """
     names = batch.schema.names
     columns = []
@@ -303,7 +303,7 @@ def batch_from_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch
         index = schema.get_field_index(name)
         target = column.type if index < 0 else schema.field(index).type
         if not column.type.equals(target):
-            # Only timestamps may lose something; an integer that does not fit must not wrap around.
+            # Only timestamps may lose digits; an integer that does not fit must not wrap around.
             cut = pa.types.is_timestamp(target)
             try:
                 column = rounded_down(column, target, safe=not cut)
@@ -316,14 +316,14 @@ def batch_from_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NarrowedFields:
-    """The columns as the table has them, and as they are read."""
+    """The columns of a table, and the same columns with only the nested fields that are read."""
 
     whole: tuple[DataField, ...]
     fields: tuple[DataField, ...]
 
     @staticmethod
     def of(fields: Sequence[DataField], schema_json: str | None) -> "NarrowedFields":
-        """The columns as Spark's StructType in JSON wants them; None: as they are."""
+        """Return the columns for Spark's StructType in JSON; None: with all fields."""
         whole = tuple(fields)
         if schema_json is None:
             return NarrowedFields(whole=whole, fields=whole)
@@ -332,7 +332,7 @@ class NarrowedFields:
         return NarrowedFields(whole=whole, fields=narrow)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A batch of the table's columns with the fields that are read; columns are matched by position."""
+        """Return a batch of the table's columns with only the fields that are read, matched by position."""
         if self.fields == self.whole:
             return batch
         columns = [
@@ -343,7 +343,7 @@ class NarrowedFields:
 
 
 def _narrowed(data_type: DataType, wanted: Any) -> DataType:
-    # An atomic type is a string in Spark's JSON; MULTISET, which is a map there, has no fields that matter.
+    # An atomic type is a string in Spark's JSON; a MULTISET is a map there, without fields to leave out.
     if not isinstance(wanted, Mapping):
         return data_type
     match data_type:

@@ -1,4 +1,4 @@
-"""Writes: tasks write files, one commit on the driver shows them.
+"""Writes: tasks write files, and one commit on the driver makes them visible.
 
 Read `writer`, then `change_writer` (UPDATE, DELETE, MERGE INTO) and `sink` (streams).
 """

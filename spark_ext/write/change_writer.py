@@ -1,6 +1,6 @@
-"""A task's writer of changed rows, of an UPDATE, a DELETE or a MERGE INTO.
+"""Writer of a task of an UPDATE, a DELETE or a MERGE INTO.
 
-A MERGE that does not look at its target fails when the rows of a task repeat a primary key.
+A MERGE that does not read its target fails when the rows of a task repeat a primary key.
 """
 
 import json
@@ -32,14 +32,14 @@ from interbed.storage.write.row_statements import delete_refusal
 from interbed.storage.write.table_write import TableWrite
 
 REPEATED = b"repeated:"
-"""Said to the driver in place of a commit message by a task in which a key came twice."""
+"""Message to the driver, instead of a commit message, of a task with a repeated key."""
 
 
 class DistinctKeys:
-    """Takes rows and reports in the end whether a key came again; eight bytes of memory a row.
+    """Detects repeated keys among rows, with eight bytes of memory a row.
 
-    A key is known by 64 bits of its hash. Two keys that share them look like one that came twice, which costs time but
-    nothing else: the statement is run again with a look at its target.
+    It compares 64 bits of the keys' hashes. A collision looks like a repeated key, which only costs time: the statement
+    is run again as one that reads its target.
     """
 
     def __init__(self, schema: TableSchema) -> None:
@@ -48,12 +48,12 @@ class DistinctKeys:
         self._hashes: list[Words] = []
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Take rows of the table's columns."""
+        """Add rows of the table's columns."""
         if rows.num_rows:
             self._hashes.append(KeyHashes.of([rows.column(name) for name in self._names], self._types).first)
 
     def repeated(self) -> bool:
-        """Whether a key came again; asked once, after all rows."""
+        """Return whether a key was repeated; to be called once, after all rows."""
         if not self._hashes:
             return False
         hashes = np.concatenate(self._hashes)
@@ -66,23 +66,23 @@ MARKS = b"marked:"
 
 
 class ChangeWriter(Protocol):
-    """Takes batches of changed rows, then says what there is beside the files of the table's writer."""
+    """Writer of batches of changed rows, with results beside the files of the table's writer."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch of rows with their kinds, in the columns that the JVM sends."""
+        """Write a batch of rows with their kinds, in the columns that the JVM sends."""
         ...
 
     def finish(self) -> list[CommitMessage]:
-        """Write what has to be written now that all changes are known; messages beside those of the writer."""
+        """Write the rows that depend on all changes, and return messages beside those of the table's writer."""
         ...
 
     def marked(self) -> Mapping[str, DeletionVector]:
-        """Rows to be marked as deleted when the job is committed, by the path of their file."""
+        """Return the rows to be marked as deleted when the job is committed, by the path of their file."""
         ...
 
 
 class KeyedChanges:
-    """Changes of a primary-key table: its writer takes rows with their kinds."""
+    """Changes of a primary-key table, whose writer takes rows with their kinds."""
 
     def __init__(self, write: TableWrite, table: Table) -> None:
         self._write = write
@@ -91,26 +91,24 @@ class KeyedChanges:
         self._refusal = delete_refusal(table.schema, table.options)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See ChangeWriter; raises NotSupportedError for deletions that the table can't take."""
+        """Write a batch of rows. Raises NotSupportedError for deletions that the table does not support."""
         kinds = batch.column(KIND)
         if self._refusal is not None and pc.any(_deletions(batch)).as_py():
             raise NotSupportedError(f"Rows of the table {self._location} can't be deleted: {self._refusal}")
         self._write.write_arrow(batch_from_spark(batch.drop_columns([KIND]), self._arrow), kinds)
 
     def finish(self) -> list[CommitMessage]:
-        """See ChangeWriter."""
         return []
 
     def marked(self) -> Mapping[str, DeletionVector]:
-        """See ChangeWriter."""
         return {}
 
 
 class LocatedChanges:
-    """Changes of an append table, whose rows go by file and position.
+    """Changes of an append table, whose rows are deleted by file and position.
 
-    With deletion vectors the driver marks them. Otherwise the files are written anew without them, each by the one task
-    that has all of its rows that go.
+    With deletion vectors the driver marks them. Otherwise the files are rewritten without them, each by the one task
+    that has all of its deleted rows.
     """
 
     def __init__(self, write: TableWrite, table: Table, snapshot_id: int | None) -> None:
@@ -118,61 +116,59 @@ class LocatedChanges:
         self._table = table
         self._snapshot_id = snapshot_id
         self._arrow = table.arrow_schema
-        self._gone: dict[str, list[Positions]] = {}
+        self._deleted: dict[str, list[Positions]] = {}
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See ChangeWriter."""
-        gone = _deletions(batch)
-        came = batch.filter(pc.invert(gone)).select(self._table.field_names)
+        deleted = _deletions(batch)
+        came = batch.filter(pc.invert(deleted)).select(self._table.field_names)
         if came.num_rows:
             self._write.write_arrow(batch_from_spark(came, self._arrow))
-        located = batch.select([FILE_PATH, ROW_INDEX]).filter(gone)
+        located = batch.select([FILE_PATH, ROW_INDEX]).filter(deleted)
         paths = located.column(FILE_PATH).dictionary_encode()
         codes = paths.indices.to_numpy()
         positions = located.column(ROW_INDEX).to_numpy()
-        # A loop over the files, of which a task has few, since rows are clustered by them.
+        # The loop stays: a task has few files, since rows are clustered by them.
         for code, path in enumerate(str(p) for p in paths.dictionary.to_pylist()):
-            self._gone.setdefault(path, []).append(positions[codes == code])
+            self._deleted.setdefault(path, []).append(positions[codes == code])
 
     def finish(self) -> list[CommitMessage]:
-        """See ChangeWriter; raises CommitConflictError when a file is not the table's any more."""
-        if not self._gone or self._table.options.deletion_vectors_enabled:
+        """Rewrite files without their deleted rows. Raises CommitConflictError when a file is not in the snapshot."""
+        if not self._deleted or self._table.options.deletion_vectors_enabled:
             return []
-        gone = dict(self.marked())
+        deleted = dict(self.marked())
         store = self._table.store
         read = FileRead(store, self._table.schema.fields)
         deletions = DeletionReader(store.file_io)
         messages = []
         for split in self._table.new_scan(snapshot_id=self._snapshot_id).plan().splits:
             deleted_of = deletions.of(split.deletion_files)
-            replaced = [f for f in split.files if split.path_of(f) in gone]
+            replaced = [f for f in split.files if split.path_of(f) in deleted]
             for file in replaced:
-                old, more = deleted_of(file), gone.pop(split.path_of(file))
+                old, more = deleted_of(file), deleted.pop(split.path_of(file))
                 without = more if old is None else old.union(more.positions)
                 path = split.path_of(file)
                 for batch in read.batches(file, path, ReadOptions(batch_rows=block_rows(replaced), deleted=without)):
                     self._write.write_arrow(batch)
             if replaced:
                 messages.append(_without(split, tuple(replaced)))
-        if gone:
+        if deleted:
             raise CommitConflictError(
-                f"The file {min(gone)} is not in snapshot {self._snapshot_id} of {store.location}, whose rows were to "
-                "be changed. Nothing was changed; run the statement again."
+                f"The file {min(deleted)} is not in snapshot {self._snapshot_id} of {store.location}, whose rows were "
+                "to be changed. Nothing was changed; run the statement again."
             )
         return messages
 
     def marked(self) -> Mapping[str, DeletionVector]:
-        """See ChangeWriter."""
-        return {path: DeletionVector.of(np.concatenate(found)) for path, found in self._gone.items()}
+        return {path: DeletionVector.of(np.concatenate(found)) for path, found in self._deleted.items()}
 
 
 def encode_marks(marked: Mapping[str, DeletionVector]) -> bytes:
-    """Marked rows as bytes for the driver, which can be distinguished from a commit message."""
+    """Encode marked rows for the driver, with a prefix that distinguishes them from a commit message."""
     return MARKS + json.dumps({p: b64encode(v.encode(bitmap64=True)).decode() for p, v in marked.items()}).encode()
 
 
 def decode_marks(content: bytes) -> dict[str, DeletionVector]:
-    """The rows of bytes made by encode_marks."""
+    """Decode the rows of encode_marks."""
     found: dict[str, str] = json.loads(content.removeprefix(MARKS))
     return {path: decode(b64decode(vector), source=path) for path, vector in found.items()}
 
@@ -180,29 +176,29 @@ def decode_marks(content: bytes) -> dict[str, DeletionVector]:
 def mark_messages(
     table: Table, messages: Sequence[CommitMessage], marks: Iterable[Mapping[str, DeletionVector]]
 ) -> list[CommitMessage]:
-    """What has to be committed beside the messages of all tasks, so that rows that go are gone.
+    """Return the messages that delete the marked rows, to be committed with the messages of all tasks.
 
-    Raises CommitConflictError when a file of such a row is not the table's any more.
+    Raises CommitConflictError when the file of a marked row is not the table's any more.
     """
-    gone: dict[str, DeletionVector] = {}
+    deleted: dict[str, DeletionVector] = {}
     for marked in marks:
         for path, vector in marked.items():
-            gone[path] = vector if path not in gone else gone[path].union(vector.positions)
-    if not gone and not any(m.data.deleted_files for m in messages):
+            deleted[path] = vector if path not in deleted else deleted[path].union(vector.positions)
+    if not deleted and not any(m.data.deleted_files for m in messages):
         return []
     restored = table.access.restore_buckets()
     by_place: dict[BucketId, dict[str, Positions]] = {}
-    for bucket_id in restored.buckets() if gone else ():
+    for bucket_id in restored.buckets() if deleted else ():
         directory = table.access.directory_of(bucket_id)
         for file in restored.files(bucket_id):
             path = file.path_in(directory)
-            if path in gone:
-                vector = gone.pop(path)
+            if path in deleted:
+                vector = deleted.pop(path)
                 by_place.setdefault(bucket_id, {})[file.file_name] = vector.positions
-    if gone:
+    if deleted:
         raise CommitConflictError(
-            f"The file {min(gone)} is not in the table any more: another writer compacted or overwrote it. Nothing was "
-            "changed; run the statement again."
+            f"The file {min(deleted)} is not in the table any more: another writer compacted or overwrote it. Nothing "
+            "was changed; run the statement again."
         )
     return vector_messages(table.store, restored, by_place, messages)
 

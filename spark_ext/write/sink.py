@@ -1,9 +1,9 @@
 """Streams into a table: every micro-batch is one commit, exactly once.
 
-Spark plans a micro-batch again, with the same number and the same rows, until its own log says that it was committed.
-Commits are made by the query's id, which lives as long as its checkpoint, and numbered as the micro-batches are; so one
-that was committed before is recognised, and what was written for it again is deleted. The files of a micro-batch bear
-the name of a job of their own; what a driver that died has left is removed when the query next writes.
+Spark plans a micro-batch again, with the same number and the same rows, until its own log has it as committed. The user
+of the commits is the query's id, which lasts as long as its checkpoint, and their identifiers are the numbers of the
+micro-batches. So a repeated micro-batch is recognised, and its files are deleted. The names of a micro-batch's files
+have the id of its job; the next write of the query removes the files of a driver that died.
 """
 
 import json
@@ -36,18 +36,18 @@ from interbed.thrift_idl.planner.ttypes import WriteMode, WritePlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochToken:
-    """What the driver needs to finish a micro-batch: the job that writes it, and the query that it is of."""
+    """Token of a micro-batch for the driver: the job that writes it, and its query."""
 
     job: CommitToken
     query: str
 
     def to_bytes(self) -> bytes:
-        """The token for the JVM."""
+        """Encode the token for the JVM."""
         return json.dumps({"job": b64encode(self.job.to_bytes()).decode(), "query": self.query}).encode()
 
     @staticmethod
     def from_bytes(content: bytes) -> "EpochToken":
-        """The token of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        """Decode the token of to_bytes. Raises InvalidInputError for other bytes."""
         try:
             value = json.loads(content)
             return EpochToken(job=CommitToken.from_bytes(b64decode(value["job"])), query=value["query"])
@@ -55,14 +55,14 @@ class EpochToken:
             raise InvalidInputError(f"Not a micro-batch's token: {error}") from error
 
     def commit(self, table: Table, epoch: int, messages: Sequence[CommitMessage]) -> int | None:
-        """Commit once, however often and by whatever token; the last snapshot's id, None without a new one."""
+        """Commit once, even if called again or with another token; return the last snapshot's id, None without one."""
         epochs = table.access.new_epoch_commit(self.query)
         name = self.job.commit_user
         if self.job.mode == WriteMode.APPEND:
             ids = epochs.commit(messages, epoch, job=name)
         else:
             ids = epochs.overwrite(messages, epoch, partition=self.job.static_partition(), job=name)
-        # Removed before the files are, so that a task that is still at work deletes its own.
+        # The mark is removed before the files, so that a task that still runs deletes its own files.
         self.job.files(table).unmark()
         if epochs.gave_up_compaction:
             compact_again(table.store)
@@ -71,7 +71,7 @@ class EpochToken:
         return ids[-1] if ids else None
 
     def abort(self, table: Table, epoch: int) -> None:
-        """Delete the files of a micro-batch that failed; none when it was committed after all, or may have been."""
+        """Delete the files of a failed micro-batch, unless it was committed, or may have been."""
         self.job.files(table).unmark()
         try:
             if table.access.new_epoch_commit(self.query).is_committed(epoch):
@@ -82,7 +82,7 @@ class EpochToken:
 
 
 def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
-    """The plan for a micro-batch, planner.thrift's WriteRequest; raises for what can't be written."""
+    """Plan a micro-batch, planner.thrift's WriteRequest. Raises for a write that is not possible."""
     name = f"{handle.database}.{handle.table}"
     if handle.is_system:
         raise NotSupportedError(f"The system table '{name}' is read only.")
@@ -97,7 +97,7 @@ def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
         filters=tuple(request.filters),
         stream=True,
     )
-    # Opened here for its checks: of the options, and that the table can be written at all.
+    # Opened here for its checks of the options and the table.
     table.new_write(job.commit_user).close()
     job.files(table).mark()
     return WritePlan(
@@ -106,10 +106,10 @@ def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
 
 
 def _columns(schema_json: str, table: Table, name: str, kind_column: str | None) -> str:
-    """The query's StructType with the table's names for its columns, as JSON; raises SchemaMismatchError.
+    """Return the query's StructType with the table's names of its columns, as JSON. Raises SchemaMismatchError.
 
-    Spark checks nothing here, while it does for INSERT: columns are matched by name, without regard to case where that
-    is not ambiguous; their types have to be of one kind, so that values which do not fit are the exception.
+    Unlike for INSERT, Spark makes no checks here. Columns are matched by name, case-insensitively unless that is
+    ambiguous. Their types have to be of the same kind, so that values rarely do not fit.
     """
     schema = json.loads(schema_json)
     by_name = {**{n.lower(): n for n in table.schema.names}, **{n: n for n in table.schema.names}}
@@ -121,8 +121,8 @@ def _columns(schema_json: str, table: Table, name: str, kind_column: str | None)
         if column is None or column in taken:
             what = "has no column" if column is None else "would get twice the column"
             raise SchemaMismatchError(
-                f"The table '{name}' {what} '{given['name']}', which the stream has; its columns are "
-                f"({', '.join(table.schema.names)}). Select those that it is to get."
+                f"The table '{name}' {what} '{given['name']}' of the stream; its columns are "
+                f"({', '.join(table.schema.names)}). Select the columns of the table."
             )
         taken.add(column)
         field = table.schema.by_name[column]
@@ -157,11 +157,11 @@ def _kind(arrow: pa.DataType) -> str:
 
 
 def _remove_leftovers(table: Table, query: str) -> None:
-    """Remove what jobs of the query have left whose driver died. A query has one job at a time."""
+    """Remove the files of jobs of the query whose driver died. A query has one job at a time."""
     jobs = marked_jobs(table.store, f"{query}-")
     if jobs:
-        # The files twice: a driver that dies here, too, leaves the marks to the next one, and a task that is still at
-        # work looks for its mark when it has written its last file.
+        # The files are deleted twice. If this driver dies, too, the next one still finds the marks; and a task that
+        # still runs checks its mark only after its last file.
         delete_unnamed(jobs)
         for job in jobs:
             job.unmark()

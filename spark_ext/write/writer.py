@@ -1,7 +1,8 @@
-"""Writes: tasks write files that nobody sees yet; one commit on the driver shows them, or an abort deletes them.
+"""Writes: tasks write files, which a commit on the driver makes visible, or an abort deletes.
 
-Spark drops the messages of tasks that end while their job fails, and does not wait for those that still run. So the
-files bear the job's name, and a mark says that it may still succeed: see `interbed.storage.upkeep.job_files`.
+Spark drops the messages of tasks that end while their job fails, and does not wait for tasks that still run. Therefore
+the names of files have the job's id, and a mark exists while the job may succeed: see
+`interbed.storage.upkeep.job_files`.
 """
 
 import json
@@ -51,11 +52,11 @@ _LENGTH = struct.Struct("!i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitToken:
-    """What the driver needs to finish a write: the table, the writer's name and what is replaced.
+    """Token of a write for the driver: the table, the commit user and the replaced partitions.
 
-    `mode` is a WriteMode of planner.thrift; `filters` hold the partition of a static overwrite as Spark's filters. With
-    `follows` the rows were worked out from those that a scan with the filters `scanned` found at the handle's snapshot.
-    With `distinct` no two rows may have one primary key. The rows of a `stream` wait where buckets are postponed.
+    `mode` is a WriteMode of planner.thrift; `filters` have the partition of a static overwrite as Spark's filters. With
+    `follows` the rows were computed from those of a scan with the filters `scanned` at the handle's snapshot. With
+    `distinct` no two rows may have one primary key. Rows of a `stream` stay in the postponed bucket if there is one.
     """
 
     handle: TableHandle
@@ -68,7 +69,7 @@ class CommitToken:
     stream: bool = False
 
     def to_bytes(self) -> bytes:
-        """The token for the JVM, which gives it to the tasks, too."""
+        """Encode the token for the JVM, which also sends it to the tasks."""
         return json.dumps(
             {
                 "handle": b64encode(self.handle.to_bytes()).decode(),
@@ -84,7 +85,7 @@ class CommitToken:
 
     @staticmethod
     def from_bytes(content: bytes) -> "CommitToken":
-        """The token of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        """Decode the token of to_bytes. Raises InvalidInputError for other bytes."""
         try:
             value = json.loads(content)
             return CommitToken(
@@ -101,7 +102,7 @@ class CommitToken:
             raise InvalidInputError(f"Not a write's token: {error}") from error
 
     def static_partition(self) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
-        """The partitions that an overwrite replaces, {} for the whole table; raises NotSupportedError."""
+        """Return the partitions that an overwrite replaces, {} for the whole table. Raises NotSupportedError."""
         schema = self.handle.schema
         partition = partition_of(self.filters, schema.fields, schema.partition_keys)
         if partition is None:
@@ -112,11 +113,11 @@ class CommitToken:
         return padded_partitions(partition, schema.partition_fields)
 
     def files(self, table: Table) -> JobFiles:
-        """The job's files; `table` is as the handle opens it."""
+        """Return the job's files; `table` is as the handle opens it."""
         return JobFiles(table.store, self.commit_user)
 
     def named(self, table: Table) -> Table:
-        """The table for the job's tasks: what they write bears its name."""
+        """Return the table for the job's tasks, with options that put the job's id into file names."""
         return table.copy(self.files(table).named())
 
     def commit(
@@ -125,20 +126,20 @@ class CommitToken:
         messages: Sequence[CommitMessage],
         marks: Sequence[Mapping[str, DeletionVector]] = (),
     ) -> CommitResult:
-        """Commit once, however often it is called; the answer has no snapshot when there were no changes.
+        """Commit once, even if called again; the result has no snapshot when there were no changes.
 
-        `marks` are rows of append tables that go, by the path of their file.
+        `marks` are deleted rows of append tables, by the path of their file.
         """
         try:
             if self.mode == WriteMode.CHANGES and not table.schema.has_primary_key:
                 messages = [*messages, *mark_messages(table, messages, marks)]
             return self._commit(table, messages)
         finally:
-            # Spark commits when all tasks have ended; one that nobody waited for finds the mark gone.
+            # Spark commits when all tasks have ended; a task that it did not wait for finds no mark.
             self.files(table).unmark()
 
     def abort(self, table: Table, messages: Sequence[CommitMessage]) -> None:
-        """Delete the files of the messages and all others of the job. Does nothing for a job that was committed."""
+        """Delete the files of the messages and all others of the job. Do nothing for a committed job."""
         files = self.files(table)
         files.unmark()
         if table.access.latest_snapshot_of(self.commit_user) is not None:
@@ -162,7 +163,7 @@ class CommitToken:
         return CommitResult(snapshotId=ids[-1] if ids else None, metrics=metrics)
 
     def _committed(self, commit: FileStoreCommit, messages: Sequence[CommitMessage]) -> list[int]:
-        """The ids of the snapshots that the commit made."""
+        """Commit by the mode of the write, and return the ids of the new snapshots."""
         staged = self.handle.staged
         if staged is not None and staged.replaces:
             return commit.overwrite(messages)
@@ -180,7 +181,7 @@ class CommitToken:
 
 
 def plan_write(handle: TableHandle, request: Any) -> WritePlan:
-    """The plan for planner.thrift's WriteRequest; raises for what can't be written, before any task starts."""
+    """Plan planner.thrift's WriteRequest. Raises for a write that is not possible, before any task starts."""
     if handle.is_system:
         raise NotSupportedError(f"The system table '{handle.database}.{handle.table}' is read only.")
     token = CommitToken(
@@ -194,7 +195,7 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     )
     if token.mode == WriteMode.OVERWRITE:
         token.static_partition()
-    # Opened here for its checks: of the options, and that the table can be written at all.
+    # Opened here for its checks of the options and the table.
     table = token.handle.open()
     table.new_write(token.commit_user).close()
     token.files(table).mark()
@@ -203,7 +204,7 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
 
 
 class TaskWriter:
-    """Writes the rows of one task attempt. Ends with finish or abort; afterwards it is not used."""
+    """Writer of the rows of one task attempt; finish or abort is its last call."""
 
     def __init__(self, task: bytes) -> None:
         self._token = CommitToken.from_bytes(task)
@@ -216,7 +217,7 @@ class TaskWriter:
         self._prepared: list[CommitMessage] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Write a batch of Spark's rows; raises SchemaMismatchError and InvalidInputError for data that do not fit."""
+        """Write a batch of Spark's rows. Raises SchemaMismatchError and InvalidInputError for data that do not fit."""
         if self._changes is not None:
             self._changes.write(batch)
             return
@@ -241,8 +242,8 @@ class TaskWriter:
         return self._table.new_write(token.commit_user, overwrite=staged, batch=not token.stream)
 
     def finish(self) -> bytes:
-        """Finish the files and return what the driver has to commit, for decode_messages."""
-        # Files are written anew from those of the snapshot that the rows were found in.
+        """Finish the files and return the messages for the driver's commit, for decode_messages."""
+        # Files are rewritten from those of the snapshot that the rows were read from.
         with self._token.handle.being_read():
             replaced = [] if self._changes is None else self._changes.finish()
         self._prepared = self._write.prepare_commit()
@@ -264,35 +265,35 @@ class TaskWriter:
         return LocatedChanges(self._write, self._table, self._token.handle.snapshot_id)
 
     def abort(self) -> None:
-        """Delete what was written, also after finish when its result did not reach the driver."""
+        """Delete the written files, also after finish if the result did not reach the driver."""
         self._write.abort()
         self._delete_prepared()
 
     def _delete_prepared(self) -> None:
-        # Only what this task wrote: the others of its job may yet succeed.
+        # Only the files of this task: the other tasks of its job may still succeed.
         self._table.new_commit(self._token.commit_user).abort(self._prepared)
         self._prepared = []
 
 
 def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
-    """The messages for the driver, for decode_messages."""
+    """Encode messages for the driver, for decode_messages."""
     contents = [message.to_bytes() for message in messages]
     return b"".join(_LENGTH.pack(len(content)) + content for content in contents)
 
 
 def decode_messages(contents: Sequence[bytes]) -> list[CommitMessage]:
-    """The commit messages of what tasks returned; raises InvalidInputError."""
+    """Decode the commit messages of tasks' results. Raises InvalidInputError."""
     return [CommitMessage.from_bytes(p) for p in _parts(contents) if not p.startswith((MARKS, REPEATED))]
 
 
 def check_distinct(contents: Sequence[bytes]) -> None:
-    """Raise RepeatedKeyError when a task that had to see each key once saw one again."""
+    """Raise RepeatedKeyError when a task has reported a repeated key."""
     if REPEATED in _parts(contents):
         raise RepeatedKeyError("Several rows of the source have the same primary key. Nothing was changed.")
 
 
 def decode_all_marks(contents: Sequence[bytes]) -> list[dict[str, DeletionVector]]:
-    """The rows that tasks want to be marked as deleted, by the path of their file."""
+    """Decode the rows that tasks have deleted, by the path of their file."""
     return [decode_marks(p) for p in _parts(contents) if p.startswith(MARKS)]
 
 

@@ -123,7 +123,7 @@ def run(kind: str, options: dict[str, str], *, seconds: float, writers: int) -> 
                     )
                 )
             _keep_up(catalog.get_table(TABLE), started, began + seconds)
-            told = [_progress_text(writer, began + seconds + LATE_SECONDS_MAX - time.monotonic()) for writer in started]
+            told = [_told(writer, began + seconds + LATE_SECONDS_MAX - time.monotonic()) for writer in started]
         finally:
             for writer in started:
                 writer.kill()
@@ -143,7 +143,7 @@ def _keep_up(table: interbed.Table, writers: Sequence["subprocess.Popen[str]"], 
             table.compact()
 
 
-def _progress_text(writer: "subprocess.Popen[str]", seconds: float) -> dict[str, Any]:
+def _told(writer: "subprocess.Popen[str]", seconds: float) -> dict[str, Any]:
     output, errors = writer.communicate(timeout=max(seconds, 1.0))
     if writer.returncode != 0:
         raise RuntimeError(f"A writer ended with {writer.returncode}:\n{errors[-4000:]}")

@@ -127,7 +127,7 @@ def test_attempts_of_a_process_that_has_failed_are_given_up_and_what_they_bring_
 def test_a_worker_that_leaves_gives_back_what_it_has() -> None:
     board, p = process(number=3)
     mine, _ = board.give(p, "w", FIRST).ref, board.give(p, "v", FIRST).ref
-    board.delete_result("w", FIRST + 2_000)
+    board.withdraw("w", FIRST + 2_000)
     assert board.running_tasks() == {"v": 1}
     again = board.give(p, "v", FIRST + 3_000).ref
     assert (again.number, again.attempt) == (mine.number, 2)

@@ -11,7 +11,7 @@ def _numbers(shown: str) -> int:
     return int(re.sub(r"[^0-9]", "", shown.split(" ")[0]))
 
 
-def _progress_text(lake: Lake, statement: str) -> dict[str, int]:
+def _told(lake: Lake, statement: str) -> dict[str, int]:
     """The metrics of ours that the last execution of a statement has in the status store, by their descriptions."""
     executions = executions_of(lake, statement)
     session: Any = lake.spark
@@ -33,7 +33,7 @@ def test_scans_and_commits_tell_what_they_met(lake: Lake) -> None:
         "CREATE TABLE {lake}.db.t (id INT, v STRING, p INT) PARTITIONED BY (p) "
         "TBLPROPERTIES ('primary-key' = 'id,p', 'bucket' = '2', 'num-sorted-run.compaction-trigger' = '10')"
     )
-    written = _progress_text(lake, "INSERT INTO {lake}.db.t SELECT id, 'a', id % 2 FROM range(100)")
+    written = _told(lake, "INSERT INTO {lake}.db.t SELECT id, 'a', id % 2 FROM range(100)")
     assert written.pop("commit duration") >= 0
     assert written == {
         "number of commit attempts": 1,
@@ -46,7 +46,7 @@ def test_scans_and_commits_tell_what_they_met(lake: Lake) -> None:
         "number of buckets written": 4,
     }
     lake.sql("INSERT INTO {lake}.db.t VALUES (2, 'b', 0)")
-    read = _progress_text(lake, "SELECT v FROM {lake}.db.t WHERE p = 0 AND v IS NOT NULL")
+    read = _told(lake, "SELECT v FROM {lake}.db.t WHERE p = 0 AND v IS NOT NULL")
     assert read.pop("planning duration") >= 0
     assert read.pop("read batch time") >= 0
     assert read.pop("partition size") > 0
@@ -59,6 +59,6 @@ def test_scans_and_commits_tell_what_they_met(lake: Lake) -> None:
         "number of resulted table files": 3,
         "number of records in them": 51,
     }
-    changed = _progress_text(lake, "DELETE FROM {lake}.db.t WHERE id < 4 AND v = 'a'")
+    changed = _told(lake, "DELETE FROM {lake}.db.t WHERE id < 4 AND v = 'a'")
     assert changed["number of deleted records"] == 3
     assert changed["number of commit attempts"] == 1

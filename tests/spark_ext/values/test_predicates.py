@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interbed.spark_ext.values.predicates import Handling, conjunction_of, handling_of, partition_of, predicate_of
+from interbed.spark_ext.values.predicates import FilterHandling, conjunction_of, handling_of, partition_of, predicate_of
 from interbed.storage.base.predicate.expr import columns_of, text_of
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, TypeRoot, parse_atomic
 from interbed.storage.base.types.parse import data_type
@@ -141,19 +141,19 @@ def test_a_float_literal_is_the_float_that_the_column_holds() -> None:
 )
 def test_filters_that_spark_may_mean_otherwise_are_left_to_it(tree: dict[str, Any]) -> None:
     assert _text(tree) is None
-    assert handling_of(json.dumps(tree), FIELDS, ["dt", "hour"]) is Handling.IGNORED
+    assert handling_of(json.dumps(tree), FIELDS, ["dt", "hour"]) is FilterHandling.IGNORED
 
 
 def test_filters_on_partition_columns_alone_are_exact() -> None:
     by_day = op("=", column("dt"), literal("a", "string"))
     mixed = op("OR", by_day, ID_IS_3)
 
-    assert handling_of(json.dumps(by_day), FIELDS, ["dt"]) is Handling.EXACT
-    assert handling_of(json.dumps(op("NOT", by_day)), FIELDS, ["dt"]) is Handling.EXACT
-    assert handling_of(json.dumps(mixed), FIELDS, ["dt"]) is Handling.PRUNES
-    assert handling_of(json.dumps(by_day), FIELDS, []) is Handling.PRUNES
+    assert handling_of(json.dumps(by_day), FIELDS, ["dt"]) is FilterHandling.EXACT
+    assert handling_of(json.dumps(op("NOT", by_day)), FIELDS, ["dt"]) is FilterHandling.EXACT
+    assert handling_of(json.dumps(mixed), FIELDS, ["dt"]) is FilterHandling.PRUNES
+    assert handling_of(json.dumps(by_day), FIELDS, []) is FilterHandling.PRUNES
     assert handling_of(json.dumps(op(">", column("score"), literal("1", "double"))), FIELDS, ["score"]) is (
-        Handling.EXACT
+        FilterHandling.EXACT
     )
 
 
