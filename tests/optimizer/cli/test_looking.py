@@ -64,7 +64,7 @@ def test_the_status_has_who_schedules_and_the_worst_table_first(
         catalog.get_table("shop.orders").upsert(rows(number))
     work(catalog, journal, tasks=0)
     text = shown(run, "status")
-    assert re.search(r"scheduler +the test schedules, for \d+ s more", text)
+    assert re.search(r"scheduler +the test schedules; its lease ends in \d+ s", text)
     assert re.search(r"tables +2; score [\d.]+ on average; 1 running, 0 waiting, 0 failing; [\d.]+ KiB pending", text)
     assert text.index("shop.orders") < text.index("shop.good")
     found = told(run, "status")

@@ -73,9 +73,9 @@ def test_a_lease_that_was_released_is_free_at_once(journal: Journal, another: Jo
 def test_a_renewal_that_comes_late_does_not_bring_a_released_lease_back(journal: Journal, another: Journal) -> None:
     lease = scheduler(journal, until=1000)
     journal.release(lease)
-    with pytest.raises(LeaseLostError, match="it has let go"):
+    with pytest.raises(LeaseLostError, match="first has released its lease"):
         journal.renew(lease, until_millis=2000)
-    with pytest.raises(LeaseLostError, match="it has let go"):
+    with pytest.raises(LeaseLostError, match="first has released its lease"):
         journal.store(lease, JournalChanges(tables=[TableState(name="db.t")]))
     assert another.tables() == []
     scheduler(another, "second", now=1)
