@@ -14,6 +14,7 @@ DONE: tuple[str, ...] = (
     "iceberg",
     "ingest",
     "optimizer",
+    "spark_ext",
     "storage/commit",
     "storage/files",
     "storage/io",
