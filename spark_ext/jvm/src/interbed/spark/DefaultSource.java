@@ -18,14 +18,14 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * USING interbed, and DataFrames by a table's path: spark.read.format("interbed").load("/warehouse/db.db/table").
  *
- * <p>A table that is named by its path has no catalog, and so no lock but that of its file system. Spark makes a table of the session's catalog
- * through {@link SparkSessionCatalog} only when it knows a source of the provider's name.
+ * <p>A table that is named by its path has no catalog, and so no lock but that of its file system. Spark creates a table of
+ * the session's catalog through {@link SparkSessionCatalog} only when it knows a source of the provider's name.
  */
 public class DefaultSource implements TableProvider, DataSourceRegister {
   private static final List<String> NAMES = List.of("interbed", "paimon");
   private static final String PATH = "path";
 
-  /** Whether this is what USING says of interbed's tables. */
+  /** Whether USING with this provider means interbed's tables. */
   static boolean isNamed(String provider) {
     return provider != null && NAMES.stream().anyMatch(provider::equalsIgnoreCase);
   }

@@ -39,9 +39,9 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * An interbed catalog in Spark: every question goes to the planner, every answer comes back in Spark's terms.
+ * An interbed catalog in Spark: it sends every call to the planner, and translates the answers to Spark's types.
  *
- * <p>Named by spark.sql.catalog.NAME, or made by CREATE CATALOG.
+ * <p>Configured by spark.sql.catalog.NAME, or created by CREATE CATALOG.
  */
 public class SparkCatalog
     implements CatalogProcedures, StagedTables, ConstraintCatalog, NamespaceCatalog, FunctionCatalog {
@@ -92,7 +92,7 @@ public class SparkCatalog
     return load(identifier, new TimeTravel().setTimestampMicros(timestampMicros), true);
   }
 
-  /** For writes: into the newest snapshot, also while a setting makes reads see an older one. */
+  /** Loads a table for a write, at the newest snapshot even if a setting makes reads use an older one. */
   @Override
   public Table loadTable(Identifier identifier, Set<TableWritePrivilege> privileges) throws NoSuchTableException {
     return load(identifier, NEWEST, SchemaMerging.isFor(privileges));
@@ -106,10 +106,10 @@ public class SparkCatalog
     } catch (NoSuchTableException error) {
       return false;
     } catch (IllegalArgumentException error) {
-      // Such as one that the metastore does not know, whose files are there: what creates it says so.
+      // For example a table with files that is not in the metastore: its creation reports that.
       return isListed(identifier);
     } catch (RuntimeException error) {
-      // A table that can't be read is there all the same, and can be dropped.
+      // A table that can't be read still exists, and can be dropped.
       if (isListed(identifier)) {
         return true;
       }
@@ -161,7 +161,7 @@ public class SparkCatalog
       return loaded(
           identifier, inTable(identifier, planner -> planner.alterTable(table, Translation.toThrift(changes))));
     } catch (IllegalArgumentException error) {
-      // Spark would wrap it into an exception that PySpark shows with pages of the JVM's stack.
+      // Spark would wrap it into an exception for which PySpark shows the JVM's stack trace.
       throw new UnsupportedOperationException(error.getMessage(), error.getCause());
     }
   }
@@ -177,7 +177,7 @@ public class SparkCatalog
 
   @Override
   public boolean purgeTable(Identifier identifier) {
-    // Dropping removes the files at once, there is no trash to go around.
+    // A drop deletes the files at once: there is no trash.
     return dropTable(identifier);
   }
 
@@ -226,7 +226,7 @@ public class SparkCatalog
     return new TableRef(reference, identifier.namespace()[0], identifier.name()).setSettings(SessionSettings.current());
   }
 
-  /** Spark passes the new name on as it is written: without a database, with one, or with the catalog before it. */
+  /** Spark passes the new name as it is written: without a database, with one, or with the catalog before it. */
   private String targetDatabase(Identifier from, Identifier to) {
     String[] namespace = to.namespace();
     if (namespace.length == 2 && namespace[0].equals(name())) {
@@ -239,7 +239,7 @@ public class SparkCatalog
     return namespace.length == 0 ? from.namespace()[0] : namespace[0];
   }
 
-  /** Whether the error says that the catalog has no such table. */
+  /** Whether the error means that the catalog has no such table. */
   boolean isMissing(PlannerException error) {
     return error.kind() == ErrorKind.NO_SUCH_TABLE || error.kind() == ErrorKind.NO_SUCH_NAMESPACE;
   }

@@ -36,14 +36,15 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * What spark.sql.extensions names: it teaches the session statements about catalogs, tags, views and more.
+ * The class for spark.sql.extensions: it adds statements about catalogs, tags, views and more to the session.
  *
- * <p>The parser is a proxy around Spark's, since ParserInterface grows abstract methods from version to version, and around
- * another extension's, whose interfaces it has as well: Iceberg looks for its own parser among the session's. It turns statements
- * that Spark does not know, or not for catalogs, into a CALL of a procedure of {@code SystemCatalog} and passes everything else on.
+ * <p>The parser is a proxy around Spark's, since ParserInterface gets more abstract methods from version to version, or around
+ * another extension's. It has the interfaces of that one, too: Iceberg looks for its own parser in the session. It translates
+ * statements that Spark does not support, or not for catalogs, to a CALL of a procedure of {@code SystemCatalog}, and passes all
+ * others on.
  */
 public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
-  /** Statements that are parsed by Spark and then put into others. */
+  /** Statements that Spark parses and that are then translated to others. */
   private static final List<StatementTranslation> TRANSLATIONS =
       List.of(
           (sql, parsed) -> RowStatement.translate(parsed),
@@ -69,7 +70,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
     return BoxedUnit.UNIT;
   }
 
-  /** Calls the parser that it wraps, on the statement or on its translation. */
+  /** Calls the wrapped parser on the statement or its translation. */
   private record StatementParser(ParserInterface delegate) implements InvocationHandler {
     static ParserInterface before(ParserInterface delegate) {
       Set<Class<?>> interfaces = new LinkedHashSet<>(Set.of(ParserInterface.class));
@@ -103,7 +104,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
       return parsed;
     }
 
-    /** The CALL, or Spark's own words, for a statement that Spark does not parse. */
+    /** The CALL, or Spark's own statement, for a statement that Spark does not parse. */
     private static Optional<String> ownStatement(String sql) {
       return CatalogStatement.parse(sql)
           .map(CatalogStatement::toCall)

@@ -34,10 +34,10 @@ import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * An interbed catalog in the place of spark_catalog: its tables beside those of Spark's own catalog, by name in one namespace.
+ * An interbed catalog as spark_catalog: its tables and those of Spark's own catalog are in the same namespaces.
  *
- * <p>A table that interbed does not know is the delegate's: Parquet and Hive tables, views, functions. Namespaces are the
- * delegate's, too; interbed's catalog follows, unless both look at one metastore.
+ * <p>The delegate, Spark's own catalog, has all other tables (Parquet, Hive), views and functions. It also has the namespaces;
+ * interbed's catalog follows it, unless both use one metastore.
  */
 public final class SparkSessionCatalog extends SparkCatalog implements CatalogExtension {
   private static final String SESSION_CATALOG = "spark_catalog";
@@ -70,7 +70,7 @@ public final class SparkSessionCatalog extends SparkCatalog implements CatalogEx
     return (FunctionCatalog) delegate;
   }
 
-  // Namespaces: the delegate's first, since tables of either kind may come into any of them.
+  // Namespaces: the delegate's first, since tables of either kind may be created in any of them.
 
   @Override
   public String[] defaultNamespace() {
@@ -150,14 +150,14 @@ public final class SparkSessionCatalog extends SparkCatalog implements CatalogEx
     return dropped;
   }
 
-  // Tables: interbed's if it has one of that name, else the delegate's.
+  // Tables: interbed's if it has one of that name, otherwise the delegate's.
 
   @Override
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
     if (isOfSystemTables(namespace)) {
       return super.listTables(namespace);
     }
-    // A set, because a metastore that both look at tells both of every table.
+    // A set, because both catalogs list every table of a shared metastore.
     Set<Identifier> found = new HashSet<>(Arrays.asList(tables().listTables(namespace)));
     if (isOurs(namespace)) {
       found.addAll(Arrays.asList(super.listTables(namespace)));
@@ -204,7 +204,7 @@ public final class SparkSessionCatalog extends SparkCatalog implements CatalogEx
     }
   }
 
-  /** A metastore's table of another format is the delegate's, and as good as missing to interbed. */
+  /** A metastore's table of another format is the delegate's, and counts as missing for interbed. */
   @Override
   boolean isMissing(PlannerException error) {
     return super.isMissing(error) || error.isOfForeignTable();
@@ -238,10 +238,10 @@ public final class SparkSessionCatalog extends SparkCatalog implements CatalogEx
     return true;
   }
 
-  /** Has interbed's catalog follow the delegate with the namespace; false when the delegate has a table of that name. */
+  /** Creates the delegate's namespace in interbed's catalog; false when the delegate has a table of that name. */
   @Override
   public boolean prepareFor(Identifier identifier) throws NoSuchNamespaceException {
-    // Ours first: over a metastore Spark finds those, too, and fails at what Hive is to read them by.
+    // Ours first: in a metastore Spark finds our tables, too, and fails on their storage handler for Hive.
     if (!super.tableExists(identifier) && tables().tableExists(identifier)) {
       return false;
     }
@@ -251,15 +251,15 @@ public final class SparkSessionCatalog extends SparkCatalog implements CatalogEx
     return true;
   }
 
-  /** Makes the delegate's namespace known to interbed's catalog, as one that is older than this setting is not. */
+  /** Creates the delegate's namespace in interbed's catalog, which lacks namespaces that are older than this setting. */
   private void follow(String[] namespace) throws NoSuchNamespaceException {
     Map<String, String> metadata = new HashMap<>(namespaces().loadNamespaceMetadata(namespace));
-    // Spark's own catalog keeps the tables of the first namespace in the warehouse itself.
+    // Spark's own catalog has the tables of the default namespace in the warehouse's root.
     metadata.remove(SupportsNamespaces.PROP_LOCATION);
     try {
       super.createNamespace(namespace, metadata);
     } catch (NamespaceAlreadyExistsException raced) {
-      // Somebody else was quicker, which serves as well.
+      // Another session has created it meanwhile.
     }
   }
 

@@ -3,11 +3,11 @@ package interbed.spark.catalog;
 import interbed.spark.value.Names;
 import org.apache.spark.sql.classic.SparkSession;
 
-/** Data that Spark keeps for CACHE TABLE and Dataset.cache, where something else than a write of Spark's changed the table. */
+/** Data that Spark caches for CACHE TABLE and Dataset.cache, after changes of a table that are no writes of Spark. */
 public final class CachedTables {
   private CachedTables() {}
 
-  /** Has Spark read anew what it keeps of a table, named as in a CALL of this catalog's procedures; nothing if it keeps none. */
+  /** Refreshes Spark's cached data of a table, named as in a CALL of this catalog's procedures; nothing if it has none. */
   public static void refresh(String catalog, String table) {
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     if (session.sharedState().cacheManager().isEmpty()) {

@@ -18,10 +18,10 @@ import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * The catalogs of one session: its settings spark.sql.catalog.*, and the plugins that Spark made of them.
+ * The catalogs of one session: its settings spark.sql.catalog.*, and Spark's plugins for them.
  *
- * <p>Spark's CatalogManager is a class up to 4.1 and an interface from 4.2 on, so that no call compiled against one links with
- * the other; and it has no method that forgets a catalog. Both are reached by reflection, here only.
+ * <p>Spark's CatalogManager is a class up to 4.1 and an interface from 4.2 on, so that a call compiled against one does not link
+ * with the other; and it has no method that removes a catalog. Only this class uses reflection for both.
  */
 public final class CatalogRegistry {
   private static final String PREFIX = "spark.sql.catalog.";
@@ -65,7 +65,7 @@ public final class CatalogRegistry {
     return false;
   }
 
-  /** How the planner knows one of our catalogs. */
+  /** The planner's reference to one of our catalogs. */
   public CatalogRef reference(String catalog) {
     return ((PlannerCatalog) invoke(manager, "catalog", catalog)).reference();
   }
@@ -104,7 +104,7 @@ public final class CatalogRegistry {
     forget(catalog);
   }
 
-  /** The catalog of ours that a name of several parts is in, if it is in one. */
+  /** The catalog of ours for a name of several parts, if there is one. */
   public Optional<InterbedCatalog> ownerOf(List<String> parts) {
     boolean named = parts.size() > 1 && conf.contains(confKey(parts.get(0)));
     Object owner = named ? invoke(manager, "catalog", parts.get(0)) : invoke(manager, "currentCatalog");
@@ -122,7 +122,7 @@ public final class CatalogRegistry {
     }
     HeldSecrets.forget(conf.getConfString(key + "." + HeldSecrets.KEY, null));
     settings.forEach(conf::unsetConf);
-    // CatalogManager guards its map by its own monitor.
+    // CatalogManager's lock of the map is its own monitor.
     synchronized (manager) {
       @SuppressWarnings("unchecked")
       scala.collection.mutable.Map<String, CatalogPlugin> plugins =
@@ -136,7 +136,7 @@ public final class CatalogRegistry {
     return ours(parts, null);
   }
 
-  /** The same, with names that say less than all taken for names in the place of `within`, if that is given. */
+  /** The same; an incomplete name is completed by `within`, if that is given. */
   public Optional<QualifiedName> ours(List<String> parts, QualifiedName within) {
     int size = parts.size();
     boolean named = size > 1 && conf.contains(confKey(parts.get(0)));
@@ -159,12 +159,12 @@ public final class CatalogRegistry {
         : Optional.empty();
   }
 
-  /** Whether the first part of a name says the catalog. */
+  /** Whether the first part of a name is a catalog. */
   public boolean namesCatalog(List<String> parts) {
     return parts.size() > 1 && conf.contains(confKey(parts.get(0)));
   }
 
-  /** The namespace that a statement names, of a catalog of ours: SHOW … IN lake.db, or the current one. */
+  /** The namespace of a statement in a catalog of ours: SHOW … IN lake.db, or the current one. */
   public Optional<QualifiedName> ourNamespace(List<String> parts) {
     List<String> whole = new ArrayList<>(parts);
     whole.add("");
@@ -193,7 +193,7 @@ public final class CatalogRegistry {
         field.setAccessible(true);
         return field.get(target);
       } catch (NoSuchFieldException inherited) {
-        // The next class up may declare it.
+        // The superclass may declare it.
       } catch (IllegalAccessException error) {
         throw new IllegalStateException(error);
       }

@@ -3,8 +3,8 @@ package interbed.spark.catalog;
 import java.util.Set;
 
 /**
- * The classes that users name in settings, by the names that stand there. They are at the top of the extension, so that nothing
- * below them can name their classes themselves; no release may rename them.
+ * Names of the classes in users' settings. These classes are at the top of the extension, so that lower packages can't refer to
+ * them; no release may rename them.
  */
 public final class ConfiguredNames {
   /** Of the setting spark.sql.extensions. */

@@ -18,7 +18,7 @@ import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
 
 /**
  * The part of {@code SparkCatalog} that Spark 4.1 and later call to create a table with constraints: PRIMARY KEY is the
- * property of that name, others are refused, since nothing would hold them.
+ * property of that name, others are refused, since they would not be enforced.
  *
  * <p>Spark 4.0 has none of these classes and calls none of these methods.
  */

@@ -46,7 +46,7 @@ final class DefaultLiterals {
         new MetadataBuilder().withMetadata(column.metadata()).putString(KEY, sql).build());
   }
 
-  /** The SQL whose timestamps without a zone are those of the session's; as it is when it has none. */
+  /** The SQL with the session's zone for timestamps without one; unchanged if it has none. */
   static String withOffsets(String sql) {
     StringBuilder changed = new StringBuilder(sql);
     for (Literal literal : timestamps(sql)) {

@@ -6,11 +6,11 @@ import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Secret options of catalogs that CREATE CATALOG made. A session's settings go with each of its jobs, into the event log, which
- * hides only what the application itself was started with; so they hold a name for these in their place.
+ * Secret options of catalogs of CREATE CATALOG. The event log has a session's settings with each of its jobs, and masks only the
+ * settings with which the application was started. So the session's settings have a name in place of these options.
  */
 public final class HeldSecrets {
-  /** The option of a catalog that holds the name. */
+  /** The option of a catalog with that name. */
   static final String KEY = "interbed.held-options";
 
   private static final Map<String, Map<String, String>> HELD = new ConcurrentHashMap<>();
@@ -31,7 +31,7 @@ public final class HeldSecrets {
     return open;
   }
 
-  /** The options as they were given. Streams know a catalog by the settings of a session that is a copy. */
+  /** The options as they were given. Streams have the catalog's settings in a copy of the session. */
   public static Map<String, String> withSecrets(Map<String, String> options) {
     Map<String, String> whole = new HashMap<>(options);
     String name = whole.remove(KEY);

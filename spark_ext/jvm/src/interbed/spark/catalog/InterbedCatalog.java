@@ -5,9 +5,9 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 
-/** A catalog of interbed among the session's catalogs: one of its own name, or the one in the place of spark_catalog. */
+/** A catalog of interbed among the session's catalogs: one of its own name, or spark_catalog. */
 public interface InterbedCatalog extends PlannerCatalog, TableCatalog {
-  /** Whether tables and views that are not interbed's are in it, too, as in the place of spark_catalog. */
+  /** Whether it has also tables and views that are not interbed's, as spark_catalog. */
   default boolean hasForeignTables() {
     return false;
   }

@@ -12,7 +12,7 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /** A table or view of a catalog of ours. */
 public record QualifiedName(InterbedCatalog catalog, String database, String name) {
-  /** What a table's name as text means to one of our catalogs; empty when it is no name of a table there. */
+  /** Parses a table's name for one of our catalogs; empty when it is no name of a table there. */
   public static Optional<QualifiedName> of(String catalog, String text) {
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     List<String> parts;
@@ -40,7 +40,7 @@ public record QualifiedName(InterbedCatalog catalog, String database, String nam
     return Identifier.of(new String[] {database}, name);
   }
 
-  /** Whether it may be a table of interbed's: in spark_catalog there are tables of others, too. */
+  /** Whether it may be a table of interbed's: spark_catalog has other tables, too. */
   public boolean isTableOfOurs() {
     try {
       return !catalog.hasForeignTables() || catalog.loadTable(identifier()) instanceof PlannerTable;

@@ -5,11 +5,11 @@ import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 
 /**
- * Which settings and options Spark hides in its pages, its event log and what SET and DESCRIBE say. Its own pattern does not
- * know what stores call their keys.
+ * The settings and options that Spark masks in its pages, its event log and the results of SET and DESCRIBE. Spark's own pattern
+ * lacks the names of object stores' credentials.
  */
 public final class Redaction {
-  /** As interbed.spark_ext.session has it. */
+  /** The pattern of interbed.spark_ext.session. */
   public static final String SECRETS =
       "(?i)secret|password|token|access.?key|account.?key|private.?key|encryption.?key|api.?key|[.]sas[.]";
 
@@ -23,7 +23,7 @@ public final class Redaction {
     return PATTERN.matcher(key).find();
   }
 
-  /** Adds to the pattern of the application, for those whose settings are not interbed's own. */
+  /** Extends the pattern of an application that was not started with interbed's settings. */
   public static void widen() {
     SparkEnv env = SparkEnv.get();
     if (env == null) {

@@ -6,11 +6,11 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The options of the catalog in the place of spark_catalog: it looks at the warehouse and metastore that Spark looks at. */
+/** The options of the catalog as spark_catalog: by default it has Spark's own warehouse and metastore. */
 public final class SessionCatalogOptions {
   private SessionCatalogOptions() {}
 
-  /** The options, with what they leave open as Spark's own catalog has it. */
+  /** The options, with Spark's own values for missing ones. */
   public static Map<String, String> asSparkHasThem(CaseInsensitiveStringMap options) {
     Map<String, String> filled = new HashMap<>(options.asCaseSensitiveMap());
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();

@@ -5,7 +5,7 @@ import java.util.TreeMap;
 import org.apache.spark.sql.internal.SQLConf;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The session's settings that may be options of tables: SET spark.interbed.KEY, and Paimon's spelling of it. */
+/** The session's settings that may be options of tables: SET spark.interbed.KEY, and Paimon's prefix. */
 public final class SessionSettings {
   private static final String OURS = "spark.interbed.";
   private static final String PAIMONS = "spark.paimon.";

@@ -17,7 +17,7 @@ import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.expressions.Transform;
 
-/** The part of a catalog that makes and replaces tables together with their rows. */
+/** The part of a catalog that creates and replaces tables together with their rows. */
 public interface StagedTables extends PlannerCatalog, StagingTableCatalog {
   @Override
   default StagedTable stageCreate(

@@ -17,13 +17,13 @@ import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.types.StructType;
 
-/** Spark's descriptions of tables and of changes, as planner.thrift's; but for time zones nothing is decided here. */
+/** Translates Spark's descriptions of tables and changes to planner.thrift's; it decides nothing except for time zones. */
 public final class Translation {
   private Translation() {}
 
   public static CreateTable toThrift(Column[] columns, Transform[] partitioning, Map<String, String> properties) {
     List<PartitionTransform> transforms = Arrays.stream(partitioning).map(Translation::toThrift).toList();
-    // The struct carries comments and defaults as metadata, the way that Spark itself keeps them.
+    // The struct has comments and defaults as metadata, in Spark's own form.
     StructType struct = DefaultLiterals.withOffsets(CatalogV2Util.v2ColumnsToStructType(columns));
     return new CreateTable(struct.json(), transforms, properties);
   }
@@ -95,7 +95,7 @@ public final class Translation {
     if (change instanceof TableChange.UpdateColumnDefaultValue update) {
       return of(ChangeKind.UPDATE_COLUMN_DEFAULT, update.fieldNames()).setValue(DefaultLiterals.withOffsets(update.newDefaultValue()));
     }
-    // Constraints among them, whose classes Spark 4.0 lacks: nothing would hold them, and keys are given at creation.
+    // Includes constraints, whose classes Spark 4.0 lacks: they would not be enforced, and keys are set at creation.
     throw new UnsupportedOperationException(
         "Tables of interbed do not take the change " + change.getClass().getSimpleName());
   }

@@ -16,7 +16,7 @@ import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.SupportsDelta;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** One UPDATE, DELETE or MERGE INTO: it scans the rows that may be changed and writes rows that go and rows that come. */
+/** One UPDATE, DELETE or MERGE INTO: it scans the rows that may change, and writes deleted and new rows. */
 final class RowChange implements SupportsDelta {
   private final PlannerTable table;
   private final Command command;
@@ -56,7 +56,7 @@ final class RowChange implements SupportsDelta {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    // What is read from another branch is not this one's to change.
+    // Rows of another branch can't be changed here.
     Map<String, String> own = new HashMap<>(options.asCaseSensitiveMap());
     own.put("scan.fallback-branch", "");
     SparkScanBuilder scan = new SparkScanBuilder(table, new CaseInsensitiveStringMap(own));
@@ -70,7 +70,7 @@ final class RowChange implements SupportsDelta {
       @Override
       public DeltaWrite build() {
         RowLevelTable.check(rules, command);
-        // Spark has planned the scans by now; with several of them any row may matter.
+        // Spark has planned the scans by now; with several of them the write may depend on any row.
         List<String> scanned = scans.size() == 1 ? scans.get(0).filters() : null;
         return RowChangeWrite.of(table, write, command, !scans.isEmpty(), scanned);
       }

@@ -12,11 +12,11 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * How a changed row is sent to Python: the table's columns, the kind of the change, then the columns of the row id that are
+ * Layout of a changed row for Python: the table's columns, the kind of the change, then the columns of the row id that are
  * not the table's own.
  *
- * <p>Of a row that goes, id and metadata tell what is known: `fromId` and `fromMetadata` are the places of each sent column
- * there, -1 where there is none, and `wholeRow` that of a metadata column which holds the whole row.
+ * <p>A deleted row is known by its id and metadata: `fromId` and `fromMetadata` have the index of each sent column there, -1 for
+ * none, and `wholeRow` is the index of a metadata column with the whole row.
  */
 record RowChangeLayout(
     StructType sent, int tableColumns, int[] fromId, int[] fromMetadata, int wholeRow, int[] keyColumns)

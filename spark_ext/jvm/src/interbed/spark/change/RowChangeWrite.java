@@ -38,8 +38,8 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
   }
 
   /**
-   * The write of what followed from scans of the table: `scanned` are the filters of the only one, null when any of its rows may
-   * matter. Without scans it follows from no rows, and no other writer's change is in its way.
+   * A write that depends on scans of the table: `scanned` has the filters of the only scan, null when the write may depend on any
+   * row. Without scans it depends on no rows, and conflicts with no other writer.
    */
   static RowChangeWrite of(
       PlannerTable table, LogicalWriteInfo write, Command command, boolean follows, List<String> scanned) {

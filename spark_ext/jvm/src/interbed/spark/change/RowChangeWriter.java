@@ -18,7 +18,7 @@ final class RowChangeWriter implements DeltaWriter<InternalRow> {
   private final ArrowTaskWriter rows;
   private final RowChangeLayout layout;
   private final UpdateCheck check;
-  // Sent and filled anew for each row: the Arrow writer copies what it is given.
+  // Reused for each row: the Arrow writer copies the values.
   private final GenericInternalRow sent;
 
   RowChangeWriter(ArrowTaskWriter rows, RowChangeLayout layout, UpdateCheck check) {
@@ -65,14 +65,14 @@ final class RowChangeWriter implements DeltaWriter<InternalRow> {
     send(row, INSERT);
   }
 
-  /** The row as it was, where it is sent; null otherwise. */
+  /** The old row if it is sent; otherwise null. */
   private InternalRow wholeRow(InternalRow metadata) {
     return metadata == null || layout.wholeRow() < 0
         ? null
         : metadata.getStruct(layout.wholeRow(), layout.tableColumns());
   }
 
-  /** A key that changed would leave the old row where it was. */
+  /** Refuses changes of a key, after which the old row would remain. */
   private void checkKey(InternalRow id, InternalRow row) {
     for (int column : layout.keyColumns()) {
       DataType type = layout.type(column);

@@ -6,7 +6,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.write.DeltaWriter;
 import org.apache.spark.sql.connector.write.DeltaWriterFactory;
 
-/** Travels to the executors and opens a writer of changes for each task attempt. */
+/** Serialized to the executors, where it opens a writer of changes for each task attempt. */
 record RowChangeWriterFactory(ArrowTaskWriterFactory rows, RowChangeLayout layout, UpdateCheck check)
     implements DeltaWriterFactory {
   @Override

@@ -13,7 +13,7 @@ import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** UPDATE, DELETE and MERGE INTO, and the hidden columns by which they tell rows. */
+/** UPDATE, DELETE and MERGE INTO, and the hidden columns by which they identify rows. */
 public interface RowLevelTable extends PlannerTable, SupportsRowLevelOperations, SupportsMetadataColumns {
   @Override
   default RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo operation) {
@@ -22,7 +22,7 @@ public interface RowLevelTable extends PlannerTable, SupportsRowLevelOperations,
       throw new UnsupportedOperationException(
           "The system table " + name() + " is read only, it takes no " + operation.command() + "; change the table itself");
     }
-    // Whole partitions may be deleted all the same; so a DELETE is refused once it is known that it is of rows.
+    // Whole partitions may still be deleted; so a DELETE is only refused once it is known to delete single rows.
     if (operation.command() != RowLevelOperation.Command.DELETE) {
       check(changes, operation.command());
     }
@@ -43,14 +43,14 @@ public interface RowLevelTable extends PlannerTable, SupportsRowLevelOperations,
     return hidden.stream().map(column -> Hidden.of(column)).toArray(MetadataColumn[]::new);
   }
 
-  /** A hidden column in Spark's terms. */
+  /** A hidden column as Spark's metadata column. */
   record Hidden(String name, DataType dataType, boolean isNullable, String comment) implements MetadataColumn {
     static Hidden of(HiddenColumn column) {
       return new Hidden(
           column.getName(), DataType.fromJson(column.getTypeJson()), column.isNullable(), column.getComment());
     }
 
-    /** An updated row that comes knows where it was, so that it is written by the task of its old file. */
+    /** An updated row keeps its old file, so that the task of that file writes it. */
     @Override
     public String metadataInJSON() {
       return "{\"" + PRESERVE_ON_REINSERT + "\": true}";

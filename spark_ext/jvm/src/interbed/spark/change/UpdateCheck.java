@@ -21,8 +21,8 @@ import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Refuses updated rows in whose place the table would keep the old one, or some of its values: those with a lesser sequence, and
- * nulls in a partial update.
+ * Refuses updated rows that the table would drop, completely or in some columns: those with a lower sequence, and nulls in a
+ * partial update.
  */
 final class UpdateCheck implements Serializable {
   private final String table;
@@ -32,7 +32,7 @@ final class UpdateCheck implements Serializable {
   private final List<Rule> rules = new ArrayList<>();
   private final List<Integer> keptForNull = new ArrayList<>();
 
-  /** Columns by their places in the table; `order` puts the row that wins last. */
+  /** Columns by their indexes in the table; `order` sorts the winning row last. */
   private record Rule(int[] sequence, int[] followers, boolean descending, boolean needed, InterpretedOrdering order)
       implements Serializable {}
 
@@ -49,7 +49,7 @@ final class UpdateCheck implements Serializable {
     if (changes.isSetSequences()) {
       changes.getSequences().forEach(rule -> check.rules.add(check.rule(rule)));
     }
-    // A MERGE of partial rows leaves out values by null.
+    // In a MERGE of partial rows a null is a value that is left out.
     if (changes.isSetKeptForNull() && command == Command.UPDATE) {
       changes.getKeptForNull().forEach(name -> check.keptForNull.add(check.columns.fieldIndex(name)));
     }
@@ -79,7 +79,7 @@ final class UpdateCheck implements Serializable {
     return names.stream().mapToInt(columns::fieldIndex).toArray();
   }
 
-  /** Throws where the table would keep what the updated row replaces. */
+  /** Throws if the table would keep values that the updated row replaces. */
   void check(InternalRow before, InternalRow after) {
     for (Rule rule : rules) {
       check(rule, before, after);

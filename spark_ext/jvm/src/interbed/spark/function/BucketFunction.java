@@ -20,7 +20,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
 
-/** bucket(n, column, …): where Paimon's default bucket function puts a row of n buckets. */
+/** bucket(n, column, …): the bucket of a row among n buckets, by Paimon's default bucket function. */
 public final class BucketFunction implements UnboundFunction {
   public static final String NAME = "bucket";
 
@@ -47,7 +47,7 @@ public final class BucketFunction implements UnboundFunction {
         throw new UnsupportedOperationException("A column of type " + key.sql() + " cannot be hashed into buckets");
       }
     }
-    // The static methods take primitives, which have no null.
+    // The static methods take primitives, which can't be null.
     if (keys.length == 1 && !fields[1].nullable()) {
       DataType key = keys[0];
       if (key instanceof IntegerType || key instanceof DateType) {

@@ -27,7 +27,7 @@ public final class BucketHash {
   private ByteBuffer row;
   private int end;
 
-  /** A row of so many fields, all of them to be set once. */
+  /** A row of that number of fields, each to be set once. */
   BucketHash(int fieldCount) {
     this.fieldCount = fieldCount;
     nullBytes = nullBytes(fieldCount);

@@ -27,9 +27,9 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
 
 /**
- * Paimon's functions that read what changed in a table: SELECT * FROM paimon_incremental_query('db.t', '2', '5').
+ * Paimon's functions that read the changes of a table: SELECT * FROM paimon_incremental_query('db.t', '2', '5').
  *
- * <p>Each stands for the table, read with an option; Spark looks the table up as it does any other.
+ * <p>Each is replaced by the table with an option; Spark resolves the table as usual.
  */
 public final class IncrementalFunctions {
   private static final String TO_AUTO_TAG = "paimon_incremental_to_auto_tag";
@@ -85,7 +85,7 @@ public final class IncrementalFunctions {
         false);
   }
 
-  /** The argument as the session shows it. */
+  /** The argument in the session's text format. */
   private static Object text(Expression argument) {
     return new Cast(
             argument,
@@ -101,7 +101,7 @@ public final class IncrementalFunctions {
       return;
     }
     ZoneId zone = DateTimeUtils.getZoneId(SQLConf.get().sessionLocalTimeZone());
-    // What is no time to Spark is refused where the option is read.
+    // A text that Spark can't parse as a time is refused when the option is read.
     times.replaceAll(
         time -> {
           Option<Object> micros = DateTimeUtils.stringToTimestamp(UTF8String.fromString(time), zone);

@@ -20,11 +20,11 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * interbed_place_of_change(file, n, column, …): by what changed rows are clustered. Rows of one file have one place, so that one
- * task writes the file anew; a row without a file has that of its values, so that many tasks write the new rows. The first n
- * columns are those of the partition, which a few tasks write each, lest it gets a file of every task.
+ * interbed_place_of_change(file, n, column, …): the clustering of changed rows. Rows of one file have one value, so that one
+ * task rewrites the file. A row without a file has the value of its columns, so that many tasks write the new rows. The first n
+ * columns are those of the partition, which only a few tasks write: otherwise it would get a file of every task.
  *
- * <p>Spark finds it in our catalogs by its name; it is not listed, since it is of no use in a query.
+ * <p>Spark finds it in our catalogs by its name; it is not listed, since it has no use in a query.
  */
 public final class PlaceOfChange implements UnboundFunction {
   public static final String NAME = "interbed_place_of_change";
@@ -85,7 +85,7 @@ public final class PlaceOfChange implements UnboundFunction {
       return NAME;
     }
 
-    /** By the types' names too: expressions that are equal to Spark are taken for one. */
+    /** Compares the types' names, too: Spark computes equal expressions only once. */
     @Override
     public String canonicalName() {
       return NAME + Arrays.toString(types);

@@ -51,7 +51,7 @@ class RowBucket implements ScalarFunction<Integer> {
     return false;
   }
 
-  /** Equal for functions that give equal buckets, by which Spark tells whether two tables are bucketed alike. */
+  /** Equal for functions with equal buckets: so Spark decides whether two tables have the same bucketing. */
   @Override
   public String canonicalName() {
     return Arrays.stream(keys).map(DataType::typeName).collect(Collectors.joining(",", "interbed.bucket(", ")"));

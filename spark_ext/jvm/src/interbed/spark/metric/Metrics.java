@@ -4,7 +4,7 @@ import java.util.Map;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 
-/** What Spark's UI shows of our scans and writes, under the names of Paimon's connector where it has one. */
+/** The metrics of our scans and writes in Spark's UI, with the names of Paimon's connector if it has them. */
 public final class Metrics {
   public static final String SPLITS = "numSplits";
   public static final String SPLIT_BYTES = "partitionSize";
@@ -41,7 +41,7 @@ public final class Metrics {
     };
   }
 
-  /** The values that the planner has told. */
+  /** The values of the planner. */
   public static CustomTaskMetric[] told(Map<String, Long> values) {
     return values.entrySet().stream()
         .map(entry -> new MetricValue(entry.getKey(), entry.getValue()))

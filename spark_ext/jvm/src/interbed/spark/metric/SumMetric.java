@@ -3,7 +3,7 @@ package interbed.spark.metric;
 import java.util.Arrays;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 
-/** A metric whose parts add up to a number. Public and with a constructor of nothing, since Spark's UI makes one by its class. */
+/** A metric that is a sum. Public and with a constructor without arguments, since Spark's UI creates it by its class. */
 public class SumMetric implements CustomMetric {
   private final String name;
   private final String description;
@@ -32,7 +32,7 @@ public class SumMetric implements CustomMetric {
     return shown(Arrays.stream(parts).sum());
   }
 
-  /** The sum as it is shown. */
+  /** The sum as text for the UI. */
   String shown(long sum) {
     return Long.toString(sum);
   }

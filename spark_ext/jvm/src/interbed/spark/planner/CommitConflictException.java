@@ -2,7 +2,7 @@ package interbed.spark.planner;
 
 import org.apache.spark.sql.execution.QueryExecutionException;
 
-/** Another writer was faster: nothing was changed, and the statement may be run again. */
+/** Another writer has committed first: nothing was changed, and the statement may be run again. */
 final class CommitConflictException extends QueryExecutionException implements RetryableException {
   private static final long serialVersionUID = 1L;
 

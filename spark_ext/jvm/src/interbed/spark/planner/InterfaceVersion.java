@@ -6,14 +6,14 @@ import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 
 /**
- * Which version of planner.thrift this jar speaks: a digest that the build puts beside the classes. Python compares it with
- * its own, because a jar of another version would pass over what it does not know, and return wrong rows.
+ * The version of planner.thrift in this jar: a digest that the build writes beside the classes. Python compares it with its
+ * own, because a jar of another version would ignore unknown parts of answers, and return wrong rows.
  */
 final class InterfaceVersion {
-  /** What tells Python's workers; the same name as in interbed/spark_ext/process/planner.py. */
+  /** The environment variable for Python's workers; the same name as in interbed/spark_ext/process/planner.py. */
   static final String VARIABLE = "INTERBED_INTERFACE";
 
-  /** Where the build puts the digest; the same path as in hatch_build.py. */
+  /** The path of the digest in the jar; the same as in hatch_build.py. */
   private static final String RESOURCE = "/interbed/spark/interface";
 
   static final String OURS = read();

@@ -19,14 +19,14 @@ import org.apache.thrift.transport.TTransport;
 import org.apache.thrift.transport.TTransportException;
 
 /**
- * The driver's planners: a few long-lived Python processes that answer planner.thrift, or connections to a server that does.
+ * The driver's planners: a few long-lived Python processes that serve planner.thrift, or connections to a remote server.
  *
- * <p>A call takes an idle process or starts one, so that a slow commit never holds up another query's planning. Processes
- * keep no session: any of them answers any call. With the setting spark.interbed.planner=thrift://host:port the driver
- * needs no Python; a connection stands for a process then.
+ * <p>A call takes an idle process or starts one, so that a slow commit never blocks another query's planning. Processes have
+ * no sessions: any of them answers any call. With the setting spark.interbed.planner=thrift://host:port the driver needs no
+ * Python; connections to the server take the place of processes.
  */
 public final class Planner {
-  /** As many processes stay warm; more are started when more calls run at once, and end after their call. */
+  /** Idle processes that are kept; more are started when more calls run at once, and end after their call. */
   private static final int IDLE_PROCESSES_MAX = 3;
 
   private static final String ENDPOINT = "spark.interbed.planner";
@@ -35,23 +35,23 @@ public final class Planner {
 
   private static final Deque<Planner> IDLE = new ArrayDeque<>();
 
-  /** The application for which a process was started ahead of its first question. */
+  /** The application for which a process was started before its first call. */
   private static WeakReference<SparkEnv> prepared = new WeakReference<>(null);
 
   private final SparkEnv owner;
-  /** The server that is asked; null for a process of the driver's own. */
+  /** The remote server; null for a process of the driver. */
   private final String endpoint;
 
   private final Link link;
   private final interbed.spark.thrift.Planner.Client client;
 
-  /** One question to a planner. */
+  /** One call of a planner. */
   @FunctionalInterface
   public interface Question<R> {
     R ask(interbed.spark.thrift.Planner.Client client) throws TException;
   }
 
-  /** What a planner is reached by. */
+  /** The connection to a planner. */
   interface Link {
     InputStream inputStream() throws IOException;
 
@@ -75,7 +75,7 @@ public final class Planner {
     agree();
   }
 
-  /** Throws PlannerException when Python is of another version than this jar. */
+  /** Throws PlannerException when Python and this jar have different versions. */
   private void agree() {
     try {
       client.checkInterface(InterfaceVersion.OURS);
@@ -89,8 +89,8 @@ public final class Planner {
   }
 
   /**
-   * Asks and returns the answer. Throws PlannerException for what the planner refuses, PlannerLostException when it did
-   * not answer.
+   * Calls a planner and returns the answer. Throws PlannerException for an error of the planner, PlannerLostException when it
+   * did not answer.
    */
   public static <R> R ask(Question<R> question) {
     Planner planner = take();
@@ -114,7 +114,7 @@ public final class Planner {
     }
   }
 
-  /** Like {@link #ask}, with the refusals turned into Spark's unchecked exceptions. */
+  /** Like {@link #ask}, with the errors as Spark's unchecked exceptions. */
   public static <R> R askOrThrow(Question<R> question) {
     try {
       return ask(question);
@@ -124,8 +124,8 @@ public final class Planner {
   }
 
   /**
-   * Starts a process beside whatever the session does next: Python's imports take longer than all else that the first question
-   * waits for. Does nothing for an application that asks a server, and when it has been done.
+   * Starts a process in the background: Python's imports take most of the time of the first call. Does nothing for an
+   * application with a remote server, and at the second call.
    */
   public static void prepare() {
     SparkEnv env = SparkEnv.get();
@@ -144,14 +144,14 @@ public final class Planner {
     try {
       new Planner(null).giveBack();
     } catch (Exception error) {
-      // The first question fails in the same way, and there is somebody then who is told of it.
+      // The first call fails in the same way, and reports the error to the user.
     }
   }
 
   private static Planner take() {
     String endpoint = SQLConf.get().getConfString(ENDPOINT, null);
     synchronized (IDLE) {
-      // A process belongs to the SparkContext that started it and dies with it.
+      // A process belongs to the SparkContext that started it, and ends with it.
       IDLE.removeIf(planner -> planner.owner != SparkEnv.get());
       for (Planner idle : IDLE) {
         if (Objects.equals(idle.endpoint, endpoint)) {
@@ -167,7 +167,7 @@ public final class Planner {
     }
   }
 
-  /** Lets go of idle connections to a server that has lost one: it may have been started anew. */
+  /** Closes idle connections to a server that has lost one: it may have been restarted. */
   private void forgetItsLike() {
     if (endpoint == null) {
       return;

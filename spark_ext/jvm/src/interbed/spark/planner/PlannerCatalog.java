@@ -3,10 +3,9 @@ package interbed.spark.planner;
 import interbed.spark.thrift.CatalogRef;
 
 /**
- * A catalog as the planner knows it. The capabilities of a catalog are interfaces that extend this one, whose methods have their
- * bodies.
+ * The planner's reference to a catalog. The capabilities of a catalog are interfaces that extend this one, with default methods.
  */
 public interface PlannerCatalog {
-  /** The catalog's name and options, which every call about it carries. */
+  /** The catalog's name and options, which are part of every call about it. */
   CatalogRef reference();
 }

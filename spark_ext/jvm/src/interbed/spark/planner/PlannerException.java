@@ -3,7 +3,7 @@ package interbed.spark.planner;
 import interbed.spark.thrift.ErrorKind;
 import org.apache.spark.sql.execution.QueryExecutionException;
 
-/** A refusal from Python, with its kind; {@link #translated} is what users get to see. */
+/** An error from Python, with its kind; {@link #translated} is the exception for users. */
 public final class PlannerException extends RuntimeException {
   private static final long serialVersionUID = 1L;
 
@@ -18,14 +18,14 @@ public final class PlannerException extends RuntimeException {
     return kind;
   }
 
-  /** Whether a metastore's table was asked for that is of another format. */
+  /** Whether the error is about a metastore's table of another format. */
   public boolean isOfForeignTable() {
     return kind == ErrorKind.FOREIGN_TABLE;
   }
 
   /**
-   * The error under the class that Spark and PySpark know for its kind. PySpark shows these by their message; of others it
-   * shows pages of the JVM's stack.
+   * The error in Spark's and PySpark's class for its kind. PySpark shows the message of these; for other classes it shows the
+   * JVM's stack trace.
    */
   public RuntimeException translated() {
     return switch (kind) {

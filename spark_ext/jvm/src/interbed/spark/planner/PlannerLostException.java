@@ -1,6 +1,6 @@
 package interbed.spark.planner;
 
-/** The planner went away in the middle of a call: whether it did what it was asked is not known. */
+/** The connection to the planner was lost within a call: it is unknown whether the call was carried out. */
 public final class PlannerLostException extends RuntimeException {
   private static final long serialVersionUID = 1L;
 

@@ -7,11 +7,11 @@ import java.net.InetSocketAddress;
 import java.net.Socket;
 import java.net.URI;
 
-/** A connection to a planner elsewhere, `interbed spark planner`. */
+/** A connection to a remote planner, `interbed spark planner`. */
 final class PlannerSocket implements Planner.Link {
   private static final int CONNECT_MILLIS_MAX = 10_000;
 
-  /** The longest that a server may think: a commit that waits for others, a compaction that a procedure runs. */
+  /** Timeout of an answer; the longest calls are commits that wait for others, and compactions of procedures. */
   private static final int ANSWER_MILLIS_MAX = 3_600_000;
 
   private final Socket socket;
@@ -53,7 +53,7 @@ final class PlannerSocket implements Planner.Link {
     try {
       socket.close();
     } catch (IOException ignored) {
-      // The server is gone, which is what was asked for.
+      // The connection is lost, and was to be closed.
     }
   }
 }

@@ -5,11 +5,11 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * A table as the planner described it. Scans, writes and row changes need no more of it; the capabilities of {@code SparkTable}
- * are interfaces that extend this one, whose methods have their bodies.
+ * The planner's description of a table, which is all that scans, writes and row changes need. The capabilities of {@code
+ * SparkTable} are interfaces that extend this one, with default methods.
  */
 public interface PlannerTable extends Table {
-  /** The planner's description: keys, options, estimates and the handle by which further calls name the table. */
+  /** The planner's description: keys, options, estimates, and the handle of the table for further calls. */
   TableInfo info();
 
   @Override

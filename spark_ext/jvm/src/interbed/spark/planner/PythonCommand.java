@@ -7,10 +7,10 @@ import org.apache.spark.SparkConf;
 import org.apache.spark.SparkEnv;
 
 /**
- * Which Python runs interbed, and with which environment: chosen on the driver, carried to the executors.
+ * The Python that runs interbed, and its environment: chosen on the driver, and sent to the executors.
  *
  * <p>The order is Spark's own for workers: spark.pyspark.python, then PYSPARK_PYTHON, then python3 on the PATH.
- * spark.interbed.python stands before them for clusters whose interbed lives in an environment of its own.
+ * spark.interbed.python precedes them, for clusters with interbed in an environment of its own.
  */
 public record PythonCommand(String executable, Map<String, String> environment) implements Serializable {
   private static final String ENVIRONMENT_PREFIX = "spark.interbed.pythonEnv.";

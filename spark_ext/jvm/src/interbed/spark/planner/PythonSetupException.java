@@ -5,8 +5,8 @@ import java.util.regex.Pattern;
 import org.apache.spark.sql.execution.QueryExecutionException;
 
 /**
- * The Python that is to run interbed on this node is not there, or lacks interbed. It has neither a stack nor a cause: what is to
- * be done is in its one line, and PySpark shows an exception of this kind by its message.
+ * The Python for interbed on this node is missing, or lacks interbed. The exception has neither a stack nor a cause: its message
+ * is one line with the remedy, and PySpark shows only the message of this kind.
  */
 final class PythonSetupException extends QueryExecutionException {
   private static final long serialVersionUID = 1L;
@@ -18,7 +18,7 @@ final class PythonSetupException extends QueryExecutionException {
     super(message, null);
   }
 
-  /** The exception to throw in place of the failure of a process's start; the same failure when it has another reason. */
+  /** The exception for a process that failed to start; the given failure when it has another reason. */
   static Throwable inPlaceOf(Throwable failure, String executable) {
     String said = String.valueOf(failure.getMessage());
     Matcher module = NO_MODULE.matcher(said);

@@ -1,6 +1,6 @@
 package interbed.spark.planner;
 
-/** Carries Python's traceback to where causes are printed, without a stack of its own. */
+/** Python's traceback as the cause of an exception, without a Java stack. */
 final class PythonTraceback extends RuntimeException {
   private static final long serialVersionUID = 1L;
 

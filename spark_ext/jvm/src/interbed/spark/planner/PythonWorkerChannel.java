@@ -19,16 +19,16 @@ import scala.collection.immutable.Map;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A conversation with one Python process of Spark's worker pool that runs interbed.spark_ext.process.worker.
+ * A connection to one Python process of Spark's worker pool that runs interbed.spark_ext.process.worker.
  *
- * <p>Spark starts, authenticates and ends the processes. A conversation that came to its end gives the process back with
- * {@link #release}; any other ends with {@link #hangUp}, after which the process cleans up behind itself and exits. It is never
- * killed: a killed process could not delete the files of the task that failed.
+ * <p>Spark starts, authenticates and ends the processes. After a complete request {@link #release} returns the process to the
+ * pool. Otherwise {@link #hangUp} closes the connection, after which the process deletes its files and exits. It is never killed:
+ * a killed process could not delete the files of the failed task.
  *
  * <p>Used by one thread at a time.
  */
 public final class PythonWorkerChannel implements ReadableByteChannel, WritableByteChannel, Planner.Link {
-  /** What a worker is asked to do; the same numbers as in interbed/spark_ext/process/worker.py. */
+  /** Operations of a worker; the same numbers as in interbed/spark_ext/process/worker.py. */
   public enum Operation {
     READ(1),
     WRITE(2),
@@ -67,7 +67,7 @@ public final class PythonWorkerChannel implements ReadableByteChannel, WritableB
     this.environment = environment;
     this.worker = worker;
     this.channel = worker.channel();
-    // Spark hands the channel over registered with a selector, and a registered channel cannot block.
+    // Spark has registered the channel with a selector, and a registered channel cannot block.
     Selector selector = worker.selector();
     if (selector != null) {
       selector.close();
@@ -96,12 +96,12 @@ public final class PythonWorkerChannel implements ReadableByteChannel, WritableB
 
   private static PythonWorker started(String executable, Map<String, String> environment) {
     try {
-      // The second half of the pair has another type from Spark 4.3 on and is not touched.
+      // The second value of the pair has another type from Spark 4.3 on, and is not used.
       Tuple2<PythonWorker, ?> started =
           SparkEnv.get().createPythonWorker(executable, WORKER_MODULE, DAEMON_MODULE, environment, true);
       return started._1();
     } catch (Exception error) {
-      // Spark's, which Scala does not declare: the process did not come up.
+      // Spark's exception, which Scala does not declare: the process did not start.
       Throwable reason = PythonSetupException.inPlaceOf(error, executable);
       throw reason instanceof IOException other
           ? new UncheckedIOException("The Python worker of interbed (" + executable + ") could not be started", other)
@@ -122,7 +122,7 @@ public final class PythonWorkerChannel implements ReadableByteChannel, WritableB
     write(buffer.flip());
   }
 
-  /** Gives the process back for the next request. */
+  /** Returns the process to the pool for the next request. */
   public void release() {
     if (!done) {
       done = true;
@@ -130,7 +130,7 @@ public final class PythonWorkerChannel implements ReadableByteChannel, WritableB
     }
   }
 
-  /** Ends a conversation in the middle: the process sees the end of its input, cleans up and exits. */
+  /** Closes the connection within a request: the process reads the end of its input, deletes its files and exits. */
   @Override
   public void hangUp() {
     if (!done) {
@@ -138,7 +138,7 @@ public final class PythonWorkerChannel implements ReadableByteChannel, WritableB
       try {
         channel.close();
       } catch (IOException ignored) {
-        // The peer is gone, which is what was asked for.
+        // The connection is lost, and was to be closed.
       }
     }
   }
@@ -162,7 +162,7 @@ public final class PythonWorkerChannel implements ReadableByteChannel, WritableB
     return bytes;
   }
 
-  /** The error that follows a FAILURE marker, as an exception to throw; the conversation is over. */
+  /** The error that follows a FAILURE marker, as an exception to throw; the connection can't be used again. */
   public RuntimeException failure() throws IOException {
     ErrorKind kind = ErrorKind.findByValue(readInt());
     String message = new String(readBytes(), StandardCharsets.UTF_8);
@@ -199,11 +199,11 @@ public final class PythonWorkerChannel implements ReadableByteChannel, WritableB
     return channel.isOpen();
   }
 
-  /** Does nothing: Arrow's readers and writers close what they were given, but the conversation goes on. */
+  /** Does nothing: Arrow's readers and writers close their channel, but the connection is used further. */
   @Override
   public void close() {}
 
-  /** The channel as a stream; Channels.newInputStream would take its lock and refuse what it thinks is non-blocking. */
+  /** The channel as a stream; Channels.newInputStream would lock it, and refuse a channel in non-blocking mode. */
   @Override
   public InputStream inputStream() {
     return new InputStream() {

@@ -1,4 +1,4 @@
 package interbed.spark.planner;
 
-/** Marks what a statement may answer by being run again from its analysis on: nothing was changed. */
+/** Marks exceptions after which a statement may be analysed and run again: nothing was changed. */
 public interface RetryableException {}

@@ -4,7 +4,7 @@ package interbed.spark.planner;
 public final class Unchecked {
   private Unchecked() {}
 
-  /** Never returns; the result is for {@code throw}, by which the compiler sees that. */
+  /** Never returns; the result type is for {@code throw}, which shows that to the compiler. */
   public static RuntimeException rethrow(Throwable error) {
     throw Unchecked.<RuntimeException>as(error);
   }

@@ -9,12 +9,12 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 
-/** The part of {@code SparkCatalog} that knows procedures: all are in the namespace sys, and all are Python's. */
+/** The procedures of {@code SparkCatalog}: all are in the namespace sys, and all are Python's. */
 public interface CatalogProcedures extends InterbedCatalog, ProcedureCatalog {
   /** The namespace of all procedures. */
   String NAMESPACE = "sys";
 
-  /** Overrides ProcedureCatalog.listProcedures() from Spark 4.1 on; without the annotation 4.0 compiles it, too. */
+  /** Overrides ProcedureCatalog.listProcedures() of Spark 4.1 and later; has no annotation, so that it compiles with 4.0. */
   default Identifier[] listProcedures(String[] namespace) {
     return infos().stream()
         .map(info -> Identifier.of(new String[] {NAMESPACE}, info.getName()))

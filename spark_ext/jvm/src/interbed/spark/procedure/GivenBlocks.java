@@ -14,10 +14,10 @@ import org.apache.spark.storage.StorageLevel;
 import scala.Tuple2;
 
 /**
- * What the tasks of a job gave: each a result for the planner, and behind it blocks for tasks of the next job.
+ * Results of the tasks of a job: of each task a result for the planner, and blocks for tasks of the next job.
  *
- * <p>The blocks are kept where they were made, on disk when there is no memory for them, and reach the tasks by Spark's
- * shuffle. Where some are lost with their executor, the task that gave them runs again.
+ * <p>The blocks stay on their executors, on disk when there is no memory for them, and get to the tasks by Spark's shuffle. When
+ * some are lost with their executor, the task that gave them runs again.
  */
 final class GivenBlocks implements AutoCloseable {
   private final JavaRDD<byte[]> kept;
@@ -26,17 +26,17 @@ final class GivenBlocks implements AutoCloseable {
     this.kept = kept;
   }
 
-  /** Keeps what the tasks give, each in a partition of its own. */
+  /** Persists the results of the tasks, one partition for each. */
   static GivenBlocks of(JavaRDD<byte[]> tasks) {
     return new GivenBlocks(tasks.persist(StorageLevel.MEMORY_AND_DISK()));
   }
 
-  /** Runs the tasks: the results without their blocks. */
+  /** Runs the tasks, and returns the results without their blocks. */
   List<byte[]> results() {
     return kept.map(GivenBlocks::result).collect();
   }
 
-  /** The blocks of the groups that each task takes, in a partition for each task, in the order of their keys. */
+  /** The blocks of the groups of each task, one partition for each task, in the order of their keys. */
   JavaRDD<Tuple2<BlockKey, byte[]>> taken(List<List<String>> groups) {
     return kept.mapPartitionsWithIndex(GivenBlocks::blocks, true)
         .mapToPair(block -> block)
@@ -72,7 +72,7 @@ final class GivenBlocks implements AutoCloseable {
     return found;
   }
 
-  /** Which task takes the blocks of which group. */
+  /** Assigns the blocks of each group to a task. */
   private static final class Takers extends Partitioner implements Serializable {
     private static final long serialVersionUID = 1L;
 

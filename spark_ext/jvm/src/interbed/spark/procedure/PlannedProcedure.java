@@ -21,11 +21,11 @@ import org.apache.spark.sql.execution.QueryExecutionException;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** A procedure that the planner declares and carries out; what it wants done on executors is run here as a Spark job. */
+/** A procedure that the planner declares and carries out; its work for executors runs here as Spark jobs. */
 final class PlannedProcedure implements UnboundProcedure, BoundProcedure {
   private static final String NO_DEFAULT = "NULL";
 
-  /** The parameter that names what a procedure is about. */
+  /** The parameter with the table of a procedure. */
   private static final String TABLE = "table";
 
   private final CatalogRef catalog;
@@ -90,7 +90,7 @@ final class PlannedProcedure implements UnboundProcedure, BoundProcedure {
     return List.of(rows).iterator();
   }
 
-  /** The answer with the procedure's rows, after all jobs that it wants to be run. */
+  /** Runs the jobs of the procedure, and returns the answer with its rows. */
   private ProcedureAnswer carriedOut(ProcedureCall call) {
     try (ProcedureJobs jobs = new ProcedureJobs(info.getName())) {
       ProcedureAnswer answer = Planner.askOrThrow(planner -> planner.callProcedure(call));
@@ -100,7 +100,7 @@ final class PlannedProcedure implements UnboundProcedure, BoundProcedure {
         try {
           results = jobs.run(answer.getJob());
         } catch (Throwable failure) {
-          // Also Spark's checked exceptions, which Scala's methods don't declare.
+          // Includes Spark's checked exceptions, which Scala's methods don't declare.
           abort(call, token, failure);
           throw Unchecked.rethrow(reason(failure));
         }
@@ -110,7 +110,7 @@ final class PlannedProcedure implements UnboundProcedure, BoundProcedure {
     }
   }
 
-  /** What Python said, if it was that; PySpark shows the exception around it by pages of the JVM's stack. */
+  /** Python's exception, if that is the cause; PySpark shows the exception around it with the JVM's stack trace. */
   private static Throwable reason(Throwable failure) {
     Throwable cause = failure.getCause();
     boolean ofPython =
@@ -120,7 +120,7 @@ final class PlannedProcedure implements UnboundProcedure, BoundProcedure {
     return failure instanceof SparkException && ofPython ? cause : failure;
   }
 
-  /** Has what the job's tasks wrote deleted; the job's own failure is the one to tell. */
+  /** Lets the planner delete the files of the job's tasks; its failure is suppressed in favour of the job's own. */
   private static void abort(ProcedureCall call, ByteBuffer token, Throwable failure) {
     try {
       Planner.ask(

@@ -13,19 +13,19 @@ import org.apache.spark.api.java.JavaSparkContext;
 final class ProcedureJobs implements AutoCloseable {
   private final String procedure;
 
-  /** What the tasks of the last job gave to those of the next; null when they gave nothing. */
+  /** The blocks of the last job's tasks for the next job; null when there are none. */
   private GivenBlocks given;
 
   ProcedureJobs(String procedure) {
     this.procedure = procedure;
   }
 
-  /** How many tasks Spark runs at the same time, as far as it knows. */
+  /** Tasks that Spark runs at the same time, as far as it knows. */
   static int taskSlots() {
     return SparkContext.getOrCreate().defaultParallelism();
   }
 
-  /** Runs a job, each task of it in a partition of its own, and returns the results in the order of the tasks. */
+  /** Runs a job, with one partition for each task, and returns the results in the order of the tasks. */
   List<ByteBuffer> run(ProcedureJob job) {
     if (job.getTasks().isEmpty()) {
       close();
@@ -43,7 +43,7 @@ final class ProcedureJobs implements AutoCloseable {
 
   private List<byte[]> results(JavaSparkContext context, ProcedureJob job) {
     PythonCommand command = PythonCommand.current();
-    // A list of a kind that Java can serialize.
+    // An implementation of List that Java can serialize.
     List<byte[]> payloads = new ArrayList<>(job.getTasks().stream().map(ProcedureJobs::bytes).toList());
     if (job.isSetTakes()) {
       return given
@@ -61,7 +61,7 @@ final class ProcedureJobs implements AutoCloseable {
     return given.results();
   }
 
-  /** Gives up the blocks that are kept. */
+  /** Drops the persisted blocks. */
   @Override
   public void close() {
     if (given != null) {

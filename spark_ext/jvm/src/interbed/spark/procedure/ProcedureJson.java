@@ -38,7 +38,7 @@ public final class ProcedureJson {
     return arguments.toString();
   }
 
-  /** The argument of that name as text, null when there is none. */
+  /** The argument of that name as text; null when it is missing. */
   static String text(List<ProcedureParameter> parameters, InternalRow input, String name) {
     for (int i = 0; i < parameters.size(); i++) {
       if (parameters.get(i).getName().equals(name) && !input.isNullAt(i)) {
@@ -75,7 +75,7 @@ public final class ProcedureJson {
     return JSON.getNodeFactory().textNode(input.getUTF8String(ordinal).toString());
   }
 
-  /** Rows that are arrays of JSON, in Spark's terms. */
+  /** Converts rows that are JSON arrays to Spark's rows. */
   public static InternalRow[] rows(StructType schema, List<String> rows) {
     return rows.stream().map(row -> row(schema, row)).toArray(InternalRow[]::new);
   }

@@ -11,13 +11,13 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
-/** How a procedure is called. Spark's own messages about wrong arguments don't tell what would be right. */
+/** The signature of a procedure, for messages: Spark's own messages about wrong arguments don't have it. */
 record ProcedureSignature(String name, List<ProcedureParameter> parameters) {
   static ProcedureSignature of(ProcedureInfo info) {
     return new ProcedureSignature(info.getName(), info.getParameters());
   }
 
-  /** Throws IllegalArgumentException for arguments that there are no parameters for, and when some are missing. */
+  /** Throws IllegalArgumentException for unknown and for missing arguments. */
   void check(StructType arguments) {
     Set<String> given = new HashSet<>();
     int position = 0;

@@ -7,7 +7,7 @@ import java.nio.charset.StandardCharsets;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.function.Function;
 
-/** One task of a procedure's job: it takes its payload to a Python worker on the executor and brings the result back. */
+/** One task of a procedure's job: it sends its payload to a Python worker on the executor, and returns the result. */
 final class ProcedureTask implements Function<byte[], byte[]> {
   private static final long serialVersionUID = 1L;
 
@@ -26,7 +26,7 @@ final class ProcedureTask implements Function<byte[], byte[]> {
     return result(open(command, PythonWorkerChannel.Operation.TASK, procedure, shared, payload));
   }
 
-  /** Begins a task in a Python worker, which is hung up on when the Spark task ends in any way. */
+  /** Begins a task in a Python worker; the connection is closed when the Spark task ends in any way. */
   static PythonWorkerChannel open(
       PythonCommand command,
       PythonWorkerChannel.Operation operation,
@@ -43,7 +43,7 @@ final class ProcedureTask implements Function<byte[], byte[]> {
     return worker;
   }
 
-  /** Waits for the worker's result, and gives the worker back. */
+  /** Waits for the worker's result, and returns the worker to the pool. */
   static byte[] result(PythonWorkerChannel worker) throws IOException {
     if (worker.readInt() != PythonWorkerChannel.END) {
       throw worker.failure();

@@ -10,7 +10,7 @@ import java.util.List;
 import org.apache.spark.api.java.function.Function2;
 import scala.Tuple2;
 
-/** One task of a job that takes blocks: it sends them to a Python worker one after the other, and brings its result back. */
+/** One task of a job that takes blocks: it sends them to a Python worker one after the other, and returns its result. */
 final class TakingTask implements Function2<Integer, Iterator<Tuple2<BlockKey, byte[]>>, Iterator<byte[]>> {
   private static final long serialVersionUID = 1L;
 

@@ -6,8 +6,8 @@ import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * A procedure that there is none of. It says so when it is bound, because Spark hides what is thrown while a procedure is
- * loaded behind a message without the reason.
+ * A procedure that does not exist. It throws when it is bound, because Spark replaces an error while a procedure is loaded by
+ * a message without the reason.
  */
 record UnknownProcedure(String name, List<String> known) implements UnboundProcedure {
   @Override

@@ -12,7 +12,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
-/** Aggregates that the planner answered from metadata: rows, and nothing to read. */
+/** Aggregates that the planner has answered from metadata: their rows, without any splits. */
 final class AggregateScan implements LocalScan, SupportsReportStatistics {
   private final StructType schema;
   private final InternalRow[] rows;

@@ -18,8 +18,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 /**
  * Reads one split through a Python worker.
  *
- * <p>The worker sends a marker before each Arrow message, so that an error may come where a batch was expected. The vectors
- * of the stream are reused for every batch and wrapped once; they bind to the read schema by position.
+ * <p>The worker sends a marker before each Arrow message, so that it can send an error instead of a batch. The vectors of the
+ * stream are reused for every batch and wrapped once; they are matched to the read schema by position.
  */
 final class ArrowSplitReader implements PartitionReader<ColumnarBatch> {
   private final PythonWorkerChannel worker;

@@ -6,8 +6,8 @@ import org.apache.spark.sql.vectorized.ArrowColumnVector;
 /**
  * A column whose Arrow vector belongs to a stream that loads its next batch into it.
  *
- * <p>Spark closes a batch when it is done with it. Of a struct's vector that would take the children away, so that the next
- * batch could not be loaded; the stream lets the memory go itself.
+ * <p>Spark closes a batch after its use. That would remove the children of a struct's vector, so that the next batch could not be
+ * loaded; therefore only the stream frees the memory.
  */
 final class BorrowedColumn extends ArrowColumnVector {
   BorrowedColumn(ValueVector vector) {

@@ -12,14 +12,14 @@ import org.apache.hadoop.util.ReflectionUtils;
 import org.apache.spark.sql.classic.SparkSession;
 
 /**
- * A store as one catalog's options open it. Hadoop knows the file systems that are open by the bucket alone, so that a catalog
- * would read with the keys of whoever came first. The planner names the class, Hadoop's client and what tells it apart.
+ * An object store with one catalog's options. Hadoop caches open file systems by the bucket alone, so that a catalog would read
+ * with the credentials of the first user. The planner sets this class, Hadoop's client and the identity of the options.
  */
 public final class CatalogFileSystem extends FilterFileSystem {
   private static final String CLIENT = "interbed.file-system.client";
   private static final String IDENTITY = "interbed.file-system.identity";
 
-  /** They stay open as long as the process, as Hadoop's own do. */
+  /** Clients stay open as long as the process, as in Hadoop's own cache. */
   private static final Map<Opened, FileSystem> OPENED = new ConcurrentHashMap<>();
 
   private record Opened(String identity, URI store) {}
@@ -59,7 +59,7 @@ public final class CatalogFileSystem extends FilterFileSystem {
     }
   }
 
-  /** The client is others' as well. */
+  /** Does nothing: the client is shared. */
   @Override
   public void close() {}
 }

@@ -8,7 +8,7 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Reads a split and notes for Spark's UI how long that took. */
+/** Reads a split, and records its time for Spark's UI. */
 final class MeteredReader implements PartitionReader<ColumnarBatch> {
   private final PartitionReader<ColumnarBatch> reader;
   private final long byteSize;

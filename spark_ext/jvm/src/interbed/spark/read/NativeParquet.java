@@ -33,11 +33,11 @@ import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag$;
 
-/** Spark's vectorised Parquet reader, for files whose rows are the table's rows as they stand. */
+/** Spark's vectorised Parquet reader, for files whose rows are the table's rows unchanged. */
 final class NativeParquet implements Serializable {
   private static final long serialVersionUID = 1L;
 
-  /** What Spark's reader looks for in the Hadoop configuration, where its own file source puts it. */
+  /** Keys of Hadoop's configuration that Spark's own file source sets for the reader. */
   private static final String[] SETTINGS = {
     "spark.sql.session.timeZone",
     "spark.sql.optimizer.nestedSchemaPruning.enabled",
@@ -50,11 +50,11 @@ final class NativeParquet implements Serializable {
     "spark.sql.parquet.ignoreVariantAnnotation",
   };
 
-  /** The format's dates and timestamps follow one calendar, so that old ones are never moved to another. */
+  /** Dates and timestamps of the format are in the proleptic Gregorian calendar, so that old ones are not rebased. */
   private static final Map<String, String> OPTIONS =
       Map.of("datetimeRebaseMode", "CORRECTED", "int96RebaseMode", "CORRECTED");
 
-  /** Spark's reader fills a column of this name with positions, as it does for `_metadata.row_index`. */
+  /** Spark's reader fills a column of this name with positions, as for `_metadata.row_index`. */
   private static final String POSITION = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
 
   private static final FilePartition NO_FILES = new FilePartition(0, new PartitionedFile[0]);
@@ -66,9 +66,9 @@ final class NativeParquet implements Serializable {
   }
 
   /**
-   * A reader of these columns that skips row groups by the filters, or null when the session's settings keep Spark from reading
-   * them in columns. With `located` one more column tells each row's position in its file. `hadoopSettings` is the plan's, null
-   * for none: it goes into this reader's configuration only, which nobody is shown.
+   * A reader of these columns that skips row groups by the filters, or null when the session's settings disable Spark's columnar
+   * reader. With `located` one more column has each row's position in its file. `hadoopSettings` are the plan's, null for none:
+   * they are only in this reader's configuration, which is never shown.
    */
   static NativeParquet create(
       StructType tableSchema,
@@ -80,7 +80,7 @@ final class NativeParquet implements Serializable {
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     SQLConf conf = session.sessionState().conf();
     Configuration hadoop = session.sessionState().newHadoopConf();
-    // Files of ours have checksums of their pages; Parquet's reader verifies them only when it is told to.
+    // Our files have checksums of their pages, which Parquet's reader verifies only with this setting.
     hadoop.setIfUnset("parquet.page.verify-checksum.enabled", "true");
     hadoop.set("parquet.read.support.class", ParquetReadSupport.class.getName());
     hadoop.set("org.apache.spark.sql.parquet.row.requested_schema", readSchema.json());
@@ -92,7 +92,7 @@ final class NativeParquet implements Serializable {
       try {
         hadoop.set(setting, conf.getConfString(setting));
       } catch (NoSuchElementException unknown) {
-        // This version of Spark has no such setting, and its reader does not look for it.
+        // This version of Spark has no such setting, and its reader does not need it.
       }
     }
     Broadcast<SerializableConfiguration> shared =
@@ -113,9 +113,8 @@ final class NativeParquet implements Serializable {
   }
 
   /**
-   * The filters that Spark's reader may skip row groups by. It takes columns that are not read for null, and keeps a zero
-   * apart from a negative one, which Spark's own comparison does not. It takes a name with a dot for the path of a field in
-   * another column.
+   * The filters by which Spark's reader may skip row groups. It treats columns that are not read as null, and 0.0 and -0.0 as
+   * different, unlike Spark's own comparison. It treats a name with a dot as the path of a nested field.
    */
   private static Predicate[] usable(Predicate[] filters, StructType readSchema) {
     return Arrays.stream(filters)
@@ -126,8 +125,8 @@ final class NativeParquet implements Serializable {
   }
 
   /**
-   * The filters with the classes of java.time. The older ones, java.sql.Date and java.sql.Timestamp, follow the Julian
-   * calendar before 1582: they have no 5th to 14th of October in 1582 and no first years of an INT.
+   * The filters with the classes of java.time. The older ones, java.sql.Date and java.sql.Timestamp, use the Julian calendar
+   * before 1582: they lack the 5th to 14th of October 1582, and the first years of an INT.
    */
   private static Filter[] filters(Predicate[] predicates, SQLConf conf) {
     SQLConf withJavaTime = conf.clone();
@@ -152,7 +151,7 @@ final class NativeParquet implements Serializable {
     return factory.createColumnarReader(new FilePartition(0, files));
   }
 
-  /** One file of the split alone. */
+  /** Reads one file of the split. */
   PartitionReader<ColumnarBatch> openFile(SplitPartition split, int index) {
     return factory.createColumnarReader(new FilePartition(0, new PartitionedFile[] {file(split, index)}));
   }

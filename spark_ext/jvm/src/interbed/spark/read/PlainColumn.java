@@ -23,8 +23,8 @@ import org.apache.spark.unsafe.types.UTF8String;
 /**
  * A column of numbers, times, strings or binaries whose Arrow vector belongs to a stream, see {@link BorrowedColumn}.
  *
- * <p>Spark's own column asks the vector for each value, which checks each time that its memory is still there and that the row
- * is within it. Here the addresses are looked up once for a batch, and values are read from there as Spark reads its own rows.
+ * <p>Spark's own column calls the vector for each value, which checks each time that its memory is allocated and the row is
+ * within it. Here the addresses are read once for a batch, and values are read from them as Spark reads its own rows.
  */
 final class PlainColumn extends ColumnVector {
   private final FieldVector vector;

@@ -20,10 +20,10 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** Aggregates that Spark offers, in the planner's terms, and the schema of their answer: groups, then aggregates. */
+/** Spark's aggregates, translated for the planner, and the schema of their answer: groups, then aggregates. */
 record PushedAggregates(List<String> groups, List<Aggregate> aggregates, StructType schema) {
 
-  /** Null when some part is nothing that metadata could tell. */
+  /** Null when metadata can't answer some part. */
   static PushedAggregates of(Aggregation aggregation, StructType table) {
     List<String> groups = new ArrayList<>();
     List<Aggregate> aggregates = new ArrayList<>();

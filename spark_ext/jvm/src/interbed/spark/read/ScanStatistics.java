@@ -16,11 +16,11 @@ import org.apache.spark.sql.connector.read.colstats.ColumnStatistics;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
-/** What the optimizer is told of a scan, so that it chooses joins and their order by it. */
+/** Statistics of a scan for Spark's optimizer, which chooses joins and their order by them. */
 record ScanStatistics(OptionalLong sizeInBytes, OptionalLong numRows, Map<NamedReference, ColumnStatistics> columnStats)
     implements Statistics {
 
-  /** Of a stream, whose batches are yet to come. */
+  /** Statistics of a stream, whose batches are not known yet. */
   static ScanStatistics unknown() {
     return new ScanStatistics(OptionalLong.empty(), OptionalLong.empty(), Map.of());
   }

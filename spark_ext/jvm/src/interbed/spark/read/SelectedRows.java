@@ -6,12 +6,12 @@ import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarMap;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/** Some rows of a column, without a copy of them. The column belongs to whoever made it and is closed there. */
+/** Some rows of a column, without a copy. The owner of the column closes it. */
 final class SelectedRows extends ColumnVector {
   private final ColumnVector column;
   private final int[] rows;
 
-  /** `rows` are the numbers of the column's rows that are seen, in their order. */
+  /** `rows` are the numbers of the selected rows of the column, in their order. */
   SelectedRows(ColumnVector column, int[] rows) {
     super(column.dataType());
     this.column = column;
@@ -23,7 +23,7 @@ final class SelectedRows extends ColumnVector {
     return column.hasNull();
   }
 
-  /** Of the whole column: Spark asks merely whether there are any. */
+  /** The number in the whole column: Spark only checks whether there are any. */
   @Override
   public int numNulls() {
     return column.numNulls();
@@ -94,7 +94,7 @@ final class SelectedRows extends ColumnVector {
     return column.getDecimal(rows[row], precision, scale);
   }
 
-  /** A struct's fields are asked for by the row of the struct. */
+  /** A struct's fields are read by the row of the struct. */
   @Override
   public ColumnVector getChild(int ordinal) {
     return new SelectedRows(column.getChild(ordinal), rows);

@@ -21,11 +21,11 @@ import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow
 import org.apache.spark.sql.types.StructType;
 
 /**
- * A table's changes as a stream. The planner says where batches end and what they read; this class remembers what belongs to
- * one run of the query only.
+ * A table's changes as a stream. The planner decides the ends and splits of batches; this class only has the state of one run of
+ * the query.
  */
 final class SparkMicroBatchStream implements MicroBatchStream, SupportsTriggerAvailableNow {
-  // What the planner takes for "no last snapshot".
+  // The planner's value for "no last snapshot".
   private static final long ANY_SNAPSHOT = 0;
 
   private final PlannerTable table;
@@ -93,7 +93,7 @@ final class SparkMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   @Override
   public Offset latestOffset(Offset after, ReadLimit limit) {
     if (endsWithLastSnapshot && lastSnapshot == ANY_SNAPSHOT) {
-      // The table was empty, and what comes since is not for this run.
+      // The table was empty, and newer changes are not for this run.
       return null;
     }
     StreamLimits limits = limit instanceof ReadAllAvailable ? new StreamLimits() : admitted();
@@ -132,7 +132,7 @@ final class SparkMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
       nativeParquet =
           NativeParquet.create(table.schema(), readSchema, new Predicate[0], false, stream.getHadoopSettings());
     }
-    // Splits with deletions are of the first batch only, if there are any, and are left to Python.
+    // Only splits of the first batch may have deletions; Python reads these.
     return new SplitReaderFactory(PythonCommand.current(), stream.getTask(), readSchema, nativeParquet, null);
   }
 
@@ -147,6 +147,6 @@ final class SparkMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
 
   @Override
   public void stop() {
-    // Planners keep nothing of a stream.
+    // Planners have no state of a stream.
   }
 }

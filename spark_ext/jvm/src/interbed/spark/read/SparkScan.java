@@ -42,23 +42,23 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** One scan: planned once, when Spark first asks for its size or its splits. */
+/** One scan, which is planned once, when Spark first needs its size or its splits. */
 final class SparkScan
     implements Scan, Batch, SupportsReportStatistics, SupportsReportPartitioning, SupportsRuntimeV2Filtering {
-  /** Less is read in about the time in which Spark plans a filter that a join finds out, and has it answered. */
+  /** Bytes that are read in about the time of planning and running a dynamic filter of a join. */
   private static final long LEAST_BYTES_TO_FILTER = 32L << 20;
 
   private final PlannerTable table;
   private final StructType readSchema;
   private final ScanRequest request;
   private final Predicate[] pushed;
-  // A stream is planned batch by batch; a plan of the whole table would say nothing of it.
+  // A stream is planned batch by batch; a plan of the whole table would not apply to it.
   private volatile boolean streams;
   private ScanPlan plan;
-  /** What Spark learned while it ran the query; null until then. */
+  /** Runtime filters of Spark; null before they are known. */
   private List<String> runtimeFilters;
   private List<ScanSplit> splits;
-  /** Of the last planning. */
+  /** Metrics of the last planning. */
   private Map<String, Long> metrics = Map.of();
 
   SparkScan(PlannerTable table, StructType readSchema, ScanRequest request, Predicate[] pushed) {
@@ -131,8 +131,8 @@ final class SparkScan
   }
 
   /**
-   * Spark reads all splits of a key in one task, joined or not. So the keys are told where that takes nothing from any scan:
-   * each split has its own, or there are buckets, which are of one size, for all cores.
+   * Spark reads all splits of a key in one task, with or without a join. So keys are only reported if that costs no parallelism:
+   * each split has its own key, or there are buckets, which have similar sizes, for all cores.
    */
   private boolean isWorthIt(ScanPartitioning partitioning, long keyCount) {
     return keyCount == plan().getSplitsSize()
@@ -140,10 +140,9 @@ final class SparkScan
   }
 
   /**
-   * By these columns whole files are left out: partitions, and of a scan that is worth it buckets and the key's order. Spark
-   * makes a filter of each, whose plan holds those of all tables joined before: with three columns of each of six tables
-   * planning takes longer than reading. Behind the first column of a key its order rules out little, and buckets are
-   * found by all of their columns.
+   * Columns by which whole files can be pruned: partitions, and for a large scan buckets and the first key column. Spark makes a
+   * filter of each, whose plan contains those of all tables joined before: with three columns of each of six tables, planning
+   * takes longer than reading. Further columns of a key prune little, and buckets need all of their columns.
    */
   @Override
   public NamedReference[] filterAttributes() {
@@ -159,8 +158,8 @@ final class SparkScan
   }
 
   /**
-   * Plans again with what a join's other side turned out to hold. Only the splits change, not what is read of them, so that a
-   * second use of this scan, with other filters or none, could lose no row of it.
+   * Plans again with the runtime filters of a join's other side. Only the splits change, not the rows that are read of them, so
+   * that a second use of this scan, with other filters or none, loses no row.
    */
   @Override
   public synchronized void filter(Predicate[] predicates) {
@@ -201,7 +200,7 @@ final class SparkScan
         PythonCommand.current(), plan().getTask(), readSchema, nativeReader(false), nativeReader(true));
   }
 
-  /** Spark's own reader for the native splits that have deletions, or for those that have none; null without such splits. */
+  /** Spark's own reader for native splits with deletions, or for those without; null if there are no such splits. */
   private NativeParquet nativeReader(boolean ofDeletions) {
     boolean any =
         plan().getSplits().stream()
@@ -219,7 +218,7 @@ final class SparkScan
     return Metrics.told(metrics);
   }
 
-  /** Scans that would read the same are the same to Spark, which then runs them once. */
+  /** Spark runs equal scans, which would read the same rows, only once. */
   @Override
   public boolean equals(Object other) {
     return other instanceof SparkScan scan

@@ -29,7 +29,7 @@ import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** Collects what Spark offers to push down; the planner says which filters it uses and which it applies to the last row. */
+/** Collects Spark's pushdowns; the planner decides which filters it uses, and which of them it applies to every row. */
 public final class SparkScanBuilder
     implements ScanBuilder,
         SupportsPushDownRequiredColumns,
@@ -96,19 +96,19 @@ public final class SparkScanBuilder
     return pushed;
   }
 
-  /** What is pushed, as Python takes it. */
+  /** The pushed filters in the planner's form. */
   public List<String> filters() {
     return filters;
   }
 
-  /** Spark asks only when no filter is left for it to apply. */
+  /** Spark calls this only when it has no filter left to apply. */
   @Override
   public boolean pushLimit(int rows) {
     limit = (long) rows;
     return true;
   }
 
-  /** The first rows by several columns are among the first ones by the first of them, if ties are read, too. */
+  /** The top rows by several columns are among the top rows by the first of them, if ties are read, too. */
   @Override
   public boolean pushTopN(SortOrder[] orders, int rows) {
     if (orders[0].expression() instanceof NamedReference column && column.fieldNames().length == 1) {
@@ -122,13 +122,13 @@ public final class SparkScanBuilder
     return top != null;
   }
 
-  /** The plan leaves out splits beyond the limit, but a split may hold more rows: Spark limits again. */
+  /** The plan has no splits beyond the limit, but a split may have more rows: Spark applies the limit again. */
   @Override
   public boolean isPartiallyPushed() {
     return true;
   }
 
-  /** Spark offers aggregates only when no filter is left for it to apply. */
+  /** Spark pushes aggregates only when it has no filter left to apply. */
   @Override
   public boolean supportCompletePushDown(Aggregation aggregation) {
     return answerOf(aggregation) != null;

@@ -5,7 +5,7 @@ import interbed.spark.thrift.ScanSplit;
 import java.util.List;
 import org.apache.spark.sql.connector.read.InputPartition;
 
-/** A split on its way to an executor; without native files it is read by Python. */
+/** A split for an executor; without native files Python reads it. */
 record SplitPartition(
     byte[] payload, String[] uris, long[] byteSizes, boolean hasDeletions, String[] hosts, long byteSize)
     implements InputPartition {

@@ -13,16 +13,16 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Opens splits on executors: by Python over Arrow, or by Spark's Parquet reader where the planner said that it may. */
+/** Opens splits on executors: by Python over Arrow, or by Spark's Parquet reader if the planner has allowed that. */
 final class SplitReaderFactory implements PartitionReaderFactory {
   private static final long serialVersionUID = 1L;
 
   private final PythonCommand command;
   private final byte[] task;
   private final StructType readSchema;
-  // Null when no split is for it, and when this session does not read Parquet in columns.
+  // Null when there are no native splits, and when this session has no columnar Parquet reader.
   private final NativeParquet nativeParquet;
-  // The same with positions of rows; null when no native split has deletions.
+  // The same reader with positions of rows; null when no native split has deletions.
   private final NativeParquet locatedParquet;
 
   SplitReaderFactory(
@@ -64,7 +64,7 @@ final class SplitReaderFactory implements PartitionReaderFactory {
     return new ArrowSplitReader(command, task, split.payload(), readSchema.length());
   }
 
-  /** For each file of the split the positions of the rows that are gone, in ascending order. */
+  /** The positions of deleted rows of each file of the split, in ascending order. */
   private long[][] deletedPositions(SplitPartition split) {
     PythonWorkerChannel worker =
         PythonWorkerChannel.open(command, PythonWorkerChannel.Operation.DELETIONS, task, split.payload());

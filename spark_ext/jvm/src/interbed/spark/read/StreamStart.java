@@ -12,10 +12,10 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.SparkSession;
 
 /**
- * Where a query began, in its checkpoint.
+ * The start of a query, in its checkpoint.
  *
- * <p>Spark logs where a batch ends, and asks again where the first one began until that is committed. A query that dies
- * before that must not begin elsewhere because the table went on meanwhile: the logged end would mean another batch.
+ * <p>Spark logs the end of a batch, and calls for the start of the first one until that is committed. If a query dies before that
+ * and the table has new commits, the start must not change: with the logged end it would be another batch.
  */
 final class StreamStart {
   private final Path file;
@@ -24,12 +24,12 @@ final class StreamStart {
     file = new Path(checkpointLocation, "interbed-start");
   }
 
-  /** The position that is noted, or else the one given, which is noted from now on. */
+  /** The recorded position; without one the given position, which is then recorded. */
   String orElse(Supplier<String> position) {
     try {
       FileSystem files = file.getFileSystem(hadoopConf());
       if (!files.exists(file)) {
-        // Renamed into place, so that a process that dies while it writes leaves nothing that could be read.
+        // Written by a rename, so that a process that dies while it writes leaves no partial file.
         Path partial = new Path(file.getParent(), "." + file.getName() + "-" + UUID.randomUUID());
         try (FSDataOutputStream out = files.create(partial, true)) {
           out.write(position.get().getBytes(StandardCharsets.UTF_8));

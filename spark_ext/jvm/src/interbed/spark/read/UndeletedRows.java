@@ -9,8 +9,8 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 /**
  * Reads the files of a split by Spark's own reader, without the rows at some positions.
  *
- * <p>A batch from which nothing is missing goes on as it is. Of any other the columns are looked at through the numbers of the
- * rows that stay, so that no value is copied.
+ * <p>A batch without deleted rows is returned unchanged. The columns of other batches are wrapped with the numbers of the
+ * remaining rows, so that no value is copied.
  */
 final class UndeletedRows implements PartitionReader<ColumnarBatch> {
   private final NativeParquet parquet;
@@ -19,7 +19,7 @@ final class UndeletedRows implements PartitionReader<ColumnarBatch> {
   private final int columnCount;
   private PartitionReader<ColumnarBatch> file;
   private int fileIndex = -1;
-  /** How many of the file's deleted rows lie before what is read next. */
+  /** Number of the file's deleted rows before the next batch. */
   private int passed;
   private ColumnarBatch batch;
 
@@ -60,7 +60,7 @@ final class UndeletedRows implements PartitionReader<ColumnarBatch> {
     return new ColumnarBatch(columns, rows == null ? read.numRows() : rows.length);
   }
 
-  /** The numbers of the rows that stay; null when all do. The positions of a file ascend from batch to batch. */
+  /** The numbers of the remaining rows; null for all. The positions of a file ascend from batch to batch. */
   private int[] remaining(ColumnVector position, int rowCount) {
     long[] gone = deleted[fileIndex];
     while (passed < gone.length && gone[passed] < position.getLong(0)) {
@@ -73,7 +73,7 @@ final class UndeletedRows implements PartitionReader<ColumnarBatch> {
     int kept = 0;
     for (int row = 0; row < rowCount; row++) {
       long here = position.getLong(row);
-      // The reader skips rows by their statistics, deleted ones among them.
+      // The reader skips row groups by statistics, which may have deleted rows.
       while (passed < gone.length && gone[passed] < here) {
         passed++;
       }
