@@ -22,15 +22,15 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractPartialFunction;
 
 /**
- * Lets UPDATE and MERGE take correlated subqueries as values.
+ * Supports correlated subqueries as values of UPDATE and MERGE.
  *
- * <p>Spark makes an Expand of an UPDATE that deletes and inserts, and MergeRows of a MERGE. Neither may hold such a subquery, while
- * a Project may: so it is computed below, in a column of its own.
+ * <p>Spark plans an UPDATE that deletes and inserts as Expand, and a MERGE as MergeRows. Neither may have such a subquery, but a
+ * Project may: so it is computed below, in a column of its own.
  */
 public final class CorrelatedValues extends Rule<LogicalPlan> {
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    // Spark 4.0 rewrites them after the rules of extensions only; where Spark has rewritten them, these change nothing.
+    // Spark 4.0 rewrites them only after the rules of extensions; if Spark has rewritten them, this rule changes nothing.
     LogicalPlan written = RewriteMergeIntoTable$.MODULE$.apply(RewriteUpdateTable$.MODULE$.apply(plan));
     return written.resolveOperators(
         new PlanRewrite(
@@ -59,7 +59,7 @@ public final class CorrelatedValues extends Rule<LogicalPlan> {
     return changed.withNewChildren(CollectionConverters.asScala(List.of(below)).toSeq());
   }
 
-  /** Puts subqueries that need a Project among the columns, and their names in their places. */
+  /** Moves subqueries that need a Project to the columns, and replaces them by references. */
   private static final class Pulled extends AbstractPartialFunction<Expression, Expression> {
     private final List<NamedExpression> columns;
 

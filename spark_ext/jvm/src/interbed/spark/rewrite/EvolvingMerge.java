@@ -9,11 +9,11 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 
 /**
- * Lets a MERGE change the schema of a table with write.merge-schema, as if it said WITH SCHEMA EVOLUTION. Spark adds what the
- * source's columns bring by itself then, from 4.1 on.
+ * Lets a MERGE change the schema of a table with write.merge-schema, as if it had WITH SCHEMA EVOLUTION. From 4.1 on, Spark then
+ * adds new columns of the source by itself.
  */
 final class EvolvingMerge {
-  /** The place of that flag among a MERGE's parts. */
+  /** The index of that flag among a MERGE's constructor arguments. */
   private static final int WITH_SCHEMA_EVOLUTION = 6;
 
   private EvolvingMerge() {}
@@ -36,7 +36,7 @@ final class EvolvingMerge {
     try {
       return catalog.loadTable(target) instanceof PlannerTable table && table.info().isMergesSchema();
     } catch (NoSuchTableException missing) {
-      // Spark says so in its own words.
+      // Spark reports the error itself.
       return false;
     }
   }

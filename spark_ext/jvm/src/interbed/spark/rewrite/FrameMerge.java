@@ -14,9 +14,9 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Puts `Dataset.mergeInto` of an interbed table into the CALL that a MERGE in SQL becomes, so that it runs again on conflicts, too.
+ * Replaces `Dataset.mergeInto` of an interbed table by the CALL of a MERGE in SQL, so that it also runs again after conflicts.
  *
- * <p>It is a rule that runs before names are resolved, since no parser sees such a merge. Spark Connect ends here as well.
+ * <p>It is a rule that runs before names are resolved, since no parser handles such a merge. Spark Connect has the same plan.
  */
 public final class FrameMerge extends Rule<LogicalPlan> {
   private static final String WRITER = "org.apache.spark.sql.classic.MergeIntoWriter";
@@ -35,7 +35,7 @@ public final class FrameMerge extends Rule<LogicalPlan> {
     return RowStatement.translate(plan).map(this::parsed).orElse(plan);
   }
 
-  /** Nothing in a plan tells one that is to be run from one that EXPLAIN shows, and analysing the CALL runs it. */
+  /** A plan to be run and a plan for EXPLAIN are equal, and analysing the CALL runs it. */
   private static boolean isMergeOfFrame() {
     return StackWalker.getInstance().walk(frames -> frames.anyMatch(frame -> frame.getClassName().equals(WRITER)));
   }
@@ -49,8 +49,8 @@ public final class FrameMerge extends Rule<LogicalPlan> {
   }
 
   /**
-   * Whether the source of a merge was made of rows of its target. These are of the snapshot that there was when the frame was
-   * made; against a newer one the merge would undo what another writer did.
+   * Whether the source of a merge depends on rows of its target. These are of the snapshot at the creation of the frame; with a
+   * newer one the merge would undo another writer's changes.
    */
   static boolean readsItsTarget(LogicalPlan plan, Table target) {
     return plan instanceof MergeIntoTable merge && reads(merge.sourceTable(), target);
@@ -65,7 +65,7 @@ public final class FrameMerge extends Rule<LogicalPlan> {
         .anyMatch(leaf -> leaf instanceof DataSourceV2Relation relation && isSame(relation.table(), target));
   }
 
-  /** Whether two tables are one, whatever the names by which they were found. */
+  /** Whether two tables are the same one, possibly by different names. */
   private static boolean isSame(Table one, Table other) {
     String location = other.properties().get(TableCatalog.PROP_LOCATION);
     return location != null && location.equals(one.properties().get(TableCatalog.PROP_LOCATION));

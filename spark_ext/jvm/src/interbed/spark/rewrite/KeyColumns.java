@@ -13,7 +13,7 @@ final class KeyColumns {
     return expression instanceof AttributeReference reference && reference.exprId().equals(column.exprId());
   }
 
-  /** Whether values that are equal to Spark are one to the table; a collation knows more of them to be equal. */
+  /** Whether values that are equal for Spark are equal for the table; with a collation more values are equal for Spark. */
   static boolean isExact(Expression key) {
     return !(key.dataType() instanceof StringType) || key.dataType().equals(DataTypes.StringType);
   }

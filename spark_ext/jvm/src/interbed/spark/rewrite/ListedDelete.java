@@ -25,13 +25,13 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Spares a DELETE the look into its target where a subquery lists the keys of the rows that go, as in {@code DELETE FROM t WHERE
- * id IN (SELECT id FROM gone)}: what is written is each key that is listed, whether it is there or not.
+ * Lets a DELETE skip reading its target when a subquery lists the keys of the deleted rows, as in {@code DELETE FROM t WHERE id
+ * IN (SELECT id FROM gone)}: it writes a deletion of each listed key, existing or not.
  */
 final class ListedDelete {
   private ListedDelete() {}
 
-  /** The analysed statement without the look, or as it is. */
+  /** The analysed statement without the read of its target, or unchanged. */
   static LogicalPlan of(LogicalPlan analysed) {
     return (LogicalPlan)
         analysed.transformDown(
@@ -51,7 +51,7 @@ final class ListedDelete {
     LogicalPlan list = in.query().plan();
     List<Attribute> given = CollectionConverters.asJava(list.output());
     List<Expression> keys = CollectionConverters.asJava(in.values());
-    // Of its own rows a statement has to see one state, from its start to the commit.
+    // A statement that reads its own table needs one state of it, from its start to the commit.
     if (in.query().isCorrelated() || given.size() != keys.size() || FrameMerge.reads(list, table)) {
       return Optional.empty();
     }
@@ -66,7 +66,7 @@ final class ListedDelete {
       }
       names.add(key.name());
       row.add(new Alias(new KnownNotNull(given.get(i)), key.name(), key.exprId(), seq(), Option.empty(), seq()));
-      // A null is in no list, and no key is null.
+      // IN never matches a null, and no key is null.
       Expression known = new IsNotNull(given.get(i));
       present = present == null ? known : new And(present, known);
     }

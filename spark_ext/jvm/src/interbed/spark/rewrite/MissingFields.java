@@ -34,13 +34,13 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Adds what a query lacks of the rows of a table: nested fields as nulls, wherever they are nested, since Spark refuses a struct
- * without them; and whole columns by their defaults, which Spark does by itself from 4.1 on.
+ * Adds missing fields and columns to the rows of a query for a table: nested fields as nulls, at any depth, since Spark refuses a
+ * struct without them; and columns by their defaults, which Spark adds by itself from 4.1 on.
  */
 final class MissingFields {
   private MissingFields() {}
 
-  /** The query with the columns that it lacks, by their defaults or as nulls; those that are never null stay missing. */
+  /** The query with its missing columns, by their defaults or as nulls; columns that are never null stay missing. */
   static LogicalPlan withColumns(LogicalPlan query, List<AttributeReference> wanted) {
     List<NamedExpression> columns = new ArrayList<>(CollectionConverters.asJava(query.output()));
     for (AttributeReference column : wanted) {
@@ -70,7 +70,7 @@ final class MissingFields {
     return changed ? new Project(CollectionConverters.asScala(columns).toSeq(), query) : query;
   }
 
-  /** The value with all fields of the type; the value itself when it lacks none. */
+  /** The value with all fields of the type; the value itself when no field is missing. */
   private static Expression filled(Expression value, DataType target) {
     if (value.dataType() instanceof StructType given && target instanceof StructType wanted) {
       return filledStruct(value, given, wanted);

@@ -5,7 +5,7 @@ import java.util.function.UnaryOperator;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import scala.runtime.AbstractPartialFunction;
 
-/** What a rule does to some of a plan's nodes, as the function that Spark's walks over plans take. */
+/** Rewrite of some of a plan's nodes, as a function for Spark's transformations of plans. */
 public final class PlanRewrite extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
   private final Predicate<LogicalPlan> concerned;
   private final UnaryOperator<LogicalPlan> change;

@@ -44,11 +44,11 @@ import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction0;
 
 /**
- * Runs UPDATE, DELETE and MERGE INTO of an interbed table, and runs one again, from its analysis on, when another writer changed
- * the rows that it read before it could commit, or its files went while it read them: told by the planner or by a task.
+ * Runs UPDATE, DELETE and MERGE INTO of an interbed table. It analyses and runs a statement again when another writer has changed
+ * the rows that it read before its commit, or when the files that it reads were deleted. The planner or a task reports this.
  *
- * <p>A statement's plan waits here under a number, by which a CALL finds it: as a plan it has its parameters in it, which its
- * text has not. The procedure belongs to the target's catalog and is not listed.
+ * <p>A statement's plan is registered here under a number, which is the argument of a CALL: unlike its text, the plan has the
+ * statement's parameters. The procedure is in the target's catalog and is not listed.
  */
 public record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProcedure {
   public static final String PROCEDURE = "interbed_row_statement";
@@ -59,7 +59,7 @@ public record RowStatement(TableCatalog catalog) implements UnboundProcedure, Bo
   private static final long SHORTEST_PAUSE_MILLIS = 20;
   private static final long LONGEST_PAUSE_MILLIS = 2000;
 
-  /** Statements that were parsed and do not run yet; one that never will is forgotten after so many others. */
+  /** Statements that were parsed and do not run yet; the oldest ones are dropped beyond a limit. */
   private static final int PENDING_MAX = 1000;
 
   private static final Map<String, Pending> PENDING =
@@ -77,7 +77,7 @@ public record RowStatement(TableCatalog catalog) implements UnboundProcedure, Bo
   /** The CALL that runs the statement, when it changes rows of a table of one of our catalogs. */
   public static Optional<String> translate(LogicalPlan parsed) {
     Optional<List<String>> name = targetOf(parsed);
-    // Before Spark 4.1 parameters are bound around the CALL, where the plan inside does not see them.
+    // Before Spark 4.1 parameters are bound around the CALL, and the plan inside does not get them.
     if (name.isEmpty() || parsed.containsPattern(TreePattern.PARAMETER())) {
       return Optional.empty();
     }
@@ -135,12 +135,12 @@ public record RowStatement(TableCatalog catalog) implements UnboundProcedure, Bo
         return Collections.emptyIterator();
       } catch (Exception error) {
         if (mayUpsert && isOf(error, RepeatedKeyException.class)) {
-          // No retry in the sense of the bound below: this cannot happen again.
+          // This does not count for the limit of retries below: it cannot happen again.
           mayUpsert = false;
           continue;
         }
-        // A conflict is no RuntimeException, and nobody on the way says that it throws one. The latter is what Spark's own
-        // Parquet reader says of a file that went.
+        // A conflict is a checked exception that no method in between declares. The other exception is that of Spark's own
+        // Parquet reader for a deleted file.
         boolean retryable = isOf(error, RetryableException.class) || isOf(error, FileNotFoundException.class);
         if (!retryable || retry >= maxRetries(pending)) {
           throw Unchecked.rethrow(error);
@@ -164,7 +164,7 @@ public record RowStatement(TableCatalog catalog) implements UnboundProcedure, Bo
     }
   }
 
-  /** The statement, or one that does the same without a look into its target. */
+  /** The statement, or an equivalent one that does not read its target. */
   private static LogicalPlan withoutLook(SparkSession session, LogicalPlan plan, boolean mayUpsert) {
     if (statementOf(plan) instanceof DeleteFromTable) {
       return ListedDelete.of(analysed(session, plan));
@@ -177,8 +177,8 @@ public record RowStatement(TableCatalog catalog) implements UnboundProcedure, Bo
   }
 
   /**
-   * The session's settings, with a MERGE's source brought to the target's buckets rather than both to new partitions: the
-   * target is the larger one as a rule. The session itself goes on as the user has set it.
+   * The session's settings, with which a MERGE's source is shuffled to the target's buckets instead of both to new partitions: the
+   * target is usually larger. The session itself keeps the user's settings.
    */
   private static SQLConf settings(SparkSession session) {
     SQLConf conf = session.sessionState().conf().clone();
@@ -209,7 +209,7 @@ public record RowStatement(TableCatalog catalog) implements UnboundProcedure, Bo
     }
   }
 
-  /** Those that lost to the same winner must not come back together. */
+  /** Random part of the back-off: statements that lost to the same writer must not retry at the same time. */
   private static void pause(int retry) {
     long longest = Math.min(LONGEST_PAUSE_MILLIS, SHORTEST_PAUSE_MILLIS << Math.min(retry, 16));
     try {

@@ -31,19 +31,19 @@ import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Makes a write whose columns are matched by name one into the table as it will be, with the columns that it lacks, and with the
- * column that tells the kinds of its rows; Spark then compares the rows with that.
+ * Changes a write by name into one to the table as it will be, with the new columns and the column with the kinds of the rows;
+ * Spark then compares the rows with that schema.
  *
- * <p>A write's options are known only when its table is loaded already, and Spark compares the two at once. So every table says
- * at first that it takes any rows ({@link SparkTable#takesAnyRows}), which keeps Spark from it, and this rule, which sees the
- * plan next, puts a table that does not in the target's place. Where a table is read it stays: its hidden columns are resolved
- * by then. Nothing is changed before the write's job is planned.
+ * <p>A write's options are only known after its table is loaded, and Spark compares both at once. So every table first accepts
+ * any rows ({@link SparkTable#takesAnyRows}), which prevents the comparison. This rule gets the plan next, and replaces the target
+ * by a table that does not. A table that is read stays, since its hidden columns are resolved by then. The schema is only changed
+ * when the write's job is planned.
  */
 public final class SchemaMerging extends Rule<LogicalPlan> {
   private static final String SETTING = "spark.sql.extensions";
   private static final String OPTION = "write.merge-schema";
 
-  /** Whether this rule will see writes of the table: not without the extension, and a system table takes none. */
+  /** Whether this rule will get writes of the table: not without the extension, nor for a system table, which has no writes. */
   public static boolean isPossible(TableInfo info) {
     return info.isSetRowChanges()
         && SQLConf.get().getConfString(SETTING, "").contains(ConfiguredNames.EXTENSIONS);
@@ -74,7 +74,7 @@ public final class SchemaMerging extends Rule<LogicalPlan> {
     return (LogicalPlan) node.withNewChildren(CollectionConverters.asScala(children).toSeq());
   }
 
-  /** The target of a change of rows, whose columns Spark resolves by itself: of a MERGE that only inserts, or read before. */
+  /** The target of row changes, whose columns Spark resolves by itself: of a MERGE that only inserts, or one that was read. */
   private static LogicalPlan closed(LogicalPlan target) {
     return target.resolveOperators(
         new PlanRewrite(
@@ -143,7 +143,7 @@ public final class SchemaMerging extends Rule<LogicalPlan> {
         : Map.of();
   }
 
-  /** The relation with another table; columns that both have stay the columns that conditions of the write are about. */
+  /** The relation with another table; common columns keep their ids, to which conditions of the write refer. */
   private static DataSourceV2Relation evolved(DataSourceV2Relation relation, SparkTable table) {
     DataSourceV2Relation fresh = DataSourceV2Relation.create(table, relation.catalog(), relation.identifier());
     Map<String, AttributeReference> known = new HashMap<>();
@@ -162,7 +162,7 @@ public final class SchemaMerging extends Rule<LogicalPlan> {
 
   /** The relation with another table and output. */
   static DataSourceV2Relation with(DataSourceV2Relation relation, SparkTable table, Object output) {
-    // Its constructor takes more from version to version, but these two always come first.
+    // Its constructor gets more parameters from version to version, but these two are always the first.
     Object[] arguments = new Object[relation.productArity()];
     for (int i = 0; i < arguments.length; i++) {
       arguments[i] = i == 0 ? table : i == 1 ? output : relation.productElement(i);

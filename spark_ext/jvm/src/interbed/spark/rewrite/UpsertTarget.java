@@ -6,7 +6,7 @@ import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 
-/** The target of a MERGE that became an INSERT: each of its keys has to come once. */
+/** The target of a MERGE that became an INSERT: its rows must have distinct keys. */
 final class UpsertTarget extends SparkTable {
   private UpsertTarget(SparkTable table) {
     super(table.name(), table.info());

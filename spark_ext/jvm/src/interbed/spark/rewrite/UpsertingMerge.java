@@ -33,16 +33,16 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Spares a MERGE the look into its target where it writes the same row whether that one is matched or not: by the primary key,
- * with one UPDATE and one INSERT of the same values and without conditions, as UPDATE SET * and INSERT * are.
+ * Lets a MERGE skip reading its target when it writes the same row with or without a match: by the primary key, with one UPDATE
+ * and one INSERT of the same values and without conditions, such as UPDATE SET * and INSERT *.
  *
- * <p>What is left is an INSERT of the source's rows. Only a key that comes twice needs the look, since that is an error if the
- * target has it; so the write refuses it ({@link UpsertTarget}), and {@link RowStatement} runs the statement again without this.
+ * <p>The result is an INSERT of the source's rows. Only repeated keys need the target, since they are an error if the target has
+ * the key. The write refuses them ({@link UpsertTarget}), and {@link RowStatement} runs the statement again without this rule.
  */
 final class UpsertingMerge {
   private UpsertingMerge() {}
 
-  /** The analysed statement without the look, or as it is. */
+  /** The analysed statement without the read of its target, or unchanged. */
   static LogicalPlan of(LogicalPlan analysed) {
     return (LogicalPlan)
         analysed.transformDown(
@@ -73,7 +73,7 @@ final class UpsertingMerge {
       Expression before = nullable(updated.get(i));
       Expression value = nullable(inserted.get(i));
       Expression key = keys.get(column.name());
-      // A key keeps its value when nothing is assigned to it, and that is the source's, too.
+      // Without an assignment a key keeps its value, which is also the source's.
       boolean same = before.semanticEquals(value) || (key != null && KeyColumns.isColumn(before, column));
       if (!same || (key != null && !value.semanticEquals(key))) {
         return Optional.empty();
@@ -84,7 +84,7 @@ final class UpsertingMerge {
     return Optional.of(append(SchemaMerging.with(target, UpsertTarget.of(table), target.output()), rows));
   }
 
-  /** The values that the only instruction, which has no condition, gives to the table's columns; empty for any other. */
+  /** The values of the table's columns in the only instruction without a condition; empty for other instructions. */
   private static List<Expression> row(Seq<MergeRows.Instruction> instructions, int operation, int columns) {
     if (instructions.size() != 1 || !instructions.head().condition().equals(Literal$.MODULE$.TrueLiteral())) {
       return List.of();
@@ -96,7 +96,7 @@ final class UpsertingMerge {
     return CollectionConverters.asJava(outputs.head()).subList(1, 1 + columns);
   }
 
-  /** The source's values of the key columns, by which the condition matches rows; empty when it says anything else. */
+  /** The source's values of the key columns, by which the condition matches rows; empty for another condition. */
   private static Map<String, Expression> keys(
       Expression condition, List<AttributeReference> columns, LogicalPlan source) {
     List<Expression> conjuncts = new ArrayList<>();
@@ -130,12 +130,12 @@ final class UpsertingMerge {
     }
   }
 
-  /** The value without Spark's check that it is not null, which is made of the row that is written. */
+  /** The value without Spark's check for null, which is applied to the written row. */
   private static Expression nullable(Expression value) {
     return value instanceof AssertNotNull checked ? checked.child() : value;
   }
 
-  /** AppendData.byPosition, which takes one parameter more from Spark 4.2 on. */
+  /** AppendData.byPosition, which has one more parameter from Spark 4.2 on. */
   private static LogicalPlan append(DataSourceV2Relation target, LogicalPlan rows) {
     Object noOptions = scala.collection.immutable.Map$.MODULE$.empty();
     Method byPosition =

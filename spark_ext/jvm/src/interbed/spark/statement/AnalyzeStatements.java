@@ -14,7 +14,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** ANALYZE TABLE … COMPUTE STATISTICS of our tables, which Spark parses and then carries out on its own tables only. */
+/** ANALYZE TABLE … COMPUTE STATISTICS of our tables, which Spark parses, but supports for its own tables only. */
 public final class AnalyzeStatements implements StatementTranslation {
   static final List<SystemProcedure> PROCEDURES =
       List.of(SystemProcedure.silent("analyze_table", AnalyzeStatements::analyze));

@@ -15,10 +15,9 @@ import scala.Option;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Refuses INSERT … PARTITION (c = X'00ff') for a binary column and bytes that are no text.
+ * Refuses INSERT … PARTITION (c = X'00ff') for a binary column and bytes that are not UTF-8.
  *
- * <p>Spark's parser keeps partition values as text. It replaces the bytes that are none, so that the rows would get into another
- * partition.
+ * <p>Spark's parser converts partition values to text and replaces other bytes, so that the rows would get into another partition.
  */
 public final class BinaryPartitions implements StatementTranslation {
   private static final String REPLACEMENT = "\uFFFD";
@@ -28,7 +27,7 @@ public final class BinaryPartitions implements StatementTranslation {
     LogicalPlan statement = parsed instanceof UnresolvedWith with ? with.child() : parsed;
     if (statement instanceof InsertIntoStatement insert && insert.table() instanceof UnresolvedRelation relation) {
       for (Map.Entry<String, Option<String>> value : CollectionConverters.asJava(insert.partitionSpec()).entrySet()) {
-        // A null partition has a value that is null.
+        // The value of a null partition is null.
         String text = value.getValue().isDefined() ? value.getValue().get() : null;
         if (text != null && text.contains(REPLACEMENT)) {
           CatalogRegistry.ofActiveSession()
@@ -45,7 +44,7 @@ public final class BinaryPartitions implements StatementTranslation {
     try {
       columns = table.catalog().loadTable(table.identifier()).schema();
     } catch (NoSuchTableException error) {
-      // Spark says so itself.
+      // Spark reports the error itself.
       return;
     }
     boolean binary =

@@ -13,7 +13,7 @@ import java.util.Optional;
  * SET CATALOG.
  */
 public record CatalogStatement(Action action, String catalog, Map<String, String> options, boolean lenient) {
-  /** What carries the statements out. */
+  /** The procedures of the statements. */
   static final List<SystemProcedure> PROCEDURES =
       List.of(
           SystemProcedure.silent(procedureName(Action.CREATE), CatalogStatement::create),
@@ -50,7 +50,7 @@ public record CatalogStatement(Action action, String catalog, Map<String, String
     return Optional.of(new CatalogStatement(create ? Action.CREATE : Action.DROP, catalog, options, lenient));
   }
 
-  /** Spark's words for USE CATALOG name, as Flink has it; empty when the text is some other statement, as USE catalog is. */
+  /** Spark's statement for USE CATALOG name, which is Flink's; empty for other statements, such as USE catalog. */
   public static Optional<String> use(String sql) {
     SqlScanner scanner = new SqlScanner(sql);
     if (!scanner.takeWords("USE", "CATALOG") || !scanner.isBeforeName()) {

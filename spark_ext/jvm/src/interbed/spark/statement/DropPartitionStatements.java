@@ -19,7 +19,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** ALTER TABLE … DROP PARTITION that names some of the partition columns only, which Spark refuses for catalogs. */
+/** ALTER TABLE … DROP PARTITION with only some of the partition columns, which Spark refuses for catalogs. */
 public final class DropPartitionStatements implements StatementTranslation {
   private static final String PROCEDURE = "drop_partitions_statement";
 
@@ -49,7 +49,7 @@ public final class DropPartitionStatements implements StatementTranslation {
       values.forEach(node::put);
       complete = complete && values.size() >= columns.size();
     }
-    // Complete ones are Spark's to carry out; so are errors of tables that are not there or have no partitions.
+    // Spark carries out complete ones, and reports missing tables and tables without partitions.
     if (complete) {
       return Optional.empty();
     }

@@ -17,8 +17,8 @@ import org.apache.spark.sql.types.StructType;
 /**
  * CREATE TABLE [IF NOT EXISTS] name LIKE name [USING interbed] [TBLPROPERTIES ('key' = 'value', …)].
  *
- * <p>Spark parses it for tables of its own catalog only, whose names have no catalog before them. There it is ours when the
- * table that is to be alike is one of ours.
+ * <p>Spark only parses it for tables of its own catalog, whose names have no catalog before them. There the statement is ours
+ * when the source table is one of ours.
  */
 public record LikeStatement(Map<String, String> fields) {
   private static final String PROCEDURE = "create_table_like_statement";

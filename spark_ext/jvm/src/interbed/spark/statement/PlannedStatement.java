@@ -18,8 +18,8 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * A statement about one table that Spark does not parse, or not for catalogs: one of the planner's procedures that are not
- * listed carries it out.
+ * A statement about one table that Spark does not parse, or not for catalogs. An unlisted procedure of the planner carries it
+ * out.
  */
 final class PlannedStatement {
   static final String CATALOG = "catalog";
@@ -28,17 +28,17 @@ final class PlannedStatement {
 
   private PlannedStatement() {}
 
-  /** What carries out a statement that shows nothing. */
+  /** The procedure of a statement without a result. */
   static SystemProcedure silent(String procedure) {
     return showing(procedure, new StructType());
   }
 
-  /** What carries out a statement that shows rows of these columns. */
+  /** The procedure of a statement with a result of these columns. */
   static SystemProcedure showing(String procedure, StructType columns) {
     return new SystemProcedure(procedure, columns, fields -> call(procedure, columns, fields));
   }
 
-  /** Takes the statement's table; false when it is no name, or when the table is in a catalog that is not ours. */
+  /** Parses the statement's table; false when it is no name, or when its catalog is not ours. */
   static boolean takeTable(SqlScanner scanner, Map<String, String> fields) {
     List<String> parts = takeName(scanner);
     if (parts.isEmpty() || parts.size() > 3) {
@@ -50,7 +50,7 @@ final class PlannedStatement {
     return CatalogRegistry.ofActiveSession().isOurs(catalog);
   }
 
-  /** The parts of a name; none when none stands here. */
+  /** Parses the parts of a name; none when there is no name here. */
   static List<String> takeName(SqlScanner scanner) {
     List<String> parts = new ArrayList<>();
     try {
@@ -63,13 +63,13 @@ final class PlannedStatement {
     return parts;
   }
 
-  /** Names a table that Spark has parsed the name of. */
+  /** Sets the table by a name that Spark has parsed. */
   static void putTable(QualifiedName table, Map<String, String> fields) {
     fields.put(CATALOG, table.catalog().name());
     fields.put(TABLE, String.join(".", Names.quoted(List.of(table.database(), table.name()))));
   }
 
-  /** Has the planner carry the statement out. */
+  /** Calls the planner's procedure of the statement. */
   static List<InternalRow> call(String procedure, StructType columns, Map<String, Object> fields) {
     String catalog = (String) fields.get(CATALOG);
     ObjectNode arguments = JSON.createObjectNode();

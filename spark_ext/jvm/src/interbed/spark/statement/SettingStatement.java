@@ -4,9 +4,9 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * SET and RESET of an option of tables, written as Paimon's pages write it: SET spark.paimon.*.db.t.scan.snapshot-id=1.
+ * SET and RESET of an option of tables, in the syntax of Paimon's pages: SET spark.paimon.*.db.t.scan.snapshot-id=1.
  *
- * <p>Spark takes neither a hyphen nor a star in a key that is not in backquotes; so they are put around it.
+ * <p>Spark accepts hyphens and stars only in a key in backquotes, which are added here.
  */
 public final class SettingStatement {
   private static final Pattern OF_OPTION =
@@ -16,7 +16,7 @@ public final class SettingStatement {
 
   private SettingStatement() {}
 
-  /** The statement with its key in backquotes, and any other one as it is. */
+  /** The statement with its key in backquotes; other statements unchanged. */
   public static String quoted(String sql) {
     Matcher found = OF_OPTION.matcher(sql);
     return found.matches() ? found.group(1) + " `" + found.group(2) + "`" + found.group(3) : sql;

@@ -20,7 +20,7 @@ final class SqlScanner {
     this.usage = usage;
   }
 
-  /** Takes these words if they all stand here, or nothing. */
+  /** Takes these words if all of them are next, or nothing. */
   boolean takeWords(String... words) {
     int start = position;
     for (String word : words) {

@@ -3,8 +3,8 @@ package interbed.spark.statement;
 import java.util.Optional;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 
-/** Puts a statement that Spark parses, but cannot carry out on our catalogs, into one that it can: mostly a CALL. */
+/** Translates a statement that Spark parses, but does not support for our catalogs, to a supported one: mostly a CALL. */
 public interface StatementTranslation {
-  /** The statement to parse in place of this one; empty when this one is to stay as it is. */
+  /** The statement to parse instead of this one; empty for no translation. */
   Optional<String> translate(String sql, LogicalPlan parsed);
 }

@@ -10,12 +10,12 @@ import java.util.Map;
 import org.apache.spark.sql.internal.SQLConf;
 
 /**
- * How a translated statement travels through Spark: CALL interbed_system.sys.procedure('…').
+ * Text of a translated statement: CALL interbed_system.sys.procedure('…').
  *
- * <p>The one argument is base64 of JSON: letters that no setting of the SQL parser reads differently.
+ * <p>The only argument is base64 of JSON, whose characters have the same meaning with all settings of the SQL parser.
  */
 final class SystemCall {
-  /** The catalog whose procedures carry statements out; it exists only while one runs. */
+  /** The catalog of the procedures of statements; it exists only while one runs. */
   static final String CATALOG = "interbed_system";
 
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -24,7 +24,7 @@ final class SystemCall {
 
   /** The statement that runs one of {@link SystemCatalog}'s procedures with these fields. */
   static String of(String procedure, Map<String, ?> fields) {
-    // Registered here, not by a setting of the user's, and removed again by the procedure.
+    // Registered here and not by a setting of the user's, and removed by the procedure.
     SQLConf.get().setConfString(CatalogRegistry.confKey(CATALOG), SystemCatalog.class.getName());
     try {
       String argument = Base64.getEncoder().encodeToString(JSON.writeValueAsBytes(fields));
@@ -34,7 +34,7 @@ final class SystemCall {
     }
   }
 
-  /** The fields again. Throws IllegalArgumentException. */
+  /** Decodes the fields. Throws IllegalArgumentException. */
   static Map<String, Object> fields(String argument) {
     try {
       return JSON.readValue(Base64.getDecoder().decode(argument), new TypeReference<>() {});

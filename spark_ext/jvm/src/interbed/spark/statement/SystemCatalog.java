@@ -7,9 +7,9 @@ import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** The catalog of the procedures into which statements are translated; {@link SystemCall} says how. */
+/** The catalog of the procedures of translated statements; see {@link SystemCall}. */
 public final class SystemCatalog implements ProcedureCatalog {
-  /** Every procedure that there is, by what they are about. */
+  /** All procedures, by subject. */
   private static final List<SystemProcedure> PROCEDURES =
       Stream.of(
               CatalogStatement.PROCEDURES,
@@ -33,7 +33,7 @@ public final class SystemCatalog implements ProcedureCatalog {
     return name;
   }
 
-  /** Overrides ProcedureCatalog.listProcedures() from Spark 4.1 on; without the annotation 4.0 compiles it, too. */
+  /** Overrides ProcedureCatalog.listProcedures() of Spark 4.1 and later; has no annotation, so that it compiles with 4.0. */
   public Identifier[] listProcedures(String[] namespace) {
     return new Identifier[0];
   }

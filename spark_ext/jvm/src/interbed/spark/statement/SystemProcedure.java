@@ -17,12 +17,12 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * What a translated statement does: a body from the fields of a {@link SystemCall} to rows of these columns, in the session
- * that runs it.
+ * Procedure of a translated statement: a function from the fields of a {@link SystemCall} to rows of these columns, in the
+ * session that runs it.
  */
 record SystemProcedure(String name, StructType output, Function<Map<String, Object>, List<InternalRow>> body)
     implements UnboundProcedure, BoundProcedure {
-  /** One whose statement shows nothing. */
+  /** A procedure of a statement without a result. */
   static SystemProcedure silent(String name, Consumer<Map<String, Object>> body) {
     return new SystemProcedure(
         name,
@@ -62,7 +62,7 @@ record SystemProcedure(String name, StructType output, Function<Map<String, Obje
       }
       return List.<Scan>of(new Result(output, rows.toArray(InternalRow[]::new))).iterator();
     } finally {
-      // So that SHOW CATALOGS lists the user's catalogs only.
+      // Removed, so that SHOW CATALOGS lists only the user's catalogs.
       CatalogRegistry.ofActiveSession().forget(SystemCall.CATALOG);
     }
   }

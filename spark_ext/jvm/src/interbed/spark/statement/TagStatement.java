@@ -10,8 +10,8 @@ import org.apache.spark.sql.types.StructType;
 /**
  * ALTER TABLE … CREATE, REPLACE, DELETE and RENAME TAG, and SHOW TAGS: Paimon's statements, which Spark does not parse.
  *
- * <p>They become a {@link SystemCall} when their table is in one of our catalogs. Other catalogs' extensions have statements
- * of the same words, which are theirs to parse.
+ * <p>They become a {@link SystemCall} when their table is in one of our catalogs. Extensions of other catalogs have statements
+ * with the same words, which they parse.
  */
 public record TagStatement(String procedure, Map<String, String> fields) {
   private static final String CREATE = "create_tag_statement";
@@ -24,7 +24,7 @@ public record TagStatement(String procedure, Map<String, String> fields) {
           + " [RETAIN number DAYS | HOURS | MINUTES], ALTER TABLE name REPLACE TAG tag …, ALTER TABLE name DELETE TAG"
           + " [IF EXISTS] tag, ALTER TABLE name RENAME TAG tag TO tag or SHOW TAGS name.";
 
-  /** What carries the statements out. */
+  /** The procedures of the statements. */
   static final List<SystemProcedure> PROCEDURES =
       List.of(
           PlannedStatement.silent(CREATE),

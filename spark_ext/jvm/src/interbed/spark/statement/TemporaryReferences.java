@@ -41,7 +41,7 @@ final class TemporaryReferences {
       }
     }
     CollectionConverters.asJava(node.expressions()).forEach(this::visit);
-    // Queries of a WITH are children that a walk over the plain ones passes over.
+    // Queries of a WITH are inner children, which a traversal of the plain children skips.
     CollectionConverters.asJava(node.innerChildren()).forEach(
         inner -> {
           if (inner instanceof LogicalPlan plan) {

@@ -39,23 +39,23 @@ import scala.jdk.javaapi.CollectionConverters;
 /**
  * Shows views to Spark's catalog functions: {@code spark.catalog.listTables}, {@code getTable} and {@code listColumns}.
  *
- * <p>They make plans of their own, which no parser sees. SHOW TABLES makes the same plan and lists tables only, so that the
- * parser marks it.
+ * <p>They make plans of their own, without the parser. SHOW TABLES makes the same plan but lists only tables, so that the parser
+ * marks it.
  */
 public final class ViewListing extends Rule<LogicalPlan> {
   private static final TreeNodeTag<Boolean> IS_STATEMENT = new TreeNodeTag<>("interbed.show_tables");
 
-  /** How Spark's catalog functions name themselves where they ask for a table or view. */
+  /** The names of Spark's catalog functions in their lookups of tables and views. */
   private static final String FUNCTIONS = "Catalog.";
 
-  /** What makes a resolved view; empty in versions of Spark that describe views in another way, which list tables only. */
+  /** Constructor of a resolved view; empty in versions of Spark that describe views differently, which list only tables. */
   private static final Optional<Constructor<?>> RESOLVED_VIEW =
       Arrays.stream(ResolvedPersistentView.class.getConstructors())
           .filter(
               made -> made.getParameterCount() == 3 && made.getParameterTypes()[2].isAssignableFrom(CatalogTable.class))
           .findFirst();
 
-  /** The place of a comment among the parameters of CatalogTable. */
+  /** The index of the comment among the parameters of CatalogTable. */
   private static final int COMMENT = 14;
 
   static void markStatement(ShowTables show) {
@@ -89,7 +89,7 @@ public final class ViewListing extends Rule<LogicalPlan> {
             show.output()));
   }
 
-  /** The catalog as the functions see it: its views are among its tables. */
+  /** The catalog for these functions, with its views among its tables. */
   private static final class WithViews extends DelegatingCatalogExtension {
     private final InterbedCatalog catalog;
 
@@ -151,7 +151,7 @@ public final class ViewListing extends Rule<LogicalPlan> {
     return columns;
   }
 
-  /** The view as Spark's own catalog would describe it; later versions of Spark have more parameters, which have defaults. */
+  /** Spark's description of the view; later versions of Spark have more parameters, with defaults. */
   private static CatalogTable described(QualifiedName name, ViewInfo view) {
     Constructor<?> constructor = CatalogTable.class.getConstructors()[0];
     Object[] values = new Object[constructor.getParameterCount()];

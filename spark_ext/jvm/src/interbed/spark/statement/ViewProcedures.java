@@ -24,7 +24,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.Option;
 
-/** What the {@link ViewStatements} do. */
+/** Procedures of the {@link ViewStatements}. */
 final class ViewProcedures {
   static final List<SystemProcedure> PROCEDURES =
       List.of(
@@ -135,7 +135,7 @@ final class ViewProcedures {
     return rows;
   }
 
-  /** What Spark shows of the tables, and the views among them. */
+  /** Spark's rows about tables, and rows about the views. */
   private static List<InternalRow> showExtended(Map<String, Object> fields) {
     QualifiedName namespace = name(fields);
     TreeMap<String, String> found = new TreeMap<>();
@@ -217,7 +217,7 @@ final class ViewProcedures {
     return List.of(row(sql + "AS " + view.getQuery() + "\n"));
   }
 
-  /** The columns of the query, with Spark's types as JSON; throws for a query that can't be a view's. */
+  /** The columns of the query, with Spark's types as JSON; throws for a query that is not allowed in a view. */
   private static List<ViewColumn> columnsOf(QualifiedName name, String query) {
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     List<ViewColumn> columns = new ArrayList<>();

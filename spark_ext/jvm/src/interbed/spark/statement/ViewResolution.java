@@ -27,10 +27,10 @@ import org.apache.spark.sql.classic.SparkSession;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Puts a view's query in the place of its name.
+ * Replaces the name of a view by its query.
  *
- * <p>It sees the names that are no tables. The query is analysed on its own, so that the rules that Spark runs once, before it
- * resolves names, run for it as well, and so that its names mean what they meant where the view is, not where it is used.
+ * <p>It handles names that are not tables. The query is analysed separately: the rules that Spark runs once, before it resolves
+ * names, run for it, too, and its names are resolved in the view's namespace, not in that of its use.
  */
 public final class ViewResolution extends Rule<LogicalPlan> {
   /** The views that are being analysed by this thread, the innermost last. */
@@ -84,7 +84,7 @@ public final class ViewResolution extends Rule<LogicalPlan> {
           "The view " + name + " has " + columns.size() + " columns, but its query only " + found.length
               + " by now; ALTER VIEW " + name + " AS … gives it another query");
     }
-    // What a SELECT * finds more than when the view was made is no part of the view.
+    // Columns that a SELECT * has in addition since the view was created are no part of the view.
     String[] names = new String[found.length];
     List<String> more = new ArrayList<>();
     for (int i = 0; i < names.length; i++) {
@@ -97,7 +97,7 @@ public final class ViewResolution extends Rule<LogicalPlan> {
     return (more.isEmpty() ? renamed : renamed.drop(more.toArray(String[]::new))).queryExecution().analyzed();
   }
 
-  /** The rows of a query of the view of that name; throws for one that needs the view itself. */
+  /** The analysed query of the view of that name; throws for a view that refers to itself. */
   static Dataset<Row> rowsOf(SparkSession session, QualifiedName view, String query) {
     List<String> within = WITHIN.get();
     if (within.contains(view.toString())) {
@@ -123,7 +123,7 @@ public final class ViewResolution extends Rule<LogicalPlan> {
     }
   }
 
-  /** The query with every name of a table or view in full; names that it gives by WITH stay what they are. */
+  /** The query with full names of tables and views; names defined by WITH stay unchanged. */
   private static LogicalPlan qualified(SparkSession session, QualifiedName view, LogicalPlan query) {
     CatalogRegistry registry = CatalogRegistry.of(session);
     return CTESubstitution.apply(query)

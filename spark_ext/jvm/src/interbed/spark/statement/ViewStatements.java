@@ -32,12 +32,12 @@ import scala.Tuple2;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Statements about views of our catalogs, which Spark parses and then refuses: each becomes a call of {@link ViewProcedures}. */
+/** Statements about views of our catalogs, which Spark parses and refuses: each becomes a call of {@link ViewProcedures}. */
 public final class ViewStatements implements StatementTranslation {
   @Override
   public Optional<String> translate(String sql, LogicalPlan parsed) {
     if (parsed instanceof CreateView create) {
-      // A temporary view of the same name only hides it.
+      // A temporary view of the same name hides it, and is no obstacle.
       return permanent(create.child()).map(name -> SystemCall.of("create_view", fields(name, fields -> {
         List<Map<String, String>> columns = new ArrayList<>();
         for (Tuple2<String, Option<String>> column : CollectionConverters.asJava(create.userSpecifiedColumns())) {
@@ -96,7 +96,7 @@ public final class ViewStatements implements StatementTranslation {
     return Optional.empty();
   }
 
-  /** A call about the views of a namespace, if that is in a catalog of ours. */
+  /** A call about the views of a namespace in a catalog of ours. */
   private static Optional<String> inNamespace(
       String procedure, LogicalPlan within, Option<String> pattern, String statement) {
     List<String> namespace;
@@ -122,12 +122,12 @@ public final class ViewStatements implements StatementTranslation {
                         })));
   }
 
-  /** A call about the view, if the name is one's in a catalog of ours. */
+  /** A call about a view in a catalog of ours. */
   private static Optional<String> call(String procedure, LogicalPlan named, Consumer<Map<String, Object>> more) {
     return name(named).map(name -> SystemCall.of(procedure, fields(name, more)));
   }
 
-  /** The same where the statement may as well be about a table. */
+  /** The same for statements that may also be about a table. */
   private static Optional<String> ofView(
       String procedure, LogicalPlan named, Consumer<Map<String, Object>> more) {
     return name(named)
@@ -142,7 +142,7 @@ public final class ViewStatements implements StatementTranslation {
     return fields;
   }
 
-  /** The name in a catalog of ours; empty where it means a temporary view, which is Spark's to find. */
+  /** The name in a catalog of ours; empty for a temporary view, which Spark resolves. */
   private static Optional<QualifiedName> name(LogicalPlan named) {
     Optional<Seq<String>> parts = parts(named);
     if (parts.isPresent()
@@ -158,7 +158,7 @@ public final class ViewStatements implements StatementTranslation {
         .filter(ViewStatements::keepsViews);
   }
 
-  /** In spark_catalog views are Spark's own, as everything is that is no table of ours. */
+  /** In spark_catalog views are Spark's own, like all objects that are not tables of ours. */
   private static boolean keepsViews(QualifiedName name) {
     return !name.catalog().hasForeignTables();
   }

@@ -6,7 +6,7 @@ import java.util.stream.Collectors;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 
-/** What this version of Spark may be told of catalogs and tables; names that an older one does not know are left out. */
+/** Capabilities of catalogs and tables for this version of Spark, without names that older versions lack. */
 public final class Capabilities {
   private static final Set<String> CATALOG =
       Set.of("SUPPORT_COLUMN_DEFAULT_VALUE", "SUPPORT_TABLE_CONSTRAINT");
@@ -16,13 +16,13 @@ public final class Capabilities {
           .filter(capability -> CATALOG.contains(capability.name()))
           .collect(Collectors.toUnmodifiableSet());
 
-  /** That Spark may alter the table by itself, where a statement says WITH SCHEMA EVOLUTION: from 4.1 on. */
+  /** Spark may alter the table by itself for WITH SCHEMA EVOLUTION: from 4.1 on. */
   public static final Set<TableCapability> OF_TABLES =
       Arrays.stream(TableCapability.values())
           .filter(capability -> capability.name().equals("AUTOMATIC_SCHEMA_EVOLUTION"))
           .collect(Collectors.toUnmodifiableSet());
 
-  /** That Spark gives the columns that a write by name lacks their defaults: from 4.1 on, with the constraints. */
+  /** Spark fills missing columns of a write by name with their defaults: from 4.1 on, with the constraints. */
   public static final boolean FILLS_COLUMNS =
       OF_CATALOGS.stream().anyMatch(capability -> capability.name().equals("SUPPORT_TABLE_CONSTRAINT"));
 

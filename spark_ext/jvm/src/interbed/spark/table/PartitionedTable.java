@@ -16,7 +16,7 @@ import org.apache.spark.sql.types.StructType;
 /**
  * The part of {@link SparkTable} behind SHOW PARTITIONS, ALTER TABLE … ADD and DROP PARTITION and TRUNCATE TABLE … PARTITION.
  *
- * <p>A partition is there while it has rows. What a metastore keeps of it follows, where tables are registered with theirs.
+ * <p>A partition exists while it has rows. A metastore follows if tables are registered with their partitions.
  */
 interface PartitionedTable extends PlannerTable, SupportsAtomicPartitionManagement {
   /** Declared by both interfaces, by one of them with a body. */
@@ -27,7 +27,7 @@ interface PartitionedTable extends PlannerTable, SupportsAtomicPartitionManageme
   default StructType partitionSchema() {
     List<String> keys = info().getPartitionKeys();
     StructField[] fields = keys.stream().map(schema()::apply).toArray(StructField[]::new);
-    // Values of CHAR and VARCHAR columns are strings, and Spark asks for them by this type.
+    // Values of CHAR and VARCHAR columns are strings, and Spark reads them by this type.
     return CharVarcharUtils.replaceCharVarcharWithStringInSchema(new StructType(fields));
   }
 
@@ -52,7 +52,7 @@ interface PartitionedTable extends PlannerTable, SupportsAtomicPartitionManageme
     return true;
   }
 
-  /** There is no trash to go around: older snapshots keep the rows until they expire. */
+  /** There is no trash to bypass: older snapshots keep the rows until they expire. */
   @Override
   default boolean purgePartitions(InternalRow[] partitions) {
     return dropPartitions(partitions);
@@ -89,7 +89,7 @@ interface PartitionedTable extends PlannerTable, SupportsAtomicPartitionManageme
     throw new UnsupportedOperationException("Partitions of " + name() + " have no properties of their own");
   }
 
-  /** How much the partition holds, under the names that Paimon's connector gives these figures. */
+  /** The figures of the partition, with the names of Paimon's connector. */
   @Override
   default Map<String, String> loadPartitionMetadata(InternalRow partition) {
     List<PartitionInfo> found = find(spec(partition));

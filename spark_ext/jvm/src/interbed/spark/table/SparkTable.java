@@ -23,10 +23,10 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
- * A table as the planner described it when the statement was analysed.
+ * A table with the planner's description from the analysis of the statement.
  *
- * <p>It keeps the snapshot of that moment, so that all scans of one statement agree; from Spark 4.1 on, Spark loads the table
- * again for the next statement because {@link #version} tells it what it holds.
+ * <p>It keeps the snapshot of the analysis, so that all scans of one statement are consistent. From Spark 4.1 on, Spark loads the
+ * table again for the next statement because of {@link #version}.
  */
 public class SparkTable implements PartitionedTable, RowLevelTable, DeletableTable, SupportsRead, SupportsWrite {
   private static final Set<TableCapability> CAPABILITIES = capabilities(false);
@@ -41,7 +41,7 @@ public class SparkTable implements PartitionedTable, RowLevelTable, DeletableTab
     this(name, info, false);
   }
 
-  /** With `takesAnyRows` Spark leaves it to {@code SchemaMerging} to compare a write's rows with the table. */
+  /** With `takesAnyRows` not Spark, but {@code SchemaMerging} compares a write's rows with the table. */
   public SparkTable(String name, TableInfo info, boolean takesAnyRows) {
     this.name = name;
     this.info = info;
@@ -92,7 +92,7 @@ public class SparkTable implements PartitionedTable, RowLevelTable, DeletableTab
         .toArray(Transform[]::new);
   }
 
-  /** Overrides Table.version() from Spark 4.1 on; without the annotation 4.0 compiles it, too. */
+  /** Overrides Table.version() of Spark 4.1 and later; has no annotation, so that it compiles with 4.0. */
   public String version() {
     return Long.toString(info.getSnapshotId());
   }

@@ -8,8 +8,8 @@ import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 
 /**
- * A table that nobody sees yet. The commit of what is written into it shows both in one step, so that nothing is left for
- * {@link #commitStagedChanges} unless nothing was written.
+ * A table that is not visible yet. The commit of its rows makes the table and the rows visible in one step, so that {@link
+ * #commitStagedChanges} only has work if no rows were written.
  */
 public final class StagedSparkTable extends SparkTable implements StagedTable {
   private boolean written;
@@ -44,7 +44,7 @@ public final class StagedSparkTable extends SparkTable implements StagedTable {
         });
   }
 
-  /** Both interfaces have a body for it from Spark 4.2 on; without the annotation 4.0 compiles it, too. */
+  /** Both interfaces have a default method of it from Spark 4.2 on; has no annotation, so that it compiles with 4.0. */
   public CustomTaskMetric[] reportDriverMetrics() {
     return new CustomTaskMetric[0];
   }

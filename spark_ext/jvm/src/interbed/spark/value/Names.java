@@ -4,7 +4,7 @@ import java.util.List;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 
-/** Column names as Spark's expression factories want them: they parse what they are given, so a dot needs quotes. */
+/** Column names for Spark's expression factories, which parse them, so that a dot needs quotes. */
 public final class Names {
   private Names() {}
 

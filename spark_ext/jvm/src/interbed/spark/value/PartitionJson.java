@@ -30,7 +30,7 @@ public final class PartitionJson {
 
   private PartitionJson() {}
 
-  /** An object of the first columns' values, of as many as the row has. */
+  /** An object of the values of the first columns, as many as the row has. */
   public static String of(List<String> columns, StructType schema, InternalRow row) {
     ObjectNode values = JSON.createObjectNode();
     for (int i = 0; i < row.numFields(); i++) {

@@ -26,7 +26,7 @@ public final class PredicateJson {
 
   private PredicateJson() {}
 
-  /** The tree, or empty when a part of the predicate has no such form (a function call, a cast). */
+  /** The tree; empty when a part of the predicate has no such form (a function call, a cast). */
   public static Optional<String> of(Predicate predicate) {
     return Optional.ofNullable(tree(predicate)).map(ObjectNode::toString);
   }
@@ -59,7 +59,7 @@ public final class PredicateJson {
     return null;
   }
 
-  /** Puts a value of Spark's own form under the key; false for one that has no form in JSON. */
+  /** Puts a value of Spark's internal form under the key; false for a value without a form in JSON. */
   static boolean putValue(ObjectNode node, String key, Object value) {
     if (value == null) {
       node.putNull(key);

@@ -15,16 +15,16 @@ import org.apache.spark.sql.execution.arrow.ArrowWriter;
  * Sends a task's rows to a Python worker in Arrow batches; the worker writes the files.
  *
  * <p>The worker acknowledges each batch, and the acknowledgement is awaited only before the batch after the next: both sides
- * work at once, and an error in Python ends the task after one more batch at most. The worker deletes its files when it
- * fails, when it is told to abort, and when the conversation breaks off.
+ * work at the same time, and an error in Python ends the task after at most one more batch. The worker deletes its files when it
+ * fails, after an abort, and when the connection is lost.
  */
 public final class ArrowTaskWriter implements DataWriter<InternalRow> {
   private static final int BATCH_ROWS = 16 * 1024;
 
-  // Batches of wide rows end before their row count, so that neither side holds more than this and one row.
+  // Batches of wide rows end before their row count: each side has at most these bytes and one row.
   private static final long BATCH_BYTES = 16L * 1024 * 1024;
 
-  // The size of the vectors is summed up only this often, because the sum walks over all columns.
+  // The size of the vectors is computed only at this interval of rows, because it needs all columns.
   private static final int SIZE_CHECK_ROWS = 256;
 
   private final PythonWorkerChannel worker;
@@ -61,7 +61,7 @@ public final class ArrowTaskWriter implements DataWriter<InternalRow> {
   private long bufferedBytes() {
     long bytes = 0;
     for (FieldVector vector : root.getFieldVectors()) {
-      // Sizes are known up to the value count, which otherwise is set only when the batch is finished.
+      // Sizes are only known up to the value count, which is otherwise set when the batch is finished.
       vector.setValueCount(rowCount);
       bytes += vector.getBufferSize();
     }
@@ -102,8 +102,8 @@ public final class ArrowTaskWriter implements DataWriter<InternalRow> {
       throw worker.failure();
     }
     TaskCommitMessage message = new TaskCommitMessage(worker.readBytes());
-    // A job that fails kills its other tasks, and what a killed task returns never reaches the driver, which then could not
-    // delete the files. Throws, and Spark calls abort.
+    // A job that fails kills its other tasks. The driver never gets the message of a killed task, and could not delete its
+    // files. This throws, and Spark calls abort.
     TaskContext context = TaskContext.get();
     if (context != null) {
       context.killTaskIfInterrupted();
@@ -114,8 +114,8 @@ public final class ArrowTaskWriter implements DataWriter<InternalRow> {
   }
 
   /**
-   * Has the worker delete what it wrote, and waits until it did. Where the conversation broke off, close hangs up, and the
-   * worker does the same without being waited for.
+   * Lets the worker delete its files, and waits for that. If the connection is lost, close() hangs up, and the worker deletes its
+   * files without a wait here.
    */
   @Override
   public void abort() {
@@ -127,7 +127,7 @@ public final class ArrowTaskWriter implements DataWriter<InternalRow> {
       worker.writeInt(PythonWorkerChannel.ABORT);
       finished = worker.readInt() == PythonWorkerChannel.END;
     } catch (Exception error) {
-      // The task fails for a reason of its own, which this one must not hide.
+      // The task fails for another reason, which this error must not hide.
       worker.hangUp();
     }
   }

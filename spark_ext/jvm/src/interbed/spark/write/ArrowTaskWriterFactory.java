@@ -7,7 +7,7 @@ import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 import org.apache.spark.sql.types.StructType;
 
-/** Travels to the executors and opens a writer for each task attempt. */
+/** Serialized to the executors, where it opens a writer for each task attempt. */
 public record ArrowTaskWriterFactory(PythonCommand command, byte[] task, StructType schema, String timeZone)
     implements DataWriterFactory, StreamingDataWriterFactory {
   @Override

@@ -10,14 +10,14 @@ import java.util.List;
 import java.util.Objects;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 
-/** Sends the commit of one job, again to another planner when one is lost, and remembers whether its outcome is known. */
+/** Sends the commit of one job, again to another planner after a lost one, and records whether its outcome is known. */
 final class CommitSender {
   private static final int ATTEMPTS = 2;
 
-  // Set once the commit was sent and its outcome is not known: then no file may be deleted.
+  // Set while the commit was sent and its outcome is unknown: no file may be deleted then.
   private volatile boolean outcomeUnknown;
 
-  /** The question has to be one that may be asked again, since a job commits once however often it is sent. */
+  /** Sends a call that may be repeated: a job commits once, however often its commit is sent. */
   <T> T send(Planner.Question<T> commit) {
     for (int attempt = 1; ; attempt++) {
       try {
@@ -41,7 +41,7 @@ final class CommitSender {
   static List<ByteBuffer> committables(WriterCommitMessage[] messages) {
     List<ByteBuffer> committables = new ArrayList<>();
     for (WriterCommitMessage message : messages) {
-      // Tasks that did not finish have none when a job is aborted.
+      // When a job is aborted, unfinished tasks have no message.
       if (Objects.nonNull(message)) {
         committables.add(ByteBuffer.wrap(((TaskCommitMessage) message).bytes()));
       }

@@ -1,7 +1,7 @@
 package interbed.spark.write;
 
 /**
- * While one is open, the current thread runs an UPDATE, DELETE or MERGE: what it writes follows from what it read.
+ * While a scope is open, the current thread runs an UPDATE, DELETE or MERGE: its writes depend on its reads.
  *
  * <p>Scopes may be nested; used by try-with-resources.
  */

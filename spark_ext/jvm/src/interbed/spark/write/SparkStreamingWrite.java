@@ -16,8 +16,8 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * One micro-batch into a table. Spark makes one for each, also for one that it runs again after a failure; the planner knows by
- * the query's id and the batch's number whether it was committed before.
+ * The write of one micro-batch. Spark creates one for each, also for a repeated one after a failure; by the query's id and the
+ * batch's number the planner finds whether it was committed before.
  */
 final class SparkStreamingWrite implements StreamingWrite {
   private final PlannerTable table;
@@ -30,7 +30,7 @@ final class SparkStreamingWrite implements StreamingWrite {
     this.request = request;
   }
 
-  /** Planned now, not before: Spark's optimizer makes several of these for a batch and runs one. */
+  /** Planned only here: Spark's optimizer creates several of these objects for a batch and runs one. */
   @Override
   public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo physical) {
     plan = Planner.askOrThrow(planner -> planner.planEpoch(table.info().bufferForHandle(), request));
@@ -49,7 +49,7 @@ final class SparkStreamingWrite implements StreamingWrite {
 
   @Override
   public void abort(long epoch, WriterCommitMessage[] messages) {
-    // Without a plan no task has begun.
+    // No task has begun before the plan.
     if (plan != null && !commit.isOutcomeUnknown()) {
       Planner.askOrThrow(
           planner -> {

@@ -34,10 +34,10 @@ import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * One write job: tasks leave files that nobody sees, the driver's one commit makes them visible or deletes them.
+ * One write job: tasks write files that are not visible; the driver's commit makes them visible, or an abort deletes them.
  *
- * <p>What it cannot delete are the files of a task that ends well in the very moment in which the job fails: Spark drops that
- * task's message. Nobody sees them either; removing orphan files finds them.
+ * <p>It cannot delete the files of a task that succeeds at the moment in which the job fails: Spark drops that task's message.
+ * These files are not visible either; the removal of orphan files deletes them.
  */
 public class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final PlannerTable table;
@@ -45,7 +45,7 @@ public class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final WriteRequest request;
   private final CommitSender commit = new CommitSender();
   private WritePlan plan;
-  // Of the commit, once it succeeded.
+  // Metrics of the commit, after it succeeded.
   private volatile Map<String, Long> metrics = Map.of();
 
   SparkWrite(PlannerTable table, LogicalWriteInfo write, WriteMode mode, List<String> filters) {
@@ -59,26 +59,26 @@ public class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
             write.queryId(),
             new HashMap<>(write.options().asCaseSensitiveMap())));
     if (RowStatementScope.isOpen()) {
-      // A MERGE that only inserts, which Spark takes for an INSERT of what it did not find.
+      // A MERGE that only inserts, which Spark plans as an INSERT of the rows without a match.
       request.setFollowsFromSnapshot(true);
     }
   }
 
-  /** Rows whose keys are all different: the job fails otherwise, see {@code UpsertingMerge}. */
+  /** Requires rows with distinct keys: the job fails otherwise, see {@code UpsertingMerge}. */
   public static SparkWrite ofDistinctKeys(PlannerTable table, LogicalWriteInfo write) {
     SparkWrite made = new SparkWrite(table, write, WriteMode.APPEND, List.of());
     made.request.setDistinctKeys(true);
     return made;
   }
 
-  /** Rows of this schema will come. */
+  /** Sets the schema of the rows. */
   protected SparkWrite(PlannerTable table, StructType schema, WriteRequest request) {
     this.table = table;
     this.schema = schema;
     this.request = request;
   }
 
-  /** Asked before the job starts, and not by EXPLAIN or for a stream, since the planner marks the table. */
+  /** The plan, made before the job starts; not for EXPLAIN or a stream, since the planner writes a mark into the table. */
   private synchronized WritePlan plan() {
     if (plan == null) {
       plan = Planner.askOrThrow(planner -> planner.planWrite(table.info().bufferForHandle(), request));
@@ -91,7 +91,7 @@ public class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
     return "interbed " + table.name();
   }
 
-  /** Shown by EXPLAIN. */
+  /** The text for EXPLAIN. */
   @Override
   public String toString() {
     return description();
@@ -143,7 +143,7 @@ public class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
     return table.info().getClustering().isOneTask() ? 1 : 0;
   }
 
-  /** None: the writer sorts its own buffers, in columns, which is cheaper than a sort of rows. */
+  /** None: the writer sorts its own buffers by columns, which is cheaper than a sort of rows. */
   @Override
   public SortOrder[] requiredOrdering() {
     return new SortOrder[0];

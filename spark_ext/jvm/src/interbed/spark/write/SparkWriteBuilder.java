@@ -13,7 +13,7 @@ import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
 import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 
-/** Collects whether a write appends or replaces, and what it replaces. */
+/** Collects whether a write appends or replaces, and the replaced rows. */
 public class SparkWriteBuilder implements WriteBuilder, SupportsOverwriteV2, SupportsDynamicOverwrite {
   private final PlannerTable table;
   private final LogicalWriteInfo write;
