@@ -148,7 +148,7 @@ class Engine:
 
     def _commit(self) -> bool:
         ready = self._locked(self._scheduler.to_commit)
-        due = [(p, results) for p, results in ready if self._is_time(p)]
+        due = [(p, results) for p, results in ready if self._is_due(p)]
         for process, results in due:
             self._locked(self._scheduler.renew)
             self._commit_one(process, results)
@@ -169,7 +169,7 @@ class Engine:
 
     def _commit_failed(self, process: Process, error: Exception) -> None:
         why = str(error)
-        tries = self._failed_again(process)
+        tries = self._count_failure(process)
         _log.warning("Commit %d of %s of %s: %s", tries, process.kind, process.table, why)
         if not isinstance(error, CommitError):
             self._uncertain.add(process.id)
@@ -180,7 +180,7 @@ class Engine:
 
     def _end(self) -> bool:
         ready = self._locked(self._scheduler.to_end)
-        due = [(p, results) for p, results in ready if self._is_time(p)]
+        due = [(p, results) for p, results in ready if self._is_due(p)]
         for process, results in due:
             self._locked(self._scheduler.renew)
             if self._clean_up(process, results):
@@ -194,7 +194,7 @@ class Engine:
         except _MISSING:
             return True
         except (InterbedError, OSError) as error:
-            tries = self._failed_again(process)
+            tries = self._count_failure(process)
             what, table = process.kind, process.table
             _log.warning("Attempt %d at cleaning up the files of %s of %s failed: %s", tries, what, table, error)
             return tries >= _ENDS_TRIED
@@ -206,11 +206,11 @@ class Engine:
         self._uncertain.discard(process.id)
         self._on_ended(self._locked(lambda: self._scheduler.ended(process.id, found)))
 
-    def _is_time(self, process: Process) -> bool:
+    def _is_due(self, process: Process) -> bool:
         """Return whether the back-off of a process is over."""
         return self._tries.get(process.id, (0, 0))[1] <= self._clock()
 
-    def _failed_again(self, process: Process) -> int:
+    def _count_failure(self, process: Process) -> int:
         """Count a failure, set the next back-off, and return the number of failures."""
         tries = self._tries.get(process.id, (0, 0))[0] + 1
         self._tries[process.id] = tries, self._clock() + doubled(_PAUSE_MILLIS, tries - 1, _PAUSE_MOST_MILLIS)

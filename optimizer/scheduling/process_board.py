@@ -190,7 +190,7 @@ class ProcessBoard:
         if task is None or task.attempt != ref.attempt:
             return False
         if task.state is TaskState.DONE:
-            # The result came while this heartbeat was on its way.
+            # The result arrived before this heartbeat.
             return True
         if task.state is not TaskState.RUNNING:
             return False

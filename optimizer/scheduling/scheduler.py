@@ -298,7 +298,7 @@ class Scheduler:
         """Delete processes older than the history, and return their number."""
         return self._journal.expire(self._lease, self._clock() - self._settings.history)
 
-    # -- what is shown -------------------------------------------------------------------------------------------------
+    # -- state ---------------------------------------------------------------------------------------------------------
 
     def tables(self) -> list[TableState]:
         """Return the states of all tables."""
@@ -317,7 +317,7 @@ class Scheduler:
         """Return the numbers of waiting and running tasks, by group."""
         return {**dict.fromkeys(self._groups, (0, 0)), **self._processes.count_tasks()}
 
-    # -- inside --------------------------------------------------------------------------------------------------------
+    # -- internals -----------------------------------------------------------------------------------------------------
 
     def _step(self) -> None:
         self._processes.settle(self._clock(), self._groups)

@@ -111,7 +111,7 @@ class _RestartBackoff:
 
 
 class LocalWorkers:
-    """Supervisor of local workers. Only `tend` starts processes; call it often. `clock` is monotonic, in seconds."""
+    """Supervisor of local workers. Only `reconcile` starts processes; call it often. `clock` is monotonic, in seconds."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class LocalWorkers:
         """Ids of the running processes, those after SIGTERM included."""
         return [child.process.pid for child in self._children]
 
-    def tend(self, groups: Mapping[str, ResourceGroup]) -> list[str]:
+    def reconcile(self, groups: Mapping[str, ResourceGroup]) -> list[str]:
         """Start and end processes so that each group has its number of workers.
 
         Returns the places (host:pid) of processes that have ended since the last call.
@@ -143,11 +143,11 @@ class LocalWorkers:
         for child in self._children:
             group = groups.get(child.group.name)
             if child.kill_at is None and (group is None or _as_worker(group) != _as_worker(child.group)):
-                self._dismiss(child)
+                self._terminate(child)
         for group in groups.values():
             mine = [c for c in self._children if c.group.name == group.name and c.kill_at is None]
             for child in mine[group.workers :]:
-                self._dismiss(child)
+                self._terminate(child)
             for _ in range(group.workers - len(mine)):
                 if not self._may_start(group):
                     break
@@ -224,10 +224,10 @@ class LocalWorkers:
             process.stdin.write(json.dumps(given).encode() + b"\n")
             process.stdin.flush()
         except BrokenPipeError:
-            # The next call of `tend` handles the process that has ended.
+            # The next call of `reconcile` handles the process that has ended.
             _log.debug("Worker %d has ended at once", process.pid)
 
-    def _dismiss(self, child: _WorkerProcess) -> None:
+    def _terminate(self, child: _WorkerProcess) -> None:
         child.kill_at = self._clock() + DRAIN_SECONDS_MAX
         child.process.terminate()
 
@@ -242,7 +242,7 @@ def _close(process: "subprocess.Popen[bytes]") -> None:
     try:
         process.stdin.close()
     except BrokenPipeError:
-        # The process has ended, and nothing reads what was not written.
+        # The process has ended, and the unwritten bytes are not needed.
         return
 
 

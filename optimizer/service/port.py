@@ -1,8 +1,8 @@
 """The scheduler's port: thrift_idl/optimizing.thrift over TCP, binary protocol, unframed; a thread for each connection.
 
 There is no authentication: any client that reaches the port may register as a worker and report results of tasks. Bind
-it to a network that is closed to others. The cost of a client is bounded: bytes of a message, seconds for a message
-once it has begun and for silence before the first and between two, connections at once.
+it to a network that is closed to others. The cost of a client is bounded: the bytes and the time of a message, the
+silence before the first message and between two, and the number of connections.
 """
 
 import logging

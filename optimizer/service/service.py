@@ -251,7 +251,7 @@ class OptimizerService:
         groups = self._groups.current()
         self._leadership.ask(lambda s: s.set_groups(groups))
         if self._local is not None:
-            self._forget_workers(self._local.tend(groups))
+            self._forget_workers(self._local.reconcile(groups))
 
     def _forget_workers(self, places: list[str]) -> None:
         """Remove workers that have ended, so that their tasks wait again before their leases expire."""

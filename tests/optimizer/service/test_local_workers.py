@@ -62,26 +62,26 @@ def kill(workers: LocalWorkers, number: int) -> str:
 
 def test_one_that_was_killed_is_started_again_after_a_pause_that_grows(clock: Clock) -> None:
     with kept(clock) as workers:
-        assert workers.tend({"default": GROUP}) == []
+        assert workers.reconcile({"default": GROUP}) == []
         first = set(workers.process_ids)
         assert len(first) == 2
         pid = kill(workers, 0)
-        (ended,) = workers.tend({"default": GROUP})
+        (ended,) = workers.reconcile({"default": GROUP})
         assert ended.rpartition(":")[2] == pid
         assert len(workers.process_ids) == 1
         clock.now += 1
-        workers.tend({"default": GROUP})
+        workers.reconcile({"default": GROUP})
         assert len(workers.process_ids) == 2
         kill(workers, 1)
-        workers.tend({"default": GROUP})
+        workers.reconcile({"default": GROUP})
         clock.now += 1
-        workers.tend({"default": GROUP})
+        workers.reconcile({"default": GROUP})
         assert len(workers.process_ids) == 1
         clock.now += 60
-        workers.tend({"default": GROUP})
+        workers.reconcile({"default": GROUP})
         clock.now += 60
         kill(workers, 0)
-        workers.tend({"default": GROUP})
+        workers.reconcile({"default": GROUP})
         # It had lived for long enough that there is no pause.
         assert len(workers.process_ids) == 2
 
@@ -89,15 +89,18 @@ def test_one_that_was_killed_is_started_again_after_a_pause_that_grows(clock: Cl
 def test_groups_that_change_and_go_take_their_workers_with_them(clock: Clock) -> None:
     with kept(clock) as workers:
         groups = {"default": GROUP, "night": replace(GROUP, name="night", workers=1)}
-        workers.tend(groups)
+        workers.reconcile(groups)
         assert len(workers.process_ids) == 3
-        workers.tend({"default": replace(GROUP, workers=1)})
-        until(lambda: not workers.tend({"default": replace(GROUP, workers=1)}) and len(workers.process_ids) == 1, "one")
+        workers.reconcile({"default": replace(GROUP, workers=1)})
+        until(
+            lambda: not workers.reconcile({"default": replace(GROUP, workers=1)}) and len(workers.process_ids) == 1,
+            "one",
+        )
         (before,) = workers.process_ids
         changed = {"default": replace(GROUP, workers=1, threads=3)}
-        workers.tend(changed)
+        workers.reconcile(changed)
         assert len(workers.process_ids) == 2
-        until(lambda: not workers.tend(changed) and len(workers.process_ids) == 1, "the one with other threads")
+        until(lambda: not workers.reconcile(changed) and len(workers.process_ids) == 1, "the one with other threads")
         assert before not in workers.process_ids
 
 
