@@ -111,7 +111,7 @@ class _RestartBackoff:
 
 
 class LocalWorkers:
-    """Supervisor of local workers. Only `reconcile` starts processes; call it often. `clock` is monotonic, in seconds."""
+    """Supervisor of local workers. Only `reconcile` starts processes; call it often. `clock` is monotonic (seconds)."""
 
     def __init__(
         self,
