@@ -23,7 +23,7 @@ import sys, time
 from interbed.optimizer.flow.group import ResourceGroup
 from interbed.optimizer.service.local_workers import LocalWorkers
 workers = LocalWorkers("thrift://127.0.0.1:9", {"warehouse": "/tmp", "s3.secret-key": "hidden"})
-workers.tend({"default": ResourceGroup(workers=2)})
+workers.reconcile({"default": ResourceGroup(workers=2)})
 print(*workers.process_ids, flush=True)
 sys.stdin.read()
 """
