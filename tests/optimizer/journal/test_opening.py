@@ -64,5 +64,5 @@ def test_without_an_absolute_directory_it_is_below_the_home(
 
 def test_a_directory_that_can_not_be_made_is_named(state: Path) -> None:
     state.write_text("a file")
-    with pytest.raises(JournalError, match=r"no place for the optimizer's journal of lake: .*Name a database"):
+    with pytest.raises(JournalError, match=r"the optimizer's journal of lake can't be created: .*Name a database"):
         default_url("lake")
