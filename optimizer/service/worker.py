@@ -13,7 +13,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from interbed.catalog.client.api import Catalog
@@ -23,14 +23,16 @@ from interbed.optimizer.flow.group import DEFAULT_GROUP
 from interbed.optimizer.flow.process import ResultStatus, TaskAssignment, TaskOutcome, TaskRef
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.work.lake_tables import carry_out, delete_result
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import CommitFailedError, InterbedError
 from interbed.thrift_idl.optimizing.constants import VERSION
 
 logger = logging.getLogger(__name__)
 
-_PAUSE_FIRST = 0.1
-_PAUSE_IDLE_MOST = 1.0
-_PAUSE_UNREACHABLE_MOST = 10.0
+_IDLE = ExponentialBackoff(first_seconds=0.1, longest_seconds=1.0, jitter=NO_JITTER)
+"""Pauses between polls without tasks."""
+_UNREACHABLE = ExponentialBackoff(first_seconds=0.1, longest_seconds=10.0, jitter=NO_JITTER)
+"""Pauses between calls without an answer of the scheduler."""
 _BEATS_OF_A_LEASE = 3
 _DONE_WAIT_SECONDS = 1.0
 _LOOK_SECONDS = 0.2
@@ -49,19 +51,6 @@ class WorkerSettings:
     place: str = ""
     drain_seconds: float = 300.0
     idle_seconds: float | None = None
-
-
-@dataclass(slots=True)
-class _RetryBackoff:
-    """Seconds between two attempts; they double each time."""
-
-    most: float
-    seconds: float = _PAUSE_FIRST
-
-    def next(self) -> float:
-        given = self.seconds
-        self.seconds = min(2 * given, self.most)
-        return given
 
 
 OpenCatalog = Callable[[str, Mapping[str, str]], Catalog]
@@ -124,8 +113,8 @@ class OptimizerWorker:
             raise self._refused
 
     def _work(self, catalog: Catalog) -> None:
-        idle = _RetryBackoff(_PAUSE_IDLE_MOST)
-        unreachable = _RetryBackoff(_PAUSE_UNREACHABLE_MOST)
+        idle = replace(_IDLE, sleep=self._wait).start()
+        unreachable = replace(_UNREACHABLE, sleep=self._wait).start()
         busy_until = time.monotonic()
         while not self._is_stopping:
             free = self._settings.threads - len(self._running)
@@ -135,9 +124,9 @@ class OptimizerWorker:
                     given = self._poll(free)
                 except NoSchedulerError as error:
                     logger.warning("No scheduler answers; trying again: %s", error)
-                    self._wait(unreachable.next())
+                    unreachable.pause()
                     continue
-                unreachable = _RetryBackoff(_PAUSE_UNREACHABLE_MOST)
+                unreachable.reset()
             for assignment in given:
                 self._begin(catalog, assignment)
             if given or self._running:
@@ -148,10 +137,13 @@ class OptimizerWorker:
                 logger.info("This worker ends after %.0f s without tasks", self._settings.idle_seconds)
                 return
             if given or free <= 0:
-                idle = _RetryBackoff(_PAUSE_IDLE_MOST)
+                idle.reset()
             if len(given) < max(free, 1):
-                # A task that ends wakes this loop.
-                self._wait(idle.next() if free > 0 else _PAUSE_UNREACHABLE_MOST)
+                # The end of a task ends the pause.
+                if free > 0:
+                    idle.pause()
+                else:
+                    self._wait(_UNREACHABLE.longest_seconds)
 
     def _poll(self, free: int) -> list[TaskAssignment]:
         worker_id = self._registration.workerId
@@ -198,7 +190,7 @@ class OptimizerWorker:
             return TaskOutcome(failure=f"{type(error).__name__}: {error}")
 
     def _complete(self, ref: TaskRef, outcome: TaskOutcome) -> ResultStatus:
-        pause = _RetryBackoff(_PAUSE_UNREACHABLE_MOST)
+        retries = replace(_UNREACHABLE, sleep=self._back_off).start()
         while True:
             try:
                 return self._client.complete(ref, outcome)
@@ -209,7 +201,7 @@ class OptimizerWorker:
                     )
                     return ResultStatus.UNKNOWN
                 logger.warning("The result of a task can't be sent; trying again: %s", error)
-            self._back_off(pause.next())
+            retries.pause()
 
     def _delete_result(self, catalog: Catalog, assignment: TaskAssignment, outcome: TaskOutcome) -> None:
         try:
@@ -222,7 +214,7 @@ class OptimizerWorker:
 
     def _register(self, before: str | None) -> bool:
         """Register, unless another thread has replaced the registration `before`; return False after `stop`."""
-        pause = _RetryBackoff(_PAUSE_UNREACHABLE_MOST)
+        retries = replace(_UNREACHABLE, sleep=self._back_off).start()
         settings = self._settings
         with self._registering:
             while not self._is_stopping:
@@ -238,7 +230,7 @@ class OptimizerWorker:
                     )
                 except NoSchedulerError as error:
                     logger.warning("No scheduler answers; trying again: %s", error)
-                    self._back_off(pause.next())
+                    retries.pause()
                 else:
                     logger.info("Registered for group %s as %s", settings.group, self._registration.workerId)
                     return True

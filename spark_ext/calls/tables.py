@@ -237,7 +237,7 @@ class PathCalls(PlannerCalls):
         if given:
             # The session's options are not the table's.
             own = table.access.schema_of(table.schema.id).options
-            table = table.access.with_schema(replace(table.schema, options=own))
+            table = with_schema(table, replace(table.schema, options=own))
         info = table_info(reference, table, snapshot, given)
         info.clustering = without_functions(info.clustering)
         if info.rowChanges.clustering is not None:

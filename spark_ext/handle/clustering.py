@@ -24,7 +24,8 @@ def clustering_of(schema: TableSchema, unit: int = 0) -> WriteClustering:
 
     Without buckets, and with postponed buckets: by partition, to write fewer files, and not strictly, so that Spark may
     split a large partition among tasks. When a batch goes to real buckets of a table with postponed ones, `unit`
-    divides their number in each partition (`Table.access.bucket_unit`), and the clustering is that of `unit` fixed buckets.
+    divides their number in each partition (`Table.access.bucket_unit`), and rows are clustered as for `unit`
+    fixed buckets.
     """
     keys = list(schema.bucket_keys)
     partition = list(schema.partition_keys)

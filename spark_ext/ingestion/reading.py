@@ -390,7 +390,7 @@ class _ReadTask:
                 letters.put(messages, bad.index, bad.reason)
             letters.flush()
 
-    def _after(self, truncation: Truncation, messages: Messages) -> Messages:
+    def _after(self, truncation: TableTruncation, messages: Messages) -> Messages:
         """Return the messages after a truncation; without those of its partition unless the table has had it."""
         at = truncation.index
         name = self._settings.names.of(truncation.source)

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any
 
 from interbed.catalog.client.errors import CatalogUnavailableError, LockError
-from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceUnavailableError
+from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceUnavailableError, refusal_text
 from interbed.ingest.flow.changes import ChangesShape
 from interbed.ingest.flow.messages import Positions, least_of
 from interbed.ingest.job import BACKOFF, IDLE_NOTE_SECONDS
@@ -37,6 +37,7 @@ from interbed.spark_ext.ingestion.settings import ReadPlan, RunSettings, TargetT
 from interbed.spark_ext.ingestion.writing import table_number
 from interbed.spark_ext.procedures.procedure import Answer, Job, ProcedureCall, begun, handle_of
 from interbed.spark_ext.write.writer import CommitToken
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.byte_budget import spread
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError, CommitStateUnknownError, InterbedError
 from interbed.storage.table.table import Table
@@ -50,8 +51,10 @@ TASK_MESSAGES_MIN, TASK_MESSAGES_MAX = 2_000, 50_000
 PASSES = 100
 """Attempts at a round, at most: each adds tables or columns that the messages need."""
 WAIT_SECONDS = 5.0
-LOOK_SECONDS = 0.5
-"""Timeout of a wait for new messages within a call, so that Spark can cancel the query, and its interval of looking."""
+_LOOKS = ExponentialBackoff(
+    first_seconds=0.5, growth=1.0, jitter=NO_JITTER, timeout_seconds=WAIT_SECONDS, pause_within_timeout=False
+)
+"""Interval and timeout of a wait for new messages within a call, so that Spark can cancel the query."""
 _RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailableError, SourceUnavailableError)
 
 
@@ -103,7 +106,7 @@ class IngestionRounds:
                 if not retries.pause(error):
                     raise
                 rows = Counter(done.progress.rows) + self._committed
-                found = IngestionRound(progress=replace(done.progress, rows=dict(rows), failures=failures))
+                found = IngestionRound(progress=replace(done.progress, rows=dict(rows), failures=retries.count))
             except InterbedError:
                 self._discard(done)
                 raise
@@ -264,7 +267,7 @@ class IngestionRounds:
             for place in report.places:
                 if self._settings.bad_messages is BadMessages.STOP:
                     raise BadMessageError.at(str(place), place.about)
-                _log.warning("%s It is skipped.", whats_bad(str(place), place.about))
+                _log.warning("%s It is skipped.", refusal_text(str(place), place.about))
 
     def _ended(
         self, reports: Sequence[ReadReport], sinks: Mapping[str, TableSink]
