@@ -14,10 +14,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from interbed.catalog.server.ops.audit import AuditLog
-from interbed.catalog.server.ops.health import HealthServer, Probe
 from interbed.catalog.server.ops.logs import SlowCallLog
 from interbed.catalog.server.ops.metrics import CONTENT_TYPE, DatabaseFigures, MetricsPage, ServerMetrics
 from interbed.catalog.server.ops.reaper import Reaper
@@ -32,6 +31,9 @@ from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 from interbed.catalog.server.thrift.edge.call import CallObserver
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.shown_text import without_credentials
+
+if TYPE_CHECKING:
+    from interbed.catalog.server.ops.health import HealthServer
 
 logger = logging.getLogger(__name__)
 
@@ -236,7 +238,10 @@ class ServerOperations:
         if self._health is not None:
             self._health.stop()
 
-    def _health_server(self, settings: ServerSettings, port: int, metrics: ServerMetrics) -> HealthServer:
+    def _health_server(self, settings: ServerSettings, port: int, metrics: ServerMetrics) -> "HealthServer":
+        # Only servers with this port load it.
+        from interbed.catalog.server.ops.health import HealthServer
+
         try:
             return HealthServer(
                 settings.health_host,
@@ -257,6 +262,8 @@ class ServerOperations:
             ) from error
 
     def _figures_in_time(self) -> Callable[[], DatabaseFigures | None]:
+        from interbed.catalog.server.ops.health import Probe
+
         probe = Probe(self._figures, name="figures", deaths=self._deaths)
 
         def figures() -> DatabaseFigures | None:

@@ -34,8 +34,7 @@ from interbed.catalog.server.thrift.edge.cache import AnswerCache
 from interbed.catalog.server.thrift.edge.call import CallObserver
 from interbed.catalog.server.thrift.edge.codec import codec_named
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.catalog.server.thrift.edge.http import HttpFraming
-from interbed.catalog.server.thrift.edge.listeners import Service, server_context
+from interbed.catalog.server.thrift.edge.listeners import AnyService, HttpService, Service, server_context
 from interbed.catalog.server.thrift.edge.loop import EventLoop
 from interbed.catalog.server.thrift.edge.transport import BufferedFraming, FramedFraming, listen
 
@@ -170,22 +169,20 @@ def lock_clients_for(settings: ServerSettings, metastore: Metastore, deaths: Thr
     return LockClients(metastore.locks, wait_seconds=settings.lock_wait_seconds, deaths=deaths)
 
 
-def services_for(settings: ServerSettings) -> list[tuple[str, int, Service]]:
+def services_for(settings: ServerSettings) -> list[tuple[str, int, AnyService]]:
     """Return host, port and protocol of each service. OSError if a certificate cannot be used."""
     tls = None
     if settings.tls_certificate is not None:
         tls = server_context(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
     framing = partial(FramedFraming if settings.transport == "framed" else BufferedFraming, settings.message_bytes_max)
-    services = [(settings.host, settings.port, Service(codec=codec_named(settings.protocol), framing=framing, tls=tls))]
+    thrift = Service(codec=codec_named(settings.protocol), framing=framing, tls=tls)
+    services: list[tuple[str, int, AnyService]] = [(settings.host, settings.port, thrift)]
     if settings.http_port is not None:
-        # Clients of the HTTP transport have no choice of protocol.
-        http = Service(
-            codec=codec_named("binary"),
-            framing=partial(HttpFraming, settings.http_path, settings.message_bytes_max),
-            tls=tls,
-            speaks_for_client=False,
-        )
-        services.append((settings.host, settings.http_port, http))
+        # Only servers of this port load it, and workers share what is loaded before they are forked.
+        from interbed.catalog.server.http.thrift import thrift_server
+
+        service = HttpService(make_server=partial(thrift_server, settings.http_path, tls))
+        services.append((settings.host, settings.http_port, service))
     return services
 
 
@@ -195,7 +192,8 @@ def loop_for(
     metastore: Metastore,
     metrics: ServerMetrics | None,
     *,
-    listeners: Sequence[tuple[socket.socket, Service]] = (),
+    services: Sequence[AnyService],
+    listeners: Sequence[socket.socket] = (),
     on_closed: Callable[[], None] = lambda: None,
     on_tick: Callable[[float], None] = lambda wait_seconds: None,
     deaths: ThreadDeaths,
@@ -213,7 +211,7 @@ def loop_for(
             decoded_bytes_max=settings.decoded_bytes_max,
             reply_bytes_max=settings.reply_bytes_max,
         ),
-        listeners=listeners,
+        listeners=list(zip(listeners, services, strict=False)),
         cache=cache,
         generations=partial(open_generation_reader, parse_database_url(settings.db)),
         on_closed=on_closed,
@@ -221,6 +219,9 @@ def loop_for(
         on_tick=on_tick,
         deaths=deaths,
     )
+    for service in services:
+        if isinstance(service, HttpService):
+            loop.serve_http(service.make_server(loop.shared, loop.ended, deaths))
     REMOTE_FILES.configure(seconds=settings.store_seconds, around=loop.waiting_outside)
     if metrics is not None:
         metrics.watch(
@@ -241,8 +242,9 @@ class _OneProcess:
 
     def __init__(self, settings: ServerSettings, store: SqlRepository, metastore: Metastore) -> None:
         metrics = metrics_for(settings, None)
-        listeners = [(listen(host, port), service) for host, port, service in services_for(settings)]
-        self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener, _ in listeners]
+        services = services_for(settings)
+        listeners = [listen(host, port) for host, port, _ in services]
+        self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener in listeners]
         deaths = ThreadDeaths()
         self._lock_clients = lock_clients_for(settings, metastore, deaths)
         signs = OwnSigns()
@@ -251,6 +253,7 @@ class _OneProcess:
             store,
             metastore,
             metrics,
+            services=[service for _, _, service in services],
             listeners=listeners,
             on_tick=signs.beat,
             deaths=deaths,
@@ -296,7 +299,7 @@ class _OneProcess:
 
 def _serve_worker(
     settings: ServerSettings,
-    services: Sequence[Service],
+    services: Sequence[AnyService],
     metrics: ServerMetrics | None,
     link: socket.socket,
     place: WorkerPlace,
@@ -316,6 +319,7 @@ def _serve_worker(
             store,
             metastore,
             metrics,
+            services=services,
             on_closed=closed,
             on_tick=place.beat,
             deaths=deaths,

@@ -2,5 +2,5 @@
 
 Start with loop.py, which waits for sockets, and serving.py, which serves the messages of a connection. transport.py
 frames messages, scan.py finds their ends, codec.py decodes calls, dispatch.py runs them. listeners.py, watching.py,
-buffers.py and pool.py are parts of the loop, cache.py keeps answers. http.py is Thrift over HTTP.
+buffers.py and pool.py are parts of the loop, cache.py keeps answers.
 """

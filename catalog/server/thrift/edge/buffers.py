@@ -9,6 +9,9 @@ time is dropped; when all partial messages do, clients with more than an equal p
 import threading
 import time
 from collections.abc import Callable, Collection
+from typing import Protocol
+
+from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.server.thrift.edge.transport import NOT_YET, ClientConnection
 
@@ -18,16 +21,29 @@ TURN_BYTES_MAX = 256 * 1024
 STALLED_SECONDS = 0.5
 """A client that read something within this time is not slow."""
 
-_BYTES_PER_EXTRA_TIME = 1024 * 1024
+BYTES_PER_EXTRA_TIME = 1024 * 1024
+"""Bytes of a reply for which its client has once more the time to read it."""
+
+
+class PartialSender(Protocol):
+    """A client with a partial message."""
+
+    partial_bytes: int
+    deadline: float | None
+
+    @property
+    def watched(self) -> bool:
+        """Whether it may be dropped now."""
+        ...
 
 
 class PartialMessages:
-    """The connections of a loop with a partial message. Safe for many threads."""
+    """The connections of a process with a partial message. Safe for many threads."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self._guard = threading.Lock()
-        self._connections: set[ClientConnection] = set()
+        self._connections: set[PartialSender] = set()
         self._bytes = 0
 
     @property
@@ -37,7 +53,10 @@ class PartialMessages:
 
     def count(self, connection: ClientConnection) -> None:
         """Update the number of bytes of a connection."""
-        size = len(connection.incoming.data) + connection.incoming.gathered
+        self.count_bytes(connection, len(connection.incoming.data) + connection.incoming.gathered)
+
+    def count_bytes(self, connection: PartialSender, size: int) -> None:
+        """Set the number of bytes of a connection."""
         with self._guard:
             self._bytes += size - connection.partial_bytes
             connection.partial_bytes = size
@@ -46,7 +65,7 @@ class PartialMessages:
             else:
                 self._connections.discard(connection)
 
-    def forget(self, connection: ClientConnection) -> None:
+    def forget(self, connection: PartialSender) -> None:
         """Forget a connection that is closed or whose message is served."""
         if connection.partial_bytes:
             with self._guard:
@@ -54,7 +73,7 @@ class PartialMessages:
                 connection.partial_bytes = 0
                 self._connections.discard(connection)
 
-    def too_many(self) -> Collection[ClientConnection]:
+    def too_many(self) -> Collection[PartialSender]:
         """Return the clients to be dropped so that the others are within the budget: of those with more than an equal
         part of it, the ones with the oldest messages.
         """
@@ -72,6 +91,14 @@ class PartialMessages:
             dropped.append(connection)
             left -= connection.partial_bytes
         return dropped
+
+    def exceeded(self) -> TTransportException:
+        """Return the error for a client that is dropped."""
+        return TTransportException(
+            TTransportException.SIZE_LIMIT,
+            f"messages that have come in part are more than {self.bytes_max} bytes (the setting "
+            "partial_bytes_max), and this one is of the largest",
+        )
 
 
 class UnsentReplies:
@@ -100,7 +127,7 @@ class UnsentReplies:
         if connection not in self._connections:
             size = sum(map(len, outgoing))
             connection.progress_at = now
-            connection.reply_until = now + self._seconds_max * (1 + size / _BYTES_PER_EXTRA_TIME)
+            connection.reply_until = now + self._seconds_max * (1 + size / BYTES_PER_EXTRA_TIME)
             self._add(connection, size)
         sent = _send(connection)
         if not outgoing:

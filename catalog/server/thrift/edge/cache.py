@@ -20,7 +20,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from interbed.catalog.server.database.generation import (
     ChangedObject,
@@ -32,8 +32,8 @@ from interbed.catalog.server.service.events import EventType
 from interbed.catalog.server.service.model import DEFAULT_CATALOG
 from interbed.catalog.server.service.names import normalized
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
+from interbed.catalog.server.thrift.edge.codec import Codec
 from interbed.catalog.server.thrift.edge.dispatch import CallAnswer
-from interbed.catalog.server.thrift.edge.transport import ClientConnection
 from interbed.catalog.server.thrift.structs.convert import split_catalog
 
 Scope = tuple[str, ...]
@@ -102,7 +102,7 @@ class CacheEntry:
 class AnswerCache:
     """LRU cache of answers by the bytes of their calls, limited by bytes.
 
-    `find` and `apply` are for one thread; `keep` is safe from any.
+    Safe for many threads: each loop of a process has a `CacheLookup` on it.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -128,10 +128,11 @@ class AnswerCache:
 
     def find(self, key: bytes) -> CacheEntry | None:
         """Return the answer as of `generation`; the caller brings the cache up to date before it sends the answer."""
-        entry = self._entries.get(key)
-        if entry is not None:
-            self._entries.move_to_end(key)
-        return entry
+        with self._guard:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+            return entry
 
     def keep(self, key: bytes, answer: CallAnswer, generation: int) -> bool:
         """Keep an answer that was made after the cache had come to this generation; return whether it was kept.
@@ -158,11 +159,15 @@ class AnswerCache:
             self._bytes += entry.size
         return True
 
-    def apply(self, changes: GenerationChanges) -> None:
-        """Advance to a generation, and drop the answers that the changes invalidate."""
+    def apply(self, changes: GenerationChanges, since: int | None = None) -> None:
+        """Advance to a generation, and drop the answers that the changes invalidate. `since` is the generation that was
+        asked about: another lookup may have advanced the cache further meanwhile.
+        """
         if changes.generation == self.generation:
             return
         with self._guard:
+            if since is not None and since != self.generation and 0 <= changes.generation <= self.generation:
+                return
             if changes.touched is None or changes.generation < self.generation or self.generation < 0:
                 self._drop_all(list(self._by_scope))
             else:
@@ -275,12 +280,32 @@ _SCOPES: dict[str, Callable[[Any], Scope]] = {
 }
 
 
-class CacheHit:
+class CallOfCodec(Protocol):
+    """A call, or the connection of one call at a time."""
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of its message."""
+        ...
+
+
+C = TypeVar("C", bound=CallOfCodec)
+
+
+class Readers(Protocol):
+    """The part of a selector that a lookup needs: `data` is called when the file is readable."""
+
+    def register(self, fileobj: int, events: int, data: Callable[[], None], /) -> Any: ...
+
+    def unregister(self, fileobj: int, /) -> Any: ...
+
+
+class CacheHit(Generic[C]):
     """A request with an answer in the cache; the answer may be sent if the entry is still valid after the lookup."""
 
     __slots__ = ("connection", "entry", "message", "sequence", "started")
 
-    def __init__(self, connection: ClientConnection, message: bytes, entry: CacheEntry, sequence: bytes) -> None:
+    def __init__(self, connection: C, message: bytes, entry: CacheEntry, sequence: bytes) -> None:
         self.connection = connection
         self.message = message
         self.entry = entry
@@ -288,7 +313,7 @@ class CacheHit:
         self.started = time.monotonic()
 
 
-class CacheLookup:
+class CacheLookup(Generic[C]):
     """Finds answers in a cache and brings that up to date; for the thread of a loop.
 
     `open_generation_reader` is called on a thread of its own, because connecting may take long. `give_back` gets each
@@ -301,11 +326,11 @@ class CacheLookup:
         cache: AnswerCache,
         open_generation_reader: Callable[[], GenerationReader],
         *,
-        selector: selectors.BaseSelector,
+        selector: Readers,
         deaths: ThreadDeaths,
         call_soon: Callable[[Callable[[], None]], None],
-        give_back: Callable[[CacheHit], None],
-        park: Callable[[ClientConnection], None],
+        give_back: Callable[[CacheHit[C]], None],
+        park: Callable[[C], None],
     ) -> None:
         self.cache = cache
         self._open_generation_reader = open_generation_reader
@@ -315,14 +340,15 @@ class CacheLookup:
         self._give_back = give_back
         self._park = park
         self._generations: GenerationReader | None = None
+        self._asked = -1
         self._asked_at: float | None = None
         self._is_connecting = False
         self._connect_at = 0.0
         self._is_closed = False
-        self._waiting: list[CacheHit] = []
-        self._next: list[CacheHit] = []
+        self._waiting: list[CacheHit[C]] = []
+        self._next: list[CacheHit[C]] = []
 
-    def find(self, connection: ClientConnection, message: bytes) -> tuple[bytes | None, bool]:
+    def find(self, connection: C, message: bytes) -> tuple[bytes | None, bool]:
         """Return the key under which an answer to the message may be kept, and whether there is one. If so, the hit is
         given back after the next `ask`.
         """
@@ -367,7 +393,8 @@ class CacheLookup:
 
     def _ask(self, generations: GenerationReader) -> None:
         try:
-            generations.ask(self.cache.generation)
+            self._asked = self.cache.generation
+            generations.ask(self._asked)
             if generations.fileno() is None:
                 self._take(generations)
                 return
@@ -392,7 +419,7 @@ class CacheLookup:
         changes = generations.answer()
         if changes is not None:
             self._asked_at = None
-            self.cache.apply(changes)
+            self.cache.apply(changes, self._asked)
             self._give_all_back()
 
     def _give_all_back(self) -> None:

@@ -71,12 +71,23 @@ def client_subject(link: Any) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """Protocol and transport of a port's connections; see ClientLink for `speaks_for_client`."""
+    """Protocol and transport of a port's connections."""
 
     codec: Codec
     framing: Callable[[], Framing]
     tls: ssl.SSLContext | None = None
-    speaks_for_client: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpService:
+    """A port whose connections the process's HTTP server serves; `make_server` makes that of the parts that a loop
+    shares with it, its function for connections that have ended, and the threads that die.
+    """
+
+    make_server: Callable[..., Any]
+
+
+AnyService = Service | HttpService
 
 
 class ListeningSockets:
@@ -85,11 +96,11 @@ class ListeningSockets:
     def __init__(
         self,
         selector: selectors.BaseSelector,
-        listeners: Sequence[tuple[socket.socket, Service]],
+        listeners: Sequence[tuple[socket.socket, AnyService]],
         *,
         connections_max: int,
         count: Callable[[], int],
-        add: Callable[[socket.socket, Service], None],
+        add: Callable[[socket.socket, AnyService], None],
     ) -> None:
         self._selector = selector
         self._listeners = list(listeners)
@@ -121,7 +132,7 @@ class ListeningSockets:
         for listener, _ in self._listeners:
             self._selector.unregister(listener)
 
-    def _accept(self, listener: socket.socket, service: Service) -> None:
+    def _accept(self, listener: socket.socket, service: AnyService) -> None:
         while not self.is_full:
             if self._count() >= self._connections_max:
                 logger.warning("all %d connections are in use, further clients wait", self._connections_max)

@@ -15,20 +15,26 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import Protocol
 
 from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.server.database.generation import GenerationReader
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.threads import ThreadDeaths
-from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, EdgeFigures, EdgeLimits
+from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, EdgeFigures, EdgeLimits, WeightBudget
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages, UnsentReplies
 from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit, CacheLookup
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.catalog.server.thrift.edge.listeners import HANDSHAKE_SECONDS_MAX, ListeningSockets, Service
+from interbed.catalog.server.thrift.edge.listeners import (
+    HANDSHAKE_SECONDS_MAX,
+    AnyService,
+    HttpService,
+    ListeningSockets,
+)
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
-from interbed.catalog.server.thrift.edge.serving import RequestServer, session_of
+from interbed.catalog.server.thrift.edge.serving import RequestServer, SharedEdge, session_of
 from interbed.catalog.server.thrift.edge.transport import (
     GOODBYE_SECONDS_MAX,
     ClientConnection,
@@ -48,6 +54,46 @@ _TICK_SECONDS = 1.0
 _THREAD_STACK_BYTES = 1024 * 1024
 
 
+class OtherServer(Protocol):
+    """A server of another protocol in the process, with a thread of its own."""
+
+    @property
+    def connection_count(self) -> int:
+        """Number of open connections."""
+        ...
+
+    @property
+    def reply_bytes(self) -> int:
+        """Bytes of replies that clients have not read."""
+        ...
+
+    @property
+    def dropped(self) -> int:
+        """Clients dropped since the start."""
+        ...
+
+    @property
+    def refused(self) -> int:
+        """Requests refused for their size since the start."""
+        ...
+
+    def start(self) -> None:
+        """Start to serve."""
+        ...
+
+    def adopt(self, connected: socket.socket, peer: str) -> None:
+        """Serve a new connection; from any thread."""
+        ...
+
+    def end_soon(self) -> None:
+        """Close idle connections, and each other one after its reply; from any thread, and more than once."""
+        ...
+
+    def stop(self) -> None:
+        """Close all connections and end."""
+        ...
+
+
 class EventLoop:
     """Serves connections until it is stopped.
 
@@ -63,7 +109,7 @@ class EventLoop:
         *,
         connections_max: int,
         limits: EdgeLimits | None = None,
-        listeners: Sequence[tuple[socket.socket, Service]] = (),
+        listeners: Sequence[tuple[socket.socket, AnyService]] = (),
         cache: AnswerCache | None = None,
         generations: Callable[[], GenerationReader] | None = None,
         on_closed: Callable[[], None] = lambda: None,
@@ -83,7 +129,7 @@ class EventLoop:
             self._selector,
             listeners,
             connections_max=connections_max,
-            count=lambda: len(self._connections),
+            count=lambda: self.connection_count,
             add=self.add,
         )
         self._stopping = threading.Event()
@@ -91,6 +137,17 @@ class EventLoop:
         self._connections: set[ClientConnection] = set()
         self._partials = PartialMessages(limits.partial_bytes_max)
         self._replies = UnsentReplies(limits.reply_bytes_max, limits.message_seconds)
+        self._http: OtherServer | None = None
+        self._edge = SharedEdge(
+            dispatcher=dispatcher,
+            pool=self._pool,
+            limits=limits,
+            partials=self._partials,
+            decoded=WeightBudget(limits.decoded_bytes_max),
+            cache=cache if generations is not None else None,
+            generations=generations,
+            reply_bytes=lambda: self._replies.size,
+        )
         self._dropped = 0
         self._tasks: deque[Callable[[], None]] = deque()
         # A write to it wakes the loop up at once.
@@ -99,10 +156,8 @@ class EventLoop:
         self._wake_writer.setblocking(False)
         self._watcher = ConnectionWatcher(self._selector)
         self._parked = ParkedRequests(self._watcher, self.call_soon, self.closed)
-        self._requests = RequestServer(
-            self, dispatcher, self._pool, limits, self._partials, cache if generations is not None else None
-        )
-        self._lookup: CacheLookup | None = None
+        self._requests = RequestServer(self, self._edge)
+        self._lookup: CacheLookup[ClientConnection] | None = None
         if cache is not None and generations is not None:
             self._lookup = CacheLookup(
                 cache,
@@ -116,20 +171,29 @@ class EventLoop:
 
     @property
     def connection_count(self) -> int:
-        """Number of open connections."""
-        return len(self._connections)
+        """Number of open connections, those over HTTP included."""
+        return len(self._connections) + (0 if self._http is None else self._http.connection_count)
+
+    @property
+    def shared(self) -> SharedEdge:
+        """What a server of another protocol uses, too."""
+        return self._edge
 
     @property
     def figures(self) -> EdgeFigures:
         """Return the present resources of the clients."""
         return EdgeFigures(
             partial_bytes=self._partials.size,
-            decoded_bytes=self._requests.decoded_bytes,
-            reply_bytes=self._replies.size,
+            decoded_bytes=self._edge.decoded.taken,
+            reply_bytes=self._replies.size + (0 if self._http is None else self._http.reply_bytes),
             waiting=self._pool.waiting,
-            dropped_total=self._dropped,
-            refused_total=self._requests.refused,
+            dropped_total=self._dropped + (0 if self._http is None else self._http.dropped),
+            refused_total=self._edge.refused + (0 if self._http is None else self._http.refused),
         )
+
+    def serve_http(self, http: OtherServer) -> None:
+        """Pass the connections of HTTP's port to this server, which starts and ends with the loop. Before `serve`."""
+        self._http = http
 
     def waiting_outside(self) -> AbstractContextManager[None]:
         """Return a context for a request that waits for something outside of the server: another thread may serve
@@ -155,6 +219,8 @@ class EventLoop:
         previous_stack = threading.stack_size(_THREAD_STACK_BYTES)
         try:
             self._selector.register(self._wake_reader, selectors.EVENT_READ, self._woken)
+            if self._http is not None:
+                self._http.start()
             self._listeners.watch()
             self._sweep()
             swept_at = time.monotonic()
@@ -172,10 +238,14 @@ class EventLoop:
         self._stopping.set()
         self._wake()
 
-    def add(self, connected: socket.socket, service: Service) -> None:
+    def add(self, connected: socket.socket, service: AnyService) -> None:
         """Add a new connection; on the loop's thread."""
         try:
             peer = prepare(connected)
+            if isinstance(service, HttpService):
+                assert self._http is not None
+                self._http.adopt(connected, peer)
+                return
             if service.tls is not None:
                 connected = service.tls.wrap_socket(connected, server_side=True, do_handshake_on_connect=False)
         except OSError as error:
@@ -183,7 +253,7 @@ class EventLoop:
             connected.close()
             self._on_closed()
             return
-        session = ClientSession(peer=peer, link=ClientLink(speaks_for_client=service.speaks_for_client))
+        session = ClientSession(peer=peer, link=ClientLink())
         share = self._pool.client(peer.rpartition(":")[0])
         connection = ClientConnection(connected, service.framing(), service.codec, session, share)
         if service.tls is not None:
@@ -243,12 +313,21 @@ class EventLoop:
             elif connection.is_shaking_hands:
                 # The next step of the handshake finds the error, on whichever thread it runs.
                 shut_down(connection.link)
+        self._drop_largest()
         self._drop_slowest()
         self._pool.look_again()
         self._on_tick(self._pool.stalled_seconds)
         if self._lookup is not None:
             self._lookup.on_tick()
         self._listeners.look_again()
+
+    def _drop_largest(self) -> None:
+        """Drop partial messages that exceed their budget; those over HTTP are dropped by its server."""
+        for each in self._partials.too_many():
+            if isinstance(each, ClientConnection):
+                self._edge.count_refused()
+                self._watcher.unwatch(each)
+                self._requests.hang_up(each, self._partials.exceeded())
 
     def _drop_slowest(self) -> None:
         for connection in self._replies.slowest():
@@ -269,12 +348,18 @@ class EventLoop:
             return
         connection.link.close()
         connection.session.link.is_closed = True
-        if not self._stopping.is_set():
-            self._on_disconnect(connection.session.link)
         self._partials.forget(connection)
         self._replies.forget(connection)
         with self._guard:
             self._connections.discard(connection)
+        self.ended(connection.session.link)
+
+    def ended(self, link: ClientLink | None) -> None:
+        """Make room for another connection in place of one that is closed; from any thread. `link` is None if it was
+        not served.
+        """
+        if link is not None and not self._stopping.is_set():
+            self._on_disconnect(link)
         self._on_closed()
         if self._listeners.is_full:
             self.call_soon(self._look_for_room)
@@ -354,17 +439,7 @@ class EventLoop:
         self._partials.count(connection)
         if not connection.watched:
             self._watcher.watch(connection)
-        for each in self._partials.too_many():
-            self._requests.refused += 1
-            self._watcher.unwatch(each)
-            self._requests.hang_up(
-                each,
-                TTransportException(
-                    TTransportException.SIZE_LIMIT,
-                    f"messages that have come in part are more than {self._partials.bytes_max} bytes (the setting "
-                    "partial_bytes_max), and this one is of the largest",
-                ),
-            )
+        self._drop_largest()
         if connection.watched and connection.has_pending_bytes:
             self._readable(connection)
 
@@ -430,7 +505,7 @@ class EventLoop:
         else:
             self._watcher.watch(connection)
 
-    def _give_answer(self, hit: CacheHit) -> None:
+    def _give_answer(self, hit: CacheHit[ClientConnection]) -> None:
         """Send an answer from the cache if it is still valid, or run the request in full."""
         connection, entry = hit.connection, hit.entry
         if not entry.valid:
@@ -471,10 +546,12 @@ class EventLoop:
         self._listeners.close()
         swept_at = time.monotonic()
         deadline = swept_at + SHUTDOWN_SECONDS_MAX
+        if self._http is not None:
+            self._http.end_soon()
         while True:
             with self._guard:
                 idle = [connection for connection in self._connections if not connection.busy]
-                count = len(self._connections)
+                count = self.connection_count
             if not count:
                 break
             if time.monotonic() > deadline:
@@ -486,9 +563,13 @@ class EventLoop:
             if time.monotonic() - swept_at > _TICK_SECONDS:
                 for connection in self._replies.stalled():
                     self._drop(connection)
-                self._requests.abandons_waiting = time.monotonic() > deadline - SHUTDOWN_SECONDS_MAX / 2
+                if self._http is not None:
+                    self._http.end_soon()
+                self._edge.abandons_waiting = time.monotonic() > deadline - SHUTDOWN_SECONDS_MAX / 2
                 swept_at = time.monotonic()
             self._turn(0.01)
+        if self._http is not None:
+            self._http.stop()
         if self._lookup is not None:
             self._lookup.close()
         self._pool.close()

@@ -7,12 +7,13 @@ import logging
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
 from thrift.transport.TTransport import TTransportException
 
+from interbed.catalog.server.database.generation import GenerationReader
 from interbed.catalog.server.session import AnswerLaterError
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX, EdgeLimits, WeightBudget
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages
@@ -62,34 +63,48 @@ class ConnectionOwner(Protocol):
         ...
 
 
+@dataclass(slots=True, kw_only=True)
+class SharedEdge:
+    """What the loop of a process shares with a server of another protocol: calls, threads, budgets, cached answers.
+
+    `generations` opens a connection for the queries of a cache's lookup.
+    """
+
+    dispatcher: Dispatcher
+    pool: ThreadPool
+    limits: EdgeLimits
+    partials: PartialMessages
+    decoded: WeightBudget
+    cache: AnswerCache | None
+    generations: Callable[[], GenerationReader] | None
+    reply_bytes: Callable[[], int]
+    """Return the bytes of the loop's unsent replies."""
+    abandons_waiting: bool = False
+    """Whether waiting requests are abandoned, because the server stops."""
+    refused: int = 0
+    """Requests refused for their size, since the start."""
+
+    def count_refused(self) -> None:
+        """Count a request that is refused for its size."""
+        self.refused += 1
+
+
 class RequestServer:
-    """Serves the requests of a loop's connections. `cache` keeps the answers, if there is one."""
+    """Serves the requests of a loop's connections."""
 
     def __init__(
         self,
         loop: ConnectionOwner,
-        dispatcher: Dispatcher,
-        pool: ThreadPool,
-        limits: EdgeLimits,
-        partials: PartialMessages,
-        cache: AnswerCache | None,
+        edge: SharedEdge,
     ) -> None:
         self._loop = loop
-        self._dispatcher = dispatcher
-        self._pool = pool
-        self._limits = limits
-        self._partials = partials
-        self._cache = cache
-        self._decoded = WeightBudget(limits.decoded_bytes_max)
-        self.refused = 0
-        """Requests refused for their size, since the start."""
-        self.abandons_waiting = False
-        """Whether waiting requests are abandoned, because the server stops."""
-
-    @property
-    def decoded_bytes(self) -> int:
-        """Total weight of the requests that are being served."""
-        return self._decoded.taken
+        self._edge = edge
+        self._dispatcher = edge.dispatcher
+        self._pool = edge.pool
+        self._limits = edge.limits
+        self._partials = edge.partials
+        self._cache = edge.cache
+        self._decoded = edge.decoded
 
     def look_for_message(self, connection: ClientConnection) -> None:
         """Have the pool serve the message at the beginning of the connection's bytes, if it is whole."""
@@ -164,7 +179,7 @@ class RequestServer:
         self, connection: ClientConnection, data: bytes | None, message: bytes, key: bytes | None, queued_at: float
     ) -> None:
         """Serve what is probably one whole message; a job of the pool."""
-        if self.abandons_waiting or self._has_gone(connection, queued_at):
+        if self._edge.abandons_waiting or self._has_gone(connection, queued_at):
             logger.info("connection from %s ended before its request was begun", connection.session.peer)
             self._loop.closed(connection)
         elif len(message) < LIGHT_BYTES_MAX:
@@ -211,11 +226,8 @@ class RequestServer:
 
     def _refuse(self, connection: ClientConnection, message: bytes, weight: int) -> None:
         """Answer a request that exceeds the memory for one request."""
-        self.refused += 1
-        reason = (
-            f"the request would take {weight >> 20} MiB of memory when it is decoded, allowed are "
-            f"{self._limits.request_weight_max >> 20} (half of the setting decoded_bytes_max); send it in parts"
-        )
+        self._edge.count_refused()
+        reason = too_heavy(weight, self._limits)
         logger.info("a request from %s was refused: %s", connection.session.peer, reason)
         try:
             self._reply(connection, self._dispatcher.refusal(connection.codec, message, reason))
@@ -281,6 +293,14 @@ class RequestServer:
             return False
         except OSError:
             return True
+
+
+def too_heavy(weight: int, limits: EdgeLimits) -> str:
+    """Return the reason to refuse a request that exceeds the memory for one."""
+    return (
+        f"the request would take {weight >> 20} MiB of memory when it is decoded, allowed are "
+        f"{limits.request_weight_max >> 20} (half of the setting decoded_bytes_max); send it in parts"
+    )
 
 
 def _is_heavy(connection: ClientConnection, message_bytes: int) -> bool:

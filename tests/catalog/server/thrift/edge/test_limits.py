@@ -162,12 +162,7 @@ def test_messages_that_come_drop_by_drop_keep_nobody_waiting(tmp_path: Path, tra
         "http": b"POST /metastore HTTP/1.1\r\nContent-Length: 5\r\n\r\n12345",
     }.get(transport, message)[:-1]
     with server(tmp_path, "--message-seconds", "2", *arguments) as running, ExitStack() as stack:
-        ports = {
-            each.laddr.port
-            for each in psutil.Process(running.running.process.pid).net_connections()
-            if each.status == psutil.CONN_LISTEN
-        }
-        port = (ports - {running.port}).pop() if transport == "http" else running.port
+        port = http_port_of(running) if transport == "http" else running.port
         slow = [
             stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=SECONDS_MAX)) for _ in range(100)
         ]
@@ -181,6 +176,57 @@ def test_messages_that_come_drop_by_drop_keep_nobody_waiting(tmp_path: Path, tra
         for connection in slow:
             assert hung_up(connection)
         wait_until(lambda: log_of(running).count("a message took too long to arrive") == 100)
+
+
+def http_port_of(running: MetastoreUnderTest) -> int:
+    connections = psutil.Process(running.running.process.pid).net_connections()
+    ports = {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
+    return (ports - {running.port}).pop()
+
+
+def test_http_clients_that_never_read_or_never_end_a_request_keep_nobody_waiting(tmp_path: Path) -> None:
+    limits = ("--reply-bytes-max", "4MB", "--partial-bytes-max", "8MB")
+    with server(tmp_path, "--http-port", "0", *limits) as running, ExitStack() as stack:
+        with HiveMetastoreClient(running.uri) as client:
+            client.create_table(table("default", "big", parameters={"text": "x" * REPLY_BYTES}))
+        port = http_port_of(running)
+        process = psutil.Process(running.running.process.pid)
+        message = call("get_table", text(1, "default") + text(2, "big") + b"\x00")
+        head = b"POST /metastore HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
+        request = head % len(message) + message
+        for _ in range(UNREAD_CLIENTS // 2):
+            stack.enter_context(reluctant(port)).sendall(request * 20)
+        for _ in range(10):
+            with suppress(OSError):
+                stack.enter_context(reluctant(port)).sendall(head % 12_000_000 + b"x" * 4_000_000)
+        is_served(running)
+        wait_until(lambda: "reply_bytes_max), and it is the slowest" in log_of(running))
+        wait_until(lambda: "(the setting partial_bytes_max), and this one is of the largest" in log_of(running))
+        is_served(running)
+        assert process.num_threads() < 90
+        assert process.memory_info().rss < SERVER_BYTES_MAX
+        ends_soon(running.running)
+
+
+def test_a_request_over_http_is_finished_before_the_server_ends(tmp_path: Path) -> None:
+    with server(tmp_path, "--http-port", "0") as running, socket.create_server(("127.0.0.1", 0)) as silent:
+        location = f"hdfs://127.0.0.1:{silent.getsockname()[1]}/x".encode()
+        created = struct.pack("!bhbhi", 12, 1, 11, 1, 3) + b"far" + struct.pack("!bhi", 11, 3, len(location)) + location
+        message = call("create_database", created + b"\x00\x00")
+        head = b"POST /metastore HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(message)
+        with socket.create_connection(("127.0.0.1", http_port_of(running)), timeout=SECONDS_MAX) as connection:
+            connection.sendall(head + message)
+            # The request has come to the name node, which ends it while the server stops.
+            asking, _ = silent.accept()
+            running.running.process.terminate()
+            threading.Event().wait(1)
+            asking.close()
+            silent.close()
+            answer = connection.recv(65536)
+            assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert b"create_database" in answer
+            assert hung_up(connection)
+        assert running.running.process.wait(timeout=SECONDS_MAX) == 0
 
 
 def test_silent_name_nodes_keep_nobody_waiting(tmp_path: Path) -> None:

@@ -73,6 +73,43 @@ def test_a_client_of_the_http_transport(tmp_path: Path) -> None:
     assert '"user": "anna"' in audited
 
 
+def test_http_with_tls_in_worker_processes(tmp_path: Path, certificates: Path) -> None:
+    arguments = ["--tls-certificate", f"{certificates}/server.pem", "--tls-key", f"{certificates}/server.key"]
+    arguments += ["--tls-client-ca", f"{certificates}/ca.pem", "--workers", "2"]
+    call = _message(lambda client: client.send_get_all_databases())
+    context = ssl.create_default_context(cafile=certificates / "ca.pem")
+    context.load_cert_chain(certificates / "client.pem", certificates / "client.key")
+    headers = {"Content-Type": "application/x-thrift"}
+    with _http_server(tmp_path, *arguments) as (running, port):
+        connections = [
+            http.client.HTTPSConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS, context=context) for _ in range(6)
+        ]
+        for connection in connections * 2:
+            connection.request("POST", "/metastore", call, headers)
+            _check_databases(connection.getresponse())
+        for head in (b"POST /metastore HTTP/1.1\r\nContent-Length: 99999999\r\n\r\n", b"nothing\r\n\r\n"):
+            with _connected(port, context) as link:
+                link.sendall(head)
+                answer = b""
+                while chunk := link.recv(65536):
+                    answer += chunk
+                assert b"\r\nconnection: close\r\n" in answer.lower()
+        with contextlib.suppress(OSError), _connected(port) as plain:
+            _garbage(plain, call)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS, context=context)
+        created = _message(lambda client: client.send_create_database(ttypes.Database(name="audited")))
+        connection.request("POST", "/metastore", created, headers)
+        assert connection.getresponse().status == 200
+        # Idle connections do not keep the server from ending.
+        began = time.monotonic()
+        running.running.process.terminate()
+        assert running.running.process.wait(timeout=TIMEOUT_SECONDS) == 0
+        assert time.monotonic() - began < 9
+        for each in (*connections, connection):
+            each.close()
+    assert '"certificate": "CN=client,O=Interbed tests"' in (tmp_path / "audit.log").read_text()
+
+
 def test_http_requests_in_all_their_forms(tmp_path: Path) -> None:
     call = _message(lambda client: client.send_get_all_databases())
     with _http_server(tmp_path) as (_, port):
@@ -124,7 +161,6 @@ def test_http_requests_in_all_their_forms(tmp_path: Path) -> None:
         (b"POST /metastore HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc", 400),
         (b"POST /metastore HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc", 501),
         (b"POST /metastore HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\nabc", 501),
-        (b"POST /metastore HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n7fffffff\r\n", 413),
         (b"POST /metastore HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n", 400),
         (b"POST /metastore HTTP/1.1\r\nContent-Type: text/html\r\nContent-Length: 3\r\n\r\nabc", 415),
         (b"POST /metastore HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 400),
@@ -140,7 +176,17 @@ def test_bad_http_is_answered_and_hung_up_on(
     with _connected(victim[1]) as link:
         answer = _garbage(link, request_bytes)
         assert answer.startswith(f"HTTP/1.1 {status} ".encode())
-        assert b"Connection: close\r\n" in answer
+        assert b"\r\nconnection: close\r\n" in answer.lower()
+
+
+@pytest.mark.parametrize(
+    "head", [b"Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n", b"Content-Length: 99999999\r\n\r\n"]
+)
+def test_a_body_that_is_too_long_is_refused_while_it_comes(victim: tuple[MetastoreUnderTest, int], head: bytes) -> None:
+    with _connected(victim[1]) as link:
+        answer = _garbage(link, b"POST /metastore HTTP/1.1\r\n" + head + bytes(17 << 20))
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert b"a message of more than 16777216 bytes (the setting message_bytes_max)" in answer
 
 
 @pytest.mark.parametrize("service", [0, 1])
@@ -277,8 +323,8 @@ def _server(directory: Path, *arguments: str) -> Iterator[MetastoreUnderTest]:
 
 
 @contextlib.contextmanager
-def _http_server(directory: Path) -> Iterator[tuple[MetastoreUnderTest, int]]:
-    with _server(directory, "--http-port", "0", "--audit-log", str(directory / "audit.log")) as running:
+def _http_server(directory: Path, *arguments: str) -> Iterator[tuple[MetastoreUnderTest, int]]:
+    with _server(directory, "--http-port", "0", "--audit-log", str(directory / "audit.log"), *arguments) as running:
         port = _listening(running) - {running.port}
         yield running, port.pop()
 

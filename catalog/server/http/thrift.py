@@ -1,0 +1,358 @@
+"""Thrift over HTTP, as Hive 4's clients speak it: one message in the body of a POST, the reply in that of the response.
+
+The header `x-actor-username` names the user, as set_ugi does. Answers come from the cache, after one query of the
+metadata's generation for all requests of a turn of the loop; all others are made by the threads of the pool.
+"""
+
+import asyncio
+import logging
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+from thrift.transport.TTransport import TTransportException
+
+from interbed.catalog.server.http.application import application, client_of, refuse, respond
+from interbed.catalog.server.http.connection import HttpClient
+from interbed.catalog.server.http.server import HttpServer
+from interbed.catalog.server.session import AnswerLaterError, ClientLink
+from interbed.catalog.server.threads import ThreadDeaths
+from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX
+from interbed.catalog.server.thrift.edge.cache import CacheEntry, CacheHit, CacheLookup
+from interbed.catalog.server.thrift.edge.codec import Codec, MemorySource, codec_named
+from interbed.catalog.server.thrift.edge.scan import too_long
+from interbed.catalog.server.thrift.edge.serving import SharedEdge, too_heavy
+from interbed.catalog.server.thrift.edge.transport import BAD_INPUT
+
+logger = logging.getLogger(__name__)
+
+_CONTENT_TYPE = "application/x-thrift"
+_ALLOWED_TYPES = ("", _CONTENT_TYPE, "application/octet-stream", "application/vnd.apache.thrift.binary")
+_TICK_SECONDS = 1.0
+_QUEUED_SECONDS = 0.1
+"""A request that has waited for longer is begun only if its client is still connected."""
+
+
+class HttpError(TTransportException):  # type: ignore[misc]
+    """A refused request; `status` is the HTTP status."""
+
+    def __init__(self, status: HTTPStatus, message: str) -> None:
+        super().__init__(TTransportException.UNKNOWN, message)
+        self.status = status
+
+
+class ThriftEndpoint:
+    """The ASGI application of one path. Its `lifespan` has to be that of its server."""
+
+    def __init__(self, edge: SharedEdge, deaths: ThreadDeaths) -> None:
+        self.codec = codec_named("binary")
+        self._edge = edge
+        self._deaths = deaths
+        self._lookup: CacheLookup[_CachedCall] | None = None
+        self._is_asking = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def edge(self) -> SharedEdge:
+        """What this port shares with the process's other one."""
+        return self._edge
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncIterator[None]:
+        """Look answers up in the cache for as long as the server runs."""
+        loop = self._loop = asyncio.get_running_loop()
+        edge = self._edge
+        if edge.cache is None or edge.generations is None:
+            yield
+            return
+        self._lookup = CacheLookup(
+            edge.cache,
+            edge.generations,
+            selector=_LoopReaders(loop),
+            deaths=self._deaths,
+            call_soon=self._call_soon,
+            give_back=_give_back,
+            park=lambda call: None,
+        )
+        ticking = loop.create_task(self._tick(self._lookup))
+        try:
+            yield
+        finally:
+            ticking.cancel()
+            self._lookup.close()
+
+    def _call_soon(self, task: Callable[[], None]) -> None:
+        assert self._loop is not None
+        # The loop is closed when a server that stops has waited long enough.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(task)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        client = client_of(scope)
+        try:
+            length = self._begin(scope, client)
+            message = await self._message(receive, length)
+            if message is None:
+                return
+            reply = await self._reply(client, message)
+        except BAD_INPUT as error:
+            reason = str(error) or type(error).__name__
+            logger.info("connection from %s ended: %s", client.session.peer, reason)
+            await refuse(send, error.status if isinstance(error, HttpError) else HTTPStatus.BAD_REQUEST, reason)
+            return
+        if reply is None:
+            client.drop()
+            return
+        client.reply_bytes = len(reply)
+        await respond(send, HTTPStatus.OK, _CONTENT_TYPE, reply)
+
+    def _begin(self, scope: Scope, client: HttpClient) -> int | None:
+        """Check the head of a request and record the user; return the length of its body, None if it is chunked."""
+        method, kind, length, is_chunked, user = scope["method"], b"", None, False, None
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                length = value
+            elif name == b"content-type":
+                kind = value
+            elif name == b"transfer-encoding":
+                is_chunked = True
+            elif name == b"x-actor-username":
+                user = value.decode("latin-1").strip()
+        if user and user != client.session.user:
+            client.session = replace(client.session, user=user)
+        if method != "POST":
+            raise HttpError(HTTPStatus.METHOD_NOT_ALLOWED, "a Thrift call is a POST")
+        if kind and kind.decode("latin-1").partition(";")[0].strip().lower() not in _ALLOWED_TYPES:
+            raise HttpError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the content type has to be {_CONTENT_TYPE}")
+        if is_chunked:
+            return None
+        if length is None:
+            raise HttpError(HTTPStatus.LENGTH_REQUIRED, "a body needs a length, or to come in chunks")
+        if int(length) > self._edge.limits.message_bytes_max:
+            raise self._too_large()
+        return int(length)
+
+    async def _message(self, receive: Receive, length: int | None) -> bytes | None:
+        """Return the body; None if the client has disconnected."""
+        part = await receive()
+        if part["type"] == "http.disconnect":
+            return None
+        body: bytes = part.get("body", b"")
+        if not part.get("more_body"):
+            return body
+        parts, size = [body], len(body)
+        while part.get("more_body"):
+            if length is None and size > self._edge.limits.message_bytes_max:
+                raise self._too_large()
+            part = await receive()
+            if part["type"] == "http.disconnect":
+                return None
+            parts.append(part.get("body", b""))
+            size += len(parts[-1])
+        if size > self._edge.limits.message_bytes_max:
+            raise self._too_large()
+        return b"".join(parts)
+
+    def _too_large(self) -> HttpError:
+        return HttpError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, str(too_long(self._edge.limits.message_bytes_max)))
+
+    async def _reply(self, client: HttpClient, message: bytes) -> bytes | None:
+        """Return the reply to a message; None if the request was not begun because the server stops."""
+        key = None
+        if self._lookup is not None:
+            assert self._loop is not None
+            cached = _CachedCall(self.codec, self._loop.create_future())
+            key, is_found = self._lookup.find(cached, message)
+            if is_found:
+                if not self._is_asking:
+                    self._is_asking = True
+                    self._loop.call_soon(self._ask)
+                hit = await cached.hit
+                if hit.entry.valid:
+                    self._lookup.cache.hits += 1
+                    return self._cached_reply(client, hit.entry, hit)
+                key = hit.entry.key
+        call = _PooledCall(self, client, message, key)
+        call.submit()
+        return await call.reply
+
+    def _cached_reply(self, client: HttpClient, entry: CacheEntry, hit: "CacheHit[_CachedCall]") -> bytes:
+        self._edge.dispatcher.notify_ended(entry.method, client.session, hit.started, entry.outcome)
+        return entry.before + hit.sequence + entry.after
+
+    def _ask(self) -> None:
+        self._is_asking = False
+        if self._lookup is not None:
+            self._lookup.ask()
+
+    async def _tick(self, lookup: "CacheLookup[_CachedCall]") -> None:
+        while True:
+            lookup.on_tick()
+            # A query that has ended since may have left requests for the next one.
+            lookup.ask()
+            await asyncio.sleep(_TICK_SECONDS)
+
+
+def thrift_server(
+    path: str,
+    tls: ssl.SSLContext | None,
+    edge: SharedEdge,
+    on_ended: Callable[[ClientLink | None], None],
+    deaths: ThreadDeaths,
+) -> HttpServer:
+    """Return the HTTP server beside a process's loop, with Thrift at a path. It gets its connections from the loop."""
+    endpoint = ThriftEndpoint(edge, deaths)
+    return HttpServer(
+        application([Route(path, endpoint)], missing=f"there is only {path} here"),
+        name="http",
+        limits=edge.limits,
+        lifespan=endpoint.lifespan,
+        tls=tls,
+        pool=edge.pool,
+        partials=edge.partials,
+        other_reply_bytes=edge.reply_bytes,
+        on_ended=on_ended,
+        deaths=deaths,
+    )
+
+
+class _CachedCall:
+    """A call whose answer is in the cache."""
+
+    __slots__ = ("codec", "hit")
+
+    def __init__(self, codec: Codec, hit: "asyncio.Future[CacheHit[_CachedCall]]") -> None:
+        self.codec = codec
+        self.hit = hit
+
+
+def _give_back(hit: "CacheHit[_CachedCall]") -> None:
+    if not hit.connection.hit.done():
+        hit.connection.hit.set_result(hit)
+
+
+class _PooledCall:
+    """A request that a thread of the pool serves. `reply` is set on the loop's thread."""
+
+    def __init__(self, endpoint: ThriftEndpoint, client: HttpClient, message: bytes, key: bytes | None) -> None:
+        self._edge = endpoint.edge
+        self._codec = endpoint.codec
+        self._client = client
+        self._message = message
+        self._key = key
+        self._loop = asyncio.get_running_loop()
+        self.reply: asyncio.Future[bytes | None] = self._loop.create_future()
+        self._queued_at = 0.0
+        self._weight = 0
+
+    def submit(self) -> None:
+        """Queue the request; from any thread."""
+        self._queued_at = time.monotonic()
+        is_heavy = max(len(self._message), self._client.reply_bytes) >= HEAVY_BYTES_MIN
+        self._edge.pool.submit(self._run, self._client.share, is_heavy=is_heavy)
+
+    def _run(self) -> None:
+        """Serve the request, if its client has waited for it; a job of the pool."""
+        has_waited = time.monotonic() - self._queued_at > _QUEUED_SECONDS
+        if self._edge.abandons_waiting or (has_waited and self._client.has_gone):
+            logger.info("connection from %s ended before its request was begun", self._client.session.peer)
+            self._finish(None)
+        elif len(self._message) < LIGHT_BYTES_MAX:
+            self._serve()
+        else:
+            self._weigh()
+
+    def _weigh(self) -> None:
+        """Serve the request if its memory is available, or later."""
+        limits = self._edge.limits
+        scanner = self._codec.scanner(limits.message_bytes_max)
+        try:
+            if scanner.scan(self._message) is None:
+                raise EOFError("a message is longer than the body that it is in")
+            if scanner.weight > limits.request_weight_max:
+                reason = too_heavy(scanner.weight, limits)
+                self._edge.count_refused()
+                logger.info("a request from %s was refused: %s", self._client.session.peer, reason)
+                self._finish(self._edge.dispatcher.refusal(self._codec, self._message, reason))
+                return
+        except BAD_INPUT as error:
+            self._fail(error)
+            return
+        self._weight = scanner.weight
+        serve = partial(self._edge.pool.submit, self._serve_weighed, self._client.share, is_heavy=True)
+        if self._edge.decoded.take(self._weight, serve):
+            self._serve_weighed()
+
+    def _serve_weighed(self) -> None:
+        try:
+            self._serve()
+        finally:
+            self._edge.decoded.release(self._weight)
+
+    def _serve(self) -> None:
+        edge, client = self._edge, self._client
+        cache = edge.cache if self._key is not None else None
+        generation = -1 if cache is None else cache.generation
+        try:
+            request = edge.dispatcher.read(self._codec, MemorySource(self._message))
+            answer = edge.dispatcher.call(request, client.session, may_wait=True)
+            client.session = answer.session
+            if cache is not None and self._key is not None:
+                cache.keep(self._key, answer, generation)
+            self._finish(answer.reply)
+        except AnswerLaterError as later:
+            client.is_served = False
+            later.start(self._resume)
+        except Exception as error:  # noqa: BLE001 - the application gets it.
+            self._fail(error)
+
+    def _resume(self) -> None:
+        if self._client.has_gone:
+            self._finish(None)
+        else:
+            self._client.is_served = True
+            self.submit()
+
+    def _finish(self, reply: bytes | None) -> None:
+        self._call_soon(partial(_resolve, self.reply, reply))
+
+    def _fail(self, error: Exception) -> None:
+        self._call_soon(partial(_reject, self.reply, error))
+
+    def _call_soon(self, task: Callable[[], None]) -> None:
+        # The loop is closed when a server that stops has waited long enough.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(task)
+
+
+def _resolve(future: "asyncio.Future[bytes | None]", reply: bytes | None) -> None:
+    if not future.done():
+        future.set_result(reply)
+
+
+def _reject(future: "asyncio.Future[bytes | None]", error: Exception) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+class _LoopReaders:
+    """The sockets that a loop watches, with the interface of a selector."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def register(self, number: int, events: int, data: Callable[[], None]) -> Any:
+        """Call a function whenever a socket is readable."""
+        self._loop.add_reader(number, data)
+
+    def unregister(self, number: int) -> Any:
+        """Stop watching a socket."""
+        self._loop.remove_reader(number)
