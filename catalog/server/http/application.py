@@ -47,7 +47,7 @@ async def refuse(send: Send, status: HTTPStatus, reason: str) -> None:
 
 
 async def respond(send: Send, status: int, content_type: str, body: bytes, *, closes: bool = False) -> None:
-    """Send a response."""
+    """Send a response with a body of known length."""
     headers = [(b"content-type", content_type.encode()), (b"content-length", b"%d" % len(body))]
     if closes:
         headers.append((b"connection", b"close"))

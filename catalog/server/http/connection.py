@@ -92,7 +92,7 @@ class HttpClient:
         self._connection.call_soon(lambda: self._connection.hang_up(error))
 
 
-class ConnectionOwner(Protocol):
+class ConnectionServer(Protocol):
     """The server of the connections."""
 
     @property
@@ -123,7 +123,7 @@ class HttpConnection(HttpToolsProtocol):
 
     client_state: HttpClient
 
-    def __init__(self, owner: ConnectionOwner, config: Config, state: ServerState, peer: str) -> None:
+    def __init__(self, owner: ConnectionServer, config: Config, state: ServerState, peer: str) -> None:
         super().__init__(config, state, {}, asyncio.get_running_loop())
         self._owner = owner
         self._peer = peer
@@ -204,7 +204,7 @@ class HttpConnection(HttpToolsProtocol):
     # The callbacks of the parser
 
     def on_message_begin(self) -> None:
-        """Begin a request."""
+        """Begin to receive a request."""
         super().on_message_begin()
         self._is_receiving = True
         self._body_bytes = 0
@@ -226,7 +226,7 @@ class HttpConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """End a request."""
+        """Note that a request is complete."""
         if self._is_ending or self._refusal is not None:
             return
         self._is_receiving = False

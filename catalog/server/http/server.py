@@ -1,6 +1,6 @@
 """A server of one application over HTTP, on a thread of its own with an asyncio loop.
 
-Connections are passed to it (`adopt`, from any thread) by whoever accepts them, or it accepts them itself (`listen`).
+The loop that accepts connections passes them to it by `adopt`, or it accepts them itself after `listen`.
 Every second it drops clients that miss a deadline, and the slowest readers when unsent responses exceed their budget.
 """
 
@@ -75,11 +75,12 @@ class HttpServer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_ending = False
         self._reply_bytes = 0
+        self._turned_at: float | None = None
         self.dropped = 0
         """Clients dropped since the start."""
         self.refused = 0
         """Requests refused for their size since the start."""
-        self._listener: _Listener | None = None
+        self._listener: _ListeningPort | None = None
         self._config = Config(
             application,
             http=HttpConnection,
@@ -90,7 +91,6 @@ class HttpServer:
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            timeout_keep_alive=_NEVER,
         )
         self._config.load()
         self._state = ServerState()
@@ -107,6 +107,12 @@ class HttpServer:
     def reply_bytes(self) -> int:
         """Bytes of responses that clients have not read, as of the last second."""
         return self._reply_bytes
+
+    @property
+    def silent_seconds(self) -> float:
+        """Time by which the turn that is due every second is late."""
+        turned_at = self._turned_at
+        return 0.0 if turned_at is None else max(0.0, time.monotonic() - turned_at - _TICK_SECONDS)
 
     def start(self) -> None:
         """Start the thread that serves."""
@@ -128,7 +134,7 @@ class HttpServer:
         """Accept connections by `accept`, at most `clients_max` at once; before `start`. `on_closed` is called when the
         descriptor of a connection is free.
         """
-        self._listener = _Listener(self, listener, clients_max, accept, on_closed)
+        self._listener = _ListeningPort(self, listener, clients_max, accept, on_closed)
 
     def end_soon(self) -> None:
         """Close idle connections, and each other one after its response; from any thread, and more than once."""
@@ -163,7 +169,7 @@ class HttpServer:
             self._drop_largest()
 
     def closed(self, connection: HttpConnection) -> None:
-        """Forget a connection."""
+        """Forget a connection that has ended."""
         self._connections.discard(connection)
         self._partials.forget(connection.client_state)
         # The transport closes the descriptor after this.
@@ -235,7 +241,7 @@ class HttpServer:
                 connection.shutdown()
 
     def _sweep(self) -> None:
-        now = time.monotonic()
+        now = self._turned_at = time.monotonic()
         for connection in list(self._connections):
             client = connection.client_state
             if client.deadline is not None and client.deadline < now:
@@ -302,7 +308,7 @@ class HttpServer:
         connection.abort()
 
 
-class _Listener:
+class _ListeningPort:
     """Accepts connections of a server on its loop, as long as there are fewer than the limit."""
 
     def __init__(
@@ -334,7 +340,7 @@ class _Listener:
             self.watch()
 
     def close(self) -> None:
-        """Close the port."""
+        """Close the listening socket."""
         self._pause()
         self._loop = None
         self._listener.close()
@@ -366,10 +372,6 @@ class _Listener:
         if self._is_watched and self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._listener)
         self._is_watched = False
-
-
-_NEVER = 365 * 24 * 3600
-"""uvicorn's limit for idle connections, in seconds; those of this server are in connection.py."""
 
 
 def _too_late(reason: str) -> TTransportException:

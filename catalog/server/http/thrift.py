@@ -61,7 +61,7 @@ class ThriftEndpoint:
 
     @property
     def edge(self) -> SharedEdge:
-        """What this port shares with the process's other one."""
+        """The parts that are shared with the process's loop."""
         return self._edge
 
     @asynccontextmanager
@@ -95,7 +95,7 @@ class ThriftEndpoint:
             self._loop.call_soon_threadsafe(task)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer one HTTP request."""
         client = client_of(scope)
         try:
             length = self._begin(scope, client)

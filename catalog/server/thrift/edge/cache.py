@@ -292,7 +292,7 @@ class CallOfCodec(Protocol):
 C = TypeVar("C", bound=CallOfCodec)
 
 
-class Readers(Protocol):
+class ReaderRegistry(Protocol):
     """The part of a selector that a lookup needs: `data` is called when the file is readable."""
 
     def register(self, fileobj: int, events: int, data: Callable[[], None], /) -> Any: ...
@@ -326,7 +326,7 @@ class CacheLookup(Generic[C]):
         cache: AnswerCache,
         open_generation_reader: Callable[[], GenerationReader],
         *,
-        selector: Readers,
+        selector: ReaderRegistry,
         deaths: ThreadDeaths,
         call_soon: Callable[[Callable[[], None]], None],
         give_back: Callable[[CacheHit[C]], None],

@@ -68,6 +68,11 @@ class OtherServer(Protocol):
         ...
 
     @property
+    def silent_seconds(self) -> float:
+        """Time by which the turn that is due every second is late."""
+        ...
+
+    @property
     def dropped(self) -> int:
         """Clients dropped since the start."""
         ...
@@ -78,7 +83,7 @@ class OtherServer(Protocol):
         ...
 
     def start(self) -> None:
-        """Start to serve."""
+        """Start the thread that serves."""
         ...
 
     def adopt(self, connected: socket.socket, peer: str) -> None:
@@ -176,7 +181,7 @@ class EventLoop:
 
     @property
     def shared(self) -> SharedEdge:
-        """What a server of another protocol uses, too."""
+        """The parts that a server of another protocol uses, too."""
         return self._edge
 
     @property
@@ -316,7 +321,8 @@ class EventLoop:
         self._drop_largest()
         self._drop_slowest()
         self._pool.look_again()
-        self._on_tick(self._pool.stalled_seconds)
+        silent_seconds = 0.0 if self._http is None else self._http.silent_seconds
+        self._on_tick(max(self._pool.stalled_seconds, silent_seconds))
         if self._lookup is not None:
             self._lookup.on_tick()
         self._listeners.look_again()

@@ -65,7 +65,7 @@ class ConnectionOwner(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class SharedEdge:
-    """What the loop of a process shares with a server of another protocol: calls, threads, budgets, cached answers.
+    """The parts that the loop of a process shares with a server of another protocol: calls, threads, budgets, answers.
 
     `generations` opens a connection for the queries of a cache's lookup.
     """

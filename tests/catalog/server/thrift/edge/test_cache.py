@@ -118,6 +118,19 @@ def test_events_that_are_missing_or_a_generation_that_went_back_drop_everything(
         assert cache.generation == changes.generation
 
 
+def test_the_late_answer_of_another_lookup_drops_nothing() -> None:
+    cache = _cache_at(5)
+    cache.apply(_changes(8), since=5)
+    assert cache.keep(b"key", _answer(*TABLE[:1], **TABLE[1]), 8)
+    cache.apply(_changes(7, _touch(EventType.ALTER_TABLE, "d", "t")), since=5)
+    assert (cache.generation, len(cache)) == (8, 1)
+    cache.apply(_changes(9, _touch(EventType.ALTER_TABLE, "d", "t")), since=5)
+    assert (cache.generation, len(cache)) == (9, 0)
+    # The database was restored.
+    cache.apply(_changes(7), since=9)
+    assert cache.generation == 7
+
+
 def test_an_answer_that_may_be_older_than_a_change_is_not_kept() -> None:
     cache = _cache_at(5)
     cache.apply(_changes(6, _touch(EventType.ALTER_TABLE, "d", "t")))

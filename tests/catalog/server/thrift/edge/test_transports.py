@@ -73,6 +73,27 @@ def test_a_client_of_the_http_transport(tmp_path: Path) -> None:
     assert '"user": "anna"' in audited
 
 
+def test_a_change_over_one_port_is_seen_over_the_other_at_once(tmp_path: Path) -> None:
+    with _http_server(tmp_path) as (running, port):
+        over_http = THttpClient(f"http://127.0.0.1:{port}/metastore")
+        over_http.setTimeout(TIMEOUT_SECONDS * 1000)
+        over_http.setCustomHeaders({"Content-Type": "application/x-thrift"})
+        over_tcp = TBufferedTransport(TSocket("127.0.0.1", running.port))
+        clients = [Client(TBinaryProtocol(each)) for each in (over_tcp, over_http)]
+        for each in (over_tcp, over_http):
+            each.open()
+        clients[0].create_table(table("default", "t", parameters={"step": "0"}))
+        for step in range(1, 60):
+            changed = clients[step % 2].get_table("default", "t")
+            assert changed.parameters["step"] == str(step - 1)
+            changed.parameters["step"] = str(step)
+            clients[step % 2].alter_table("default", "t", changed)
+            for client in clients * 2:
+                assert client.get_table("default", "t").parameters["step"] == str(step)
+        for each in (over_tcp, over_http):
+            each.close()
+
+
 def test_http_with_tls_in_worker_processes(tmp_path: Path, certificates: Path) -> None:
     arguments = ["--tls-certificate", f"{certificates}/server.pem", "--tls-key", f"{certificates}/server.key"]
     arguments += ["--tls-client-ca", f"{certificates}/ca.pem", "--workers", "2"]
