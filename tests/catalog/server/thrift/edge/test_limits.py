@@ -180,7 +180,7 @@ def test_messages_that_come_drop_by_drop_keep_nobody_waiting(tmp_path: Path, tra
 
 def http_port_of(running: MetastoreUnderTest) -> int:
     connections = psutil.Process(running.running.process.pid).net_connections()
-    ports = {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
+    ports: set[int] = {each.laddr.port for each in connections if each.status == psutil.CONN_LISTEN}
     return (ports - {running.port}).pop()
 
 
