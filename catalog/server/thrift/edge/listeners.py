@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from interbed.catalog.server.thrift.edge.codec import Codec
 from interbed.catalog.server.thrift.edge.transport import Framing
@@ -84,10 +84,55 @@ class HttpService:
     shares with it, its function for connections that have ended, and the threads that die.
     """
 
-    make_server: Callable[..., Any]
+    make_server: "Callable[..., OtherServer]"
 
 
 AnyService = Service | HttpService
+
+
+class OtherServer(Protocol):
+    """A server of another protocol in the process, with a thread of its own."""
+
+    @property
+    def connection_count(self) -> int:
+        """Number of open connections."""
+        ...
+
+    @property
+    def reply_bytes(self) -> int:
+        """Bytes of replies that clients have not read."""
+        ...
+
+    @property
+    def silent_seconds(self) -> float:
+        """Time by which the turn that is due every second is late."""
+        ...
+
+    @property
+    def dropped(self) -> int:
+        """Clients dropped since the start."""
+        ...
+
+    @property
+    def refused(self) -> int:
+        """Requests refused for their size since the start."""
+        ...
+
+    def start(self) -> None:
+        """Start the thread that serves."""
+        ...
+
+    def adopt(self, connected: socket.socket, peer: str) -> None:
+        """Serve a new connection; from any thread."""
+        ...
+
+    def end_soon(self) -> None:
+        """Close idle connections, and each other one after its reply; from any thread, and more than once."""
+        ...
+
+    def stop(self) -> None:
+        """Close all connections and end."""
+        ...
 
 
 class ListeningSockets:

@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Protocol
 
 from thrift.transport.TTransport import TTransportException
 
@@ -32,6 +31,7 @@ from interbed.catalog.server.thrift.edge.listeners import (
     AnyService,
     HttpService,
     ListeningSockets,
+    OtherServer,
 )
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.catalog.server.thrift.edge.serving import RequestServer, SharedEdge, session_of
@@ -52,51 +52,6 @@ SHUTDOWN_SECONDS_MAX = 10.0
 
 _TICK_SECONDS = 1.0
 _THREAD_STACK_BYTES = 1024 * 1024
-
-
-class OtherServer(Protocol):
-    """A server of another protocol in the process, with a thread of its own."""
-
-    @property
-    def connection_count(self) -> int:
-        """Number of open connections."""
-        ...
-
-    @property
-    def reply_bytes(self) -> int:
-        """Bytes of replies that clients have not read."""
-        ...
-
-    @property
-    def silent_seconds(self) -> float:
-        """Time by which the turn that is due every second is late."""
-        ...
-
-    @property
-    def dropped(self) -> int:
-        """Clients dropped since the start."""
-        ...
-
-    @property
-    def refused(self) -> int:
-        """Requests refused for their size since the start."""
-        ...
-
-    def start(self) -> None:
-        """Start the thread that serves."""
-        ...
-
-    def adopt(self, connected: socket.socket, peer: str) -> None:
-        """Serve a new connection; from any thread."""
-        ...
-
-    def end_soon(self) -> None:
-        """Close idle connections, and each other one after its reply; from any thread, and more than once."""
-        ...
-
-    def stop(self) -> None:
-        """Close all connections and end."""
-        ...
 
 
 class EventLoop:
