@@ -73,9 +73,7 @@ _RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailabl
 
 
 class _TornTransactionError(Exception):
-    """Tables were created or got columns in the middle of a transaction. The rows written before that lack the columns,
-    and cannot be committed without the rest of the transaction.
-    """
+    """Tables were created or changed within a transaction; the rows written before can't be committed without it."""
 
 
 class _NewTableError(Exception):
@@ -192,9 +190,6 @@ class Ingestion:
         else:
             sink.sources.check_none_left_out(left_out)
         return True
-
-    def _least(self) -> Positions:
-        return least_of([s.positions or Positions() for s in self._sinks.values()])
 
     def _fill(self, source: SnapshotSource, stopped: Callable[[], bool], committed: Callable[[], None]) -> None:
         """Fill tables that are not known yet with the rows of their source tables."""
@@ -491,7 +486,7 @@ class Ingestion:
         if written or idle:
             # A source deletes what is before the reported position, so report the least position of all tables.
             keeps = isinstance(self._source, SnapshotSource) and bool(self._sinks)
-            self._source.note(self._least() if keeps else self._read)
+            self._source.note(least_of([s.positions or Positions() for s in self._sinks.values()]) if keeps else self._read)
         return bool(written)
 
     def _count(self, rows: Mapping[str, int]) -> None:

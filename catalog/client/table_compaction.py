@@ -168,7 +168,8 @@ def compact_opened(
     if scope.table_options:
         table = table.copy(scope.table_options)
     if dry_run:
-        plans = table.plan_compaction(
+        planner = table.maintenance if isinstance(table, Table) else table
+        plans = planner.plan_compaction(
             **how,
             full=scope.full,
             partitions=scope.partitions,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TableChanges:
-    """What `Table` can do with its changes; `store` is the table's."""
+    """The methods of Table that read its changes; `store` is its file store."""
 
     name: str
     store: "FileStore"

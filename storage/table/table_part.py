@@ -24,7 +24,7 @@ class TablePart:
 
     @property
     def name(self) -> str:
-        """The table's name."""
+        """The name of the table."""
         return self._table.name
 
     @property

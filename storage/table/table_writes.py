@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class TableWrites:
-    """What `Table` can do to its rows and columns; `store` is the table's."""
+    """The methods of Table that change rows and columns; `store` is its file store."""
 
     name: str
     store: FileStore

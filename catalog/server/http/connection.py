@@ -155,11 +155,13 @@ class HttpConnection(HttpToolsProtocol):
         """Parse received bytes, within the limits."""
         if self._is_ending or self._refusal is not None:
             return
+        parser = self.parser
+        assert parser is not None
         try:
             while True:
                 self._head_bytes += len(data)
                 try:
-                    self.parser.feed_data(data)
+                    parser.feed_data(data)
                     break
                 except httptools.HttpParserUpgrade as upgrade:
                     # No other protocol is offered: the request is served as if it did not ask for one.

@@ -153,7 +153,7 @@ def test_a_change_of_a_type_that_iceberg_does_not_follow_is_refused(tmp_path: Pa
     changed.store.alter([SetOption(STORAGE, "hadoop-catalog")])
     changed = load_table(table.location)
     with pytest.raises(NotSupportedError, match="has the column 'id' with a type that Iceberg can't convert"):
-        changed.publish_iceberg()
+        changed.maintenance.publish_iceberg()
     changed.overwrite([{"id": "9", "v": "a", "p": 1}])
     assert_true(changed)
 

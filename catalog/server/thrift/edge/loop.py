@@ -11,7 +11,6 @@ import selectors
 import socket
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -21,29 +20,26 @@ from thrift.transport.TTransport import TTransportException
 from interbed.catalog.server.database.generation import GenerationReader
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.threads import ThreadDeaths
-from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, EdgeFigures, EdgeLimits, WeightBudget
+from interbed.catalog.server.thrift.edge.budgets import EdgeFigures, EdgeLimits, WeightBudget
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages, UnsentReplies
 from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit, CacheLookup
-from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
 from interbed.catalog.server.thrift.edge.listeners import (
-    HANDSHAKE_SECONDS_MAX,
     AnyService,
     HttpService,
     ListeningSockets,
     OtherServer,
 )
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
-from interbed.catalog.server.thrift.edge.serving import RequestServer, SharedEdge, session_of
+from interbed.catalog.server.thrift.edge.serving import RequestServer, SharedEdge, accepted, send_answer, session_of
 from interbed.catalog.server.thrift.edge.transport import (
     GOODBYE_SECONDS_MAX,
     ClientConnection,
     prepare,
     receive_some,
-    send_some,
     shut_down,
 )
-from interbed.catalog.server.thrift.edge.watching import ConnectionWatcher, ParkedRequests, in_turn
+from interbed.catalog.server.thrift.edge.watching import ConnectionWatcher, LoopTasks, ParkedRequests, in_turn
 
 logger = logging.getLogger(__name__)
 
@@ -109,11 +105,7 @@ class EventLoop:
             reply_bytes=lambda: self._replies.size,
         )
         self._dropped = 0
-        self._tasks: deque[Callable[[], None]] = deque()
-        # A write to it wakes the loop up at once.
-        self._wake_reader, self._wake_writer = socket.socketpair()
-        self._wake_reader.setblocking(False)
-        self._wake_writer.setblocking(False)
+        self._tasks = LoopTasks()
         self._watcher = ConnectionWatcher(self._selector)
         self._parked = ParkedRequests(self._watcher, self.call_soon, self.closed)
         self._requests = RequestServer(self, self._edge)
@@ -156,15 +148,12 @@ class EventLoop:
         self._http = http
 
     def waiting_outside(self) -> AbstractContextManager[None]:
-        """Return a context for a request that waits for something outside of the server: another thread may serve
-        meanwhile.
-        """
+        """Return a context for a request that waits for something outside of the server, while another is served."""
         return self._pool.blocked()
 
     def call_soon(self, task: Callable[[], None]) -> None:
         """Run a function on the loop's thread; safe from any thread."""
-        self._tasks.append(task)
-        self._wake()
+        self._tasks.add(task)
 
     def watch(self, watched: socket.socket, on_readable: Callable[[], None]) -> None:
         """Call a function, on the loop's thread, whenever a socket is readable."""
@@ -178,7 +167,7 @@ class EventLoop:
         """Serve until stopped, then let running requests finish for at most SHUTDOWN_SECONDS_MAX."""
         previous_stack = threading.stack_size(_THREAD_STACK_BYTES)
         try:
-            self._selector.register(self._wake_reader, selectors.EVENT_READ, self._woken)
+            self._tasks.watch(self._selector)
             if self._http is not None:
                 self._http.start()
             self._listeners.watch()
@@ -196,7 +185,7 @@ class EventLoop:
     def stop(self) -> None:
         """End `serve` soon. Safe to call from a signal handler, and more than once."""
         self._stopping.set()
-        self._wake()
+        self._tasks.wake()
 
     def add(self, connected: socket.socket, service: AnyService) -> None:
         """Add a new connection; on the loop's thread."""
@@ -206,20 +195,13 @@ class EventLoop:
                 assert self._http is not None
                 self._http.adopt(connected, peer)
                 return
-            if service.tls is not None:
-                connected = service.tls.wrap_socket(connected, server_side=True, do_handshake_on_connect=False)
+            share = self._pool.client(peer.rpartition(":")[0])
+            connection = accepted(connected, peer, service, share)
         except OSError as error:
             logger.info("a client went away before it was served: %s", error)
             connected.close()
             self._on_closed()
             return
-        session = ClientSession(peer=peer, link=ClientLink())
-        share = self._pool.client(peer.rpartition(":")[0])
-        connection = ClientConnection(connected, service.framing(), service.codec, session, share)
-        if service.tls is not None:
-            connection.is_shaking_hands = True
-            connection.deadline = time.monotonic() + HANDSHAKE_SECONDS_MAX
-            connection.too_late = "the TLS handshake took too long"
         with self._guard:
             self._connections.add(connection)
         self._watcher.watch(connection)
@@ -244,20 +226,6 @@ class EventLoop:
                     self._drop(connection)
         if self._lookup is not None:
             self._lookup.ask()
-
-    def _wake(self) -> None:
-        try:
-            self._wake_writer.send(b"x")
-        except BlockingIOError:
-            # The pipe is full of wake-ups.
-            pass
-        except OSError:
-            logger.debug("the server has ended already")
-
-    def _woken(self) -> None:
-        self._wake_reader.recv(4096)
-        while self._tasks:
-            self._tasks.popleft()()
 
     def _sweep(self) -> None:
         now = time.monotonic()
@@ -473,16 +441,8 @@ class EventLoop:
             self._hand_over(connection, hit.message, hit.message, entry.key)
             return
         session = session_of(connection)
-        size = len(entry.before) + len(hit.sequence) + len(entry.after)
-        connection.reply_bytes = size
-        head = connection.framing.head(size) + entry.before + hit.sequence
         try:
-            unsent: Sequence[memoryview | None]
-            if size < HEAVY_BYTES_MIN:
-                unsent = (send_some(connection.link, head + entry.after),)
-            else:
-                # It is not copied, and waits for the budget with others of its size.
-                unsent = (memoryview(head), memoryview(entry.after))
+            unsent = send_answer(hit)
         except OSError as error:
             logger.info("connection from %s ended: %s", session.peer, error)
             self._drop(connection)
@@ -490,7 +450,7 @@ class EventLoop:
         if self._lookup is not None:
             self._lookup.cache.hits += 1
         self._dispatcher.notify_ended(entry.method, session, hit.started, entry.outcome)
-        connection.outgoing.extend(view for view in unsent if view is not None)
+        connection.outgoing.extend(unsent)
         if connection.outgoing or connection.framing.is_last or not connection.watched or self._stopping.is_set():
             self._watcher.unwatch(connection)
             self.reclaim(connection)
@@ -535,5 +495,4 @@ class EventLoop:
             self._lookup.close()
         self._pool.close()
         self._selector.close()
-        self._wake_reader.close()
-        self._wake_writer.close()
+        self._tasks.close()

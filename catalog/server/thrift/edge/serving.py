@@ -6,7 +6,7 @@ The pool owns a connection from `hand_over` or `advance` on, until it is returne
 import logging
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -14,15 +14,15 @@ from typing import Protocol
 from thrift.transport.TTransport import TTransportException
 
 from interbed.catalog.server.database.generation import GenerationReader
-from interbed.catalog.server.session import AnswerLaterError
+from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX, EdgeLimits, WeightBudget
 from interbed.catalog.server.thrift.edge.buffers import PartialMessages
-from interbed.catalog.server.thrift.edge.cache import AnswerCache
+from interbed.catalog.server.thrift.edge.cache import AnswerCache, CacheHit
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.codec import IncompleteMessageError, MemorySource
 from interbed.catalog.server.thrift.edge.dispatch import Dispatcher
-from interbed.catalog.server.thrift.edge.listeners import client_subject, handshake_step
-from interbed.catalog.server.thrift.edge.pool import ThreadPool
+from interbed.catalog.server.thrift.edge.listeners import HANDSHAKE_SECONDS_MAX, Service, client_subject, handshake_step
+from interbed.catalog.server.thrift.edge.pool import ClientShare, ThreadPool
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, ClientConnection, send_some
 
 logger = logging.getLogger(__name__)
@@ -305,6 +305,32 @@ def too_heavy(weight: int, limits: EdgeLimits) -> str:
 
 def _is_heavy(connection: ClientConnection, message_bytes: int) -> bool:
     return max(message_bytes, len(connection.incoming.data), connection.reply_bytes) >= HEAVY_BYTES_MIN
+
+
+def accepted(connected: socket.socket, peer: str, service: Service, share: ClientShare) -> ClientConnection:
+    """Return a new connection of a service's port. With TLS it begins with the handshake. Raises OSError."""
+    session = ClientSession(peer=peer, link=ClientLink())
+    if service.tls is None:
+        return ClientConnection(connected, service.framing(), service.codec, session, share)
+    link = service.tls.wrap_socket(connected, server_side=True, do_handshake_on_connect=False)
+    connection = ClientConnection(link, service.framing(), service.codec, session, share)
+    connection.is_shaking_hands = True
+    connection.deadline = time.monotonic() + HANDSHAKE_SECONDS_MAX
+    connection.too_late = "the TLS handshake took too long"
+    return connection
+
+
+def send_answer(hit: "CacheHit[ClientConnection]") -> Sequence[memoryview]:
+    """Send as much of an answer from the cache as the socket accepts, and return the rest. Raises OSError."""
+    connection, entry = hit.connection, hit.entry
+    size = len(entry.before) + len(hit.sequence) + len(entry.after)
+    connection.reply_bytes = size
+    head = connection.framing.head(size) + entry.before + hit.sequence
+    if size >= HEAVY_BYTES_MIN:
+        # It is not copied, and waits for the budget with others of its size.
+        return (memoryview(head), memoryview(entry.after))
+    unsent = send_some(connection.link, head + entry.after)
+    return () if unsent is None else (unsent,)
 
 
 def session_of(connection: ClientConnection) -> ClientSession:

@@ -11,21 +11,64 @@ that it sends before it has its answer stay in the socket's buffer.
 Of many ready sockets those that have used the least time of the loop are served first.
 """
 
+import logging
 import selectors
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
 from interbed.catalog.server.session import AnswerLaterError
 from interbed.catalog.server.thrift.edge.transport import ClientConnection
 
+logger = logging.getLogger(__name__)
+
 CROWD = 16
 """Number of ready sockets from which on they are ordered, and served for a limited time."""
 
 TURN_SECONDS_MAX = 0.01
 """Time that a crowd is served before the loop selects ready sockets again."""
+
+
+class LoopTasks:
+    """Functions that any thread passes to the loop's thread. A socket wakes the loop."""
+
+    def __init__(self) -> None:
+        self._tasks: deque[Callable[[], None]] = deque()
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+
+    def watch(self, selector: selectors.BaseSelector) -> None:
+        """Run the functions whenever the selector reports the socket."""
+        selector.register(self._reader, selectors.EVENT_READ, self._run)
+
+    def add(self, task: Callable[[], None]) -> None:
+        """Run a function on the loop's thread; safe from any thread."""
+        self._tasks.append(task)
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the loop; safe in handlers of signals."""
+        try:
+            self._writer.send(b"x")
+        except BlockingIOError:
+            # The pipe is full of wake-ups.
+            pass
+        except OSError:
+            logger.debug("the server has ended already")
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._reader.close()
+        self._writer.close()
+
+    def _run(self) -> None:
+        self._reader.recv(4096)
+        while self._tasks:
+            self._tasks.popleft()()
 
 
 class ConnectionWatcher:
