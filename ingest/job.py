@@ -486,7 +486,8 @@ class Ingestion:
         if written or idle:
             # A source deletes what is before the reported position, so report the least position of all tables.
             keeps = isinstance(self._source, SnapshotSource) and bool(self._sinks)
-            self._source.note(least_of([s.positions or Positions() for s in self._sinks.values()]) if keeps else self._read)
+            positions = [sink.positions or Positions() for sink in self._sinks.values()]
+            self._source.note(least_of(positions) if keeps else self._read)
         return bool(written)
 
     def _count(self, rows: Mapping[str, int]) -> None:
@@ -496,6 +497,5 @@ class Ingestion:
         self.result.commits += 1
 
     def _forget(self) -> None:
-        for sink in self._sinks.values():
-            sink.close()
-        self._sinks.clear()
+        while self._sinks:
+            self._sinks.popitem()[1].close()

@@ -12,7 +12,6 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.file_store import FileStore, changes_table
-from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -155,7 +154,8 @@ class TableWrites:
             return RetryPolicy.of(self.store.options).redo(
                 lambda: delete_rows(self.store, predicate, _new_commit_user())
             )
-        return self._redone(lambda: self._delete_once(predicate))
+        # A row that another writer has changed meanwhile may no longer match: it is read again.
+        return RetryPolicy.of(self.store.options).redo(lambda: self._delete_once(predicate))
 
     @changes_table
     def delete_partitions(self, partitions: "Partitions") -> int | None:
@@ -307,30 +307,15 @@ class TableWrites:
             messages = write.prepare_commit()
         return self._commit(user, messages) if messages else None
 
-    def _without_fallback(self) -> FileStore:
-        # Rows of the fallback branch must not be deleted from this branch.
-        return (
-            self.store if self.store.options.fallback_branch is None else self.store.with_options({FALLBACK_BRANCH: ""})
-        )
-
     def _delete_once(self, predicate: "Predicate") -> int | None:
-        import numpy as np
-
-        from interbed.storage.base.arrow_values import from_numpy
-        from interbed.storage.base.row.kind import RowKind
         from interbed.storage.read.query import Scan
-        from interbed.storage.write.bucket_strategy import batch_strategy_of
-        from interbed.storage.write.table_write import TableWrite
+        from interbed.storage.upkeep.changed_rows import SnapshotRows
 
-        query = Scan(self._without_fallback(), predicate=predicate)
-        user = _new_commit_user()
-        with TableWrite(self.store, user, strategy=batch_strategy_of, name=self.name) as write:
-            rows = 0
-            for batch in query.to_arrow_batch_reader():
-                rows += batch.num_rows
-                write.write_arrow(batch, from_numpy(np.full(batch.num_rows, RowKind.DELETE, np.int8)))
-            messages = write.prepare_commit()
-        return self._commit(user, messages) if rows else None
+        rows = SnapshotRows(self.store, _new_commit_user())
+        if not rows.snapshot_id:
+            return None
+        found = Scan(rows.read_store, predicate=predicate, snapshot_id=rows.snapshot_id)
+        return rows.commit(deleted=found.to_arrow_batch_reader())
 
     def _commit(self, user: str, messages: "Sequence[CommitMessage]") -> int | None:
         """Commit new rows; compact them, too, if only compacted rows are visible and the commit gave

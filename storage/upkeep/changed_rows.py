@@ -53,6 +53,8 @@ class SnapshotRows:
     def __init__(self, store: FileStore, commit_user: str) -> None:
         # Rows of a fallback branch can't be changed from here.
         self.store = store if store.options.fallback_branch is None else store.with_options({FALLBACK_BRANCH: ""})
+        self.read_store = _with_level_0(self.store)
+        """The store from which the rows are read: with those that other reads see only after a compaction."""
         self.snapshot_id = store.snapshots.latest_id() or 0
         self._user = commit_user
 
@@ -71,14 +73,14 @@ class SnapshotRows:
         """Yield the rows that the predicate selects, with their location columns."""
         if not self.snapshot_id:
             return
-        plan = TableScan(self.store, predicate=predicate, snapshot_id=self.snapshot_id).plan()
+        plan = TableScan(self.read_store, predicate=predicate, snapshot_id=self.snapshot_id).plan()
         if self.location_columns:
             located = LocatedRead(self.store, None, predicate)
             for split in plan.splits:
                 for batch in located.to_batches(split):
                     yield batch.select(self.arrow_schema.names)
             return
-        read = TableRead(self.store, None, predicate)
+        read = TableRead(self.read_store, None, predicate)
         for split in plan.splits:
             yield from read.to_batches(split)
 
@@ -223,6 +225,17 @@ def groups_of_dicts(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> l
     return list(groups.values())
 
 
+def _with_level_0(store: FileStore) -> FileStore:
+    """Return the store for reads that see level 0 of a table with deletion vectors.
+
+    The compaction that makes the rows of level 0 visible to other reads is no conflict. Changes computed without these
+    rows would undo them.
+    """
+    if not store.schema.has_primary_key or not store.options.deletion_vectors_enabled:
+        return store
+    return store.with_options({"deletion-vectors.merge-on-read": "true"})
+
+
 def upsert_present(store: FileStore, name: str, parts: Sequence[ArrowRows], commit_user: str) -> int | None:
     """Write rows, with the old values of columns that they lack. Return the snapshot's id, None for no rows.
 
@@ -234,7 +247,7 @@ def upsert_present(store: FileStore, name: str, parts: Sequence[ArrowRows], comm
         for key in store.schema.primary_keys:
             if key not in part.schema.names:
                 raise SchemaMismatchError(f"The data for the table '{name}' lack '{key}', a column of the primary key.")
-    return rows.commit(inserted=_completed(store, rows.snapshot_id, parts))
+    return rows.commit(inserted=_completed(rows.read_store, rows.snapshot_id, parts))
 
 
 def _completed(store: FileStore, snapshot_id: int, parts: Sequence[ArrowRows]) -> Iterator[pa.RecordBatch]:

@@ -59,6 +59,8 @@ final class RowChange implements SupportsDelta {
     // Rows of another branch can't be changed here.
     Map<String, String> own = new HashMap<>(options.asCaseSensitiveMap());
     own.put("scan.fallback-branch", "");
+    // With deletion vectors, other reads see level 0 only after a compaction, which is no conflict.
+    own.put("deletion-vectors.merge-on-read", "true");
     SparkScanBuilder scan = new SparkScanBuilder(table, new CaseInsensitiveStringMap(own));
     scans.add(scan);
     return scan;
