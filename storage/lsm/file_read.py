@@ -84,7 +84,7 @@ class FileRead:
         return self._store.file_io
 
     @property
-    def is_remote(self) -> bool:
+    def has_slow_requests(self) -> bool:
         """Whether the files are in a remote file system, whose requests have latency."""
         return self._store.file_io.capabilities.slow_requests
 
@@ -93,7 +93,7 @@ class FileRead:
 
     def opens_at_once(self, file: DataFileMeta) -> bool:
         """Return whether `opened` requests the first rows at once, so that files are opened concurrently."""
-        return self.is_remote and file.format == "parquet"
+        return self.has_slow_requests and file.format == "parquet"
 
     def batches(self, file: DataFileMeta, path: str, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the file: the fields, then the columns of the options. Raises what FormatReader raises."""

@@ -130,7 +130,7 @@ class MergeRead:
 
         def open_run(run: SortedRun, batch_rows: int) -> Iterator[RunBatch]:
             opened = [partial(open_file, file, batch_rows) for file in run.files]
-            if source is None and self._files.is_remote:
+            if source is None and self._files.has_slow_requests:
                 return prefetched_files(opened, run.files)
             return chain.from_iterable(each() for each in opened)
 
@@ -168,7 +168,9 @@ class MergeRead:
                 yield from merged(open_at_once)
 
         # Remote runs are opened concurrently. Runs of one file are opened by threads that decode nothing.
-        return merged_at_once() if source is None and len(runs) > 1 and self._files.is_remote else merged(open_run)
+        return (
+            merged_at_once() if source is None and len(runs) > 1 and self._files.has_slow_requests else merged(open_run)
+        )
 
 
 def _are_narrow(fields: Sequence[DataField]) -> bool:

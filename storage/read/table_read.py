@@ -127,7 +127,7 @@ class TableRead:
             # A large split that is read last would occupy one thread while the others are idle.
             splits = [splits[place] for place in longest_first([split.byte_size for split in splits])]
         # The next remote splits are prefetched, and their first blocks need memory as well.
-        following = splits[readers:] if few is None and self._files.is_remote else []
+        following = splits[readers:] if few is None and self._files.has_slow_requests else []
         ahead = max(min(readers, len(following)), _small_prefix(following))
         sources = [
             partial(self.to_batches, split, use_threads=use_threads, readers=readers + min(readers, ahead), limit=few)
@@ -186,7 +186,7 @@ class TableRead:
                     ),
                 )
 
-            if limit is None and self._files.is_remote:
+            if limit is None and self._files.has_slow_requests:
                 yield from prefetched_files([partial(of_file, file) for file in split.files], split.files)
                 return
             for file in split.files:

@@ -61,7 +61,7 @@ class LoopTasks:
             logger.debug("the server has ended already")
 
     def close(self) -> None:
-        """Close the socket."""
+        """Close the socket that wakes the loop."""
         self._reader.close()
         self._writer.close()
 
