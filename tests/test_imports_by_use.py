@@ -64,19 +64,19 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[set[st
     return warehouse, loaded_by(warehouse, "make", "write")
 
 
-def floors(modules: set[str]) -> set[str]:
-    """The floors of storage that the modules are of."""
+def layers(modules: set[str]) -> set[str]:
+    """Return the layers of storage to which the modules belong."""
     return {name.split(".")[2] for name in modules if name.startswith("interbed.storage.") and name.count(".") > 2}
 
 
-def test_a_step_loads_the_floors_that_it_needs(written: tuple[Path, list[set[str]]]) -> None:
+def test_a_step_loads_the_layers_that_it_needs(written: tuple[Path, list[set[str]]]) -> None:
     opened, planned, found, read, counted = loaded_by(written[0], "open", "plan", "get", "read", "count")
-    assert floors(opened) == {"base", "io", "meta", "table"}
-    assert floors(planned) <= floors(opened) | {"scan", "lsm", "files", "read"}
+    assert layers(opened) == {"base", "io", "meta", "table"}
+    assert layers(planned) <= layers(opened) | {"scan", "lsm", "files", "read"}
     assert "interbed.storage.read.table_read" not in planned
-    assert floors(found) == floors(planned) | {"files"}
+    assert layers(found) == layers(planned) | {"files"}
     for modules in (found, read, counted):
-        assert not floors(modules) & {"write", "commit", "upkeep", "version"}
+        assert not layers(modules) & {"write", "commit", "upkeep", "version"}
         # Formats, merge engines and indexes that this table does not have.
         assert not modules & {
             "interbed.storage.files.format.orc",

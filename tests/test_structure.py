@@ -1,6 +1,6 @@
 """What import-linter's contracts cannot say of the structure: no cycles, small folders, what storage offers.
 
-The contracts themselves (floors of storage, rooms of the server and of the Spark side) are in pyproject.toml.
+The contracts themselves (layers of storage, packages of the server and of Spark) are in pyproject.toml.
 """
 
 import ast
@@ -76,7 +76,7 @@ def test_every_folder_of_modules_is_a_package(package: str) -> None:
     assert not lacking
 
 
-def test_the_floors_above_use_of_storage_what_it_offers() -> None:
+def test_layers_above_storage_import_only_offered_modules() -> None:
     """interbed.storage.OFFERED names every module that they import, and no other."""
     used: dict[str, list[str]] = defaultdict(list)
     for module in graph().modules:
