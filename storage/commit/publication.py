@@ -306,9 +306,14 @@ class Publication:
     ) -> bool:
         """Return whether a snapshot that was just created is part of the table's history; otherwise withdraw it.
 
-        It is while its base snapshot exists. A process that rolls the table back meanwhile looks for new snapshots
-        after it has deleted the old ones, so that one of the two notices the other. The oldest snapshot expires first,
-        so that no other snapshot had this id before. `delta` and `manifests` are those of CommittedParts.outcome.
+        It is part of the history if its base snapshot exists:
+
+        - A rollback deletes the base first and looks for new snapshots afterwards, so that either the rollback finds
+          this snapshot or this method misses the base.
+        - Snapshots expire oldest first. While the base exists, no snapshot with the id of this one has expired.
+
+        Without the base, CommittedParts.outcome decides: another writer may have built on this snapshot, or its id may
+        be one that has expired (LATE). `delta` and `manifests` are its arguments.
         """
         store = self._store
         try:
