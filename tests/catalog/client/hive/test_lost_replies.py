@@ -149,7 +149,7 @@ def test_a_schema_that_the_metastore_refuses_is_taken_back(
     )
     with pytest.raises(TableNotFoundError) as caught:
         shaky.alter_table("shop.t", AddColumn("more", AtomicType(TypeRoot.INT)))
-    assert "was taken back" in "".join(caught.value.__notes__)
+    assert "was withdrawn" in "".join(caught.value.__notes__)
     assert interbed.load_table(table.location).schema.id == 0
     assert catalog.client.show_locks() == []
     # With locks off others may have gone on from the new schema, so it stands.
@@ -191,7 +191,7 @@ def test_a_commit_by_a_schema_that_is_taken_back_is_refused(
     schemas = interbed.load_table(table.location).store.schemas
     changed = schemas.change([SetOption("write-only", "true")])
     relay.before("lock", lambda: Path(late.store.paths.schema(changed.id)).unlink())
-    with pytest.raises(CommitConflictError, match="taken back"):
+    with pytest.raises(CommitConflictError, match="withdrawn"):
         late.new_commit("late").commit(messages)
     assert catalog.get_table("shop.t").upsert(ROWS) == 2
 
@@ -208,7 +208,7 @@ def test_a_table_made_anew_in_the_same_place_takes_no_late_commit(
 
     # Between the commit's last look at the table and its lock.
     relay.before("lock", make_anew)
-    with pytest.raises(CommitConflictError, match="made anew"):
+    with pytest.raises(CommitConflictError, match="recreated"):
         late.upsert(ROWS)
     assert catalog.get_table("shop.t").snapshots() == []
     assert catalog.client.show_locks() == []

@@ -195,7 +195,7 @@ def test_a_missing_or_damaged_index_is_told_with_the_way_out(tmp_path: Path) -> 
     with pytest.raises(CorruptFileError, match=r"\.index ends within"):
         found(table, "city = 'Rome'")
     path.write_bytes(b"\1" + content[1:])
-    with pytest.raises(CorruptFileError, match="no file index"):
+    with pytest.raises(CorruptFileError, match="is not a file index"):
         found(table, "city = 'Rome'")
     path.unlink()
     with pytest.raises(CorruptFileError, match=r"file-index\.read\.enabled"):
