@@ -193,7 +193,7 @@ def test_a_damaged_index_is_named_with_the_way_out(tmp_path: Path, damage: str) 
             index.unlink()
         else:
             index.write_bytes(index.read_bytes()[:-1])
-    with pytest.raises(CorruptFileError, match=r"index/index-.*overwrite"):
+    with pytest.raises(CorruptFileError, match=r"index/index-.*Overwrite"):
         table.upsert(rows([99]))
     assert table.latest_snapshot() == snapshot
     table.overwrite(rows(range(6), "saved"))
