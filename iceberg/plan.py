@@ -34,7 +34,7 @@ TARGET_BYTES = 128 << 20
 
 
 _OPEN_BYTES = 4 << 20
-"""The minimal cost of a file: opening it takes as long as reading so many bytes."""
+"""The minimal cost of a file: opening it takes as long as reading this number of bytes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,7 +102,7 @@ class OptimizeUnit:
 
 
 _UNIT_FILES = 4
-"""A unit makes about so many files of the target size, if its files can be divided so."""
+"""The number of files of the target size that a unit makes, if its files can be divided that way."""
 
 
 _MANIFESTS_LEFT = 100

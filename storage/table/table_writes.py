@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from interbed.storage.meta.schema.change import SchemaChange
     from interbed.storage.scan.partition_filter import Partitions
     from interbed.storage.table.schema_update import SchemaUpdate
-    from interbed.storage.write.commit_message import CommitMessage
 
 
 class TableWrites:
@@ -290,6 +289,7 @@ class TableWrites:
         return RetryPolicy.of(self.store.options).redo(work)
 
     def _write_once(self, data: "ArrowRows", kind_column: str | None) -> int | None:
+        from interbed.storage.upkeep.compact_table import commit_rows
         from interbed.storage.write.bucket_strategy import batch_strategy_of
         from interbed.storage.write.table_write import TableWrite
 
@@ -305,7 +305,7 @@ class TableWrites:
                     rows, kinds = split_kinds(batch, kind_column)
                     write.write_arrow(rows, kinds)
             messages = write.prepare_commit()
-        return self._commit(user, messages) if messages else None
+        return commit_rows(self.store, user, messages) if messages else None
 
     def _delete_once(self, predicate: "Predicate") -> int | None:
         from interbed.storage.read.query import Scan
@@ -316,19 +316,6 @@ class TableWrites:
             return None
         found = Scan(rows.read_store, predicate=predicate, snapshot_id=rows.snapshot_id)
         return rows.commit(deleted=found.to_arrow_batch_reader())
-
-    def _commit(self, user: str, messages: "Sequence[CommitMessage]") -> int | None:
-        """Commit new rows; compact them, too, if only compacted rows are visible and the commit gave
-        up a compaction.
-        """
-        from interbed.storage.commit.file_store_commit import FileStoreCommit
-        from interbed.storage.upkeep.compact_table import compact_again
-
-        commit = FileStoreCommit(self.store, user, new_user=True)
-        ids = commit.commit(messages)
-        if commit.gave_up_compaction:
-            compact_again(self.store)
-        return ids[-1] if ids else None
 
 
 def split_kinds(

@@ -37,7 +37,7 @@ from interbed.storage.scan.live_files import restore_buckets
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
-from interbed.storage.upkeep.compact_table import compact_again
+from interbed.storage.upkeep.compact_table import commit_rows
 from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.deletion_vectors import vector_messages
@@ -110,11 +110,7 @@ class SnapshotRows:
         if not messages:
             return None
         read = RowsRead(snapshot_id=self.snapshot_id, partitions=partitions or AllPartitions())
-        commit = FileStoreCommit(self.store, self._user, new_user=True)
-        ids = commit.commit(messages, follows_from=read)
-        if commit.gave_up_compaction:
-            compact_again(self.store)
-        return ids[-1] if ids else None
+        return commit_rows(self.store, self._user, messages, read)
 
     def _write(
         self, write: TableWrite, deleted: Iterable[pa.RecordBatch], updated: Iterable[pa.RecordBatch]

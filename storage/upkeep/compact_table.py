@@ -17,6 +17,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.byte_budget import ByteBudget, first_within, longest_first
 from interbed.storage.base.clock import local_millis
 from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.files.format.readers import begin_loading
@@ -377,6 +378,20 @@ def _planned_concatenation(
 
 
 _log = logging.getLogger(__name__)
+
+
+def commit_rows(
+    store: FileStore, commit_user: str, messages: Sequence[CommitMessage], read: RowsRead | None = None
+) -> int | None:
+    """Commit new rows of a new user, and compact again if the commit gave up a compaction; return the snapshot's id.
+
+    `read` names the rows from which the new ones were computed.
+    """
+    commit = FileStoreCommit(store, commit_user, new_user=True)
+    ids = commit.commit(messages, follows_from=read)
+    if commit.gave_up_compaction:
+        compact_again(store)
+    return ids[-1] if ids else None
 
 
 def compact_again(store: FileStore) -> None:

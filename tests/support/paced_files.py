@@ -59,7 +59,7 @@ class PacedFiles(WrappedFileIO):
         return self.open_sized(path, None)
 
     def open_sized(self, path: str, size: int | None) -> pa.NativeFile:
-        """See SizedOpening; a size that is told saves a request."""
+        """See SizedOpening; a given size saves a request."""
         local = self._local(path)
         self.opened.append(path)
         if size is None:

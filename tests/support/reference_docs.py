@@ -143,7 +143,7 @@ NAMED = {
     "SchemaRegistryError": ("Correct the registry's address, or give credentials of one who may read it.", Retry.NO),
     "UnknownSchemaError": ("Register the schema, skip such messages, or have them put into another topic.", Retry.NO),
     "SourceChangedError": ("Drop the table to read the source again, or accept what the source is like now.", Retry.NO),
-    "SourceGapError": ("Read the source anew, by another group or slot, or accept the gap.", Retry.NO),
+    "SourceGapError": ("Read the source again, by another group or slot, or accept the gap.", Retry.NO),
     "RepeatedKeyError": (
         "Remove the repeated keys from the source; interbed itself runs such a MERGE again.",
         Retry.NO,
@@ -170,7 +170,7 @@ NAMED = {
     "CallStateUnknownError": ("The metastore may have carried the call out: look before repeating it.", Retry.CHECK),
     "TableModifiedError": ("Another client altered the table at the same time; repeat the call.", Retry.SAME),
     "LockGoneError": ("The lock's lease ran out: repeat the commit; see `lock_lease_seconds`.", Retry.SAME),
-    "LockError": ("Repeat the call; `interbed locks explain` shows who holds the lock.", Retry.SAME),
+    "LockError": ("Repeat the call; `interbed locks explain` shows the holder of the lock.", Retry.SAME),
     "NoSchedulerError": (
         "None: workers of the optimizer ask again; look whether `interbed optimizer run` runs.",
         Retry.SAME,

@@ -46,7 +46,7 @@ LINGER_SECONDS = 0.05
 
 _MESSAGES_AT_ONCE = 1_000
 _BYTES_MAX = 64 << 20
-"""A poll ends when its messages have so many bytes."""
+"""A poll ends when its messages have this number of bytes."""
 
 
 class KafkaSource:

@@ -12,7 +12,7 @@ from typing import Any
 from interbed.storage.io.prefetch.needs import ReadAhead
 
 _LEAST_SHARE = 4 << 20
-"""Least share of a file however small, unless so many files are read that these shares exceed most of the budget."""
+"""Least share of a file, even of a small one, unless these shares together exceed most of the budget."""
 
 _NEEDED_SHARE = 16
 """A reader that waits for bytes may exceed the budget by this fraction of it."""

@@ -58,7 +58,7 @@ class CompactManager:
 
     @property
     def must_wait_before_flush(self) -> bool:
-        """Whether there are so many sorted runs that a flush must wait for the compaction."""
+        """Whether a flush must wait for the compaction because the bucket has too many sorted runs."""
         return len(self.levels.runs) > self._store.options.stop_trigger
 
     @property

@@ -270,7 +270,7 @@ _PANELS = {
 _STEPPED = ("sorted runs", "read amplification")
 _COMPACTIONS = "compactions"
 _SMOOTHED_PART = 25
-"""Lines of quantities that jump are means over this fraction of the commits: one in so many."""
+"""Curves of quantities that jump show means over 1/N of the commits; this is N."""
 _LABEL_POINTS = 9
 _PANEL_POINTS = 170
 

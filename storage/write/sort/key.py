@@ -62,9 +62,7 @@ class SortKey:
         return [from_numpy(curve(cells))]
 
     def boundaries(self, sample: Sample, ranges: int) -> list[Array]:
-        """Return rows, as columns, that split the rows of the sample into about so many ranges of equal weight,
-        ascending.
-        """
+        """Return rows, as columns, that split the sample into about `ranges` ranges of equal weight, ascending."""
         if not sample.rows.num_rows:
             return [column.slice(0, 0) for column in self.columns(sample.rows)]
         return _boundaries(self.columns(sample.rows), sample.weights, ranges - 1)
@@ -115,7 +113,7 @@ def chosen_rows(rows: int, part: float, seed: int) -> Mask | None:
 
 
 def _boundaries(columns: Sequence[Array], weights: npt.NDArray[np.float64] | None, most: int) -> list[Array]:
-    """Return at most so many distinct rows that split all rows into parts of equal weight."""
+    """Return at most `most` distinct rows that split all rows into parts of equal weight."""
     rows = len(columns[0])
     order, starts = sort_groups(columns)
     if not rows or most < 1:

@@ -114,7 +114,7 @@ def _check_column(fields: Sequence[DataField], partition_keys: Sequence[str], na
 
 
 def bits_of(columns: int) -> int:
-    """Return the number of bits of each column in the position on a curve of so many columns."""
+    """Return the number of bits of each column in the position on a curve of `columns` columns."""
     return min(_MOST_BITS, MOST_COLUMNS // columns)
 
 
@@ -156,7 +156,7 @@ def _has(axis: Words, bit: int) -> Mask:
 
 @cache
 def _spread(bits: int, step: int) -> Words:
-    """Return for every number of so many bits the number with its bits `step` apart."""
+    """Return for every number of `bits` bits the number with its bits `step` apart."""
     numbers = np.arange(1 << bits, dtype=np.uint64)
     spread = np.zeros(1 << bits, np.uint64)
     for bit in range(bits):

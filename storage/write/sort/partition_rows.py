@@ -124,7 +124,7 @@ class SortRanges:
 
     @staticmethod
     def of(key: SortKey, sample: Sample, ranges: int) -> "SortRanges":
-        """Return about so many ranges of equal weight."""
+        """Return bounds of about `ranges` ranges of equal weight."""
         return SortRanges(key=key, bounds=tuple(key.boundaries(sample, ranges)))
 
     @property

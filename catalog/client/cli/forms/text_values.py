@@ -321,7 +321,7 @@ _BARE = r"^[^\s].*[^\s]$"
 _PRECISION = 38
 
 _BIGINT_DIGITS = 18
-"""Numbers of at most so many digits fit in 64 bits; one more digit may be too many."""
+"""Numbers with up to 18 digits fit in 64 bits; some with 19 digits do not."""
 
 _LONG = r"^-?[0-9]{16,}$"
 """Integers that are not all a DOUBLE."""

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from interbed.catalog.server.database.models.metastore import Base, RowId
 
-# Names are ordered by code points, whatever the collation of the database. An index of PostgreSQL has room for so many
-# characters, whichever they are.
+# Names are ordered by code points, whatever the collation of the database. An index of PostgreSQL has room for 512
+# characters of any kind.
 _Name = String(512).with_variant(String(512, collation="C"), "postgresql")
 
 
