@@ -22,9 +22,13 @@ from interbed.catalog.server.session import ClientLink
 from interbed.catalog.server.thrift.edge.call import ClientSession
 from interbed.catalog.server.thrift.edge.listeners import client_subject
 from interbed.catalog.server.thrift.edge.pool import ClientShare
-from interbed.catalog.server.thrift.edge.transport import GOODBYE_SECONDS_MAX
 
 logger = logging.getLogger(__name__)
+
+GOODBYE_SECONDS_MAX = 2.0
+"""Time for a client to read the reason before the server closes: closing a socket with unread bytes discards the bytes
+sent to the client.
+"""
 
 HEAD_BYTES_MAX = 32 * 1024
 """Bytes of the request line and headers, and of everything else in a request that is not its body."""
@@ -88,8 +92,8 @@ class HttpClient:
         self._connection.call_soon(self._connection.abort)
 
     def hang_up(self, error: Exception) -> None:
-        """Refuse the request that has arrived in part, and close the connection; from any thread."""
-        self._connection.call_soon(lambda: self._connection.hang_up(error))
+        """Refuse the request that has arrived in part, and close the connection; on the loop's thread."""
+        self._connection.hang_up(error)
 
 
 class ConnectionServer(Protocol):
@@ -214,7 +218,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start the application, unless the head is too long."""
-        if self._head_bytes > HEAD_BYTES_MAX and sum(map(_length, self.headers)) > HEAD_BYTES_MAX:
+        # The bytes of a head may be followed by those of its body.
+        if self._head_bytes > HEAD_BYTES_MAX and len(self.url) + sum(map(_length, self.headers)) > HEAD_BYTES_MAX:
             self._refuse_head()
         elif not self._is_ending and self._refusal is None:
             self.client_state.is_served = True
@@ -228,7 +233,7 @@ class HttpConnection(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Note that a request is complete."""
+        """Record that a request is complete."""
         if self._is_ending or self._refusal is not None:
             return
         self._is_receiving = False
@@ -242,6 +247,8 @@ class HttpConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Go on with the next request, or end. In place of uvicorn's, which starts a timer for each response."""
         self._flush()
+        # The time for reading a response begins with the next look at it.
+        self.client_state.unsent_bytes = 0
         self._is_head_next = True
         self.server_state.total_requests += 1
         self.client_state.is_served = bool(self.pipeline)
@@ -322,7 +329,10 @@ class HttpConnection(HttpToolsProtocol):
         if cycle is None or cycle.response_complete:
             self._raw.write(self._refusal)
         elif self.pipeline or not cycle.more_body:
-            # The response to an earlier request comes first.
+            # The response to an earlier request comes first. The refused one, the newest, is not begun.
+            if self.pipeline and cycle.more_body:
+                self.pipeline.popleft()
+            self.client_state.deadline = None
             return
         elif not cycle.response_started:
             self._raw.write(self._refusal)

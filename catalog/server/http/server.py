@@ -9,8 +9,8 @@ import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable, Collection
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from typing import Any
 
 import uvloop
@@ -23,7 +23,7 @@ from interbed.catalog.server.http.connection import HttpClient, HttpConnection
 from interbed.catalog.server.session import ClientLink
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 from interbed.catalog.server.thrift.edge.budgets import EdgeLimits
-from interbed.catalog.server.thrift.edge.buffers import BYTES_PER_EXTRA_TIME, STALLED_SECONDS, PartialMessages
+from interbed.catalog.server.thrift.edge.buffers import BYTES_PER_EXTRA_TIME, STALLED_SECONDS, PartialMessages, slowest
 from interbed.catalog.server.thrift.edge.listeners import HANDSHAKE_SECONDS_MAX
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
 from interbed.catalog.server.thrift.edge.transport import prepare
@@ -119,9 +119,13 @@ class HttpServer:
         self._thread.start()
 
     def adopt(self, connected: socket.socket, peer: str) -> None:
-        """Serve a new connection, which is non-blocking; from any thread."""
+        """Serve a new connection, which is non-blocking; from any thread. Raises OSError if the server has ended."""
         self._adopted += 1
-        self._loop.call_soon_threadsafe(self._begin, connected, peer)
+        try:
+            self._loop.call_soon_threadsafe(self._begin, connected, peer)
+        except RuntimeError as error:
+            self._adopted -= 1
+            raise OSError("the HTTP server has ended") from error
 
     def listen(
         self,
@@ -138,13 +142,15 @@ class HttpServer:
 
     def end_soon(self) -> None:
         """Close idle connections, and each other one after its response; from any thread, and more than once."""
-        if self._thread.is_alive():
+        # The thread may end, and close the loop, at any time.
+        with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._end_idle)
 
     def stop(self) -> None:
         """Close all connections and end the thread."""
         if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stopping.set)
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join(timeout=_STOP_SECONDS_MAX)
         elif not self._loop.is_closed():
             self._loop.close()
@@ -247,7 +253,8 @@ class HttpServer:
             if client.deadline is not None and client.deadline < now:
                 self.dropped += 1
                 if connection.is_receiving:
-                    connection.hang_up(_too_late("a message took too long to arrive: timed out"))
+                    reason = "a message took too long to arrive: timed out"
+                    connection.hang_up(TTransportException(TTransportException.TIMED_OUT, reason))
                 else:
                     connection.end()
         self._drop_largest()
@@ -257,12 +264,12 @@ class HttpServer:
         for each in self._partials.too_many():
             if isinstance(each, HttpClient):
                 self.refused += 1
+                self._partials.forget(each)
                 each.hang_up(self._partials.exceeded())
 
     def _drop_slow(self, now: float) -> None:
         """Drop clients that do not read their responses."""
-        unread: list[HttpConnection] = []
-        total = 0
+        unread: list[HttpClient] = []
         for connection in self._connections:
             size, client = connection.unsent_bytes, connection.client_state
             if size and not client.unsent_bytes:
@@ -273,39 +280,23 @@ class HttpServer:
                 client.progress_at = now
             client.unsent_bytes = size
             if size:
-                unread.append(connection)
-                total += size
-        self._reply_bytes = total
-        for connection in unread:
-            client = connection.client_state
+                unread.append(client)
+        self._reply_bytes = sum(client.unsent_bytes for client in unread)
+        for client in unread:
             if min(client.progress_at + self.message_seconds, client.reply_until) < now:
-                self._drop(connection, "taking its reply timed out")
-        for connection in self._slowest(unread, now):
+                self._drop(client, "taking its reply timed out")
+        unsent = self._reply_bytes + self._other_reply_bytes()
+        for client in slowest(unread, unsent, self._limits.reply_bytes_max, now):
             self._drop(
-                connection,
+                client,
                 f"replies that were not taken are more than {self._limits.reply_bytes_max} bytes (the setting "
                 "reply_bytes_max), and it is the slowest",
             )
 
-    def _slowest(self, unread: Collection[HttpConnection], now: float) -> Collection[HttpConnection]:
-        left = self._reply_bytes + self._other_reply_bytes()
-        dropped: list[HttpConnection] = []
-        for connection in sorted(unread, key=lambda each: each.client_state.progress_at):
-            client = connection.client_state
-            is_slow = now - client.progress_at > STALLED_SECONDS
-            # Far beyond the budget no client is waited for; but a single reply may have any size.
-            if left <= self._limits.reply_bytes_max or not (is_slow or left > 2 * self._limits.reply_bytes_max):
-                break
-            if len(dropped) + 1 == len(unread):
-                break
-            dropped.append(connection)
-            left -= client.unsent_bytes
-        return dropped
-
-    def _drop(self, connection: HttpConnection, reason: str) -> None:
+    def _drop(self, client: HttpClient, reason: str) -> None:
         self.dropped += 1
-        logger.info("connection from %s ended: %s", connection.client_state.session.peer, reason)
-        connection.abort()
+        logger.info("connection from %s ended: %s", client.session.peer, reason)
+        client.drop()
 
 
 class _ListeningPort:
@@ -372,7 +363,3 @@ class _ListeningPort:
         if self._is_watched and self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._listener)
         self._is_watched = False
-
-
-def _too_late(reason: str) -> TTransportException:
-    return TTransportException(TTransportException.TIMED_OUT, reason)

@@ -1,7 +1,7 @@
 """Thrift over HTTP, as Hive 4's clients speak it: one message in the body of a POST, the reply in that of the response.
 
 The header `x-actor-username` names the user, as set_ugi does. Answers come from the cache, after one query of the
-metadata's generation for all requests of a turn of the loop; all others are made by the threads of the pool.
+metadata's generation for all requests of a turn of the loop; all other calls are served by the threads of the pool.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_B
 from interbed.catalog.server.thrift.edge.cache import CacheEntry, CacheHit, CacheLookup
 from interbed.catalog.server.thrift.edge.codec import Codec, MemorySource, codec_named
 from interbed.catalog.server.thrift.edge.scan import too_long
-from interbed.catalog.server.thrift.edge.serving import SharedEdge, too_heavy
+from interbed.catalog.server.thrift.edge.serving import QUEUED_SECONDS, SharedEdge, too_heavy
 from interbed.catalog.server.thrift.edge.transport import BAD_INPUT
 
 logger = logging.getLogger(__name__)
@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 _CONTENT_TYPE = "application/x-thrift"
 _ALLOWED_TYPES = ("", _CONTENT_TYPE, "application/octet-stream", "application/vnd.apache.thrift.binary")
 _TICK_SECONDS = 1.0
-_QUEUED_SECONDS = 0.1
-"""A request that has waited for longer is begun only if its client is still connected."""
 
 
 class HttpError(TTransportException):  # type: ignore[misc]
@@ -77,8 +75,8 @@ class ThriftEndpoint:
             edge.generations,
             selector=_LoopReaders(loop),
             deaths=self._deaths,
-            call_soon=self._call_soon,
-            give_back=_give_back,
+            call_soon=self.call_soon,
+            give_back=self._give_back,
             park=lambda call: None,
         )
         ticking = loop.create_task(self._tick(self._lookup))
@@ -88,7 +86,8 @@ class ThriftEndpoint:
             ticking.cancel()
             self._lookup.close()
 
-    def _call_soon(self, task: Callable[[], None]) -> None:
+    def call_soon(self, task: Callable[[], None]) -> None:
+        """Run a function on the loop's thread; from any thread."""
         assert self._loop is not None
         # The loop is closed when a server that stops has waited long enough.
         with suppress(RuntimeError):
@@ -172,9 +171,7 @@ class ThriftEndpoint:
             cached = _CachedCall(self.codec, self._loop.create_future())
             key, is_found = self._lookup.find(cached, message)
             if is_found:
-                if not self._is_asking:
-                    self._is_asking = True
-                    self._loop.call_soon(self._ask)
+                self._ask_soon()
                 hit = await cached.hit
                 if hit.entry.valid:
                     self._lookup.cache.hits += 1
@@ -187,6 +184,18 @@ class ThriftEndpoint:
     def _cached_reply(self, client: HttpClient, entry: CacheEntry, hit: "CacheHit[_CachedCall]") -> bytes:
         self._edge.dispatcher.notify_ended(entry.method, client.session, hit.started, entry.outcome)
         return entry.before + hit.sequence + entry.after
+
+    def _give_back(self, hit: "CacheHit[_CachedCall]") -> None:
+        if not hit.connection.hit.done():
+            hit.connection.hit.set_result(hit)
+        # Calls that came during the query wait for the next one.
+        self._ask_soon()
+
+    def _ask_soon(self) -> None:
+        assert self._loop is not None
+        if not self._is_asking:
+            self._is_asking = True
+            self._loop.call_soon(self._ask)
 
     def _ask(self) -> None:
         self._is_asking = False
@@ -234,22 +243,17 @@ class _CachedCall:
         self.hit = hit
 
 
-def _give_back(hit: "CacheHit[_CachedCall]") -> None:
-    if not hit.connection.hit.done():
-        hit.connection.hit.set_result(hit)
-
-
 class _PooledCall:
     """A request that a thread of the pool serves. `reply` is set on the loop's thread."""
 
     def __init__(self, endpoint: ThriftEndpoint, client: HttpClient, message: bytes, key: bytes | None) -> None:
         self._edge = endpoint.edge
+        self._call_soon = endpoint.call_soon
         self._codec = endpoint.codec
         self._client = client
         self._message = message
         self._key = key
-        self._loop = asyncio.get_running_loop()
-        self.reply: asyncio.Future[bytes | None] = self._loop.create_future()
+        self.reply: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
         self._queued_at = 0.0
         self._weight = 0
 
@@ -261,7 +265,7 @@ class _PooledCall:
 
     def _run(self) -> None:
         """Serve the request, if its client has waited for it; a job of the pool."""
-        has_waited = time.monotonic() - self._queued_at > _QUEUED_SECONDS
+        has_waited = time.monotonic() - self._queued_at > QUEUED_SECONDS
         if self._edge.abandons_waiting or (has_waited and self._client.has_gone):
             logger.info("connection from %s ended before its request was begun", self._client.session.peer)
             self._finish(None)
@@ -326,11 +330,6 @@ class _PooledCall:
 
     def _fail(self, error: Exception) -> None:
         self._call_soon(partial(_reject, self.reply, error))
-
-    def _call_soon(self, task: Callable[[], None]) -> None:
-        # The loop is closed when a server that stops has waited long enough.
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(task)
 
 
 def _resolve(future: "asyncio.Future[bytes | None]", reply: bytes | None) -> None:

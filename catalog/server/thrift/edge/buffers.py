@@ -9,7 +9,7 @@ time is dropped; when all partial messages do, clients with more than an equal p
 import threading
 import time
 from collections.abc import Callable, Collection
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from thrift.transport.TTransport import TTransportException
 
@@ -41,7 +41,7 @@ class PartialMessages:
     """The connections of a process with a partial message. Safe for many threads."""
 
     def __init__(self, bytes_max: int) -> None:
-        self.bytes_max = bytes_max
+        self._bytes_max = bytes_max
         self._guard = threading.Lock()
         self._connections: set[PartialSender] = set()
         self._bytes = 0
@@ -53,7 +53,7 @@ class PartialMessages:
 
     def count(self, connection: ClientConnection) -> None:
         """Update the number of bytes of a connection."""
-        self.count_bytes(connection, len(connection.incoming.data) + connection.incoming.gathered)
+        self.count_bytes(connection, len(connection.incoming.data))
 
     def count_bytes(self, connection: PartialSender, size: int) -> None:
         """Set the number of bytes of a connection."""
@@ -77,16 +77,16 @@ class PartialMessages:
         """Return the clients to be dropped so that the others are within the budget: of those with more than an equal
         part of it, the ones with the oldest messages.
         """
-        if self._bytes <= self.bytes_max:
+        if self._bytes <= self._bytes_max:
             return ()
         with self._guard:
             connections = list(self._connections)
-        part = self.bytes_max / len(connections)
+        part = self._bytes_max / len(connections)
         large = [each for each in connections if each.partial_bytes >= part and each.watched]
         dropped = []
         left = self._bytes
         for connection in sorted(large, key=lambda each: each.deadline or 0.0):
-            if left <= self.bytes_max:
+            if left <= self._bytes_max:
                 break
             dropped.append(connection)
             left -= connection.partial_bytes
@@ -96,9 +96,19 @@ class PartialMessages:
         """Return the error for a client that is dropped."""
         return TTransportException(
             TTransportException.SIZE_LIMIT,
-            f"messages that have come in part are more than {self.bytes_max} bytes (the setting "
+            f"messages that have come in part are more than {self._bytes_max} bytes (the setting "
             "partial_bytes_max), and this one is of the largest",
         )
+
+
+class ReplyReader(Protocol):
+    """A client that has not read all of its reply."""
+
+    progress_at: float
+    unsent_bytes: int
+
+
+R = TypeVar("R", bound=ReplyReader)
 
 
 class UnsentReplies:
@@ -150,21 +160,7 @@ class UnsentReplies:
 
     def slowest(self) -> Collection[ClientConnection]:
         """Return the clients to be dropped so that the others are within the budget."""
-        if self._bytes <= self._bytes_max:
-            return ()
-        now = self._clock()
-        dropped: list[ClientConnection] = []
-        left = self._bytes
-        for connection in sorted(self._connections, key=lambda each: each.progress_at):
-            is_slow = now - connection.progress_at > STALLED_SECONDS
-            # Far beyond the budget no client is waited for; but a single reply may have any size.
-            if left <= self._bytes_max or not (is_slow or left > 2 * self._bytes_max):
-                break
-            if len(dropped) + 1 == len(self._connections):
-                break
-            dropped.append(connection)
-            left -= connection.unsent_bytes
-        return dropped
+        return slowest(self._connections, self._bytes, self._bytes_max, self._clock())
 
     def stalled(self) -> Collection[ClientConnection]:
         """Return the clients that have read nothing for a while; a server that stops does not wait for them."""
@@ -181,6 +177,21 @@ class UnsentReplies:
         with self._guard:
             connection.unsent_bytes += change
             self._bytes += change
+
+
+def slowest(clients: Collection[R], unsent: int, bytes_max: int, now: float) -> list[R]:
+    """Return the clients to be dropped so that the unsent bytes of the others are within the budget."""
+    dropped: list[R] = []
+    for client in sorted(clients, key=lambda each: each.progress_at):
+        is_slow = now - client.progress_at > STALLED_SECONDS
+        # Far beyond the budget no client is waited for; but a single reply may have any size.
+        if unsent <= bytes_max or not (is_slow or unsent > 2 * bytes_max):
+            break
+        if len(dropped) + 1 == len(clients):
+            break
+        dropped.append(client)
+        unsent -= client.unsent_bytes
+    return dropped
 
 
 def _send(connection: ClientConnection) -> int:

@@ -31,9 +31,8 @@ from interbed.catalog.server.thrift.edge.listeners import (
     OtherServer,
 )
 from interbed.catalog.server.thrift.edge.pool import ThreadPool
-from interbed.catalog.server.thrift.edge.serving import RequestServer, SharedEdge, accepted, send_answer, session_of
+from interbed.catalog.server.thrift.edge.serving import RequestServer, SharedEdge, accepted, send_answer
 from interbed.catalog.server.thrift.edge.transport import (
-    GOODBYE_SECONDS_MAX,
     ClientConnection,
     prepare,
     receive_some,
@@ -233,7 +232,7 @@ class EventLoop:
             overdue = [each for each in self._connections if each.deadline is not None and each.deadline < now]
         for connection in overdue:
             if connection.watched:
-                self._dropped += not connection.is_ending
+                self._dropped += 1
                 self._watcher.unwatch(connection)
                 self._requests.hang_up(
                     connection, TTransportException(TTransportException.TIMED_OUT, connection.too_late)
@@ -316,14 +315,11 @@ class EventLoop:
         if data is None:
             return
         if not data:
-            if connection.incoming.data and not connection.is_ending:
+            if connection.incoming.data:
                 logger.info("connection from %s ended within a message", connection.session.peer)
             self._drop(connection)
             return
-        if connection.is_ending:
-            # The last reply is sent, and the client has not read it yet.
-            return
-        if connection.incoming.data or connection.incoming.gathered:
+        if connection.incoming.data:
             self._gather(connection, data)
             return
         message = connection.framing.whole(data)
@@ -374,7 +370,7 @@ class EventLoop:
 
     def give_back(self, connection: ClientConnection) -> None:
         """Wait for the next request of a client that has its reply; from any thread."""
-        if connection.is_ending or connection.framing.is_last or connection.incoming.data or self._stopping.is_set():
+        if connection.incoming.data or self._stopping.is_set():
             self.call_soon(partial(self.reclaim, connection))
             return
         connection.busy = False
@@ -388,9 +384,7 @@ class EventLoop:
             return
         connection.busy = connection.is_shaking_hands = False
         connection.deadline = None
-        if connection.is_ending:
-            self._linger(connection)
-        elif connection.framing.is_last or self._stopping.is_set():
+        if self._stopping.is_set():
             self._watcher.unwatch(connection)
             self.closed(connection)
         elif connection.incoming.data:
@@ -416,18 +410,6 @@ class EventLoop:
             self._watcher.watch(connection, selectors.EVENT_WRITE)
             self._drop_slowest()
 
-    def _linger(self, connection: ClientConnection) -> None:
-        """Wait a little, after the last reply, until the client has read it."""
-        self._watcher.unwatch(connection)
-        try:
-            socket.socket.shutdown(connection.link, socket.SHUT_WR)
-        except OSError:
-            self.closed(connection)
-            return
-        connection.deadline = time.monotonic() + GOODBYE_SECONDS_MAX
-        connection.too_late = "the client does not close it"
-        self._watcher.watch(connection)
-
     def watch_handshake(self, connection: ClientConnection) -> None:
         if self._stopping.is_set():
             self.closed(connection)
@@ -440,7 +422,7 @@ class EventLoop:
         if not entry.valid:
             self._hand_over(connection, hit.message, hit.message, entry.key)
             return
-        session = session_of(connection)
+        session = connection.session
         try:
             unsent = send_answer(hit)
         except OSError as error:
@@ -451,7 +433,7 @@ class EventLoop:
             self._lookup.cache.hits += 1
         self._dispatcher.notify_ended(entry.method, session, hit.started, entry.outcome)
         connection.outgoing.extend(unsent)
-        if connection.outgoing or connection.framing.is_last or not connection.watched or self._stopping.is_set():
+        if connection.outgoing or not connection.watched or self._stopping.is_set():
             self._watcher.unwatch(connection)
             self.reclaim(connection)
         else:

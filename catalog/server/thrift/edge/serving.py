@@ -11,8 +11,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from thrift.transport.TTransport import TTransportException
-
 from interbed.catalog.server.database.generation import GenerationReader
 from interbed.catalog.server.session import AnswerLaterError, ClientLink
 from interbed.catalog.server.thrift.edge.budgets import HEAVY_BYTES_MIN, LIGHT_BYTES_MAX, EdgeLimits, WeightBudget
@@ -27,7 +25,7 @@ from interbed.catalog.server.thrift.edge.transport import BAD_INPUT, ClientConne
 
 logger = logging.getLogger(__name__)
 
-_QUEUED_SECONDS = 0.1
+QUEUED_SECONDS = 0.1
 """A request that has waited for longer is begun only if its client is still connected."""
 
 
@@ -131,9 +129,6 @@ class RequestServer:
                 if self._has_gone(connection, queued_at)
                 else connection.framing.next(connection.incoming, connection.codec)
             )
-            interim = connection.framing.interim()
-            if interim and send_some(connection.link, interim):
-                raise TTransportException(TTransportException.TIMED_OUT, "the client does not read")
         except BAD_INPUT as error:
             self.hang_up(connection, error)
         except Exception:
@@ -150,18 +145,10 @@ class RequestServer:
 
     def hang_up(self, connection: ClientConnection, error: Exception) -> None:
         """End a connection because of an invalid or missing message; from any thread that owns it."""
-        if not connection.is_ending:
-            logger.info("connection from %s ended: %s", connection.session.peer, str(error) or type(error).__name__)
+        logger.info("connection from %s ended: %s", connection.session.peer, str(error) or type(error).__name__)
         connection.busy = False
         connection.deadline = None
-        # An error message must not be inserted into a reply.
-        last_words = b"" if connection.is_ending or connection.outgoing else connection.framing.refusal(error)
-        if not last_words:
-            self._loop.closed(connection)
-            return
-        connection.is_ending = True
-        connection.outgoing.append(memoryview(last_words))
-        self._loop.call_soon(partial(self._loop.reclaim, connection))
+        self._loop.closed(connection)
 
     def shake_hands(self, connection: ClientConnection) -> None:
         """Do one step of a TLS handshake; a job of the pool."""
@@ -254,11 +241,11 @@ class RequestServer:
                 return
             rest = b"" if connection.framing.is_delimited else source.rest()
             may_wait = not rest and not connection.incoming.data
-            answer = self._dispatcher.call(request, session_of(connection), may_wait=may_wait)
+            answer = self._dispatcher.call(request, connection.session, may_wait=may_wait)
             connection.session = answer.session
             if cache is not None and key is not None and not rest:
                 cache.keep(key, answer, generation)
-            if rest and not connection.framing.is_last:
+            if rest:
                 connection.incoming.data[:0] = rest
             self._reply(connection, answer.reply)
         except AnswerLaterError as later:
@@ -284,7 +271,7 @@ class RequestServer:
 
     def _has_gone(self, connection: ClientConnection, queued_at: float) -> bool:
         """Return whether the client of a request that has waited has closed the connection."""
-        if time.monotonic() - queued_at < _QUEUED_SECONDS:
+        if time.monotonic() - queued_at < QUEUED_SECONDS:
             return False
         try:
             # Not the method of TLS sockets, which cannot peek.
@@ -331,11 +318,3 @@ def send_answer(hit: "CacheHit[ClientConnection]") -> Sequence[memoryview]:
         return (memoryview(head), memoryview(entry.after))
     unsent = send_some(connection.link, head + entry.after)
     return () if unsent is None else (unsent,)
-
-
-def session_of(connection: ClientConnection) -> ClientSession:
-    """Return the connection's session, with the user that came with the message, if that carries one."""
-    user = connection.framing.user
-    if user is not None and user != connection.session.user:
-        connection.session = replace(connection.session, user=user)
-    return connection.session

@@ -1,10 +1,10 @@
 """Framing of Thrift's messages on a socket, and the connections that carry them.
 
 Buffered: messages follow one another, and only their values show where one ends (scan.py). Framed: a length precedes
-each message. HTTP is in http.py. Most messages arrive whole in one piece, and `whole` returns them unchanged; all
-others are gathered as IncomingBytes, from which `next` takes a message when it is complete. The cost of a client is
-bounded: bytes of a message, elements of a list, seconds for the rest of a partial message and for reading a reply. An
-idle connection may stay for ever.
+each message. HTTP is in the package `server/http`. Most messages arrive whole in one piece, and `whole` returns them
+unchanged; all others are gathered as IncomingBytes, from which `next` takes a message when it is complete. The cost of
+a client is bounded: bytes of a message, elements of a list, seconds for the rest of a partial message and for reading a
+reply. An idle connection may stay for ever.
 """
 
 import errno
@@ -23,11 +23,6 @@ from interbed.catalog.server.thrift.edge.pool import ClientShare
 from interbed.catalog.server.thrift.edge.scan import Scanner, too_long
 
 READ_BYTES = 64 * 1024
-
-GOODBYE_SECONDS_MAX = 2.0
-"""Time for a client to read the reason before the server closes: closing a socket with unread bytes discards the bytes
-sent to the client.
-"""
 
 BAD_INPUT = (
     TException,
@@ -55,12 +50,10 @@ _FRAME_HEAD = struct.Struct("!I")
 class IncomingBytes:
     """Received bytes that are not served yet; they begin with a message."""
 
-    __slots__ = ("data", "gathered", "needed", "scanner", "weight")
+    __slots__ = ("data", "needed", "scanner", "weight")
 
     def __init__(self) -> None:
         self.data = bytearray()
-        self.gathered = 0
-        """Bytes of the message that were cut out of `data` already."""
         self.needed = 0
         """Bytes that are needed before `Framing.next` can find the message."""
         self.weight = 0
@@ -72,23 +65,13 @@ class IncomingBytes:
         with memoryview(self.data) as view:
             message = bytes(view[begin:end])
         del self.data[:end]
-        self.needed = self.gathered = 0
+        self.needed = 0
         self.scanner = None
         return message
 
 
 class Framing(Protocol):
     """Framing of the messages of one connection."""
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the connection ends with the reply to the last message."""
-        ...
-
-    @property
-    def user(self) -> str | None:
-        """The user that the message itself names."""
-        ...
 
     @property
     def is_delimited(self) -> bool:
@@ -103,26 +86,14 @@ class Framing(Protocol):
         """Take the first message out of the bytes; None if it is incomplete. Raises one of BAD_INPUT."""
         ...
 
-    def interim(self) -> bytes:
-        """Return the bytes that the client waits for before it sends the rest of the message; mostly none. Returned
-        once.
-        """
-        ...
-
     def head(self, length: int) -> bytes:
         """Return the bytes before a reply of this length."""
-        ...
-
-    def refusal(self, error: Exception) -> bytes:
-        """Return the bytes to send before closing on bad input; mostly none."""
         ...
 
 
 class BufferedFraming:
     """Framing of messages without a length."""
 
-    is_last = False
-    user = None
     is_delimited = False
 
     def __init__(self, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
@@ -144,24 +115,14 @@ class BufferedFraming:
         incoming.weight = scanner.weight
         return incoming.take(0, end)
 
-    def interim(self) -> bytes:
-        """Return no bytes: this framing has no interim response."""
-        return b""
-
     def head(self, length: int) -> bytes:
         """Return no bytes: this framing has no heads."""
-        return b""
-
-    def refusal(self, error: Exception) -> bytes:
-        """Return no bytes: this framing has no refusals."""
         return b""
 
 
 class FramedFraming:
     """Framing with four bytes of length before each message."""
 
-    is_last = False
-    user = None
     is_delimited = True
 
     def __init__(self, bytes_max: int = MESSAGE_BYTES_MAX) -> None:
@@ -187,17 +148,9 @@ class FramedFraming:
             return None
         return incoming.take(_FRAME_HEAD.size, incoming.needed)
 
-    def interim(self) -> bytes:
-        """Return no bytes: this framing has no interim response."""
-        return b""
-
     def head(self, length: int) -> bytes:
         """Return a frame's head; no bytes for no reply."""
         return _FRAME_HEAD.pack(length) if length else b""
-
-    def refusal(self, error: Exception) -> bytes:
-        """Return no bytes: this framing has no refusals."""
-        return b""
 
 
 class ClientConnection:
@@ -209,7 +162,6 @@ class ClientConnection:
         "deadline",
         "framing",
         "incoming",
-        "is_ending",
         "is_registered",
         "is_shaking_hands",
         "link",
@@ -248,8 +200,6 @@ class ClientConnection:
         """Whether it is registered with the loop's selector, also while a thread owns it."""
         self.is_shaking_hands = False
         """Whether the TLS handshake is in progress."""
-        self.is_ending = False
-        """Whether the connection ends when its last reply is sent and the client has closed it."""
         self.deadline: float | None = None
         """The deadline of the present operation on the monotonic clock; None without one."""
         self.too_late = ""
