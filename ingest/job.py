@@ -23,8 +23,7 @@ from dataclasses import replace
 import numpy as np
 
 from interbed.catalog.client.api import Catalog
-from interbed.catalog.client.errors import CatalogUnavailableError, LockError
-from interbed.ingest.errors import BadMessageError, SourceUnavailableError, refusal_text
+from interbed.ingest.errors import BadMessageError, refusal_text
 from interbed.ingest.flow.changes import (
     BadMessage,
     DecodedMessages,
@@ -36,7 +35,7 @@ from interbed.ingest.flow.changes import (
 from interbed.ingest.flow.messages import Messages, Positions, least_of
 from interbed.ingest.flow.source_identity import identity_of
 from interbed.ingest.formats.format import Decoder
-from interbed.ingest.run_settings import BadMessages, DeadLetters, IngestResult, IngestSettings
+from interbed.ingest.run_settings import BACKOFF, RETRIED, BadMessages, DeadLetters, IngestResult, IngestSettings
 from interbed.ingest.sources.source import MessageSource, SnapshotSource
 from interbed.ingest.tables.computed_columns import with_computed
 from interbed.ingest.tables.names import TableNames, check_refused
@@ -53,8 +52,6 @@ from interbed.ingest.tables.table_sink import (
     open_sink,
     unread_sinks,
 )
-from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
-from interbed.storage.base.errors import CommitConflictError, CommitFailedError
 
 _log = logging.getLogger(__name__)
 
@@ -68,8 +65,6 @@ LAG_SECONDS = 5.0
 """The interval at which the ends of the topics are read."""
 REST_SECONDS = 30.0
 """How long the end of a run waits for the rest of transactions."""
-BACKOFF = ExponentialBackoff(first_seconds=0.2, jitter=NO_JITTER, retries=5)
-_RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailableError, SourceUnavailableError)
 
 
 class _TornTransactionError(Exception):
@@ -148,7 +143,7 @@ class Ingestion:
                 _log.info("Reading again from the last commit, after the initial rows of new tables.")
             except (_TornTransactionError, TypesChangedError):
                 _log.info("Reading again from the last commit: the tables have the new columns now.")
-            except _RETRIED as error:
+            except RETRIED as error:
                 if self.result.commits > commits:
                     retries.reset()
                 if not retries.pause(error):

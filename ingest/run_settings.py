@@ -4,8 +4,17 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from interbed.catalog.client.errors import CatalogUnavailableError, LockError
+from interbed.ingest.errors import SourceUnavailableError
 from interbed.ingest.flow.messages import Messages, Positions
 from interbed.ingest.sources.source import LagUnit
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
+from interbed.storage.base.errors import CommitConflictError, CommitFailedError
+
+BACKOFF = ExponentialBackoff(first_seconds=0.2, jitter=NO_JITTER, retries=5)
+"""Pauses before a run reads on from its last commit."""
+RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailableError, SourceUnavailableError)
+"""Errors after which a run reads on from its last commit."""
 
 
 class BadMessages(StrEnum):

@@ -132,12 +132,9 @@ class SchemaRegistry:
         code = said.get("error_code") if isinstance(said, dict) else None
         if error.code == http.client.NOT_FOUND and code in _NOT_FOUND:
             raise UnknownSchemaError(f"the schema registry at {url} does not have {what}") from None
-        ways = {
-            http.client.UNAUTHORIZED: "Give --schema-registry-conf basic.auth.user.info=USER:PASSWORD with the right.",
-            http.client.FORBIDDEN: "Give --schema-registry-conf basic.auth.user.info=USER:PASSWORD with the right.",
-        }
-        way = ways.get(http.HTTPStatus(error.code) if error.code in set(http.HTTPStatus) else http.HTTPStatus.OK)
-        way = way or "Give --schema-registry the address below which /schemas/ids/ is, with its path if it has one."
+        way = "Give --schema-registry the address below which /schemas/ids/ is, with its path if it has one."
+        if error.code in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
+            way = "Give --schema-registry-conf basic.auth.user.info=USER:PASSWORD of a user that may read schemas."
         raise SchemaRegistryError(f"{url} does not return {what}: it answers {error.code}. {way}") from None
 
     def _checked(self, answer: bytes, url: str, what: str) -> dict[str, Any]:

@@ -18,7 +18,7 @@ _REWRITE_ALL = "compaction.force-rewrite-all-files"
 _TARGET = "target-file-size"
 _FEW_RUNS = "2"
 _PART_THAT_AGES = 10
-"""Statistics are stale once rows were added or deleted in the number of a tenth of the rows that they counted."""
+"""Statistics are stale once the rows added or deleted are 1/10 of the rows that they counted."""
 
 _HEAD_START_MILLIS = 600_000
 """Compactions precede upkeep that became due up to this time before them, since they make reads faster."""

@@ -25,11 +25,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from interbed.optimizer.flow.group import ResourceGroup, read_groups
 from interbed.optimizer.service.scheduler_client import SchedulerClient
 from interbed.optimizer.service.worker import OptimizerWorker, WorkerSettings, opened_with
+from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff
 from interbed.storage.base.errors import InterbedError, InvalidInputError
 
 LOG_FORMAT = "%(asctime)s %(levelname)s %(process)d %(name)s: %(message)s"
@@ -80,11 +80,8 @@ def _stamp(path: Path) -> _Stamp | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-T = TypeVar("T")
-
 YOUNG_SECONDS = 10.0
-RESTART_SECONDS_FIRST = 1.0
-RESTART_SECONDS_MOST = 60.0
+_RESTARTS = ExponentialBackoff(first_seconds=1.0, longest_seconds=60.0, jitter=NO_JITTER)
 DRAIN_SECONDS_MAX = 330.0
 """Timeout of the end of a worker after SIGTERM: longer than the worker's own drain time."""
 
@@ -106,7 +103,7 @@ class _WorkerProcess:
 class _RestartBackoff:
     """Back-off before a worker of a group is started again."""
 
-    pause: float
+    count: int
     until: float
 
 
@@ -194,8 +191,8 @@ class LocalWorkers:
             self._backoffs.pop(name, None)
             return
         before = self._backoffs.get(name)
-        pause = RESTART_SECONDS_FIRST if before is None else min(2 * before.pause, RESTART_SECONDS_MOST)
-        self._backoffs[name] = _RestartBackoff(pause, now + pause)
+        count = 0 if before is None else before.count + 1
+        self._backoffs[name] = _RestartBackoff(count, now + _RESTARTS.longest_pause_seconds(count))
 
     def _may_start(self, group: ResourceGroup) -> bool:
         trouble = self._backoffs.get(group.name)

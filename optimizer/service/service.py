@@ -172,7 +172,7 @@ class OptimizerService:
                     _log.info("Standby of %s, which schedules", name)
                 self._present_leader = name
         except JournalError as error:
-            _log.warning("The journal can't be read; trying again in %d ms: %s", self._settings.look, error)
+            _log.warning("The lease can't be taken; trying again in %d ms: %s", self._settings.look, error)
             return None
         return lease
 

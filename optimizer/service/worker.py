@@ -123,7 +123,7 @@ class OptimizerWorker:
                 try:
                     given = self._poll(free)
                 except NoSchedulerError as error:
-                    logger.warning("No scheduler answers; trying again: %s", error)
+                    logger.warning("Trying again: %s", error)
                     unreachable.pause()
                     continue
                 unreachable.reset()
@@ -229,7 +229,7 @@ class OptimizerWorker:
                         place=settings.place,
                     )
                 except NoSchedulerError as error:
-                    logger.warning("No scheduler answers; trying again: %s", error)
+                    logger.warning("Trying again: %s", error)
                     retries.pause()
                 else:
                     logger.info("Registered for group %s as %s", settings.group, self._registration.workerId)

@@ -47,7 +47,6 @@ from interbed.storage.upkeep.compact_tasks import BUNDLES_OF_A_WORKER
 
 _PROCESS = "interbed.process"
 _LEAST_FILES = "compaction.min.file-num"
-_TARGET = "target-file-size"
 
 
 def measure(table: IcebergTable) -> TableMeasurement:

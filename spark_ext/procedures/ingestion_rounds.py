@@ -20,12 +20,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from interbed.catalog.client.errors import CatalogUnavailableError, LockError
-from interbed.ingest.errors import BadMessageError, SourceChangedError, SourceUnavailableError, refusal_text
+from interbed.ingest.errors import BadMessageError, SourceChangedError, refusal_text
 from interbed.ingest.flow.changes import ChangesShape
 from interbed.ingest.flow.messages import Positions, least_of
-from interbed.ingest.job import BACKOFF, IDLE_NOTE_SECONDS
-from interbed.ingest.run_settings import BadMessages
+from interbed.ingest.job import IDLE_NOTE_SECONDS
+from interbed.ingest.run_settings import BACKOFF, RETRIED, BadMessages
 from interbed.ingest.sources.kafka.ranges import KafkaRange, packed, ranges_between
 from interbed.ingest.sources.kafka.source import REQUEST_SECONDS, KafkaSource
 from interbed.ingest.sources.kafka.topics import KafkaTopicIds
@@ -55,7 +54,6 @@ _LOOKS = ExponentialBackoff(
     first_seconds=0.5, growth=1.0, jitter=NO_JITTER, timeout_seconds=WAIT_SECONDS, pause_within_timeout=False
 )
 """Interval and timeout of a wait for new messages within a call, so that Spark can cancel the query."""
-_RETRIED = (CommitConflictError, CommitFailedError, LockError, CatalogUnavailableError, SourceUnavailableError)
 
 
 class IngestionRounds:
@@ -67,7 +65,7 @@ class IngestionRounds:
         self._catalog = call.catalog
         self._settings = replace(settings, names=settings.names.in_catalog(call.catalog))
         self._group = settings.kafka.group
-        self._tells_all = records_all
+        self._records_all = records_all
         self._committed: Counter[str] = Counter()
         """Rows by table that the last commit has made visible; the commit may have failed for later tables."""
 
@@ -99,7 +97,7 @@ class IngestionRounds:
             except CommitStateUnknownError:
                 # A snapshot that is not visible yet may have the files.
                 raise
-            except _RETRIED as error:
+            except RETRIED as error:
                 self._discard(done)
                 what = "reading on from the last commit"
                 retries = BACKOFF.start(what, _log, logging.WARNING, count=done.progress.failures)
@@ -199,7 +197,7 @@ class IngestionRounds:
     ) -> RunProgress:
         """Record the positions in tables without new rows if that is due, and return the progress."""
         now = time.time()
-        if not (is_at_end and self._tells_all) and now - progress.noted < IDLE_NOTE_SECONDS:
+        if not (is_at_end and self._records_all) and now - progress.noted < IDLE_NOTE_SECONDS:
             return progress
         for name in known:
             sinks[name].advance(progress.read)

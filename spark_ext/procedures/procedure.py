@@ -151,8 +151,6 @@ def column(name: str, kind: ArgumentType = ArgumentType.STRING) -> ResultColumn:
 
 TABLE = required("table")
 
-Arguments = Mapping[str, Any]
-
 
 class ProcedureArgumentError(InvalidInputError):
     """An argument of a procedure is missing or wrong."""

@@ -23,7 +23,7 @@ def map_in_threads(work: Callable[[_T], _R], items: Sequence[_T], *, most: int) 
     """Return the results of the work for each item, in order, with at most `most` threads.
 
     Raises the error of the first item that failed. For work that reads and decodes, and may use threads itself; small
-    requests go to the permanent threads of `io.at_once`.
+    requests go to the permanent threads of `io.parallel`.
     """
     if len(items) < 2 or most < 2:
         return [work(item) for item in items]

@@ -64,7 +64,8 @@ class FileSystemCapabilities:
     """
 
     directories: bool
-    """Directories exist without files, and removing an empty one never removes a file that was created meanwhile.
+    """Directories exist without files. The removal of an empty one keeps a file that is created meanwhile, except
+    through pyarrow (see FileIO.delete).
 
     Otherwise a directory is what paths have in common, or it is not known how its removal behaves.
     """

@@ -1,6 +1,5 @@
 """Advisory lock of the operating system on a local file. It is released when its process ends, even by a kill."""
 
-import logging
 import os
 from dataclasses import replace
 from types import TracebackType
@@ -13,8 +12,6 @@ try:
     import fcntl as _fcntl
 except ImportError:  # Not a POSIX system.
     _fcntl = None
-
-_log = logging.getLogger(__name__)
 
 _BACKOFF = ExponentialBackoff(first_seconds=0.001, longest_seconds=0.02, pause_within_timeout=False)
 

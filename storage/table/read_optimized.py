@@ -19,6 +19,10 @@ from interbed.storage.table.table_maintenance import TableMaintenance
 READ_OPTIMIZED = "ro"
 
 
+def _refuse(self: Table | TableMaintenance, *_: object, **__: object) -> NoReturn:
+    raise NotSupportedError(f"'{self.name}' is read only; write to the table itself.")
+
+
 class ReadOptimizedTable(Table):
     """View of a table that reads only fully compacted files. It is read only."""
 
@@ -61,17 +65,11 @@ class ReadOptimizedTable(Table):
     def maintenance(self) -> TableMaintenance:
         return ReadOnlyMaintenance(self)
 
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise NotSupportedError(f"'{self.name}' is read only; write to the table itself.")
-
     upsert = append = write_changes = new_write = new_commit = truncate = compact = delete = _refuse
     overwrite = delete_partitions = update_schema = merge_schema = _refuse
 
 
 class ReadOnlyMaintenance(TableMaintenance):
     """The maintenance of a read-optimized table: operations that write files are refused."""
-
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
-        raise NotSupportedError(f"'{self.name}' is read only; write to the table itself.")
 
     rescale = analyze = rewrite_file_index = _refuse

@@ -1,4 +1,4 @@
-"""`Table.maintenance`: what keeps a table in shape, and what repairs it.
+"""`Table.maintenance`: planned compaction, rescaling, statistics, expiry, orphan files, checks and repairs.
 
 Times are given as datetimes (local without a zone), ISO text or milliseconds since the epoch. Names of methods and
 arguments follow Paimon's procedures.

@@ -17,7 +17,7 @@ class PartedTable(Protocol):
 
 
 class TablePart:
-    """Operations of one kind on a table; the table makes it for a call."""
+    """Operations of one kind on a table. The table creates the object at each access."""
 
     def __init__(self, table: PartedTable) -> None:
         self._table = table

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 Span = timedelta | str
 
-_ICEBERG = "metadata.iceberg.storage"
-
 
 class TableVersions(TablePart):
     """The versions of a table: snapshots, tags, branches, rollback, consumers."""
@@ -94,7 +92,7 @@ class TableVersions(TablePart):
         return self.create_tag(name, first.id, time_retained=time_retained)
 
     def replace_tag(self, name: str, snapshot_id: int | None = None, time_retained: Span | None = None) -> "Tag":
-        """Let a tag name another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
+        """Move a tag to another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
         from interbed.storage.meta.snapshot.tag import new_tag
         from interbed.storage.version.tags import note_created, replace_tag
 
@@ -137,7 +135,7 @@ class TableVersions(TablePart):
         return deleted
 
     def create_automatic_tags(self) -> list[str]:
-        """Make the tags that the options `tag.automatic-creation` and so on define, as commits do; return their names.
+        """Make the tags that the options the `tag.*` options define, as commits do; return their names.
 
         Raises InvalidOptionError.
         """

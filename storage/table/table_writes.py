@@ -80,9 +80,9 @@ class TableWrites:
         """Add the columns and nested fields of such rows that the table lacks, and widen types so that they hold the
         rows.
 
-        Nothing else is changed. With `explicit_cast` (the table's option `write.merge-schema.explicit-cast` unless it
-        is given) a column takes the type of the rows even if its old values may lose something. Raises
-        SchemaMismatchError naming the column, and CommitFailedError.
+        Nothing else is changed, and nothing at all if the rows fit. With `explicit_cast` (the table's option
+        `write.merge-schema.explicit-cast` unless it is given) a column takes the type of the rows even if its old
+        values may lose something. Raises SchemaMismatchError naming the column, and CommitFailedError.
         """
         from interbed.storage.meta.merge_schema import MergeRules, arrow_fields, merge_into
 
@@ -148,13 +148,11 @@ class TableWrites:
         refusal = delete_refusal(self.store.schema, self.store.options) if self.store.schema.has_primary_key else None
         if refusal is not None:
             raise NotSupportedError(f"DELETE from '{self.name}' is not possible: {refusal}")
-        if not self.store.schema.has_primary_key:
-            # A conflict with a compaction or another deletion is retried on the newest snapshot.
-            return RetryPolicy.of(self.store.options).redo(
-                lambda: delete_rows(self.store, predicate, _new_commit_user())
-            )
-        # A row that another writer has changed meanwhile may no longer match: it is read again.
-        return RetryPolicy.of(self.store.options).redo(lambda: self._delete_once(predicate))
+        keyed = self.store.schema.has_primary_key
+        # After a conflict the rows are read again: a row that another writer has changed may no longer match.
+        return RetryPolicy.of(self.store.options).redo(
+            lambda: self._delete_once(predicate) if keyed else delete_rows(self.store, predicate, _new_commit_user())
+        )
 
     @changes_table
     def delete_partitions(self, partitions: "Partitions") -> int | None:

@@ -25,8 +25,8 @@ from interbed.storage.meta.manifest.index_manifest import IndexFileMeta, index_f
 class DataIncrement:
     """The changes of a bucket by new records.
 
-    `new_files` were written from them, `changelog_files` hold what they changed. `deleted_files` held rows that are
-    deleted or were rewritten (rewriting deletes of append tables). `deleted_index_files` are those that the writer
+    `new_files` were written from them, `changelog_files` hold what they changed. `deleted_files` held rows that were
+    deleted or rewritten (row-level deletes of append tables). `deleted_index_files` are those that the writer
     found and replaced by `new_index_files`.
     """
 
@@ -151,7 +151,6 @@ class CommitMessage:
 
 
 _DATA = ("new_files", "deleted_files", "changelog_files")
-
 _COMPACTION = ("before", "after", "changelog")
 
 _INDEXES = ("new_index_files", "deleted_index_files")

@@ -34,7 +34,6 @@ from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 _FORMAT = "avro"
-
 _WRITER_NUMBERS = 2**31 - 1
 
 

@@ -9,7 +9,7 @@ count characters of texts and bytes of binary values. Values within ARRAY, MULTI
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,10 +33,9 @@ from interbed.storage.base.types.data_type import (
 from interbed.storage.base.types.default_value import default_scalar
 from interbed.storage.base.types.nested import parts_of
 from interbed.storage.lsm.merge_function.row_rules import retract_refusal
+from interbed.storage.lsm.write_buffer import Kinds
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
-
-Kinds: TypeAlias = "pa.Array[Any]"
 
 Array = Any
 

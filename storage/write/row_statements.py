@@ -26,11 +26,8 @@ from interbed.storage.meta.options.lsm import MergeEngine, SequenceOrder
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 DELETE = "DELETE"
-
 UPDATE = "UPDATE"
-
 MERGE = "MERGE"
-
 UPDATABLE = (MergeEngine.DEDUPLICATE, MergeEngine.PARTIAL_UPDATE)
 """Merge engines in which a written row replaces the old row of its key."""
 

@@ -89,7 +89,7 @@ class BackgroundCompactions:
         )
 
     def remember(self, bucket_id: BucketId, skipped: int) -> None:
-        """Record how many opportunities to compact a bucket has passed over, for the next time it is opened."""
+        """Record how many opportunities to compact a bucket has skipped, for the next time it is opened."""
         if skipped:
             self._skipped[bucket_id] = skipped
         else:

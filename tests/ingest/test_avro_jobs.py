@@ -12,8 +12,8 @@ from interbed.catalog.client.api import Catalog
 from interbed.cli import main
 from interbed.ingest.errors import BadMessageError, SchemaRegistryError, SourceUnavailableError
 from interbed.ingest.formats.format import decoder_of
-from interbed.ingest.job import BACKOFF, Ingestion
-from interbed.ingest.run_settings import BadMessages, IngestSettings
+from interbed.ingest.job import Ingestion
+from interbed.ingest.run_settings import BACKOFF, BadMessages, IngestSettings
 from interbed.ingest.sources.schema_registry import SchemaRegistry
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings

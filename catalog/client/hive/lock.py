@@ -249,19 +249,11 @@ class HiveCatalogLock:
             hostname=socket.gethostname(),
             agentInfo=self._agent,
         )
-        backoff = replace(self._backoff, retries=REQUEST_REFUSALS_MAX)
-        retries = backoff.start(f"the request for the lock of {self._database}.{self._table}", logger)
-        while True:
-            try:
-                response = self._entered(request)
-            except CatalogUnavailableError:
-                raise
-            except CatalogError as error:
-                if not retries.pause(error):
-                    raise
-            else:
-                self._requested_id = response.lockid
-                return response
+        response = self._repeated(
+            "the request for the lock", lambda: self._entered(request), retries=REQUEST_REFUSALS_MAX
+        )
+        self._requested_id = response.lockid
+        return response
 
     def _entered(self, request: Any) -> Any:
         """Return the LockResponse of a request that is in the queue of the metastore, exactly once
@@ -288,7 +280,7 @@ class HiveCatalogLock:
 
     def _own(self) -> list[Any]:
         """Return the locks in the metastore that this object requested."""
-        found = self._insisting("looking for locks", lambda: self._client.show_locks(self._database, self._table))
+        found = self._repeated("looking for locks", lambda: self._client.show_locks(self._database, self._table))
         return [element for element in found if element.agentInfo == self._agent]
 
     def _release_strays(self, lock_id: int) -> None:
@@ -379,7 +371,7 @@ class HiveCatalogLock:
         try:
             for _ in range(1 if self._server_wait_seconds else UNLOCKS):
                 # A lock that stays, even one that only waits, blocks all requests after it.
-                self._insisting("releasing a lock", lambda: self._client.unlock(lock_id))
+                self._repeated("releasing a lock", lambda: self._client.unlock(lock_id))
         except CatalogError as error:
             logger.warning(
                 "could not release lock %d of %s.%s, which ends with its lease: %s",
@@ -391,17 +383,16 @@ class HiveCatalogLock:
             return False
         return True
 
-    def _insisting(self, what: str, call: Callable[[], T]) -> T:
-        """Return the result of an idempotent call, which is repeated while the metastore refuses it."""
-        backoff = replace(self._backoff, retries=REFUSALS_MAX)
-        retries = backoff.start(f"{what} of {self._database}.{self._table}", logger)
+    def _repeated(self, what: str, call: Callable[[], T], *, retries: int = REFUSALS_MAX) -> T:
+        """Return the result of a call that may be repeated, and is while the metastore refuses it."""
+        loop = replace(self._backoff, retries=retries).start(f"{what} of {self._database}.{self._table}", logger)
         while True:
             try:
                 return call()
             except CatalogUnavailableError:
                 raise
             except CatalogError as error:
-                if not retries.pause(error):
+                if not loop.pause(error):
                     raise
 
     def _send_heartbeats(self, lock_id: int, pause_seconds: float) -> None:

@@ -4,7 +4,6 @@ Values are written as texts, so all connections use the same settings: DateStyle
 """
 
 import getpass
-import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,8 +12,6 @@ from typing import Any, LiteralString
 
 from interbed.ingest.errors import SourceUnavailableError
 from interbed.storage.base.errors import InterbedError, InvalidInputError, InvalidOptionError, load_extra
-
-_log = logging.getLogger(__name__)
 
 CONNECT_SECONDS_MAX = 10
 LOCK_SECONDS_MAX = 30

@@ -223,11 +223,11 @@ class Replication:
             clock=self._clock,
             sleep=pause,
         )
-        retries = backoff.start(f"starting the replication slot {self._slot}", _log)
+        retries = backoff.start()
         result = connection.pgconn.exec_(command.encode())
         while result.status != self._connections.psycopg.pq.ExecStatus.COPY_BOTH:
             error = self._connections.psycopg.errors.error_from_result(result)
-            if error.sqlstate != _IN_USE or not retries.pause("another process reads it"):
+            if error.sqlstate != _IN_USE or not retries.pause():
                 connection.close()
                 raise self._failed(error)
             result = connection.pgconn.exec_(command.encode())

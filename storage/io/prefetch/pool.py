@@ -15,7 +15,7 @@ _LEAST_SHARE = 4 << 20
 """Least share of a file, even of a small one, unless these shares together exceed most of the budget."""
 
 _NEEDED_SHARE = 16
-"""A reader that waits for bytes may exceed the budget by this fraction of it."""
+"""A reader that waits for bytes may exceed the budget by 1/16 of it."""
 
 
 class FetchPool:

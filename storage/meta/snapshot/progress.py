@@ -27,14 +27,14 @@ from interbed.storage.io.api import FileIO
 from interbed.storage.meta.json_object import read_object
 from interbed.storage.meta.paths import TablePaths
 
+_log = logging.getLogger(__name__)
+
 _PREFIX = "consumer-"
 _NEXT = "nextSnapshot"
 _PASSED = "passed"
 _MEMBER_TYPES = {_NEXT: int, _PASSED: str}
-_log = logging.getLogger(__name__)
-
 _BACKOFF = ExponentialBackoff(first_seconds=0.01, longest_seconds=0.3, growth=10**0.5, jitter=NO_JITTER, retries=4)
-"""Java Paimon overwrites such a file in place, where it is empty for a moment; it reads them several times, too."""
+"""Pauses between reads of a consumer's file: Java Paimon overwrites it in place, so that it is empty for a moment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
