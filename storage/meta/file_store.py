@@ -151,6 +151,10 @@ class FileStore:
             )
         return newest
 
+    def newest_id(self) -> int | None:
+        """Return the newest snapshot's id as `newest_snapshot` does, which raises SnapshotNotFoundError."""
+        return self.snapshots.latest_id() or (newest.id if (newest := self.newest_snapshot()) else None)
+
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Run a change: when it fails because the table was dropped or renamed meanwhile, raise CommitFailedError.

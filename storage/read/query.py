@@ -108,7 +108,7 @@ class Scan(ArrowRows):
     def _pinned(self) -> "Scan":
         if self.snapshot_id is not None or travels(self.store):
             return self
-        return replace(self, snapshot_id=self.store.snapshots.latest_id())
+        return replace(self, snapshot_id=self.store.newest_id())
 
     def _narrowed(
         self, columns: Sequence[str] | None, predicate: Predicate | None, limit: int | None

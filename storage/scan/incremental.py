@@ -111,7 +111,7 @@ def plan_of(snapshot: Snapshot, splits: Sequence[Split]) -> Plan:
 def chosen_range(store: FileStore) -> SnapshotRange | None:
     """Return the range that the options name; None while the table lacks snapshots, or the automatic tags."""
     options = store.options
-    oldest, newest = store.snapshots.earliest_id(), store.snapshots.latest_id()
+    oldest, newest = store.snapshots.earliest_id(), store.newest_id()
     pair = options.incremental_between
     if pair is not None:
         between = _named_range(store, pair)

@@ -117,12 +117,16 @@ class Table(TableWrites, TableChanges, PypaimonNames):
         return list(self.schema.partition_keys)
 
     def snapshots(self) -> "list[Snapshot]":
-        """Return all snapshots that have not expired, oldest first."""
-        return [self.store.snapshots.snapshot(i) for i in self.store.snapshots.ids()]
+        """Return all snapshots that have not expired, oldest first; raises SnapshotNotFoundError as latest_snapshot."""
+        found = [self.store.snapshots.snapshot(i) for i in self.store.snapshots.ids()]
+        return found or ([newest] if (newest := self.latest_snapshot()) else [])
 
     def latest_snapshot(self) -> "Snapshot | None":
-        """Return the newest snapshot; None while nothing was committed."""
-        return self.store.snapshots.latest()
+        """Return the newest snapshot; None while nothing was committed.
+
+        Raises SnapshotNotFoundError when the table was dropped or renamed since it was opened.
+        """
+        return self.store.newest_snapshot()
 
     def levels(self, *, partitions: "Partitions | None" = None, bucket: int | None = None) -> "TableLevels":
         """Return the LSM tree of every bucket of the newest snapshot, or of some:

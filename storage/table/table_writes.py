@@ -121,7 +121,7 @@ class TableWrites:
 
         rows = self._incoming(data, merge_schema)
         if read_at is not None:
-            newest = self.store.snapshots.latest_id() or 0
+            newest = self.store.newest_id() or 0
             if not 0 <= read_at <= newest:
                 raise SnapshotNotFoundError(
                     f"The table '{self.name}' has no snapshot {read_at} to have been read; the newest is {newest}."

@@ -55,7 +55,7 @@ class SnapshotRows:
         self.store = store if store.options.fallback_branch is None else store.with_options({FALLBACK_BRANCH: ""})
         self.read_store = _with_level_0(self.store)
         """The store from which the rows are read: with those that other reads see only after a compaction."""
-        self.snapshot_id = store.snapshots.latest_id() or 0
+        self.snapshot_id = store.newest_id() or 0
         self._user = commit_user
 
     @property

@@ -93,18 +93,17 @@ class ChangeQuery(ArrowRows):
 
     @cached_property
     def _between(self) -> SnapshotRange | None:
-        manager = self.store.snapshots
+        newest = self.store.newest_id()
         first = self._oldest() if self.from_snapshot is None else self.from_snapshot
-        last = manager.latest_id() if self.to_snapshot is None else self.to_snapshot
+        last = newest if self.to_snapshot is None else self.to_snapshot
         if first is None or last is None:
             return None
         # A range that ends right before it begins is empty: loops over snapshots request such ranges.
         if self.from_snapshot is not None and self.to_snapshot is not None and last < first - 1:
             raise InvalidInputError(f"Changes from snapshot {first} to {last} end before they begin.")
-        newest = manager.latest_id() or 0
-        if first > newest + 1:
+        if first > (newest or 0) + 1:
             raise SnapshotNotFoundError(
-                f"There is no snapshot {first} at {self.store.location}: the newest is {newest}."
+                f"There is no snapshot {first} at {self.store.location}: the newest is {newest or 0}."
             )
         if last < first:
             return None

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.commit import file_store_commit
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.rewriter import NO_COMPACTION
 from interbed.storage.table.table import Table
+from interbed.storage.upkeep import compact_table
 from interbed.storage.upkeep.compact_table import compact_buckets, restored_buckets
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
@@ -125,7 +125,7 @@ def test_rows_are_seen_when_the_write_has_returned_although_its_compaction_lost(
             next(commits, lambda: None)()
             return super().commit(*arguments, **more)
 
-    monkeypatch.setattr(file_store_commit, "FileStoreCommit", Slow)
+    monkeypatch.setattr(compact_table, "FileStoreCommit", Slow)
     table.upsert(batch({2: 2}))
     assert rows_of(table) == [(1, 1), (2, 2), (3, 0), (4, 0)]
 
