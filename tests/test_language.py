@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.language import faults_of, glossary
+from tests.support.language import faults_of, glossary, page_faults
 from tests.support.packages import ROOT, source_files
 
 DONE: tuple[str, ...] = (
@@ -38,6 +38,17 @@ def test_a_folder_that_is_done_has_no_faults(folder: str) -> None:
     found = source_files(folder)
     assert found, f"{folder} has no modules"
     assert [str(fault) for path in found for fault in faults_of(path, terms)] == []
+
+
+PAGES: tuple[str, ...] = ("README.md", "ARCHITECTURE.md", "CHANGELOG.md")
+"""Pages and folders of pages without faults; STYLE.md quotes the words that it forbids."""
+
+
+@pytest.mark.parametrize("place", PAGES)
+def test_a_page_that_is_done_has_no_faults(place: str) -> None:
+    path = ROOT / place
+    found = sorted(path.rglob("*.md")) if path.is_dir() else [path]
+    assert [str(fault) for page in found for fault in page_faults(page)] == []
 
 
 FAULTY = '''"""What is there."""

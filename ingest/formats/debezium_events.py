@@ -192,7 +192,7 @@ class _Columns:
         found = np.zeros(len(rows), bool)
         places = np.flatnonzero(rows & valid(self._columns[name]))
         if len(places):
-            found[places] = ~_stands_in(taken(self._columns[name], places), self._types.get(name))
+            found[places] = ~_is_placeholder(taken(self._columns[name], places), self._types.get(name))
         return found
 
     def have_values(self, rows: Mask, *, without: Sequence[str]) -> Mask:
@@ -213,7 +213,7 @@ class _Columns:
         return found
 
 
-def _stands_in(values: Any, kind: ConnectType | None) -> Mask:
+def _is_placeholder(values: Any, kind: ConnectType | None) -> Mask:
     """Return which of the values, none of which is null, may stand for a value that was not sent."""
     found = np.zeros(len(values), bool)
     if kind is not None and kind.default is not None:

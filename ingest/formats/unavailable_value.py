@@ -96,8 +96,8 @@ class UnavailableValue:
         is_changed = False
         for i, name in enumerate(names):
             kind = None if types is None else types[name]
-            absent_before = self.stands_in(befores[i], kind) & ~inserted
-            absent = self.stands_in(afters[i], kind) & updated
+            absent_before = self.is_placeholder(befores[i], kind) & ~inserted
+            absent = self.is_placeholder(afters[i], kind) & updated
             if absent_before.any():
                 befores[i] = _without(befores[i], absent_before)
                 is_changed = True
@@ -122,7 +122,7 @@ class UnavailableValue:
         ]
         return rows[0], rows[1], unsent
 
-    def stands_in(self, column: Array, kind: pa.DataType | None) -> Mask:
+    def is_placeholder(self, column: Array, kind: pa.DataType | None) -> Mask:
         """Return where the placeholder stands for a whole value; `kind` is the type of the column, None if it is
         guessed.
         """
@@ -149,9 +149,9 @@ class UnavailableValue:
         names = [field.name for field in rows.type]
         found = np.zeros(len(rows), bool)
         if "wkb" in names:
-            found |= self.stands_in(pc.struct_field(rows, "wkb"), pa.binary())
+            found |= self.is_placeholder(pc.struct_field(rows, "wkb"), pa.binary())
         if self._text in names:
-            found |= self.stands_in(pc.struct_field(rows, self._text), pa.string())
+            found |= self.is_placeholder(pc.struct_field(rows, self._text), pa.string())
         return found
 
     def _in_lists(self, lists: Any, kind: Any) -> Mask:
@@ -159,7 +159,7 @@ class UnavailableValue:
         found = np.zeros(len(lists), bool)
         element = kind.value_type if kind is not None and pa.types.is_list(kind) else None
         if len(alone := np.flatnonzero(lengths == 1)):
-            found[alone] = self.stands_in(pc.list_flatten(lists.take(pa.array(alone))), element)
+            found[alone] = self.is_placeholder(pc.list_flatten(lists.take(pa.array(alone))), element)
         item = lists.type.value_type
         # If the field has texts as well, numbers are texts.
         is_number = pa.types.is_integer(item) or pa.types.is_floating(item) or pa.types.is_string(item)

@@ -432,7 +432,7 @@ def partitioning_of(schema: TableSchema, splits: Sequence[Split]) -> tuple[ScanP
     buckets after a rescale.
     """
     partition = schema.partition_fields
-    if not all(has_literal(field.type) for field in partition) or any(s.tells_changes or s.branch for s in splits):
+    if not all(has_literal(field.type) for field in partition) or any(s.has_changes or s.branch for s in splits):
         return None
     clustering: Any = clustering_of(schema)
     count = clustering.bucketCount if clustering.strict else 0

@@ -46,7 +46,7 @@ def quick_count(store: FileStore, splits: Sequence[Split], records: int) -> int 
 
 def _is_counted_by_array(store: FileStore, split: Split) -> bool:
     schema, options = store.schema, store.options
-    if split.branch is not None or split.tells_changes or len(schema.key_fields) != 1:
+    if split.branch is not None or split.has_changes or len(schema.key_fields) != 1:
         return False
     if options.merge_engine is not MergeEngine.DEDUPLICATE or options.ignore_delete or options.sequence_fields:
         return False
@@ -102,7 +102,7 @@ class TopRead:
             wanted *= _GROWTH
 
     def _spread(self, split: Split) -> KeySpread | None:
-        if split.tells_changes or split.branch is not None:
+        if split.has_changes or split.branch is not None:
             return None
         found = KeySpread.of(split.files, self._store.schema.key_fields)
         # Key columns have no nulls.

@@ -158,7 +158,7 @@ class TableRead:
         return self._changes
 
     def _unfiltered(self, split: Split, use_threads: bool, readers: int, limit: int | None) -> Iterator[pa.RecordBatch]:
-        if split.tells_changes:
+        if split.has_changes:
             yield from self._change_read().added(split)
             return
         predicate = self._predicate

@@ -64,7 +64,7 @@ class Split:
         return BucketId(self.partition, self.bucket)
 
     @property
-    def tells_changes(self) -> bool:
+    def has_changes(self) -> bool:
         """Whether the rows are changes, some of which may retract rows, instead of rows of the table."""
         return self.streaming or self.before is not None
 

@@ -2,8 +2,9 @@
 
     python -m tests.support.language [FOLDER ...]    lists the faults by file and line; without folders, counts of all
 
-The rules are in STYLE.md, under "Language". The check reads the syntax tree: docstrings, comments, texts of errors
-and log lines. `tests/language_glossary.txt` lists class names of one word that are terms of the field.
+The rules are in STYLE.md, under "Language". The check reads the syntax tree: docstrings, comments, texts of errors,
+log lines, and the names of classes and functions. In pages it reads all but code. `tests/language_glossary.txt` lists
+class names of one word that are terms of the field.
 """
 
 import ast
@@ -42,6 +43,12 @@ WORDS = {
     "an `else` at the end": re.compile(r"\belse[.;]"),
 }
 
+FOREIGN = frozenset({"tell"})
+"""Names of methods that Python's protocols prescribe."""
+
+FENCE = re.compile(r"\s*(?:```|~~~)")
+INLINE_CODE = re.compile(r"`[^`]*`")
+
 ONE_WORD = re.compile(r"_?[A-Z][a-z]+\d*$")
 
 
@@ -69,6 +76,8 @@ def faults_of(path: Path, terms: frozenset[str]) -> Iterator[LanguageFault]:
     for node in ast.walk(source_tree(path)):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from _docstring_faults(path, node)
+        if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield from _word_faults(path, node.lineno, _words_of(node.name))
         if isinstance(node, ast.ClassDef) and ONE_WORD.match(node.name) and node.name.lstrip("_") not in terms:
             yield LanguageFault(path=path, line=node.lineno, rule="a class name of one word", text=node.name)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
@@ -77,6 +86,21 @@ def faults_of(path: Path, terms: frozenset[str]) -> Iterator[LanguageFault]:
         for token in tokenize.generate_tokens(source.readline):
             if token.type == tokenize.COMMENT:
                 yield from _word_faults(path, token.start[0], token.string)
+
+
+def page_faults(path: Path) -> Iterator[LanguageFault]:
+    """Yield the faults of a Markdown page; its code is left out."""
+    in_code = False
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        if FENCE.match(line):
+            in_code = not in_code
+        elif not in_code:
+            yield from _word_faults(path, number, INLINE_CODE.sub("", line))
+
+
+def _words_of(name: str) -> str:
+    """Return the words of a name in snake case or in camel case."""
+    return "" if name in FOREIGN else re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).replace("_", " ").strip().lower()
 
 
 def _docstring_faults(

@@ -272,7 +272,7 @@ class MetadataCopy:
             # The database itself may be lost: then no other object can be written either.
             self._target.check()
             if len(chosen) == 1:
-                self._tell(f"{kind} {where} {_shown(next(iter(chosen)))}", error)
+                self._record_failure(f"{kind} {where} {_shown(next(iter(chosen)))}", error)
                 return set(chosen)
             return {name for name in chosen if self._written(kind, {name: chosen[name]}, put, where)}
         return set()
@@ -286,9 +286,9 @@ class MetadataCopy:
 
     def _failed(self, key: Key, error: Exception) -> None:
         self.summary.count(key.kind, CopyOutcome.FAILED)
-        self._tell(f"{key.kind} {key}", error)
+        self._record_failure(f"{key.kind} {key}", error)
 
-    def _tell(self, name: str, error: Exception) -> None:
+    def _record_failure(self, name: str, error: Exception) -> None:
         logger.info("%s could not be copied: %s", name, error)
         if len(self.summary.failures) < FAILURES_NAMED_MAX:
             self.summary.failures.append((name, str(error)))

@@ -321,13 +321,13 @@ class Supervisor:
         companions = [process for process in self._processes if process.name == "companion"]
         for process in companions:
             _say(process.link, END_SOON)
-        self._tell_to_end([process for process in self._processes if process not in companions], deadline)
-        self._tell_to_end(companions, deadline)
+        self._request_end([process for process in self._processes if process not in companions], deadline)
+        self._request_end(companions, deadline)
         self._selector.close()
         self._wake_reader.close()
         self._wake_writer.close()
 
-    def _tell_to_end(self, processes: list[_Process], deadline: float) -> None:
+    def _request_end(self, processes: list[_Process], deadline: float) -> None:
         for process in processes:
             try:
                 process.link.shutdown(socket.SHUT_WR)

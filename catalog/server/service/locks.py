@@ -128,7 +128,7 @@ class LockService:
             return lock, expired
 
         lock, expired = self._store.write(work)
-        self._tell_expired(expired)
+        self._announce_expired(expired)
         return lock
 
     def check_lock(self, lock_id: int, *, process: str = "") -> Lock:
@@ -153,7 +153,7 @@ class LockService:
         # The removal of stale locks is committed even if this lock is missing, so that the error is raised after the
         # commit.
         lock, expired = self._store.write(work)
-        self._tell_expired(expired)
+        self._announce_expired(expired)
         if lock is None:
             raise NoSuchLockError(f"No such lock lockid:{lock_id}")
         return lock
@@ -217,7 +217,7 @@ class LockService:
         if self._store.read(lambda transaction: transaction.locks.count(cutoff)).stale == 0:
             return 0
         expired = self._store.write(lambda transaction: transaction.locks.expire(cutoff))
-        self._tell_expired(expired)
+        self._announce_expired(expired)
         return len(expired)
 
     def figures(self) -> LockFigures:
@@ -264,7 +264,7 @@ class LockService:
             orphaned_ms=now_ms - self._disconnect_ms if self._disconnect_ms else None,
         )
 
-    def _tell_expired(self, expired: Iterable[Lock]) -> None:
+    def _announce_expired(self, expired: Iterable[Lock]) -> None:
         now = self._now_ms()
         cutoff = self._cutoff(now)
         for lock in expired:

@@ -189,7 +189,7 @@ def _holds_rows(split: Split) -> bool:
     """Return whether the records of the split's files are the table's rows, apart from deleted ones."""
     return (
         split.raw_convertible
-        and not split.tells_changes
+        and not split.has_changes
         and split.deleted_row_count is not None
         and split.branch is None
         and all(file.write_cols is None for file in split.files)

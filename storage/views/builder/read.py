@@ -102,7 +102,7 @@ def shard_of(plan: Plan, index: int, count: int, *, keyed: bool) -> Plan:
     """
     if keyed:
         return replace(plan, splits=tuple(s for s in plan.splits if s.bucket % count == index))
-    if any(split.tells_changes or not split.raw_convertible for split in plan.splits):
+    if any(split.has_changes or not split.raw_convertible for split in plan.splits):
         return replace(plan, splits=plan.splits[index::count])
     rows, more = divmod(sum(split.row_count for split in plan.splits), count)
     start = index * rows + min(index, more)
@@ -116,7 +116,7 @@ def slice_of(plan: Plan, start: int, end: int) -> Plan:
     """
     splits, position = [], 0
     for split in plan.splits:
-        if split.tells_changes or not split.raw_convertible:
+        if split.has_changes or not split.raw_convertible:
             raise InvalidInputError("A slice is of the rows of an append table, not of changes between snapshots.")
         files, ranges = [], {}
         for file in split.files:

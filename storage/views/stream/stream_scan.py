@@ -415,7 +415,7 @@ class TableStream:
         """Yield the changes of the last plan, divided by the limits."""
         parts = self.limits.parts(plan.splits)
         for part in parts[:-1]:
-            again = self.scan.checkpoint_before() if part[0].tells_changes else None
+            again = self.scan.checkpoint_before() if part[0].has_changes else None
             yield StreamedChanges(plan=replace(plan, splits=part), checkpoint=again, read=self.read)
         yield StreamedChanges(plan=replace(plan, splits=parts[-1]), checkpoint=self.scan.checkpoint(), read=self.read)
 

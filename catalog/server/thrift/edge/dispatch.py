@@ -139,7 +139,7 @@ class Dispatcher:
     ) -> None:
         """Notify the observers of a call that began at this time of the monotonic clock and was answered elsewhere."""
         if self._observers:
-            self._tell(self.next_request_id(), method, session, started, outcome, None, arguments)
+            self._log_call(self.next_request_id(), method, session, started, outcome, None, arguments)
 
     def read(self, codec: Codec, source: Any) -> Request:
         """Read one message from a source.
@@ -195,7 +195,7 @@ class Dispatcher:
                 answer.before = answer.after = b""
             else:
                 answer.sequence = request.codec.sequence(request.sequence)
-            self._tell(request_id, name, answer.session, started, answer.outcome, error, request.arguments)
+            self._log_call(request_id, name, answer.session, started, answer.outcome, error, request.arguments)
         finally:
             for variable, token in tokens:
                 variable.reset(token)
@@ -275,7 +275,7 @@ class Dispatcher:
         body = _application_error(codec, TApplicationException.UNKNOWN_METHOD, message)
         return _answer(codec, name, TMessageType.EXCEPTION, CallOutcome.UNKNOWN, None, body, session)
 
-    def _tell(
+    def _log_call(
         self,
         request_id: str,
         method: str,
