@@ -30,6 +30,7 @@ from interbed.storage.commit.pending_snapshot import (
     OverwriteChanges,
     PendingSnapshot,
     check_keys_once,
+    check_visible,
     in_one_step,
 )
 from interbed.storage.commit.publication import Publication
@@ -137,7 +138,7 @@ class FileStoreCommit:
         With `dynamic` the partitions of the new files are replaced; otherwise those that `partition` selects
         (specifications, or a predicate over partition columns; None: the whole table). Messages that delete what they
         replace are appended. With `read_at`, the snapshot that the new rows were computed from (0: an empty table),
-        later changes of its rows are a conflict. Raises InvalidInputError for new files outside of the partitions, and
+        later changes of its rows are a conflict, and so are rows that a scan of it does not see yet. Raises InvalidInputError for new files outside of the partitions, and
         as `commit` does.
         """
         check_writable(self._store)
@@ -167,9 +168,12 @@ class FileStoreCommit:
                 raise InvalidInputError(
                     f"The new data have rows of partition {place}, which is not what is to be overwritten."
                 )
-        if new_files:
+        if new_files or read_at is not None:
             try:
-                check_keys_once(self._store, self._reader, target)
+                if new_files:
+                    check_keys_once(self._store, self._reader, target)
+                if read_at is not None:
+                    check_visible(self._store, self._reader, target, read_at)
             except (InterbedError, OSError):
                 self._publication.delete(messages)
                 raise

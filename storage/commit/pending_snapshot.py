@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.errors import NotSupportedError, SnapshotNotFoundError
+from interbed.storage.base.errors import CommitConflictError, NotSupportedError, SnapshotNotFoundError
 from interbed.storage.commit.basis import CommitBasis
 from interbed.storage.commit.changes import MessageChanges
 from interbed.storage.commit.committed import PartIdentity
@@ -176,4 +176,22 @@ def check_keys_once(store: FileStore, reader: ManifestReader, target: PartitionF
             f"The primary key of {store.location} leaves out a partition column, so that keys of the new rows may be "
             "in partitions that stay. Overwrite the whole table (partition={}), or truncate the partition and upsert "
             "the rows."
+        )
+
+
+def check_visible(store: FileStore, reader: ManifestReader, target: PartitionFilter, snapshot_id: int) -> None:
+    """Refuse to overwrite rows of a snapshot that its scans do not return before a compaction.
+
+    These are the rows of level 0 in tables with deletion vectors and in first-row tables, and rows without a bucket.
+    Raises CommitConflictError for such rows in the partitions of `target`.
+    """
+    skips = store.schema.has_primary_key and store.options.scans_skip_level_0
+    if snapshot_id == 0 or not (skips or bucket_mode(store.schema, store.options) is BucketMode.POSTPONED):
+        return
+    live = BaseFiles(reader, store.snapshots, target).at(store.snapshots.snapshot(snapshot_id))
+    rows = sum(e.file.row_count for e in live if e.bucket == POSTPONE_BUCKET or (skips and e.file.level == 0))
+    if rows:
+        raise CommitConflictError(
+            f"Snapshot {snapshot_id} of {store.location} has {rows} rows to be replaced that a scan returns only after "
+            "a compaction. Nothing was changed; compact the table, read it again and redo the work."
         )

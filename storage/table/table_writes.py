@@ -110,8 +110,9 @@ class TableWrites:
         its option `dynamic-partition-overwrite` is false).
 
         For data that were computed from the table, `read_at` is the id of the snapshot that was read (0: a table
-        without one). If another writer has changed the rows to be replaced since, CommitConflictError is raised and
-        nothing is changed; without `read_at` the last overwrite wins. Raises SnapshotNotFoundError for a future id.
+        without one). If another writer has changed the rows to be replaced since, or if some of them are returned by
+        scans only after a compaction, CommitConflictError is raised and nothing is changed; without `read_at` the last
+        overwrite wins. Raises SnapshotNotFoundError for a future id.
 
         Streams do not report deleted rows, unless they are read with `streaming-read-overwrite`. That option is
         impossible in a table whose changelog is written by compactions (`changelog-producer` = `lookup` or

@@ -69,3 +69,37 @@ def test_a_snapshot_that_is_yet_to_come_was_not_read(table: Table) -> None:
     with pytest.raises(SnapshotNotFoundError, match="no snapshot 99"):
         table.overwrite(batch((1, 1, 9)), read_at=99)
     assert rows_of(table) == [(1, 1, 1), (2, 2, 2)]
+
+
+UNSEEN: dict[str, dict[str, str]] = {
+    "vectors": {"bucket": "1", "deletion-vectors.enabled": "true"},
+    "first-row": {"bucket": "1", "merge-engine": "first-row"},
+    "first-row in dynamic buckets": {"bucket": "-1", "merge-engine": "first-row"},
+    "no bucket yet": {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"},
+}
+
+
+@pytest.mark.parametrize("partitions", [None, {}, {"p": 1}])
+@pytest.mark.parametrize("kind", UNSEEN)
+def test_rows_that_no_scan_returns_yet_are_not_overwritten(
+    kind: str, partitions: dict[str, int] | None, tmp_path: Path
+) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    catalog.create_database("d")
+    table = catalog.create_table("d.t", SCHEMA, partition_keys=["p"], primary_keys=["p", "id"], options=UNSEEN[kind])
+    table.append(batch((1, 1, 1), (2, 2, 2)))
+    table.compact(full=True)
+    table.copy({"write-only": "true"}).append(batch((1, 3, 3)))
+    assert rows_of(table) == [(1, 1, 1), (2, 2, 2)]
+    files = sorted(Path(table.location).rglob("data-*"))
+    for data in (batch((1, 1, 9)), batch((1, 1, 9)).slice(1)):
+        if partitions is not None or data.num_rows:
+            with pytest.raises(CommitConflictError, match="has 1 rows to be replaced that a scan returns only after"):
+                table.overwrite(data, partitions, read_at=newest(table))
+    assert sorted(Path(table.location).rglob("data-*")) == files
+    table.overwrite(batch((2, 2, 9)), {"p": 2}, read_at=newest(table))
+    table.compact(full=True)
+    assert (1, 3, 3) in rows_of(table)
+    table.overwrite(batch((1, 1, 9)), {"p": 1}, read_at=newest(table))
+    table.compact(full=True)
+    assert rows_of(table)[0] == (1, 1, 9)
