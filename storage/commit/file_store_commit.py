@@ -138,8 +138,8 @@ class FileStoreCommit:
         With `dynamic` the partitions of the new files are replaced; otherwise those that `partition` selects
         (specifications, or a predicate over partition columns; None: the whole table). Messages that delete what they
         replace are appended. With `read_at`, the snapshot that the new rows were computed from (0: an empty table),
-        later changes of its rows are a conflict, and so are rows that a scan of it does not see yet. Raises InvalidInputError for new files outside of the partitions, and
-        as `commit` does.
+        later changes of its rows are a conflict, and so are rows that a scan of it does not return yet. Raises
+        InvalidInputError for new files outside of the partitions, and as `commit` does.
         """
         check_writable(self._store)
         if any(m.replaces for m in messages):

@@ -179,7 +179,7 @@ class FixedBucketStrategy(_RealBuckets):
             raise InvalidInputError(
                 f"Option 'bucket' is {configured}, but the files of {where} at {store.location} are spread over "
                 f"{existing} buckets. Rescale them first (table.maintenance.rescale, or INSERT OVERWRITE the "
-                "partition), or set 'bucket' back."
+                "partition), write again when the rescaling of another process has ended, or set 'bucket' back."
             )
         return super().first_sequence(bucket_id, following)
 
