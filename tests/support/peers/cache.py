@@ -27,9 +27,9 @@ def cache_directory() -> Path:
     return directory
 
 
-def fingerprint(*files: Path) -> str:
-    """Twelve hex digits that change with the content of the files."""
-    digest = hashlib.sha256()
+def fingerprint(*files: Path, text: str = "") -> str:
+    """Twelve hex digits that change with the content of the files, and with the text."""
+    digest = hashlib.sha256(text.encode())
     for file in files:
         digest.update(file.read_bytes())
     return digest.hexdigest()[:12]
