@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.spark.spark_process import QUICK_JVM
+from tests.support.spark.spark_process import driver_jvm
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
@@ -38,7 +38,7 @@ def test_a_program_runs(program: str, shows: list[str], tmp_path: Path) -> None:
     if program == "spark_merge.py":
         # PySpark leaves sockets to the garbage collector.
         environment["PYTHONWARNINGS"] = "default"
-        environment["JDK_JAVA_OPTIONS"] = QUICK_JVM
+        environment["JDK_JAVA_OPTIONS"] = driver_jvm()
     command = [sys.executable, str(EXAMPLES / program), "--keep", str(tmp_path / "lake")]
     done = subprocess.run(
         command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False

@@ -13,7 +13,7 @@ from hatch_build import INTERFACE, JAR_PATH, SOURCE_FOLDERS, build_jar
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from interbed.spark_ext import configure
-from tests.support.spark.spark_process import QUICK_JVM
+from tests.support.spark.spark_process import driver_jvm
 
 ROOT = Path(__file__).resolve().parents[2]
 _NUMBERS = itertools.count()
@@ -83,7 +83,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .appName("interbed tests")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "1g")
-        .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        .config("spark.driver.extraJavaOptions", driver_jvm())
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "4")

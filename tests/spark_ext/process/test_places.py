@@ -16,7 +16,7 @@ from interbed import load_catalog
 from interbed.spark_ext import spark_settings
 from tests.support.peers.process import PeerError
 from tests.support.peers.spark import SparkPeer
-from tests.support.spark.spark_process import QUICK_JVM
+from tests.support.spark.spark_process import QUICK_JVM, driver_jvm
 
 TIMEOUT_SECONDS = 300
 
@@ -62,7 +62,7 @@ def test_the_sql_shell_takes_the_printed_arguments(tmp_path: Path) -> None:
         [
             Path(pyspark.__path__[0]) / "bin" / "spark-sql",
             "--master=local[1]",
-            f"--driver-java-options={QUICK_JVM}",
+            f"--driver-java-options={driver_jvm()}",
             "--conf=spark.ui.enabled=false",
             f"--conf=spark.sql.warehouse.dir={tmp_path}/spark",
             "--conf=spark.sql.catalogImplementation=in-memory",

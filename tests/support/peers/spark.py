@@ -11,6 +11,7 @@ from typing import Self
 
 from tests.support.peers.cache import built_once, fingerprint, run
 from tests.support.peers.process import PeerProcess
+from tests.support.spark.spark_process import driver_jvm
 
 PEERS = Path(__file__).resolve().parents[2] / "peers"
 PROGRAM = Path(__file__).resolve().parents[1] / "spark" / "spark_program.py"
@@ -42,7 +43,7 @@ class SparkProcess:
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "1",
             "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={home}",
+            "spark.driver.extraJavaOptions": f"{driver_jvm()} -Dderby.system.home={home}",
             "spark.local.dir": str(home),
             "spark.sql.session.timeZone": "UTC",
             **settings,

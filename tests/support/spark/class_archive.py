@@ -3,7 +3,7 @@
 The archive is a dynamic one of the JDK (`-XX:ArchiveClassesAtExit`, JDK 13 and newer). It fits one class path, so that
 there is one for each installation of Spark and each JDK. A JVM whose class path is another one ignores it.
 
-    python tests/support/spark/class_archive.py ARCHIVE    writes it, by statements that load Spark's usual classes
+    python -m tests.support.spark.class_archive ARCHIVE    writes it, by statements that load Spark's usual classes
 """
 
 import os
@@ -12,6 +12,14 @@ import sys
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import pyspark
+from pyspark.sql import SparkSession
+
+from tests.support.peers.cache import built_once, fingerprint
+from tests.support.spark.spark_process import QUICK_JVM, clean_environment
+
+ROOT = Path(__file__).resolve().parents[3]
 
 QUIET = "-Xshare:auto -Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 """A JVM does not print that the archive fits another class path."""
@@ -30,10 +38,6 @@ _STATEMENTS = (
 @cache
 def archive_options() -> str:
     """Return the JVM options that map the archive of the installed Spark; it is built when there is none."""
-    import pyspark
-
-    from tests.support.peers.cache import built_once, fingerprint
-
     java = os.path.join(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
     version = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr
     installed = Path(pyspark.__file__).parent
@@ -41,10 +45,9 @@ def archive_options() -> str:
     name = f"spark-classes-{fingerprint(Path(__file__), text=version + jars)}"
 
     def build(directory: Path) -> None:
-        from tests.support.spark.spark_process import clean_environment
-
         subprocess.run(
-            [sys.executable, __file__, str(directory / "spark.jsa")],
+            [sys.executable, "-m", "tests.support.spark.class_archive", str(directory / "spark.jsa")],
+            cwd=ROOT,
             env=clean_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -56,8 +59,6 @@ def archive_options() -> str:
 
 
 def _write(archive: str) -> None:
-    from pyspark.sql import SparkSession
-
     with TemporaryDirectory() as directory:
         builder = (
             SparkSession.builder.master("local[2]")
@@ -70,7 +71,7 @@ def _write(archive: str) -> None:
             .config("spark.log.level", "OFF")
             .config(
                 "spark.driver.extraJavaOptions",
-                f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ArchiveClassesAtExit={archive} {QUIET}",
+                f"{QUICK_JVM} -XX:ArchiveClassesAtExit={archive} {QUIET}",
             )
         )
         session = builder.getOrCreate()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.support.spark.spark_process import MODEST_SETTINGS, clean_environment
+from tests.support.spark.spark_process import MODEST_SETTINGS, clean_environment, driver_jvm
 
 START_TIMEOUT_SECONDS = 180
 STOP_TIMEOUT_SECONDS = 60
@@ -28,6 +28,7 @@ def connect_server(
     """
     values = {
         **MODEST_SETTINGS,
+        "spark.driver.extraJavaOptions": driver_jvm(),
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         "spark.local.dir": str(home),

@@ -8,6 +8,14 @@ from collections.abc import Mapping
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a JVM that runs each of its plans once or twice: compiling them well takes longer than running them."""
 
+
+def driver_jvm() -> str:
+    """Return the options of a driver of the installed Spark: QUICK_JVM, and the archive of Spark's classes."""
+    from tests.support.spark.class_archive import archive_options
+
+    return f"{QUICK_JVM} {archive_options()}"
+
+
 MODEST_SETTINGS = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from interbed.spark_ext import configure
-from tests.support.spark.spark_process import QUICK_JVM
+from tests.support.spark.spark_process import QUICK_JVM, driver_jvm
 
 
 def main(warehouse: str, checkpoints: str, pids: str) -> None:
@@ -36,7 +36,7 @@ def small_session(warehouse: str, pids: str, master: str = "local[1]") -> SparkS
         SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        .config("spark.driver.extraJavaOptions", driver_jvm())
         .config("spark.executor.extraJavaOptions", QUICK_JVM)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
