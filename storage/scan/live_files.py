@@ -241,7 +241,7 @@ def restore_buckets(
     partition column that the table does not have and for a table that was replaced, CorruptFileError naming the file.
     """
     live = LiveFiles(store, partition_filter=partition_filter, buckets=buckets)
-    snapshot = store.newest_snapshot()
+    snapshot = store.snapshots.latest()
     if snapshot is None:
         return RestoredBuckets(None, ())
     check_not_replaced(store, snapshot)

@@ -181,9 +181,13 @@ def restored_buckets(
 ) -> RestoredBuckets:
     """Return the buckets to compact, as of the newest snapshot.
 
-    Raises InvalidInputError for a bucket or a partition column that the table does not have.
+    Raises InvalidInputError for a bucket or a partition column that the table does not have, SnapshotNotFoundError for
+    a table that was dropped or renamed.
     """
     restored = restore_buckets(store, partition_filter=partition, buckets=buckets)
+    if restored.snapshot_id is None:
+        # A table that was dropped or renamed has no snapshot, either.
+        store.newest_snapshot()
     # There may be more buckets than the option says: dynamic ones, and those of rescaled partitions.
     fixed = store.options.bucket
     missing = set(buckets or ()) - set(range(max(1, fixed))) - {number for _, number in restored.buckets()}

@@ -100,6 +100,8 @@ def sort_units(store: FileStore, partition: PartitionChoice = None) -> list[Sort
             f"{_LEAST_MAGNIFICATION} rows for each range."
         )
     restored = restore_buckets(store, partition_filter=partition)
+    if restored.snapshot_id is None:
+        store.newest_snapshot()
     return [
         SortUnit(
             partition=bucket_id.partition,

@@ -71,6 +71,9 @@ OPERATIONS: dict[str, Callable[[Table], object]] = {
     "create_tag": lambda t: t.versions.create_tag("new"),
     "rollback_to": lambda t: t.versions.rollback_to(1),
 }
+APPEND_OPERATIONS: dict[str, Callable[[Table], object]] = {
+    "sort compact": lambda t: t.compact(order_strategy="order", order_by="id"),
+}
 KEYED_OPERATIONS: dict[str, Callable[[Table], object]] = {
     "get": lambda t: t.get((1, 1)),
     "get_many": lambda t: t.get_many([(1, 1)]),
@@ -98,7 +101,7 @@ def test_nothing_takes_a_renamed_table_for_an_empty_one(kind: str, tmp_path: Pat
     for _ in range(2):
         _put(made)
     table = catalog.get_table("d.t")
-    operations = OPERATIONS | (KEYED_OPERATIONS if made.primary_keys else {})
+    operations = OPERATIONS | (KEYED_OPERATIONS if made.primary_keys else APPEND_OPERATIONS)
     operations |= PARTITIONED_OPERATIONS if made.partition_keys else {}
     os.rename(table.location, f"{table.location}_moved")
     done = {name: outcome for name, each in operations.items() if (outcome := _outcome(each, table)) is not None}
