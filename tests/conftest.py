@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support import durations, quarantine, shares, tally, tiers
+from tests.support import costs, durations, quarantine, shares, tally, tiers
 from tests.support.examples import EXPLORING, PROFILES
 from tests.support.servers.hdfs import HdfsServer, running_hdfs
 
@@ -70,6 +70,7 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take the tests of this run, and start with the longest files."""
     shares.mark_samples(items)
+    costs.mark_unaffordable(items, costs.recorded())
     quarantine.mark_quarantined(items, quarantine.quarantined())
     taken = shares.taken(items, ROOT)
     if tiers.chosen_tier() == "unit":

@@ -5,7 +5,7 @@ first, so that the workers end at about the same time; a file without an entry s
 with `--junitxml=report.xml`,
 
     python -m tests.support.durations report.xml            prints where its time went
-    python -m tests.support.durations report.xml --record   writes tests/durations.json, too
+    python -m tests.support.durations report.xml --record   writes tests/durations.json and tests/costs.json, too
 """
 
 import argparse
@@ -17,6 +17,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+
+from tests.support import costs
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "tests" / "durations.json"
@@ -93,7 +95,7 @@ def main(arguments: list[str]) -> None:
     """Print where the time of a run went, and record it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path, help="a file that pytest wrote for --junitxml")
-    parser.add_argument("--record", action="store_true", help="write tests/durations.json")
+    parser.add_argument("--record", action="store_true", help="write tests/durations.json and tests/costs.json")
     parser.add_argument("--shown", type=int, default=SHOWN, help="how many files and tests to show")
     asked = parser.parse_args(arguments)
     tests = tests_of(asked.report)
@@ -104,6 +106,8 @@ def main(arguments: list[str]) -> None:
             files[file_of(test)] = files.get(file_of(test), 0.0) + seconds
         text = json.dumps({name: round(files[name], 1) for name in sorted(files)}, indent=1)
         RECORDED.write_text(text + "\n", encoding="utf-8")
+        found = costs.expensive(tests, known=costs.recorded())
+        costs.RECORDED.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
