@@ -1,4 +1,4 @@
-"""A small lake with tables in bad shape, and an optimizer that works in the test's own process."""
+"""A small lake of tables that need compaction, and an optimizer in the process of the test."""
 
 import itertools
 import uuid
@@ -27,12 +27,12 @@ LEASE_MILLIS = 600_000
 
 
 def rows(begin: int) -> pa.Table:
-    """A hundred rows."""
+    """Return a hundred rows with keys from `begin`."""
     return pa.table({"id": range(begin, begin + 100), "v": ["x"] * 100}, schema=SCHEMA)
 
 
 def make_orders(catalog: Catalog, name: str = "shop.orders", commits: int = 8) -> None:
-    """A table with a primary key and so many sorted runs, which nobody has compacted."""
+    """Create a table with a primary key and one sorted run for each commit, none of them compacted."""
     if not catalog.database_exists("shop"):
         catalog.create_database("shop")
     options = {"bucket": "1", "write-only": "true"}
@@ -50,8 +50,8 @@ def work(
     ends: bool = False,
     watch: Callable[[SnapshotSweep], TableWatch] | None = None,
 ) -> None:
-    """Schedule, and carry out at most so many tasks, until there is nothing left to do. `ends`: be the scheduler no
-    more after that. `watch` makes what tells of tables, by default of those of the catalog.
+    """Schedule and carry out tasks until no work is left, at most the given number. With `ends`, release the lease
+    afterwards. `watch` makes the table watch, by default the catalog's own.
     """
     lease = journal.acquire(HOLDER, clock(), clock() + LEASE_MILLIS)
     assert lease is not None

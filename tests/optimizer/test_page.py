@@ -1,4 +1,4 @@
-"""docs/optimizer.md does what it says: its Python, its sessions as processes, its commands, its file of groups."""
+"""docs/optimizer.md is correct: its Python, its sessions as processes, its commands, its file of groups."""
 
 import re
 import subprocess
@@ -17,8 +17,8 @@ PAGE = Page("optimizer.md")
 
 
 @dataclass(frozen=True)
-class Part(Page):
-    """A part of the page."""
+class PageSection(Page):
+    """A section of the page."""
 
     part: str
 
@@ -38,17 +38,17 @@ def test_the_session_of_the_page_runs_as_written(tmp_path: Path, monkeypatch: py
         return done.stdout
 
     before, _, after = PAGE.text.partition("## Start it")
-    assert Part(PAGE.name, before).run_python() == 7
+    assert PageSection(PAGE.name, before).run_python() == 7
     assert PAGE.run_console(run) == 6
     with interbed.load_catalog("lake") as catalog:
-        assert Part(PAGE.name, after).run_python(catalog=catalog) == 2
+        assert PageSection(PAGE.name, after).run_python(catalog=catalog) == 2
 
 
-def test_the_commands_of_the_page_are_those_that_there_are() -> None:
+def test_the_page_lists_exactly_the_existing_commands() -> None:
     assert PAGE.check_commands() == 2
 
 
-def test_the_groups_of_the_page_are_read(tmp_path: Path) -> None:
+def test_the_group_file_of_the_page_is_valid(tmp_path: Path) -> None:
     [block] = PAGE.blocks("toml")
     (tmp_path / "groups.toml").write_text(block)
     groups = read_groups(tmp_path / "groups.toml")
@@ -58,6 +58,6 @@ def test_the_groups_of_the_page_are_read(tmp_path: Path) -> None:
     }
 
 
-def test_all_kinds_and_states_are_on_the_page() -> None:
+def test_the_page_names_all_kinds_and_states() -> None:
     listed = re.findall(r"^\| `([a-z ]+)` \|", PAGE.text, re.MULTILINE)
     assert set(WorkKind) | set(ProcessState) <= set(listed)

@@ -1,4 +1,4 @@
-"""Journals in memory, on SQLite and on PostgreSQL. The databases live as long as a worker of the tests."""
+"""Journals in memory, on SQLite and on PostgreSQL. The databases are shared by all tests of a test worker."""
 
 from collections.abc import Callable, Iterator
 
@@ -21,7 +21,7 @@ def postgres_url() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def sqlite_journal_url(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A SQLite file with the tables of a journal."""
+    """SQLite file with the tables of a journal."""
     url = f"sqlite:///{tmp_path_factory.mktemp('journal') / 'journal.db'}"
     SqlJournal.open(url).close()
     return url
@@ -29,7 +29,7 @@ def sqlite_journal_url(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def postgres_journal_url(postgres_url: str) -> str:
-    """A database of PostgreSQL with the tables of a journal."""
+    """PostgreSQL database with the tables of a journal."""
     url = new_database(postgres_url)
     SqlJournal.open(url).close()
     return url
@@ -44,13 +44,13 @@ def _place(kind: str, request: pytest.FixtureRequest) -> JournalPlace:
 
 @pytest.fixture(scope="session", params=("memory", *BACKENDS))
 def place(request: pytest.FixtureRequest) -> JournalPlace:
-    """A place of each kind."""
+    """Location of journals, one of each kind."""
     return _place(request.param, request)
 
 
 @pytest.fixture(scope="session", params=BACKENDS)
 def database(request: pytest.FixtureRequest) -> str:
-    """The url of a journal's database of each kind."""
+    """Url of a journal's database, one of each kind."""
     url = _place(request.param, request).url
     assert url is not None
     return url
@@ -58,7 +58,7 @@ def database(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def closing() -> Iterator[Closing]:
-    """Closes journals when the test ends."""
+    """Return a function that registers journals to be closed when the test ends."""
     opened: list[SqlJournal] = []
 
     def note(journal: SqlJournal) -> SqlJournal:
@@ -72,19 +72,19 @@ def closing() -> Iterator[Closing]:
 
 @pytest.fixture
 def journal(place: JournalPlace, closing: Closing) -> Journal:
-    """An empty journal."""
+    """Empty journal of each kind."""
     return place.empty(closing)
 
 
 @pytest.fixture
 def another(place: JournalPlace, journal: Journal, closing: Closing) -> Journal:
-    """The same journal, as another process has it."""
+    """The same journal, opened as another process would."""
     return place.another(journal, closing)
 
 
 @pytest.fixture(scope="session")
 def emptied(place: JournalPlace) -> Iterator[Callable[[], Journal]]:
-    """Gives a journal again and again, empty each time: for tests of many examples."""
+    """Return a function that empties and opens the journal: for tests of many examples."""
     if place.url is None:
         yield MemoryJournal
         return

@@ -1,4 +1,4 @@
-"""Journals of all kinds for tests, and values with what matters to a test."""
+"""Journals of all kinds for tests, and builders of values that default all fields a test does not set."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from interbed.optimizer.journal.sql import SqlJournal
 STANDING = TableSummary(snapshot_id=3, score=70, read_amplification=2.5, pending_bytes=1 << 30)
 
 Closing = Callable[[SqlJournal], SqlJournal]
-"""Has a journal closed when the test ends."""
+"""Registers a journal to be closed when the test ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalPlace:
-    """Where journals are: a database by its url, or memory."""
+    """Location of journals: the url of a database, or memory."""
 
     url: str | None
 
     def empty(self, closing: Closing) -> Journal:
-        """A journal of which nobody knows anything."""
+        """Open the journal after deleting all of its rows."""
         if self.url is None:
             return MemoryJournal()
         engine = open_engine(self.url)
@@ -34,31 +34,31 @@ class JournalPlace:
         return closing(SqlJournal(self.url))
 
     def another(self, journal: Journal, closing: Closing) -> Journal:
-        """The same journal, as another process has it."""
+        """Open the same journal as another process would."""
         return journal if self.url is None else closing(SqlJournal(self.url))
 
 
 def empty_database(engine: Engine) -> None:
-    """Take everything out of the database of a journal."""
+    """Delete all rows from the database of a journal."""
     with engine.execution_options(interbed_write=True).connect() as connection, connection.begin():
         for table in Base.metadata.tables.values():
             if table.name.startswith("optimizer_") and table.name != "optimizer_lease":
                 connection.execute(delete(table))
         connection.execute(update(OptimizerLeaseRow).values(holder="", number=0, until_millis=0))
         if connection.dialect.name == "sqlite":
-            # Requests are numbered from 1 again, as in memory.
+            # Ids of requests start at 1 again, as in memory.
             connection.execute(text("DELETE FROM sqlite_sequence WHERE name = 'optimizer_requests'"))
 
 
 def scheduler(journal: Journal, holder: str = "first", *, until: int = 1000, now: int = 0) -> Lease:
-    """The lease of somebody who gets it."""
+    """Acquire the lease, which must be free."""
     lease = journal.acquire(holder, now, until)
     assert lease is not None
     return lease
 
 
 def process(name: str, **fields: Any) -> Process:
-    """A process that runs, unless the fields say otherwise."""
+    """Return a running process, unless the fields say otherwise."""
     given: dict[str, Any] = {
         "table": "db.t",
         "kind": WorkKind.MINOR,
@@ -72,10 +72,10 @@ def process(name: str, **fields: Any) -> Process:
 
 
 def ended(name: str, at: int, **fields: Any) -> Process:
-    """A process that has ended."""
+    """Return a process that has ended."""
     return process(name, state=ProcessState.SUCCEEDED, ended_millis=at, **fields)
 
 
 def task(process_id: str, number: int, **fields: Any) -> Task:
-    """A task that waits, unless the fields say otherwise."""
+    """Return a waiting task, unless the fields say otherwise."""
     return Task(process=process_id, number=number, payload=b"work", cost=5, **fields)

@@ -1,4 +1,4 @@
-"""What holds for every journal: in memory, on SQLite, on PostgreSQL."""
+"""The contract of every journal: in memory, on SQLite, on PostgreSQL."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,19 +18,17 @@ from tests.optimizer.journal.values import OPEN, groups, processes, requests, ta
 from tests.support.examples import examples
 
 LONGEST = "\U0001f5c3" * NAME_LENGTH_MAX
-"""A name of as many bytes as one may have."""
+"""A name of the greatest allowed number of bytes."""
 
 
-def test_nobody_schedules_at_first_and_then_one_does(journal: Journal, another: Journal) -> None:
+def test_a_new_journal_has_no_scheduler_until_one_acquires_the_lease(journal: Journal, another: Journal) -> None:
     assert journal.holder() is None
     lease = journal.acquire("first", now_millis=0, until_millis=1000)
     assert lease == Lease(holder="first", number=1, until_millis=1000)
     assert another.holder() == lease
 
 
-def test_another_becomes_the_scheduler_when_the_lease_has_run_out_and_not_before(
-    journal: Journal, another: Journal
-) -> None:
+def test_another_scheduler_gets_the_lease_only_after_it_has_expired(journal: Journal, another: Journal) -> None:
     scheduler(journal, until=1000)
     assert another.acquire("second", now_millis=999, until_millis=2000) is None
     second = another.acquire("second", now_millis=1000, until_millis=2000)
@@ -39,17 +37,17 @@ def test_another_becomes_the_scheduler_when_the_lease_has_run_out_and_not_before
     assert journal.holder() == second
 
 
-def test_a_lease_that_is_renewed_lasts_longer(journal: Journal, another: Journal) -> None:
+def test_renewal_extends_a_lease(journal: Journal, another: Journal) -> None:
     lease = scheduler(journal, until=1000)
     renewed = journal.renew(lease, until_millis=2000)
     assert renewed == Lease(holder="first", number=1, until_millis=2000)
     assert another.acquire("second", now_millis=1500, until_millis=3000) is None
-    # The number counts, whichever of the two is shown.
+    # The lease number decides, whichever of the two lease objects is passed.
     journal.store(lease, JournalChanges(tables=[TableState(name="db.t")]))
     journal.store(renewed, JournalChanges(removed=["db.t"]))
 
 
-def test_a_holder_that_asks_again_gets_a_new_number_and_its_earlier_self_is_overtaken(journal: Journal) -> None:
+def test_acquiring_again_gives_a_new_number_and_ends_the_earlier_lease(journal: Journal) -> None:
     lease = scheduler(journal)
     again = scheduler(journal)
     assert again.number == 2
@@ -58,19 +56,19 @@ def test_a_holder_that_asks_again_gets_a_new_number_and_its_earlier_self_is_over
     journal.store(again, JournalChanges(removed=["db.t"]))
 
 
-def test_a_lease_that_was_released_is_free_at_once(journal: Journal, another: Journal) -> None:
+def test_a_released_lease_is_free_at_once(journal: Journal, another: Journal) -> None:
     lease = scheduler(journal, until=1000)
     journal.release(lease)
     journal.release(lease)
     second = another.acquire("second", now_millis=1, until_millis=1001)
     assert second is not None
     assert second.number == 2
-    # Whoever was overtaken has nothing to release.
+    # A holder that lost its lease has nothing to release.
     journal.release(lease)
     assert journal.holder() == second
 
 
-def test_a_renewal_that_comes_late_does_not_bring_a_released_lease_back(journal: Journal, another: Journal) -> None:
+def test_a_late_renewal_does_not_restore_a_released_lease(journal: Journal, another: Journal) -> None:
     lease = scheduler(journal, until=1000)
     journal.release(lease)
     with pytest.raises(LeaseLostError, match="first has released its lease"):
@@ -81,7 +79,7 @@ def test_a_renewal_that_comes_late_does_not_bring_a_released_lease_back(journal:
     scheduler(another, "second", now=1)
 
 
-def test_an_overtaken_scheduler_changes_nothing(journal: Journal, another: Journal) -> None:
+def test_a_scheduler_that_lost_its_lease_changes_nothing(journal: Journal, another: Journal) -> None:
     lease = scheduler(journal, until=1000)
     kept = JournalChanges(
         tables=[TableState(name="db.t", failures=1)],
@@ -130,7 +128,7 @@ def test_an_overtaken_scheduler_changes_nothing(journal: Journal, another: Journ
     some_groups=st.lists(groups, max_size=3),
     asked=st.lists(requests(), max_size=3),
 )
-def test_what_is_stored_comes_back_as_it_was(
+def test_stored_values_are_loaded_unchanged(
     emptied: Callable[[], Journal],
     states: list[TableState],
     made: list[Process],
@@ -160,7 +158,9 @@ def test_what_is_stored_comes_back_as_it_was(
     made=processes(states=OPEN),
     given_tasks=st.lists(tasks(), max_size=4, unique_by=lambda each: each.number),
 )
-def test_tasks_come_back_as_they_were(emptied: Callable[[], Journal], made: Process, given_tasks: list[Task]) -> None:
+def test_stored_tasks_are_loaded_unchanged(
+    emptied: Callable[[], Journal], made: Process, given_tasks: list[Task]
+) -> None:
     journal = emptied()
     lease = scheduler(journal)
     own = [replace(each, process=made.id) for each in given_tasks]
@@ -168,7 +168,7 @@ def test_tasks_come_back_as_they_were(emptied: Callable[[], Journal], made: Proc
     assert journal.load(lease).tasks == sorted(own, key=lambda each: each.number)
 
 
-def test_a_value_replaces_the_one_of_its_name(journal: Journal) -> None:
+def test_a_value_replaces_an_earlier_one_of_the_same_name(journal: Journal) -> None:
     lease = scheduler(journal)
     first = JournalChanges(tables=[TableState(name="db.t")], processes=[process("p")], tasks=[task("p", 0)])
     journal.store(lease, first)
@@ -179,7 +179,7 @@ def test_a_value_replaces_the_one_of_its_name(journal: Journal) -> None:
     assert journal.load(lease) == JournalState(tables=tables_now, processes=processes_now, tasks=tasks_now)
 
 
-def test_what_stands_twice_in_changes_counts_as_it_stands_last(journal: Journal) -> None:
+def test_the_last_of_duplicate_values_in_changes_is_stored(journal: Journal) -> None:
     lease = scheduler(journal)
     changes = JournalChanges(
         tables=[TableState(name="a", failures=1), TableState(name="b"), TableState(name="a", failures=2)],
@@ -193,18 +193,18 @@ def test_what_stands_twice_in_changes_counts_as_it_stands_last(journal: Journal)
     )
 
 
-def test_tasks_are_forgotten_when_their_process_has_ended(journal: Journal) -> None:
+def test_tasks_are_deleted_when_their_process_has_ended(journal: Journal) -> None:
     lease = scheduler(journal)
     journal.store(lease, JournalChanges(processes=[process("p"), process("q")], tasks=[task("p", 0), task("q", 0)]))
     journal.store(lease, JournalChanges(processes=[ended("p", 5)], tasks=[task("p", 1)]))
     assert journal.load(lease).tasks == [task("q", 0)]
-    # Nor does one that comes late remain, or one of a process that nobody knows.
+    # A late task is not kept either, nor is a task of an unknown process.
     journal.store(lease, JournalChanges(tasks=[task("p", 2), task("unknown", 0)]))
     journal.store(lease, JournalChanges(processes=[process("p"), process("unknown")]))
     assert journal.load(lease).tasks == [task("q", 0)]
 
 
-def test_a_scheduler_begins_with_what_the_one_before_has_left(journal: Journal, another: Journal) -> None:
+def test_a_scheduler_loads_the_state_that_its_predecessor_stored(journal: Journal, another: Journal) -> None:
     lease = scheduler(journal)
     states = [TableState(name=name) for name in ("b", "a.b", "a", "Z", "\u00e4", "a\u0301")]
     made = [process("late", created_millis=9), process("b"), process("a"), ended("done", 5)]
@@ -235,20 +235,20 @@ def test_requests_are_taken_in_order_and_once(journal: Journal, another: Journal
     assert journal.requests() == []
 
 
-def test_the_id_of_a_request_is_not_given_out_again(journal: Journal) -> None:
+def test_the_id_of_a_request_is_not_reused(journal: Journal) -> None:
     lease = scheduler(journal)
     taken = []
     for _ in range(3):
         journal.ask(TableRequest(table="db.t", kind=RequestKind.PAUSE))
         (request,) = journal.requests()
         taken.append(request.id)
-        # Of all that were ever taken: to store changes again takes no later request.
+        # Ids of all requests that were ever taken count: storing changes again takes no later request.
         journal.store(lease, JournalChanges(answered=taken))
         assert journal.requests() == []
     assert len(set(taken)) == 3
 
 
-def test_processes_are_shown_the_newest_first(journal: Journal) -> None:
+def test_processes_are_listed_newest_first(journal: Journal) -> None:
     lease = scheduler(journal)
     made = [process(f"p{number}", created_millis=number // 2, table=f"db.{number % 3}") for number in range(10)]
     journal.store(lease, JournalChanges(processes=made))
@@ -259,7 +259,7 @@ def test_processes_are_shown_the_newest_first(journal: Journal) -> None:
     assert journal.processes(limit=0) == []
 
 
-def test_processes_that_ended_long_ago_are_forgotten(journal: Journal) -> None:
+def test_processes_that_ended_long_ago_are_deleted(journal: Journal) -> None:
     lease = scheduler(journal)
     made = [ended("at 0", 0), ended("at 4", 4), ended("at 5", 5), process("open", created_millis=1)]
     journal.store(lease, JournalChanges(processes=made))
@@ -269,7 +269,7 @@ def test_processes_that_ended_long_ago_are_forgotten(journal: Journal) -> None:
     assert journal.expire(lease, 5) == 0
 
 
-def test_workers_and_groups_are_all_that_there_are(journal: Journal) -> None:
+def test_workers_and_groups_replace_the_stored_ones(journal: Journal) -> None:
     lease = scheduler(journal)
     journal.store(lease, JournalChanges(workers=[_worker("b"), _worker("a")], groups=[ResourceGroup(name="b")]))
     journal.store(lease, JournalChanges())
@@ -300,7 +300,7 @@ def test_the_longest_names_fit(journal: Journal) -> None:
 
 
 @pytest.mark.parametrize(("name", "why"), [(LONGEST + "x", "513 characters"), ("a\0", "hold"), ("\udcff", "hold")])
-def test_a_name_that_does_not_fit_is_refused_with_all_that_comes_with_it(journal: Journal, name: str, why: str) -> None:
+def test_changes_with_a_name_that_is_too_long_are_refused_as_a_whole(journal: Journal, name: str, why: str) -> None:
     lease = scheduler(journal)
     for changes in (
         JournalChanges(tables=[TableState(name="good"), TableState(name=name)]),

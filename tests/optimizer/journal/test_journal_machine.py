@@ -1,4 +1,4 @@
-"""Any sequence of calls: a journal on SQLite answers as the one in memory does."""
+"""Random sequences of calls: a journal on SQLite answers as the one in memory does."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -38,7 +38,7 @@ CHANGES = st.builds(
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """The calls of several schedulers, each with the last lease that it got. `engine` is set by the test."""
+    """Calls of several schedulers, each with the last lease that it got. The test sets `engine`."""
 
     engine: Engine
 
@@ -79,7 +79,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(changes=CHANGES)
     def store_as_the_scheduler(self, changes: JournalChanges) -> None:
-        """Without it most changes come from those who have nothing to say."""
+        """Store with the current lease: most other calls use a lease that was lost."""
         lease = self.model.holder()
         if lease is not None:
             self._both(lambda journal: _or_lost(lambda: journal.store(lease, changes)))

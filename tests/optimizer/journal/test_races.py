@@ -1,4 +1,4 @@
-"""Several who want to schedule at the same time: one does, and whoever is overtaken changes nothing from then on."""
+"""Several schedulers that compete for the lease: one gets it, and one that lost it changes nothing from then on."""
 
 import subprocess
 import sys
@@ -72,8 +72,10 @@ def test_one_of_two_processes_gets_the_lease(database: str, closing: Closing) ->
     assert holder.holder == ("one", "two")[answers.index("True")]
 
 
-def test_what_the_next_scheduler_loads_is_what_the_one_before_has_left(database: str, closing: Closing) -> None:
-    """The first stores without a pause while the second takes over: what it loads is not changed by the first again."""
+def test_a_new_scheduler_loads_a_state_that_its_predecessor_no_longer_changes(database: str, closing: Closing) -> None:
+    """The first scheduler stores without a pause while the second takes over. It must not change what the second has
+    loaded.
+    """
     place = JournalPlace(url=database)
     for _ in range(ROUNDS):
         first = place.empty(closing)
@@ -97,6 +99,6 @@ def test_what_the_next_scheduler_loads_is_what_the_one_before_has_left(database:
             assert has_begun.wait(timeout=DEADLINE_SECONDS)
             loaded = second.load(scheduler(second, "second", now=1000))
             stored = storing.result(timeout=DEADLINE_SECONDS)
-        # The last attempt was in vain; the one before was whole.
+        # The last attempt failed; the one before was stored in full.
         assert {state.failures for state in loaded.tables} == {stored - 1}
         assert second.tables() == loaded.tables

@@ -1,4 +1,4 @@
-"""What holds for a journal in a database alone: its tables, statements and errors."""
+"""Properties of SQL journals only: their tables, statements and errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ MANY = 10_000
 
 @pytest.fixture(params=BACKENDS)
 def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database."""
+    """Url of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'journal.db'}"
     return new_database(request.getfixturevalue("postgres_url"))
@@ -30,18 +30,18 @@ def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @contextmanager
 def statements(engine: Engine) -> Iterator[list[tuple[str, Any]]]:
-    """The statements that the engine runs meanwhile, with their parameters."""
+    """Collect the statements that the engine runs in the block, with their parameters."""
     seen: list[tuple[str, Any]] = []
 
-    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+    def record(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
         seen.append((statement, parameters))
 
-    event.listen(engine, "before_cursor_execute", note)
+    event.listen(engine, "before_cursor_execute", record)
     yield seen
-    event.remove(engine, "before_cursor_execute", note)
+    event.remove(engine, "before_cursor_execute", record)
 
 
-def test_a_journal_on_an_empty_database_makes_its_tables_once(new_url: str, closing: Closing) -> None:
+def test_a_journal_on_an_empty_database_creates_its_tables_once(new_url: str, closing: Closing) -> None:
     with pytest.raises(JournalError, match="optimizer_lease"):
         closing(SqlJournal(new_url)).holder()
     first = closing(SqlJournal.open(new_url))
@@ -52,7 +52,7 @@ def test_a_journal_on_an_empty_database_makes_its_tables_once(new_url: str, clos
     assert second.tables() == [TableState(name="db.t")]
 
 
-def test_a_database_of_an_older_version_is_brought_up_to_date(new_url: str, closing: Closing) -> None:
+def test_a_database_of_an_older_version_is_migrated(new_url: str, closing: Closing) -> None:
     engine = open_engine(new_url)
     schema.upgrade(engine, "0006")
     journal = closing(SqlJournal.open(engine))
@@ -82,12 +82,12 @@ def test_a_database_of_a_newer_version_is_refused_and_named(new_url: str) -> Non
         ("postgresql://postgres@127.0.0.1:1/x", "127.0.0.1:1/x cannot be used: connection"),
     ],
 )
-def test_a_database_that_can_not_be_reached_is_named(url: str, why: str) -> None:
+def test_an_unreachable_database_is_named(url: str, why: str) -> None:
     with pytest.raises(JournalError, match=why):
         SqlJournal.open(url)
 
 
-def test_calls_that_fail_say_so_by_an_error_of_the_journal(tmp_path: Path) -> None:
+def test_failed_calls_raise_journal_errors(tmp_path: Path) -> None:
     file = tmp_path / "other.db"
     journal = SqlJournal.open(f"sqlite:///{file}")
     lease = scheduler(journal)
@@ -113,7 +113,7 @@ def test_calls_that_fail_say_so_by_an_error_of_the_journal(tmp_path: Path) -> No
     journal.close()
 
 
-def test_many_values_are_stored_in_statements_of_many_rows(database: str) -> None:
+def test_many_values_are_stored_by_multi_row_statements(database: str) -> None:
     engine = open_engine(database)
     empty_database(engine)
     journal = SqlJournal(engine)
@@ -157,7 +157,7 @@ def test_queries_over_processes_use_an_index(sqlite_journal_url: str) -> None:
     engine.dispose()
 
 
-def test_an_engine_that_was_given_stays_open(new_url: str) -> None:
+def test_closing_a_journal_leaves_a_passed_engine_open(new_url: str) -> None:
     engine = open_engine(new_url)
     journal = SqlJournal.open(engine)
     journal.close()

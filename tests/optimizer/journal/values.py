@@ -1,4 +1,4 @@
-"""Strategies for all that a journal keeps."""
+"""Hypothesis strategies for all values that a journal stores."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from interbed.optimizer.flow.tables import RequestKind, TableRequest, TableState
 LETTERS = "aB1._$/ \"'\\%\n\u00e9e\u0301\u2028\ufffd\U0001f5c3"
 NAMES = st.text(LETTERS, min_size=1, max_size=12)
 TEXTS = st.text(LETTERS + "\0\udcff", max_size=12)
-"""What is no name may have characters that databases lack."""
+"""Text other than names may have characters that databases do not support."""
 COUNTS = st.integers(min_value=0, max_value=2**31 - 1)
 BYTES = st.integers(min_value=0, max_value=2**63 - 1)
 MILLIS = st.integers(min_value=0, max_value=2**63 - 1)
@@ -44,7 +44,7 @@ figures = st.builds(TaskFigures, bytes_in=BYTES, bytes_out=BYTES, files_in=BYTES
 
 
 def tables(names: st.SearchStrategy[str] = NAMES) -> st.SearchStrategy[TableState]:
-    """What is known of tables."""
+    """Generate states of tables."""
     return st.builds(
         TableState,
         name=names,
@@ -74,7 +74,7 @@ def processes(
     states: st.SearchStrategy[ProcessState] = STATES,
     times: st.SearchStrategy[int] = MILLIS,
 ) -> Process:
-    """Processes in all states; those that have ended have a time of it."""
+    """Generate processes in all states; those that have ended have an end time."""
     state = draw(states)
     given: dict[str, Any] = draw(
         st.fixed_dictionaries(
@@ -102,7 +102,7 @@ def processes(
 
 
 def tasks(ids: st.SearchStrategy[str] = NAMES, numbers: st.SearchStrategy[int] = COUNTS) -> st.SearchStrategy[Task]:
-    """Tasks of processes."""
+    """Generate tasks of processes."""
     return st.builds(
         Task,
         process=ids,
@@ -143,5 +143,5 @@ groups = st.builds(
 
 
 def requests(names: st.SearchStrategy[str] = NAMES) -> st.SearchStrategy[TableRequest]:
-    """Requests before they have an id."""
+    """Generate requests before they have an id."""
     return st.builds(TableRequest, table=names, kind=st.sampled_from(RequestKind), work=st.none() | KINDS)

@@ -177,7 +177,7 @@ class Simulation:
         self.scheduler = Scheduler(
             journal, lease, groups, self.settings, clock=lambda: self.now, new_id=lambda: str(next(self._ids))
         )
-        self.engine = Engine(self.scheduler, self, self, clock=lambda: self.now, on_ended=self._note)
+        self.engine = Engine(self.scheduler, self, self, clock=lambda: self.now, on_ended=self._record)
 
     def worker(self, threads: int, group: str = "default") -> str:
         """A worker comes."""
@@ -263,7 +263,7 @@ class Simulation:
         self.busy[assignment.table].append((self.now, end))
         heapq.heappush(self._running, (end, next(self._orders), assignment, cost))
 
-    def _note(self, process: Process) -> None:
+    def _record(self, process: Process) -> None:
         self.ended[process.state] += 1
         told = (process.id, process.table, process.kind, process.created_millis, process.ended_millis, process.state)
         self.digest.update(repr(told).encode())

@@ -1,4 +1,4 @@
-"""`sys.optimizing_processes` in Python: there for everybody, filled by whoever schedules."""
+"""`sys.optimizing_processes` in Python: present in every catalog, filled by the scheduler."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from interbed.optimizer.journal.sql import SqlJournal
 from tests.optimizer.lake_at_work import make_orders, work
 
 
-def test_what_was_done_is_a_table_of_the_catalog(tmp_path: Path) -> None:
+def test_past_processes_are_rows_of_a_system_table(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/journal.db"
     with interbed.load_catalog(warehouse=tmp_path / "lake", **{"optimizer.db": url}) as catalog:
         make_orders(catalog)

@@ -1,4 +1,4 @@
-"""Which tables have changed: of a catalog of directories, and of a metastore. One suite for both."""
+"""Detection of changed tables in a catalog of directories and in a metastore, by the same tests."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,8 +20,8 @@ ROWS = pa.table({"id": [1]}, schema=SCHEMA)
 LISTED = max(LIST_MILLIS, METASTORE_LIST_MILLIS)
 
 
-class Watched:
-    """A catalog with its watch; the clock is the test's."""
+class WatchedCatalog:
+    """A catalog with its watch, on a clock that the test sets."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog
@@ -39,7 +39,7 @@ class Watched:
         self.catalog.create_table(name, Schema.from_pyarrow_schema(SCHEMA), False)
 
     def seen(self) -> tuple[set[str], set[str]]:
-        """What the watch says; the tables that have changed are opened, as the engine does."""
+        """Return the answer of the watch; opens the changed tables, as the engine does."""
         found = self.watch.changes()
         for name in found.changed:
             if self.catalog.table_exists(name):
@@ -47,25 +47,25 @@ class Watched:
         return set(found.changed), set(found.removed)
 
     def settled(self) -> None:
-        """Nothing more is to be seen."""
+        """Assert that the watch has no more changes."""
         while any(self.seen()):
             pass
 
 
 @pytest.fixture(params=["files", "metastore"])
-def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]:
+def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[WatchedCatalog]:
     if request.param == "files":
         with open_catalog("lake", {"warehouse": str(tmp_path)}) as catalog:
-            yield Watched(catalog)
+            yield WatchedCatalog(catalog)
         return
     with (
         interbed.testing.metastore(warehouse=f"file:{tmp_path}") as uri,
         open_catalog("lake", {"metastore": "hive", "uri": uri}) as catalog,
     ):
-        yield Watched(catalog)
+        yield WatchedCatalog(catalog)
 
 
-def test_the_first_answer_has_all_tables(watched: Watched) -> None:
+def test_the_first_answer_has_all_tables(watched: WatchedCatalog) -> None:
     watched.create("shop.orders")
     watched.create("shop.clients")
     changed, removed = watched.seen()
@@ -73,7 +73,7 @@ def test_the_first_answer_has_all_tables(watched: Watched) -> None:
     assert not removed
 
 
-def test_a_commit_is_seen_with_the_next_answer(watched: Watched) -> None:
+def test_the_next_answer_has_the_table_of_a_commit(watched: WatchedCatalog) -> None:
     for name in ("shop.orders", "shop.clients"):
         watched.create(name)
         watched.catalog.get_table(name).append(ROWS)
@@ -84,18 +84,18 @@ def test_a_commit_is_seen_with_the_next_answer(watched: Watched) -> None:
     assert watched.seen() == (set(), set())
 
 
-def test_writers_who_do_not_speak_to_the_catalog_are_seen_in_time(watched: Watched) -> None:
+def test_commits_unknown_to_the_catalog_are_detected_after_a_while(watched: WatchedCatalog) -> None:
     watched.create("shop.orders")
     watched.catalog.get_table("shop.orders").append(ROWS)
     watched.settled()
-    # After a rest it is looked at in turns.
+    # An idle table is checked in turn with the others.
     watched.now += 10 * 3_600_000
     watched.settled()
     load_table(watched.catalog.get_table("shop.orders").location).append(ROWS)
     assert any("shop.orders" in watched.seen()[0] for _ in range(ROUNDS + 1))
 
 
-def test_tables_that_come_and_go_are_seen(watched: Watched) -> None:
+def test_created_and_dropped_tables_are_detected(watched: WatchedCatalog) -> None:
     watched.create("shop.orders")
     watched.settled()
     watched.create("shop.clients")
@@ -104,7 +104,7 @@ def test_tables_that_come_and_go_are_seen(watched: Watched) -> None:
     assert watched.seen() == ({"shop.clients"}, {"shop.orders"})
 
 
-def test_a_table_that_is_renamed_goes_and_comes(watched: Watched) -> None:
+def test_a_renamed_table_is_reported_as_removed_and_as_new(watched: WatchedCatalog) -> None:
     watched.create("shop.orders")
     watched.settled()
     watched.catalog.rename_table("shop.orders", "shop.bills")
@@ -114,7 +114,9 @@ def test_a_table_that_is_renamed_goes_and_comes(watched: Watched) -> None:
     assert "shop.orders" in removed
 
 
-def test_what_an_answer_lacked_the_next_one_has(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_missing_after_a_failure_are_in_the_next_answer(
+    watched: WatchedCatalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
     watched.create("shop.orders")
     watched.catalog.get_table("shop.orders").append(ROWS)
     watched.settled()
@@ -131,12 +133,12 @@ def test_what_an_answer_lacked_the_next_one_has(watched: Watched, monkeypatch: p
     assert "shop.orders" in watched.seen()[0]
 
 
-def test_a_log_that_was_cut_is_made_up_for(tmp_path: Path) -> None:
+def test_a_truncated_event_log_leads_to_a_check_of_all_tables(tmp_path: Path) -> None:
     with (
         interbed.testing.metastore(warehouse=f"file:{tmp_path}") as uri,
         open_catalog("lake", {"metastore": "hive", "uri": uri}) as catalog,
     ):
-        watched = Watched(catalog)
+        watched = WatchedCatalog(catalog)
         watched.create("shop.orders")
         watched.settled()
         assert isinstance(watched.watch, HiveWatch)
@@ -145,8 +147,8 @@ def test_a_log_that_was_cut_is_made_up_for(tmp_path: Path) -> None:
         client = watched.watch._client
         whole = client.next_notifications
 
-        class Cut:
-            """The metastore without its oldest events."""
+        class TruncatedLogClient:
+            """Client of the metastore that misses its oldest events."""
 
             def __getattr__(self, name: str) -> object:
                 return getattr(client, name)
@@ -156,5 +158,5 @@ def test_a_log_that_was_cut_is_made_up_for(tmp_path: Path) -> None:
                 return events[1:] if after == first else events
 
         first = watched.watch._last_event
-        watched.watch._client = Cut()  # type: ignore[assignment]
+        watched.watch._client = TruncatedLogClient()  # type: ignore[assignment]
         assert watched.seen()[0] >= {"shop.orders", "shop.clients", "shop.visits"}

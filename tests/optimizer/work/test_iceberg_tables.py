@@ -1,4 +1,4 @@
-"""Iceberg tables of a metastore look after themselves as interbed's own do, once and only once."""
+"""Iceberg tables of a metastore are optimized as interbed's own are, each process exactly once."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +37,7 @@ NAME = "shop.theirs"
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[HiveCatalog]:
-    """A catalog with an Iceberg table of fifteen small files."""
+    """Catalog with an Iceberg table of fifteen small files."""
     with interbed.testing.metastore(warehouse=f"file:{tmp_path}/lake") as uri:
         made = interbed.load_catalog("lake", metastore="hive", uri=uri)
         assert isinstance(made, HiveCatalog)
@@ -52,32 +52,32 @@ def catalog(tmp_path: Path) -> Iterator[HiveCatalog]:
 
 
 def opened(catalog: HiveCatalog) -> IcebergTable:
-    """The table as it is now."""
+    """Open the current version of the table."""
     table: Any = catalog.get_table(NAME)
     assert isinstance(table, IcebergTable)
     return table
 
 
 def ids(catalog: HiveCatalog) -> list[int]:
-    """The keys of its rows, in order."""
+    """Return the keys of its rows, in order."""
     found: list[Any] = opened(catalog).scan(columns=["id"]).to_arrow()["id"].to_pylist()
     return sorted(found)
 
 
 def data_files(catalog: HiveCatalog) -> set[str]:
-    """The files in the directory of its data."""
+    """Return the files in its data directory."""
     root = Path(opened(catalog).location.removeprefix("file:"))
     return {str(path) for path in (root / "data").rglob("*.parquet")}
 
 
 def unnamed(catalog: HiveCatalog) -> set[str]:
-    """Files of data that no snapshot names."""
+    """Return the data files that no snapshot names."""
     named = {path.removeprefix("file:").replace("//", "/") for path in named_files(opened(catalog).metadata)}
     return {path for path in data_files(catalog) if path not in named}
 
 
 def process_of(kind: WorkKind, name: str = "p1", cleanup: CleanupMode | None = None) -> Process:
-    """A process as the scheduler begins it."""
+    """Return a process as the scheduler starts it."""
     return Process(
         id=name,
         table=NAME,
@@ -91,7 +91,7 @@ def process_of(kind: WorkKind, name: str = "p1", cleanup: CleanupMode | None = N
     )
 
 
-def test_small_files_and_deletes_are_seen_and_done_away_with(catalog: HiveCatalog) -> None:
+def test_small_files_and_delete_files_are_detected_and_rewritten(catalog: HiveCatalog) -> None:
     delete_by_key(opened(catalog), "id", range(0, 150, 5))
     before = ids(catalog)
     found = LakeTables(catalog).measure(NAME)
@@ -107,13 +107,13 @@ def test_small_files_and_deletes_are_seen_and_done_away_with(catalog: HiveCatalo
     assert opened(catalog).explain().files == 1
     assert opened(catalog).explain().delete_file_reads == 0
     assert unnamed(catalog) == set()
-    # There is nothing left to do.
+    # Nothing is due any more.
     last = opened(catalog).snapshots()[-1].snapshot_id
     work(catalog, journal, watch=lambda sweep: HiveWatch(catalog.client, sweep, now_millis))
     assert opened(catalog).snapshots()[-1].snapshot_id == last
 
 
-def test_a_table_that_is_published_of_another_one_is_left_to_that_one(catalog: HiveCatalog) -> None:
+def test_a_table_published_from_another_one_is_not_optimized(catalog: HiveCatalog) -> None:
     options = {
         "metadata.iceberg.storage": "hive-catalog",
         "metadata.iceberg.uri": catalog.options.raw["uri"],
@@ -130,7 +130,7 @@ def test_a_table_that_is_published_of_another_one_is_left_to_that_one(catalog: H
     assert LakeTables(catalog).measure("shop.ours").optimizing.enabled
 
 
-def test_a_process_is_committed_once_however_often_it_is_tried(catalog: HiveCatalog) -> None:
+def test_a_process_is_committed_once_despite_retries(catalog: HiveCatalog) -> None:
     before = ids(catalog)
     tables, process = LakeTables(catalog), process_of(WorkKind.MINOR)
     plan = tables.plan(process, WorkNeed(kind=WorkKind.MINOR, reason="test", due_millis=0), 2)
@@ -158,7 +158,7 @@ def test_a_process_is_committed_once_however_often_it_is_tried(catalog: HiveCata
     assert sum(outcome.figures.files_in for outcome in outcomes) == 15
 
 
-def test_a_process_that_comes_too_late_gives_way_and_leaves_nothing(catalog: HiveCatalog) -> None:
+def test_a_late_process_gives_way_and_leaves_no_files(catalog: HiveCatalog) -> None:
     tables, process = LakeTables(catalog), process_of(WorkKind.FULL)
     plan = tables.plan(process, WorkNeed(kind=WorkKind.FULL, reason="test", due_millis=0), 1)
     ref = TaskRef(process=process.id, number=0, attempt=1)

@@ -1,4 +1,4 @@
-"""The tables of a catalog as the scheduler has them measured, planned, committed and cleaned up."""
+"""Tables of a catalog behind the scheduler's interface: measuring, planning, committing and cleaning up."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -45,7 +45,7 @@ def tables(catalog: Catalog) -> LakeTables:
 
 
 def keyed(catalog: Catalog, options: Mapping[str, str] | None = None, *, commits: int = 8) -> Table:
-    """A table with a primary key, of two buckets with as many sorted runs as commits."""
+    """Create a table with a primary key and two buckets, with one sorted run for each commit."""
     given = {"bucket": "2", "write-only": "true", **(options or {})}
     catalog.create_table("shop.orders", Schema.from_pyarrow_schema(SCHEMA, primary_keys=["id"], options=given), False)
     table = catalog.get_table("shop.orders")
@@ -55,7 +55,7 @@ def keyed(catalog: Catalog, options: Mapping[str, str] | None = None, *, commits
 
 
 def plain(catalog: Catalog, options: Mapping[str, str] | None = None, *, commits: int = 14) -> Table:
-    """A table without a key, of small files."""
+    """Create a table without a key, of small files."""
     given = {"write-only": "true", **(options or {})}
     catalog.create_table("shop.orders", Schema.from_pyarrow_schema(SCHEMA, options=given), False)
     table = catalog.get_table("shop.orders")
@@ -69,7 +69,7 @@ def rows(number: int) -> pa.Table:
 
 
 def process(kind: WorkKind, options: Mapping[str, str] | None = None) -> Process:
-    """A process that nobody has begun."""
+    """Return a process that has not started."""
     return Process(
         id=f"process-{next(NUMBERS)}",
         table="shop.orders",
@@ -102,7 +102,7 @@ def attempts(begun: Process, tasks: list[PlannedTask], attempt: int = 1) -> list
 
 
 def done(catalog: Catalog, tables: LakeTables, begun: Process, slots: int = 1) -> list[bytes]:
-    """The process planned, and its tasks carried out."""
+    """Plan the process and carry out its tasks."""
     found = [carry_out(catalog, a) for a in attempts(begun, planned(tables, begun, slots))]
     return [outcome.result for outcome in found]
 
@@ -112,7 +112,7 @@ def content(table: Table) -> list[dict[str, object]]:
 
 
 def left_over(table: Table) -> set[str]:
-    """Files of data and indexes that no snapshot names, and marks."""
+    """Return marks, and files of data and indexes that no snapshot names."""
     root = Path(table.location)
     known = {Path(path).name for path in named_files(table.store)}
     files = {f.name for pattern in ("bucket-*/*", "index/*") for f in root.glob(pattern)} - known
@@ -123,7 +123,7 @@ def ended(begun: Process, cleanup: CleanupMode) -> Process:
     return replace(begun, state=ProcessState.ENDING, ending=ProcessState.SUCCEEDED, cleanup=cleanup)
 
 
-def test_a_minor_compaction_leaves_as_many_runs_as_are_tolerated(catalog: Catalog, tables: LakeTables) -> None:
+def test_a_minor_compaction_leaves_as_many_runs_as_are_allowed(catalog: Catalog, tables: LakeTables) -> None:
     table = keyed(catalog)
     before, begun = content(table), process(WorkKind.MINOR, {"num-sorted-run.compaction-trigger": "3"})
     results = done(catalog, tables, begun, slots=2)
@@ -136,7 +136,7 @@ def test_a_minor_compaction_leaves_as_many_runs_as_are_tolerated(catalog: Catalo
     assert tables.measure("shop.orders").health.runs_max <= 3
 
 
-def test_a_major_compaction_writes_the_buckets_that_are_worn(catalog: Catalog, tables: LakeTables) -> None:
+def test_a_major_compaction_rewrites_buckets_with_many_deleted_rows(catalog: Catalog, tables: LakeTables) -> None:
     table = keyed(catalog, commits=1)
     table.compact()
     table.delete(filter="id < 40")
@@ -157,14 +157,14 @@ def test_a_full_compaction_sorts_a_table_that_asks_for_it(catalog: Catalog, tabl
     assert found == sorted(found, key=lambda row: (row["value"], row["id"]))
 
 
-def test_where_there_is_nothing_to_do_there_is_no_mark(catalog: Catalog, tables: LakeTables) -> None:
+def test_a_plan_without_tasks_leaves_no_mark(catalog: Catalog, tables: LakeTables) -> None:
     table = keyed(catalog, commits=1)
     table.compact()
     assert not planned(tables, process(WorkKind.MINOR))
     assert not left_over(table)
 
 
-def test_a_commit_that_is_repeated_is_made_once(catalog: Catalog, tables: LakeTables) -> None:
+def test_a_repeated_commit_is_made_once(catalog: Catalog, tables: LakeTables) -> None:
     table = keyed(catalog)
     begun = process(WorkKind.MINOR)
     results = done(catalog, tables, begun)
@@ -176,7 +176,7 @@ def test_a_commit_that_is_repeated_is_made_once(catalog: Catalog, tables: LakeTa
     assert newest.id == first
 
 
-def test_a_compaction_gives_way_to_who_came_first(catalog: Catalog, tables: LakeTables) -> None:
+def test_a_compaction_gives_way_to_an_earlier_commit(catalog: Catalog, tables: LakeTables) -> None:
     table = keyed(catalog)
     begun = process(WorkKind.FULL)
     results = done(catalog, tables, begun)
@@ -190,7 +190,7 @@ def test_a_compaction_gives_way_to_who_came_first(catalog: Catalog, tables: Lake
     assert content(table) == before
 
 
-def test_files_of_a_process_of_which_nothing_is_known_stay(catalog: Catalog, tables: LakeTables) -> None:
+def test_files_of_a_process_with_an_unknown_outcome_are_kept(catalog: Catalog, tables: LakeTables) -> None:
     table = keyed(catalog)
     begun = process(WorkKind.FULL)
     results = done(catalog, tables, begun)
@@ -199,7 +199,7 @@ def test_files_of_a_process_of_which_nothing_is_known_stay(catalog: Catalog, tab
     assert left_over(table) == {name for name in files if not name.startswith(".write-")}
 
 
-def test_what_another_attempt_has_written_is_swept(catalog: Catalog, tables: LakeTables) -> None:
+def test_files_of_a_superseded_attempt_are_deleted(catalog: Catalog, tables: LakeTables) -> None:
     table = keyed(catalog)
     begun = process(WorkKind.FULL)
     tasks = planned(tables, begun)
@@ -209,7 +209,7 @@ def test_what_another_attempt_has_written_is_swept(catalog: Catalog, tables: Lak
     assert len(left_over(table)) > 1
     tables.end(ended(begun, CleanupMode.SWEEP), results)
     assert not left_over(table)
-    # Whoever brings it late deletes what is gone already.
+    # A late attempt cleans up files that are already deleted.
     for assignment, outcome in zip(attempts(begun, tasks), lost, strict=True):
         delete_result(catalog, assignment, outcome)
     assert len(content(table)) == 57
@@ -217,12 +217,12 @@ def test_what_another_attempt_has_written_is_swept(catalog: Catalog, tables: Lak
 
 @pytest.mark.parametrize("beside_data", ["false", "true"])
 @pytest.mark.parametrize("make", [keyed, plain])
-def test_deletion_vectors_of_another_attempt_are_swept(
+def test_deletion_vectors_of_a_superseded_attempt_are_deleted(
     catalog: Catalog, tables: LakeTables, make: Callable[..., Table], beside_data: str
 ) -> None:
     table = make(catalog, {"deletion-vectors.enabled": "true", "index-file-in-data-file-dir": beside_data}, commits=3)
     if table.schema.has_primary_key:
-        # Two levels, so that rows of the lower one are marked.
+        # Two levels, so that deletion vectors mark rows of the lower one.
         table.compact()
         table.upsert(rows(3))
     else:
@@ -240,7 +240,7 @@ def test_deletion_vectors_of_another_attempt_are_swept(
     assert table.maintenance.fsck().is_sound
 
 
-def test_a_task_of_a_process_that_has_ended_leaves_nothing(catalog: Catalog, tables: LakeTables) -> None:
+def test_a_task_of_an_ended_process_leaves_no_files(catalog: Catalog, tables: LakeTables) -> None:
     table = keyed(catalog)
     begun = process(WorkKind.FULL)
     tasks = planned(tables, begun)
@@ -250,7 +250,7 @@ def test_a_task_of_a_process_that_has_ended_leaves_nothing(catalog: Catalog, tab
     assert not left_over(table)
 
 
-def test_a_table_that_is_gone_is_told(catalog: Catalog, tables: LakeTables) -> None:
+def test_a_dropped_table_is_reported(catalog: Catalog, tables: LakeTables) -> None:
     keyed(catalog)
     begun = process(WorkKind.FULL)
     results = done(catalog, tables, begun)
@@ -263,7 +263,7 @@ def test_a_table_that_is_gone_is_told(catalog: Catalog, tables: LakeTables) -> N
 UPKEEP = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "3"}
 
 
-def test_snapshots_expire_also_where_writers_only_write(catalog: Catalog, tables: LakeTables) -> None:
+def test_snapshots_of_write_only_tables_expire(catalog: Catalog, tables: LakeTables) -> None:
     table = keyed(catalog, UPKEEP)
     assert tables.measure("shop.orders").health.snapshots_due == 5
     results = done(catalog, tables, process(WorkKind.EXPIRE))
@@ -272,7 +272,9 @@ def test_snapshots_expire_also_where_writers_only_write(catalog: Catalog, tables
 
 
 @pytest.mark.parametrize("kind", [WorkKind.ANALYZE, WorkKind.RESCALE])
-def test_upkeep_tells_the_snapshot_that_it_made(kind: WorkKind, catalog: Catalog, tables: LakeTables) -> None:
+def test_maintenance_returns_the_snapshot_that_it_committed(
+    kind: WorkKind, catalog: Catalog, tables: LakeTables
+) -> None:
     keyed(catalog, commits=2)
     table = catalog.get_table("shop.orders")
     before = content(table)
@@ -288,7 +290,7 @@ def test_upkeep_tells_the_snapshot_that_it_made(kind: WorkKind, catalog: Catalog
 
 
 @pytest.mark.parametrize("kind", [WorkKind.ORPHANS, WorkKind.MANIFESTS])
-def test_other_upkeep_leaves_rows_as_they_are(kind: WorkKind, catalog: Catalog, tables: LakeTables) -> None:
+def test_other_maintenance_does_not_change_rows(kind: WorkKind, catalog: Catalog, tables: LakeTables) -> None:
     table = keyed(catalog)
     before = content(table)
     begun = process(kind)

@@ -1,4 +1,4 @@
-"""The commands that ask the scheduler for something: what they leave, and what comes of it."""
+"""Commands that send requests to the scheduler: their records in the journal and their effects."""
 
 import json
 from pathlib import Path
@@ -23,13 +23,13 @@ def ask(lake: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
-    """A warehouse with a table of eight sorted runs."""
+    """Warehouse with a table of eight sorted runs."""
     with interbed.load_catalog(warehouse=tmp_path / "lake") as catalog:
         make_orders(catalog)
     return tmp_path / "lake"
 
 
-def test_requests_wait_for_a_scheduler_and_say_so(lake: Path) -> None:
+def test_requests_without_a_scheduler_are_queued_and_reported_so(lake: Path) -> None:
     assert ask(lake, "pause", "shop.orders") == (
         "shop.orders is paused: nothing is begun for it. No scheduler runs; start one by "
         "`interbed optimizer run` for this to have an effect.\n"
@@ -48,7 +48,7 @@ def test_requests_wait_for_a_scheduler_and_say_so(lake: Path) -> None:
     journal.close()
 
 
-def test_a_paused_table_is_left_alone_until_it_goes_on_but_for_what_is_asked(lake: Path) -> None:
+def test_a_paused_table_gets_only_requested_work_until_it_is_resumed(lake: Path) -> None:
     journal = SqlJournal.open(f"sqlite:///{lake}.db")
     with interbed.load_catalog(warehouse=lake) as catalog:
         ask(lake, "pause", "shop.orders")

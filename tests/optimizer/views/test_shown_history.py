@@ -1,4 +1,4 @@
-"""What `status`, `why` and `history` show, held against what happened, over hours of a simulated clock."""
+"""Output of `status`, `why` and `history`, compared with the processes of hours of simulated time."""
 
 from collections.abc import Sequence
 
@@ -27,30 +27,30 @@ LOADS = {
 SETTINGS = SchedulerSettings(orphans_interval=7_200_000)
 
 
-class Watched(Simulation):
-    """A simulation that writes down each process that has ended."""
+class RecordedSimulation(Simulation):
+    """A simulation that records each process that has ended."""
 
     def __init__(self) -> None:
         self.record: list[Process] = []
         super().__init__(LOADS, {"default": ResourceGroup()}, settings=SETTINGS, seed=3)
 
-    def _note(self, process: Process) -> None:
-        super()._note(process)
+    def _record(self, process: Process) -> None:
+        super()._record(process)
         self.record.append(process)
 
     def of(self, table: str) -> list[Process]:
-        """The processes of a table that have ended, the newest first."""
+        """Return the ended processes of a table, newest first."""
         return [process for process in reversed(self.record) if process.table == table]
 
 
 def last_done(processes: Sequence[Process], kind: WorkKind) -> int | None:
-    """When the kind was last done, by itself or by a wider compaction; processes are the newest first."""
+    """Return the time of the last work of this kind, or of a wider compaction. `processes` are ordered newest first."""
     ended = [p.ended_millis for p in processes if p.state is ProcessState.SUCCEEDED and p.kind.covers(kind)]
     return ended[0] if ended else None
 
 
-def check(simulation: Watched) -> int:
-    """Compare all that is shown with the record; the number of statements compared."""
+def check(simulation: RecordedSimulation) -> int:
+    """Compare all shown values with the record; return the number of compared values."""
     now, compared = simulation.now, 0
     status = optimizer_status(simulation.journal, now)
     assert {line.state.name for line in status.tables} == set(LOADS)
@@ -88,8 +88,8 @@ def check(simulation: Watched) -> int:
     return compared
 
 
-def test_what_is_shown_is_what_happened(tally: Tally) -> None:
-    simulation = Watched()
+def test_shown_values_match_the_processes_that_ran(tally: Tally) -> None:
+    simulation = RecordedSimulation()
     simulation.worker(2)
     simulation.run(1)
     compared = check(simulation)
@@ -101,13 +101,13 @@ def test_what_is_shown_is_what_happened(tally: Tally) -> None:
     tally("statements of status, why and history held against what happened", compared)
 
 
-def test_a_table_that_was_just_seen_has_no_past() -> None:
+def test_a_table_seen_for_the_first_time_has_no_history() -> None:
     board = TableBoard([], SETTINGS)
     board.changed(["db.new"])
     state = board.measured("db.new", measurement(bucket(level0_files=3)), FIRST)
     assert state is not None
     assert (dict(state.last), set(state.counted_from)) == ({}, {WorkKind.MINOR, WorkKind.ORPHANS})
-    # The spread of first intervals stays: they do not run out for all tables at once.
+    # The first intervals remain spread over time: they do not expire for all tables at once.
     assert all(0 <= FIRST - at < 7_200_000 for at in state.counted_from.values())
     assert TableState.from_json(state.to_json()) == state
 
@@ -119,7 +119,7 @@ def test_a_state_of_an_earlier_version_is_read() -> None:
 
 
 @pytest.mark.parametrize(("runs", "doing"), [(1, "in shape"), (5, "nothing is due")])
-def test_a_low_score_is_not_called_in_shape(runs: int, doing: str) -> None:
+def test_a_table_with_a_low_score_is_not_reported_as_in_shape(runs: int, doing: str) -> None:
     from interbed.optimizer.views.status import TableStatus
 
     board = TableBoard([], SETTINGS)
