@@ -1,8 +1,8 @@
-"""Tables in memory, with snapshots, files and marks, on which everything may go wrong; and workers that work on them.
+"""Tables in memory with snapshots, files and marks, on which every operation may fail, and workers for them.
 
-A table is a set of files, each of which is a sorted run; a task makes one file of four, or of more when there are many.
-The file of an attempt is `<process>/<task>/<attempt>`, so that it can be told whose it is. What must never happen is
-asserted where it would.
+A table is a set of files, each of which is a sorted run. A task merges four files into one, or more when there are
+many. The file of an attempt is `<process>/<task>/<attempt>`, which identifies the attempt. Forbidden states are
+asserted where they would appear.
 """
 
 import json
@@ -26,14 +26,14 @@ from tests.optimizer.scheduling.measured import bucket, measurement
 
 _FILES_OF_A_TASK = 4
 _MOST_TASKS = 4
-"""So that there are few sorted runs after a compaction."""
+"""The setting keeps the number of sorted runs after a compaction small."""
 _IDS_OF_A_TABLE = 10_000
-"""A table that is made anew under its name has other snapshot ids."""
+"""A table that is recreated under its name starts at another snapshot id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Version:
-    """A snapshot: whose, and its files."""
+class LakeSnapshot:
+    """A snapshot: the process that committed it, and its files."""
 
     id: int
     user: str
@@ -42,40 +42,42 @@ class Version:
 
 @dataclass(slots=True, kw_only=True)
 class LakeTable:
-    """One table; `disk` are the files that there are."""
+    """A table in memory; `disk` has its existing files."""
 
-    versions: list[Version]
+    versions: list[LakeSnapshot]
     disk: set[str] = field(default_factory=set)
     marks: set[str] = field(default_factory=set)
     options: dict[str, str] = field(default_factory=dict)
 
     @property
-    def newest(self) -> Version:
-        """The newest snapshot."""
+    def newest(self) -> LakeSnapshot:
+        """The newest snapshot of the table."""
         return self.versions[-1]
 
     def named(self) -> set[str]:
-        """The files that a snapshot names."""
+        """Return the files that a snapshot names."""
         return set().union(*(version.files for version in self.versions))
 
     def unnamed(self) -> set[str]:
-        """The files that none does."""
+        """Return the files that no snapshot names."""
         return self.disk - self.named()
 
     def add(self, user: str, files: frozenset[str]) -> int:
-        """A new snapshot with these files."""
-        self.versions.append(Version(id=self.newest.id + 1, user=user, files=files))
+        """Add a snapshot with these files."""
+        self.versions.append(LakeSnapshot(id=self.newest.id + 1, user=user, files=files))
         return self.newest.id
 
     def delete(self, files: set[str]) -> None:
-        """Files go, none of which may be one of a snapshot."""
+        """Delete files; none of them may belong to a snapshot."""
         lost = files & self.named()
         assert not lost, f"files of snapshots were deleted: {sorted(lost)}"
         self.disk -= files
 
 
-class Lake:
-    """See OptimizedTables. `effect` is called before and after each thing that others can see; it may raise."""
+class InMemoryLake:
+    """Implementation of OptimizedTables in memory. `effect` is called before and after each visible effect, and may
+    raise.
+    """
 
     def __init__(self, effect: Callable[[str], None] = lambda what: None) -> None:
         self.tables: dict[str, LakeTable] = {}
@@ -95,48 +97,47 @@ class Lake:
         self._files = self._made = 0
 
     def create(self, name: str) -> None:
-        """A table without files."""
+        """Create a table without files."""
         self._made += 1
-        first = Version(id=self._made * _IDS_OF_A_TABLE - _IDS_OF_A_TABLE, user="", files=frozenset())
+        first = LakeSnapshot(id=self._made * _IDS_OF_A_TABLE - _IDS_OF_A_TABLE, user="", files=frozenset())
         self.tables[name] = LakeTable(versions=[first])
         self._note(name)
 
     def drop(self, name: str) -> None:
-        """A table goes with all that it has."""
+        """Drop a table with all of its files."""
         del self.tables[name]
 
     def write(self, name: str, count: int) -> None:
-        """A writer adds so many files."""
+        """Add files as a writer does."""
         table = self.tables[name]
         table.add("writer", table.newest.files | self._new(table, count))
         self._note(name)
 
     def overwrite(self, name: str) -> None:
-        """A writer replaces all files by one."""
+        """Replace all files by one, as a writer does."""
         table = self.tables[name]
         table.add("writer", self._new(table, 1))
         self._note(name)
 
-    def appear(self) -> None:
-        """The commits appear of which it was not known whether they would, if they still can."""
+    def publish_pending(self) -> None:
+        """Make commits with an unknown outcome visible, if they are still possible."""
         for table, user, removed, new in self._late:
             if removed <= table.newest.files and all(version.user != user for version in table.versions):
                 table.add(user, table.newest.files - removed | new)
         self._late.clear()
 
     def set_option(self, name: str, key: str, value: str) -> None:
-        """The table's options change."""
+        """Set an option of the table."""
         self.tables[name].options[key] = value
         self._note(name)
 
     def watch(self) -> "LakeWatch":
-        """A watch that has seen nothing yet."""
+        """Return a watch that has not reported any table."""
         made = LakeWatch(self)
         self._watches.append(made)
         return made
 
     def measure(self, table: str) -> TableMeasurement:
-        """See OptimizedTables."""
         self.each_measurement()
         if self.measures_fail:
             raise StorageAccessError("The disk can't be read.")
@@ -149,7 +150,6 @@ class Lake:
         )
 
     def plan(self, process: Process, need: WorkNeed, slots: int) -> WorkPlan:
-        """See OptimizedTables."""
         self._effect("plan")
         before = self.before.pop("plan", None)
         if before is not None:
@@ -170,7 +170,6 @@ class Lake:
         return WorkPlan(tasks=planned, options=need.options)
 
     def commit(self, process: Process, results: Sequence[bytes]) -> int | None:
-        """See OptimizedTables."""
         self._effect("commit")
         self.check_commit(process, results)
         table = self._table(process.table)
@@ -197,7 +196,6 @@ class Lake:
         return made
 
     def end(self, process: Process, results: Sequence[bytes]) -> None:
-        """See OptimizedTables."""
         self._effect("end")
         self.check_end(process)
         self.ends_tried += 1
@@ -232,15 +230,14 @@ class Lake:
 
 
 class LakeWatch:
-    """See Watch."""
+    """Watch of the tables in memory."""
 
-    def __init__(self, lake: Lake) -> None:
+    def __init__(self, lake: InMemoryLake) -> None:
         self.changed: set[str] = set()
         self._lake = lake
         self._names: set[str] = set()
 
     def changes(self) -> ChangedTables:
-        """See Watch."""
         names = set(self._lake.tables)
         changed = (names - self._names) | self.changed | self._lake.changed
         removed = self._names - names
@@ -250,16 +247,16 @@ class LakeWatch:
 
 
 @dataclass(slots=True, kw_only=True)
-class Attempt:
-    """What a worker has made of an assignment: all of it is done, and told to nobody yet."""
+class WorkerAttempt:
+    """Finished work of a worker on an assignment, not reported to a scheduler yet."""
 
-    lake: Lake
+    lake: InMemoryLake
     table: LakeTable | None
     ref: TaskRef
     outcome: TaskOutcome
 
     def deliver(self, scheduler: Scheduler) -> ResultStatus:
-        """Tell a scheduler; what is not needed is deleted."""
+        """Report the result to a scheduler; delete files that it does not need."""
         status = scheduler.complete(self.ref, self.outcome)
         if status is ResultStatus.SUPERSEDED and self.table is not None and self.outcome.failure is None:
             self.table.delete({f"{self.ref.process}/{self.ref.number}/{self.ref.attempt}"} & self.table.disk)
@@ -267,25 +264,27 @@ class Attempt:
 
 
 class Worker:
-    """A worker; `id` is what the scheduler calls it."""
+    """A worker; `id` is the scheduler's name for it."""
 
-    def __init__(self, lake: Lake, worker_id: str) -> None:
+    def __init__(self, lake: InMemoryLake, worker_id: str) -> None:
         self.lake = lake
         self.id = worker_id
 
-    def begin(self, assignment: TaskAssignment, *, fails: bool = False) -> Attempt:
-        """Do what is asked for."""
+    def begin(self, assignment: TaskAssignment, *, fails: bool = False) -> WorkerAttempt:
+        """Carry out an assignment and return its attempt."""
         table, ref = self.lake.tables.get(assignment.table), assignment.ref
         before = json.loads(assignment.payload)
         if fails or table is None or not set(before) <= table.disk:
-            return Attempt(lake=self.lake, table=None, ref=ref, outcome=TaskOutcome(failure="It can't be read."))
+            return WorkerAttempt(lake=self.lake, table=None, ref=ref, outcome=TaskOutcome(failure="It can't be read."))
         after = []
         if assignment.kind.is_compaction:
             name = f"{ref.process}/{ref.number}/{ref.attempt}"
             table.disk.add(name)
             if ref.process not in table.marks:
                 table.delete({name})
-                return Attempt(lake=self.lake, table=None, ref=ref, outcome=TaskOutcome(failure="The process is over."))
+                return WorkerAttempt(
+                    lake=self.lake, table=None, ref=ref, outcome=TaskOutcome(failure="The process is over.")
+                )
             after.append(name)
         result = json.dumps({"before": before, "after": after, "attempt": ref.attempt}).encode()
-        return Attempt(lake=self.lake, table=table, ref=ref, outcome=TaskOutcome(result=result))
+        return WorkerAttempt(lake=self.lake, table=table, ref=ref, outcome=TaskOutcome(result=result))

@@ -1,4 +1,4 @@
-"""Measurements of tables that there are none of, with the figures that a test is about."""
+"""Measurements of imaginary tables, with defaults for all figures a test does not set."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ def bucket(
     bucket: int = 0,
     last_full_millis: int | None = None,
 ) -> BucketHealth:
-    """A bucket of 1,000 rows and bytes."""
+    """Return a bucket of 1,000 rows and bytes."""
     return BucketHealth(
         partition=b"",
         bucket=bucket,
@@ -45,7 +45,7 @@ def measurement(
     manifests_due: int = 0,
     statistics: tuple[int, int] | None = None,
 ) -> TableMeasurement:
-    """A table of those buckets; `statistics` are the rows that ANALYZE counted and those that came or went since."""
+    """Return a table of those buckets; `statistics` are the rows counted by ANALYZE, and those changed since."""
     given = dict(options or {})
     health = TableHealth(
         snapshot_id=snapshot_id,
@@ -62,5 +62,5 @@ def measurement(
 
 
 def runs(count: int, *, snapshot_id: int = 1, options: Mapping[str, str] | None = None) -> TableMeasurement:
-    """A table with a primary key and so many sorted runs; more than five are too many by default."""
+    """Return a table with a primary key and sorted runs; more than five are too many by default."""
     return measurement(bucket(runs=count, level0_files=count - 1), snapshot_id=snapshot_id, options=options)

@@ -1,8 +1,8 @@
-"""A catalog over some hours, in memory: tables that writers fill, the scheduler with its engine, and workers.
+"""Simulation of hours of a catalog in memory: tables with writers, the scheduler with its engine, and workers.
 
-What tables need, their health and what is compacted are decided by the code that decides it for real tables, on files
-that are numbers (`interbed.storage.views.simulate`). Tasks take as long as their bytes. The same seed gives the same
-tables, the same loads, and so the same decisions.
+The needs and the health of tables and the choice of files are computed by the code for real tables, on files that are
+numbers (`interbed.storage.views.simulate`). Tasks take as long as their bytes. The same seed gives the same tables, the
+same loads, and so the same decisions.
 """
 
 import hashlib
@@ -51,15 +51,17 @@ from interbed.storage.views.simulate.simulator import KEY_TYPES, SimulatedBucket
 FIRST = 1_700_000_000_000
 MB = 1 << 20
 ROW_BYTES = MB
-"""Few large rows: how many bytes there are decides what is done, and fewer rows are merged faster."""
+"""Few large rows: decisions depend on the number of bytes, and fewer rows are merged faster."""
 OVERHEAD_MILLIS = 500
 STOP_TRIGGER = 12
 RULES = BucketRules(key_types=KEY_TYPES)
 
 
 @dataclass(slots=True)
-class Load:
-    """How a table is written to: so many rows of one bucket after another, so often on average, of so many keys."""
+class WriteLoad:
+    """Write load of a table: rows of one bucket per commit, with a mean interval between commits, over a number of
+    keys.
+    """
 
     rows: int
     interval_millis: int
@@ -69,9 +71,9 @@ class Load:
 
 
 class SimulatedTable:
-    """One table with its buckets."""
+    """A simulated table with its buckets."""
 
-    def __init__(self, load: Load, seed: int) -> None:
+    def __init__(self, load: WriteLoad, seed: int) -> None:
         self.load = load
         self.options = dict(load.options)
         self.random = np.random.default_rng(seed)
@@ -84,7 +86,7 @@ class SimulatedTable:
         self.found: TableMeasurement | None = None
 
     def write(self, now: int) -> None:
-        """A commit, but of a writer that has to wait for a compaction first."""
+        """Commit rows, unless the writer has to wait for a compaction."""
         bucket = self.buckets[self.snapshot_id % len(self.buckets)]
         if len(bucket.levels.runs) > STOP_TRIGGER:
             return
@@ -94,7 +96,7 @@ class SimulatedTable:
         bucket.flush(positions, np.zeros(len(positions), np.bool_), now_millis=now)
 
     def measure(self, now: int) -> TableMeasurement:
-        """How the table stands."""
+        """Measure the health of the table."""
         if self.found is None:
             figures = [
                 bucket_health(BucketId(b"", number), bucket.levels.files, {}, RULES, now_millis=now)
@@ -109,14 +111,14 @@ class SimulatedTable:
         return self.found
 
     def plan(self, process: Process, need: WorkNeed, now: int) -> WorkPlan:
-        """A task for each bucket in which something is due."""
+        """Plan a task for each bucket with due work."""
         units = [(number, self._unit(bucket, need, now)) for number, bucket in enumerate(self.buckets)]
         due = [(number, unit) for number, unit in units if unit is not None]
         self.planned[process.id] = due
         return WorkPlan(tasks=[PlannedTask(payload=b"", cost=_bytes(unit)) for _, unit in due])
 
     def commit(self, process: Process, now: int) -> int:
-        """What was planned is there; files that were written meanwhile stay as they are."""
+        """Replace the planned files by their results; files written in the meantime are kept."""
         self.snapshot_id += 1
         self.found = None
         for number, unit in self.planned[process.id]:
@@ -139,11 +141,11 @@ def _bytes(unit: CompactionUnit) -> int:
 
 
 class Simulation:
-    """Tables, a scheduler, and workers; `run` lets time pass."""
+    """Tables, a scheduler, and workers; `run` advances the time."""
 
     def __init__(
         self,
-        loads: Mapping[str, Load],
+        loads: Mapping[str, WriteLoad],
         groups: Mapping[str, ResourceGroup],
         *,
         seed: int = 0,
@@ -155,9 +157,9 @@ class Simulation:
         self.settings = settings or SchedulerSettings()
         self.tables = {name: SimulatedTable(load, seed * 1_000_003 + n) for n, (name, load) in enumerate(loads.items())}
         self.waits: list[tuple[int, str]] = []
-        """Milliseconds from when a table was due to its process."""
+        """Milliseconds from the time at which a table became due to the start of its process."""
         self.busy: dict[str, list[tuple[int, int]]] = {name: [] for name in loads}
-        """When workers worked for a table."""
+        """Times in which workers worked for a table."""
         self.ended: Counter[ProcessState] = Counter()
         self.digest = hashlib.sha256()
         self._tick = tick_millis
@@ -180,13 +182,13 @@ class Simulation:
         self.engine = Engine(self.scheduler, self, self, clock=lambda: self.now, on_ended=self._record)
 
     def worker(self, threads: int, group: str = "default") -> str:
-        """A worker comes."""
+        """Register a worker and return its id."""
         worker = self.scheduler.register(group, threads, 1 << 30, "here")
         self._workers[worker.id] = threads, set()
         return worker.id
 
     def run(self, seconds: int) -> None:
-        """Let time pass."""
+        """Advance the time by this number of seconds."""
         until = self.now + seconds * 1_000
         while self.now < until:
             self.now += self._tick
@@ -204,40 +206,35 @@ class Simulation:
         return [health.score for health in found if health.snapshot_id is not None]
 
     def mean_score(self) -> float:
-        """Their mean."""
+        """The mean score of the tables with rows."""
         return fmean(self.scores())
 
     def used(self, table: str, seconds: int) -> float:
-        """Seconds that workers worked for a table within the last so many."""
+        """Return the seconds of work for a table within the last `seconds`."""
         since = self.now - seconds * 1_000
         return sum(max(0, end - max(start, since)) for start, end in self.busy[table]) / 1_000
 
-    # -- what the engine asks ------------------------------------------------------------------------------------------
+    # -- interface that the engine calls -------------------------------------------------------------------------------
 
     def changes(self) -> ChangedTables:
-        """See Watch."""
         changed, self._changed = sorted(self._changed), set()
         return ChangedTables(changed=changed)
 
     def measure(self, table: str) -> TableMeasurement:
-        """See OptimizedTables."""
         return self.tables[table].measure(self.now)
 
     def plan(self, process: Process, need: WorkNeed, slots: int) -> WorkPlan:
-        """See OptimizedTables."""
         self.waits.append((self.now - need.due_millis, process.table))
         if not need.kind.is_compaction:
             return WorkPlan(tasks=[PlannedTask(payload=b"", cost=0)])
         return self.tables[process.table].plan(process, need, self.now)
 
     def commit(self, process: Process, results: Sequence[bytes]) -> int | None:
-        """See OptimizedTables."""
         if not process.kind.is_compaction:
             return None
         return self.tables[process.table].commit(process, self.now)
 
     def end(self, process: Process, results: Sequence[bytes]) -> None:
-        """See OptimizedTables."""
         self.tables[process.table].planned.pop(process.id, None)
 
     # -- workers -------------------------------------------------------------------------------------------------------
@@ -268,5 +265,5 @@ class Simulation:
         told = (process.id, process.table, process.kind, process.created_millis, process.ended_millis, process.state)
         self.digest.update(repr(told).encode())
 
-    def _pause(self, load: Load) -> int:
+    def _pause(self, load: WriteLoad) -> int:
         return max(1, round(self._random.expovariate(1 / load.interval_millis)))

@@ -1,8 +1,8 @@
-"""Any sequence of what may happen to schedulers, workers and tables: nothing is lost, and nothing is left over.
+"""Random interleavings of failures of schedulers, workers and tables: no work is lost, and no file is left behind.
 
-Schedulers are killed before and after each effect, and overtaken in the middle of a step, after which they go on;
-workers die, hang, come late and deliver twice; writers replace files, commits end without an answer, tables
-come and go.
+Schedulers are killed before and after each effect. They also lose their lease in the middle of a step and go on.
+Workers die, hang, come late and deliver twice. Writers replace files, commits end without an answer, and tables are
+created and dropped.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ from interbed.storage.base.errors import (
     InvalidInputError,
     StorageAccessError,
 )
-from tests.optimizer.scheduling.lake import Attempt, Lake, LakeTable, Worker
+from tests.optimizer.scheduling.lake import InMemoryLake, LakeTable, Worker, WorkerAttempt
 from tests.optimizer.scheduling.watched_journal import WatchedJournal
 from tests.support.examples import examples
 from tests.support.tally import Tally
@@ -48,7 +48,7 @@ EFFECTS = (
     "unmarked",
     "ended",
 )
-"""What others can see, and the moments around it."""
+"""Effects that other processes can see, each with the moments before and after it."""
 
 
 class KilledError(Exception):
@@ -56,15 +56,17 @@ class KilledError(Exception):
 
 
 @dataclass(slots=True)
-class Office:
-    """A scheduler at work, or one that believes to be."""
+class SchedulerProcess:
+    """A scheduler with its engine, possibly one that lost its lease without noticing."""
 
     scheduler: Scheduler
     engine: Engine
 
 
-class Machine(RuleBasedStateMachine):
-    """What may happen. An effect is something that others can see: a change of the journal, a mark, a commit."""
+class InterruptionMachine(RuleBasedStateMachine):
+    """Events of the simulated system. An effect is visible to other processes: a change of the journal, a mark, a
+    commit.
+    """
 
     counted: Tally = staticmethod(lambda what, number: None)
 
@@ -75,23 +77,23 @@ class Machine(RuleBasedStateMachine):
         self.fuse: tuple[str, int] | None = None
         self.at_fuse: Callable[[], None] = lambda: None
         self.journal = WatchedJournal(self.effect)
-        self.lake = Lake(self.effect)
+        self.lake = InMemoryLake(self.effect)
         self.lake.check_end = self.check_end
         self.lake.check_commit = self.check_commit
         self.groups = {"default": ResourceGroup(window_millis=600_000)}
         self.superseded: set[bytes] = set()
         self.dropped: list[LakeTable] = []
-        self.attempts: list[Attempt] = []
+        self.attempts: list[WorkerAttempt] = []
         self.held: list[tuple[Worker, object]] = []
-        self.old: list[Office] = []
-        self.office = self.open()
+        self.old: list[SchedulerProcess] = []
+        self.current = self.open()
         self.workers: list[Worker] = []
         self.worker_comes()
         for name in NAMES[:2]:
-            self.somebody_writes(name, 9)
+            self.a_writer_appends(name, 9)
         self.step(1)
 
-    # -- what is asserted where it happens -----------------------------------------------------------------------------
+    # -- assertions made where effects happen --------------------------------------------------------------------------
 
     def effect(self, what: str) -> None:
         if self.fuse is None or self.fuse[0] != what:
@@ -109,7 +111,7 @@ class Machine(RuleBasedStateMachine):
             assert stored.state is ProcessState.ENDING or stored.state.has_ended, "deleted before it was journaled"
             assert stored.cleanup is process.cleanup
         else:
-            # Of a process that was never planned only the mark goes.
+            # A process that was never planned has only its mark to delete.
             assert process.cleanup is CleanupMode.DISCARD
 
     def check_commit(self, process: Process, results: Sequence[bytes]) -> None:
@@ -122,8 +124,8 @@ class Machine(RuleBasedStateMachine):
 
     # -- schedulers ----------------------------------------------------------------------------------------------------
 
-    def open(self, *, same: bool = False) -> Office:
-        """A scheduler that has the lease from now on."""
+    def open(self, *, same: bool = False) -> SchedulerProcess:
+        """Start a scheduler that acquires the lease."""
         held = self.journal.holder()
         if held is not None and not same:
             self.journal.release(held)
@@ -133,72 +135,72 @@ class Machine(RuleBasedStateMachine):
         scheduler = Scheduler(
             self.journal, lease, self.groups, SETTINGS, clock=lambda: self.now, new_id=lambda: f"p{next(self.ids)}"
         )
-        return Office(scheduler, Engine(scheduler, self.lake, self.lake.watch(), clock=lambda: self.now))
+        return SchedulerProcess(scheduler, Engine(scheduler, self.lake, self.lake.watch(), clock=lambda: self.now))
 
-    def step_of(self, office: Office) -> None:
+    def step_of(self, current: SchedulerProcess) -> None:
         try:
-            office.engine.step()
+            current.engine.step()
         except (KilledError, JournalError):
-            if office is self.office:
-                self.office = self.open()
+            if current is self.current:
+                self.current = self.open()
         self.fuse = None
 
     @rule(seconds=st.sampled_from([0, 1, 10]))
     def step(self, seconds: int) -> None:
         self.now += seconds * 1_000
-        self.step_of(self.office)
+        self.step_of(self.current)
 
     @rule(seconds=st.sampled_from([0, 10]), times=st.integers(1, 4))
-    def several_steps_with_work(self, seconds: int, times: int) -> None:
+    def steps_with_work(self, seconds: int, times: int) -> None:
         for _ in range(times):
             self.step(seconds)
             for worker in list(self.workers):
-                self.polls(worker, self.office, reply_is_lost=False)
+                self.polls(worker, self.current, reply_is_lost=False)
             for attempt in list(self.attempts):
-                self.delivers(attempt, self.office, reply_is_lost=False)
+                self.delivers(attempt, self.current, reply_is_lost=False)
 
     @rule(effect=st.sampled_from(EFFECTS), times=st.integers(0, 3))
     def killed_in_a_step(self, effect: str, times: int) -> None:
         def kill() -> None:
             raise KilledError
 
-        self.there_is_work()
+        self.make_work()
         self.fuse, self.at_fuse = (effect, times), kill
-        self.step_of(self.office)
+        self.step_of(self.current)
 
     @rule(effect=st.sampled_from(EFFECTS), times=st.integers(0, 2), goes_on=st.booleans(), delivers=st.booleans())
     def overtaken_in_a_step(self, effect: str, times: int, goes_on: bool, delivers: bool) -> None:
-        office = self.office
+        current = self.current
 
         def overtake() -> None:
-            self.office = self.open()
-            self.old.append(office)
-            self.office.engine.step()
+            self.current = self.open()
+            self.old.append(current)
+            self.current.engine.step()
             if delivers:
                 for attempt in list(self.attempts):
-                    self.delivers(attempt, self.office, reply_is_lost=True)
-                self.office.engine.step()
+                    self.delivers(attempt, self.current, reply_is_lost=True)
+                self.current.engine.step()
 
-        self.there_is_work()
+        self.make_work()
         self.fuse, self.at_fuse = (effect, times), overtake
-        self.step_of(office)
+        self.step_of(current)
         if goes_on:
-            self.step_of(office)
+            self.step_of(current)
 
-    def there_is_work(self) -> None:
-        """Somebody has written, and workers are known, so that most of a step's effects come."""
-        self.somebody_writes(NAMES[self.now % 3], 6)
+    def make_work(self) -> None:
+        """Tables are written and workers registered, so that a step has most kinds of effects."""
+        self.a_writer_appends(NAMES[self.now % 3], 6)
         for worker in self.workers:
-            self.polls(worker, self.office, reply_is_lost=False)
+            self.polls(worker, self.current, reply_is_lost=False)
 
     @rule(same=st.booleans())
     def restarted(self, same: bool) -> None:
-        self.old.append(self.office)
-        self.office = self.open(same=same)
+        self.old.append(self.current)
+        self.current = self.open(same=same)
 
     @precondition(lambda self: self.old)
     @rule(data=st.data())
-    def an_old_one_acts_once_more(self, data: st.DataObject) -> None:
+    def a_predecessor_acts_again(self, data: st.DataObject) -> None:
         self.step_of(data.draw(st.sampled_from(self.old)))
 
     @rule()
@@ -207,35 +209,35 @@ class Machine(RuleBasedStateMachine):
             raise JournalError("The database is away.")
 
         self.fuse, self.at_fuse = ("store", 0), fail
-        self.step_of(self.office)
+        self.step_of(self.current)
 
     # -- workers -------------------------------------------------------------------------------------------------------
 
     @precondition(lambda self: len(self.workers) < 3)
     @rule()
     def worker_comes(self) -> None:
-        worker = self.registered(self.office)
+        worker = self.registered(self.current)
         if worker is not None:
             self.workers.append(Worker(self.lake, worker))
 
-    def registered(self, office: Office) -> str | None:
+    def registered(self, current: SchedulerProcess) -> str | None:
         try:
-            return office.scheduler.register(next(iter(self.groups)), 3, 1 << 30, "here").id
+            return current.scheduler.register(next(iter(self.groups)), 3, 1 << 30, "here").id
         except (JournalError, InvalidInputError):
-            # That of an old scheduler, which knows other groups.
+            # The scheduler that lost its lease may know other groups.
             return None
 
     @precondition(lambda self: self.workers)
     @rule(data=st.data(), lost=st.booleans(), old=st.booleans())
     def a_worker_polls(self, data: st.DataObject, lost: bool, old: bool) -> None:
-        office = self.old[-1] if old and self.old else self.office
-        self.polls(data.draw(st.sampled_from(self.workers)), office, reply_is_lost=lost)
+        current = self.old[-1] if old and self.old else self.current
+        self.polls(data.draw(st.sampled_from(self.workers)), current, reply_is_lost=lost)
 
-    def polls(self, worker: Worker, office: Office, *, reply_is_lost: bool, fails: bool = False) -> None:
+    def polls(self, worker: Worker, current: SchedulerProcess, *, reply_is_lost: bool, fails: bool = False) -> None:
         try:
-            given = office.scheduler.poll(worker.id, 3)
+            given = current.scheduler.poll(worker.id, 3)
         except UnknownWorkerError:
-            worker.id = self.registered(office) or worker.id
+            worker.id = self.registered(current) or worker.id
             return
         except JournalError:
             return
@@ -245,20 +247,20 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.workers)
     @rule(data=st.data())
     def a_worker_fails(self, data: st.DataObject) -> None:
-        self.polls(data.draw(st.sampled_from(self.workers)), self.office, reply_is_lost=False, fails=True)
+        self.polls(data.draw(st.sampled_from(self.workers)), self.current, reply_is_lost=False, fails=True)
 
     @precondition(lambda self: self.attempts)
     @rule(data=st.data(), lost=st.booleans(), old=st.booleans())
     def a_worker_delivers(self, data: st.DataObject, lost: bool, old: bool) -> None:
-        office = self.old[-1] if old and self.old else self.office
-        self.delivers(data.draw(st.sampled_from(self.attempts)), office, reply_is_lost=lost)
+        current = self.old[-1] if old and self.old else self.current
+        self.delivers(data.draw(st.sampled_from(self.attempts)), current, reply_is_lost=lost)
 
-    def delivers(self, attempt: Attempt, office: Office, *, reply_is_lost: bool) -> None:
+    def delivers(self, attempt: WorkerAttempt, current: SchedulerProcess, *, reply_is_lost: bool) -> None:
         try:
             if reply_is_lost:
-                office.scheduler.complete(attempt.ref, attempt.outcome)
+                current.scheduler.complete(attempt.ref, attempt.outcome)
                 return
-            status = attempt.deliver(office.scheduler)
+            status = attempt.deliver(current.scheduler)
         except JournalError:
             return
         self.attempts.remove(attempt)
@@ -274,45 +276,45 @@ class Machine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.attempts)
     @rule(data=st.data())
-    def a_worker_speaks_of_what_it_does(self, data: st.DataObject) -> None:
+    def a_worker_sends_a_heartbeat(self, data: st.DataObject) -> None:
         for worker in self.workers[:1]:
             try:
-                self.office.scheduler.beat(worker.id, [data.draw(st.sampled_from(self.attempts)).ref])
+                self.current.scheduler.beat(worker.id, [data.draw(st.sampled_from(self.attempts)).ref])
             except UnknownWorkerError:
-                self.polls(worker, self.office, reply_is_lost=False)
+                self.polls(worker, self.current, reply_is_lost=False)
 
     @precondition(lambda self: self.workers)
     @rule(says_so=st.booleans())
-    def a_worker_goes(self, says_so: bool) -> None:
+    def a_worker_leaves(self, says_so: bool) -> None:
         worker = self.workers.pop()
         if says_so:
             try:
-                self.office.scheduler.leave(worker.id)
+                self.current.scheduler.leave(worker.id)
             except JournalError:
-                self.office = self.open()
+                self.current = self.open()
 
     @precondition(lambda self: self.workers)
     @rule()
-    def results_come_late_and_to_one_who_was_overtaken(self) -> None:
-        """The replies of the scheduler are lost, and workers ask the one before."""
-        before, self.office = self.office, self.open()
+    def late_results_go_to_a_predecessor(self) -> None:
+        """The replies of the scheduler are lost, and workers ask its predecessor."""
+        before, self.current = self.current, self.open()
         self.old.append(before)
         for worker in self.workers:
-            self.polls(worker, self.office, reply_is_lost=False)
+            self.polls(worker, self.current, reply_is_lost=False)
         self.now += 61_000
         self.step(0)
         for worker in self.workers:
-            self.polls(worker, self.office, reply_is_lost=False)
-            self.polls(worker, self.office, reply_is_lost=False)
+            self.polls(worker, self.current, reply_is_lost=False)
+            self.polls(worker, self.current, reply_is_lost=False)
         for attempt in list(self.attempts):
-            self.delivers(attempt, self.office, reply_is_lost=True)
+            self.delivers(attempt, self.current, reply_is_lost=True)
         for _ in range(2):
             for attempt in list(self.attempts):
                 self.delivers(attempt, before, reply_is_lost=False)
 
     @precondition(lambda self: self.attempts)
     @rule()
-    def a_worker_dies_with_its_result(self) -> None:
+    def a_worker_dies_before_it_delivers(self) -> None:
         self.attempts.pop()
 
     @rule(seconds=st.sampled_from([3, 61, 301, 3_600]))
@@ -322,13 +324,13 @@ class Machine(RuleBasedStateMachine):
     # -- tables --------------------------------------------------------------------------------------------------------
 
     @rule(name=st.sampled_from(NAMES), files=st.integers(1, 9))
-    def somebody_writes(self, name: str, files: int) -> None:
+    def a_writer_appends(self, name: str, files: int) -> None:
         if name not in self.lake.tables:
             self.lake.create(name)
         self.lake.write(name, files)
 
     @rule(name=st.sampled_from(NAMES))
-    def somebody_overwrites(self, name: str) -> None:
+    def a_writer_overwrites(self, name: str) -> None:
         if name in self.lake.tables:
             self.lake.overwrite(name)
 
@@ -341,18 +343,18 @@ class Machine(RuleBasedStateMachine):
                 self.lake.write(name, 9)
 
     @rule(name=st.sampled_from(NAMES))
-    def a_table_goes_and_comes_again(self, name: str) -> None:
-        self.several_steps_with_work(0, 1)
+    def a_table_disappears_and_returns(self, name: str) -> None:
+        self.steps_with_work(0, 1)
         if name in self.lake.tables:
             self.lake.drop(name)
         self.step(0)
         self.lake.create(name)
         self.lake.write(name, 9)
-        self.several_steps_with_work(0, 1)
+        self.steps_with_work(0, 1)
 
     @rule()
     def a_commit_appears_late(self) -> None:
-        self.lake.appear()
+        self.lake.publish_pending()
 
     @rule(
         what=st.sampled_from(
@@ -381,7 +383,7 @@ class Machine(RuleBasedStateMachine):
             self.lake.set_option(name, "self-optimizing.enabled", str(is_enabled).lower())
 
     @rule(name=st.sampled_from(NAMES), kind=st.sampled_from(RequestKind))
-    def somebody_asks(self, name: str, kind: RequestKind) -> None:
+    def a_user_sends_a_request(self, name: str, kind: RequestKind) -> None:
         work = WorkKind.FULL if kind is RequestKind.NOW else None
         self.journal.ask(TableRequest(table=name, kind=kind, work=work))
 
@@ -389,14 +391,14 @@ class Machine(RuleBasedStateMachine):
     def the_groups_change(self, name: str) -> None:
         self.groups = {name: ResourceGroup(name=name)}
         try:
-            self.office.scheduler.set_groups(self.groups)
+            self.current.scheduler.set_groups(self.groups)
         except JournalError:
-            self.office = self.open()
+            self.current = self.open()
 
-    # -- what always holds ---------------------------------------------------------------------------------------------
+    # -- invariants ----------------------------------------------------------------------------------------------------
 
     @invariant()
-    def what_snapshots_name_is_there(self) -> None:
+    def files_of_snapshots_exist(self) -> None:
         for table in self.lake.tables.values():
             assert table.named() <= table.disk
 
@@ -407,25 +409,25 @@ class Machine(RuleBasedStateMachine):
             assert len(users) == len(set(users))
 
     def teardown(self) -> None:
-        """Nothing fails any more, and workers work: everything comes to its end."""
+        """Stop all failures and let workers work: everything must come to its end."""
         lake = self.lake
         self.fuse = None
         lake.commits.clear()
-        lake.appear()
+        lake.publish_pending()
         lake.plans_fail = lake.measures_fail = lake.ends_fail = False
         self.groups = {"default": ResourceGroup()}
         for name in NAMES:
             self.journal.ask(TableRequest(table=name, kind=RequestKind.RESUME))
             if name in lake.tables:
                 lake.set_option(name, "self-optimizing.enabled", "true")
-        self.office = self.open()
+        self.current = self.open()
         self.workers = []
         self.worker_comes()
         for _ in range(40):
-            # As long as the longest pause, in which workers speak so often that they are not forgotten.
+            # As long as the longest pause, with heartbeats often enough to keep the workers registered.
             self.now += 200_000
             for _ in range(3):
-                self.several_steps_with_work(0, 1)
+                self.steps_with_work(0, 1)
         self.assert_quiet()
 
     def assert_quiet(self) -> None:
@@ -443,12 +445,12 @@ class Machine(RuleBasedStateMachine):
 
 
 @pytest.mark.longer
-def test_nothing_is_lost_and_nothing_left_over_whatever_happens(tally: Tally) -> None:
-    class Counting(Machine):
+def test_no_work_is_lost_and_no_file_is_left_behind_under_random_failures(tally: Tally) -> None:
+    class CountingMachine(InterruptionMachine):
         counted = staticmethod(tally)
 
     run_state_machine_as_test(
-        Counting,
+        CountingMachine,
         settings=settings(
             max_examples=examples(500),
             stateful_step_count=60,

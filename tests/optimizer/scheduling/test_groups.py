@@ -1,4 +1,4 @@
-"""Files of groups: what they may say, and what is said of those that are wrong."""
+"""Group files: their contents, and the errors for wrong ones."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ from interbed.storage.base.errors import InvalidInputError
 
 
 def written(directory: Path, text: str) -> Path:
-    """A file of groups."""
+    """Write a group file and return its path."""
     path = directory / "groups.toml"
     path.write_text(text)
     return path
 
 
-def test_a_file_names_groups_and_what_it_leaves_out_has_defaults(tmp_path: Path) -> None:
+def test_a_group_file_names_groups_and_missing_fields_have_defaults(tmp_path: Path) -> None:
     text = """
         [default]
         [night]
@@ -53,7 +53,7 @@ def test_a_bad_file_is_refused_with_its_name_the_group_and_the_field(tmp_path: P
     assert "groups.toml" in str(raised.value)
 
 
-def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_binary_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     for path in (tmp_path / "none", tmp_path / "binary"):
         with pytest.raises(InvalidInputError, match=f"The groups in {path} can't be read"):

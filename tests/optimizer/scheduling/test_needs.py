@@ -1,4 +1,4 @@
-"""What a table needs: each kind, by each of its triggers, since when, and when to look again."""
+"""Needs of a table: each kind of work by each of its triggers, since when it is due, and the time of the next check."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,29 +19,29 @@ TRIGGER = "num-sorted-run.compaction-trigger"
 
 
 def decided(found: TableMeasurement, settings: SchedulerSettings = SETTINGS, now: int = NOW, **state: Any) -> DueWork:
-    """What a table in that state needs."""
+    """Return the due work of a table in that state."""
     return needs_of(TableState(name="t", **state), found, settings, now)
 
 
 def only(found: TableMeasurement, **state: Any) -> WorkNeed:
-    """The one thing that it needs."""
+    """Return the only need of a table."""
     [need] = decided(found, **state).needs
     return need
 
 
 def fresh(files: int, **options: str) -> TableMeasurement:
-    """A table with a primary key and so many files of level 0, not enough runs for a compaction by themselves."""
+    """Return a table with a primary key and files of level 0, too few sorted runs for a compaction by themselves."""
     return measurement(
         bucket(runs=4, level0_files=files), options={key.replace("_", "-"): v for key, v in options.items()}
     )
 
 
 def small(files: int, options: Mapping[str, str] | None = None) -> TableMeasurement:
-    """An append table with so many small files."""
+    """Return an append table with this number of small files."""
     return measurement(bucket(files=files, small_files=files), keyed=False, options=options)
 
 
-def test_nothing_is_needed_by_a_table_that_is_disabled_or_empty() -> None:
+def test_a_disabled_or_empty_table_needs_no_work() -> None:
     nothing = DueWork(needs=(), next_check_millis=None)
     assert decided(runs(99, options={"self-optimizing.enabled": "false"})) == nothing
     assert decided(measurement(snapshot_id=None)) == nothing
@@ -50,7 +50,9 @@ def test_nothing_is_needed_by_a_table_that_is_disabled_or_empty() -> None:
 @pytest.mark.parametrize(
     ("count", "options", "trigger"), [(6, {}, "5"), (4, {TRIGGER: "3"}, "3"), (6, {TRIGGER: "x"}, "5")]
 )
-def test_more_runs_than_the_trigger_are_merged(count: int, options: dict[str, str], trigger: str) -> None:
+def test_more_sorted_runs_than_the_trigger_need_a_minor_compaction(
+    count: int, options: dict[str, str], trigger: str
+) -> None:
     need = only(runs(count, options=options))
     assert (need.kind, need.due_millis, need.options) == (WorkKind.MINOR, NOW, {TRIGGER: trigger})
     assert need.reason == f"{count} sorted runs > {trigger}"
@@ -58,25 +60,25 @@ def test_more_runs_than_the_trigger_are_merged(count: int, options: dict[str, st
 
 
 @pytest.mark.parametrize(("bound", "most"), [("3.9", 3), ("1", 1), ("1.5", 1), ("50", 5)])
-def test_a_bound_of_the_read_amplification_lets_fewer_runs_be(bound: str, most: int) -> None:
+def test_a_limit_of_read_amplification_lowers_the_allowed_number_of_runs(bound: str, most: int) -> None:
     options = {"self-optimizing.max-read-amplification": bound}
     assert decided(runs(most, options=options)).needs == ()
     assert only(runs(most + 1, options=options)).options == {TRIGGER: str(most)}
 
 
-def test_rows_that_wait_for_their_buckets_are_taken_up() -> None:
+def test_postponed_rows_need_to_be_moved_to_their_buckets() -> None:
     need = only(measurement(bucket(), bucket(bucket=POSTPONE_BUCKET, files=3)))
     assert (need.kind, need.reason) == (WorkKind.MINOR, "3 file(s) of rows that wait for their buckets")
 
 
 @pytest.mark.parametrize("option", [("deletion-vectors.enabled", "true"), ("merge-engine", "first-row")])
-def test_level_0_is_compacted_at_once_where_it_is_not_read_before(option: tuple[str, str]) -> None:
+def test_level_0_is_compacted_at_once_if_readers_skip_it(option: tuple[str, str]) -> None:
     options = dict([option])
     assert "not read before" in only(measurement(bucket(runs=2, level0_files=1), options=options)).reason
     assert decided(measurement(bucket(runs=2), options=options)).needs == ()
 
 
-def test_many_files_of_level_0_are_merged_whatever_the_trigger() -> None:
+def test_many_files_of_level_0_are_merged_whatever_the_run_trigger() -> None:
     assert decided(fresh(11)).needs == ()
     assert only(fresh(12)).options == {TRIGGER: "2"}
 
@@ -88,7 +90,7 @@ def test_many_small_files_of_an_append_table_are_joined() -> None:
 
 
 @pytest.mark.parametrize(("found", "least"), [(fresh, 1), (small, 2)])
-def test_a_few_files_are_merged_once_the_interval_has_passed(found: Any, least: int) -> None:
+def test_a_few_files_are_merged_after_the_minor_interval(found: Any, least: int) -> None:
     last = {WorkKind.MINOR: NOW - HOUR + 1}
     early = decided(found(least), last=last)
     assert (early.needs, early.next_check_millis) == ((), NOW + 1)
@@ -99,12 +101,12 @@ def test_a_few_files_are_merged_once_the_interval_has_passed(found: Any, least: 
     assert (settled.needs, settled.next_check_millis) == ((), None)
 
 
-def test_an_interval_of_minus_one_is_never() -> None:
+def test_an_interval_of_minus_one_disables_the_trigger() -> None:
     found = measurement(bucket(runs=2, level0_files=1), options={"self-optimizing.minor.trigger.interval": "-1"})
     assert decided(found, last={WorkKind.MINOR: 0}) == DueWork(needs=(), next_check_millis=None)
 
 
-def test_a_bucket_with_too_many_deleted_rows_is_written_anew() -> None:
+def test_a_bucket_with_too_many_deleted_rows_is_rewritten() -> None:
     assert decided(measurement(bucket(delete_ratio=0.09), bucket(delete_ratio=0.01))).needs == ()
     assert only(measurement(bucket(), bucket(delete_ratio=0.1))).kind is WorkKind.MAJOR
     always = {"self-optimizing.major.trigger.duplicate-ratio": "0"}
@@ -112,7 +114,7 @@ def test_a_bucket_with_too_many_deleted_rows_is_written_anew() -> None:
     assert only(measurement(bucket(delete_ratio=0.001), options=always)).kind is WorkKind.MAJOR
 
 
-def test_a_full_compaction_is_due_by_its_interval_since_the_last_one_by_whomever() -> None:
+def test_a_full_compaction_is_due_an_interval_after_the_last_one_of_any_process() -> None:
     options = {"self-optimizing.full.trigger.interval": "1 h"}
     need = only(measurement(bucket(), options=options))
     assert (need.kind, need.options) == (WorkKind.FULL, {"compaction.force-rewrite-all-files": "true"})
@@ -137,7 +139,7 @@ def test_snapshots_expire_at_most_once_in_an_interval() -> None:
     assert late.kind is WorkKind.EXPIRE
 
 
-def test_a_table_at_rest_is_looked_at_again_when_its_oldest_snapshot_expires() -> None:
+def test_an_idle_table_is_checked_again_when_its_oldest_snapshot_expires() -> None:
     interval = SETTINGS.expire_interval
     assert decided(measurement(snapshots=9, next_expiry=NOW + HOUR)).next_check_millis == NOW + HOUR + 1
     assert decided(measurement(snapshots=9, next_expiry=NOW - HOUR)).next_check_millis == NOW + interval
@@ -145,13 +147,13 @@ def test_a_table_at_rest_is_looked_at_again_when_its_oldest_snapshot_expires() -
 
 
 @pytest.mark.parametrize("key", ["partition.expiration-time", "tag.automatic-creation", "consumer.expiration-time"])
-def test_what_else_expires_is_looked_after_in_the_same_interval(key: str) -> None:
+def test_other_expirations_are_due_in_the_same_interval(key: str) -> None:
     need = only(measurement(options={key: "1 d"}))
     assert (need.kind, need.reason) == (WorkKind.EXPIRE, f"due every 600 s for {key}")
     assert decided(measurement(options={key: "none"})).needs == ()
 
 
-def test_orphans_are_looked_for_by_their_interval_since_the_table_was_first_seen() -> None:
+def test_orphan_removal_is_due_an_interval_after_the_table_was_first_seen() -> None:
     day = 86_400_000
     settings = SchedulerSettings()
     early = decided(measurement(), settings, last={WorkKind.ORPHANS: NOW - day + 7})
@@ -177,31 +179,31 @@ def test_manifests_and_statistics_are_due_by_the_figures_of_the_table() -> None:
         (WorkKind.ANALYZE, measurement(statistics=(1, 1))),
     ],
 )
-def test_a_kind_that_is_settled_at_the_newest_snapshot_is_not_due(kind: WorkKind, found: TableMeasurement) -> None:
+def test_work_settled_at_the_newest_snapshot_is_not_due(kind: WorkKind, found: TableMeasurement) -> None:
     assert only(found, settled={kind: 2}).kind is kind
     assert decided(found, settled={kind: 1}).needs == ()
 
 
-def test_what_was_due_before_stays_due_since_then() -> None:
+def test_work_that_was_due_before_keeps_its_due_time() -> None:
     before = WorkNeed(kind=WorkKind.MINOR, reason="", due_millis=NOW - 5)
     assert only(runs(9), needs=(before,)).due_millis == NOW - 5
     assert only(measurement(manifests_due=1), needs=(before,)).due_millis == NOW
 
 
-def test_a_wider_compaction_is_due_since_the_narrower_one_whose_place_it_takes() -> None:
+def test_a_wider_compaction_keeps_the_due_time_of_the_one_it_replaces() -> None:
     before = WorkNeed(kind=WorkKind.MINOR, reason="", due_millis=NOW - 5)
     need = only(measurement(bucket(runs=9, delete_ratio=0.5)), needs=(before,))
     assert (need.kind, need.due_millis) == (WorkKind.MAJOR, NOW - 5)
 
 
-def test_of_compactions_the_widest_is_done_alone() -> None:
+def test_only_the_widest_due_compaction_is_done() -> None:
     found = measurement(
         bucket(runs=9, delete_ratio=0.5), options={"self-optimizing.full.trigger.interval": "1 h"}, manifests_due=1
     )
     assert [need.kind for need in decided(found).needs] == [WorkKind.FULL, WorkKind.MANIFESTS]
 
 
-def test_upkeep_comes_before_a_compaction_that_became_due_ten_minutes_after_it() -> None:
+def test_maintenance_precedes_a_compaction_due_ten_minutes_later() -> None:
     compaction = WorkNeed(kind=WorkKind.MINOR, reason="", due_millis=NOW)
     later = WorkNeed(kind=WorkKind.EXPIRE, reason="", due_millis=NOW - 599_999)
     earlier = WorkNeed(kind=WorkKind.EXPIRE, reason="", due_millis=NOW - 600_001)
@@ -209,7 +211,7 @@ def test_upkeep_comes_before_a_compaction_that_became_due_ten_minutes_after_it()
     assert in_order([compaction, earlier]) == [earlier, compaction]
 
 
-def test_files_of_compactions_have_the_size_that_is_asked_for() -> None:
+def test_compactions_write_files_of_the_configured_size() -> None:
     need = only(runs(9, options={"self-optimizing.target-size": "64 mb"}))
     assert need.options["target-file-size"] == f"{64 << 20} b"
     upkeep = only(measurement(manifests_due=1, options={"self-optimizing.target-size": "64 mb"}))

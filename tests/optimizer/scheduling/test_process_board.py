@@ -1,4 +1,4 @@
-"""What becomes of tasks: verdicts on what workers bring, leases, and the end of a process."""
+"""States of tasks: answers to the results of workers, leases, and the end of a process."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from interbed.optimizer.flow.process import (
 from interbed.optimizer.scheduling.process_board import ProcessBoard
 from interbed.optimizer.scheduling.queues import Usage
 from interbed.optimizer.scheduling.settings import SchedulerSettings
-from tests.optimizer.scheduling.desk import DONE, FIRST, tasks
+from tests.optimizer.scheduling.scheduler_harness import DONE, FIRST, tasks
 
 SETTINGS = SchedulerSettings(lease=60_000, task_timeout=200_000, attempts=3)
 GROUPS = ("default",)
@@ -24,7 +24,7 @@ FAILED = TaskOutcome(failure="no memory")
 
 
 def process(number: int = 1) -> tuple[ProcessBoard, str]:
-    """A board with a process of so many tasks."""
+    """Return a board with a process of this number of tasks, and the id of the process."""
     board = ProcessBoard((), (), SETTINGS, Usage(), FIRST)
     begun = Process(
         id="p",
@@ -41,7 +41,7 @@ def process(number: int = 1) -> tuple[ProcessBoard, str]:
     return board, "p"
 
 
-def test_a_result_that_comes_twice_is_accepted_twice_and_counts_once() -> None:
+def test_a_duplicate_result_is_accepted_and_counts_once() -> None:
     board, p = process()
     ref = board.give(p, "w", FIRST).ref
     assert board.complete(ref, DONE, FIRST + 1) is ResultStatus.ACCEPTED
@@ -52,7 +52,7 @@ def test_a_result_that_comes_twice_is_accepted_twice_and_counts_once() -> None:
     assert (board[p].state, board[p].figures) == (ProcessState.COMMITTING, DONE.figures)
 
 
-def test_an_attempt_whose_result_has_come_is_not_to_be_given_up() -> None:
+def test_an_attempt_with_a_result_is_not_cancelled() -> None:
     board, p = process()
     ref = board.give(p, "w", FIRST).ref
     assert board.complete(ref, DONE, FIRST + 1) is ResultStatus.ACCEPTED
@@ -61,7 +61,7 @@ def test_an_attempt_whose_result_has_come_is_not_to_be_given_up() -> None:
     assert board.beat(ref, FIRST + 4)
 
 
-def test_only_the_newest_attempt_brings_a_result() -> None:
+def test_only_the_result_of_the_newest_attempt_is_accepted() -> None:
     board, p = process()
     first = board.give(p, "w", FIRST).ref
     board.expire(FIRST + 60_000)
@@ -74,13 +74,13 @@ def test_only_the_newest_attempt_brings_a_result() -> None:
 
 
 @pytest.mark.parametrize("ref", [TaskRef(process="q", number=0, attempt=1), TaskRef(process="p", number=9, attempt=1)])
-def test_what_is_not_known_may_be_somebody_elses(ref: TaskRef) -> None:
+def test_results_of_unknown_processes_are_left_to_other_schedulers(ref: TaskRef) -> None:
     board, _ = process()
     assert board.complete(ref, DONE, FIRST) is ResultStatus.UNKNOWN
     assert not board.beat(ref, FIRST)
 
 
-def test_an_attempt_has_time_while_its_worker_speaks_of_it_but_not_more_than_the_most() -> None:
+def test_heartbeats_extend_an_attempt_up_to_a_maximum_duration() -> None:
     board, p = process()
     ref = board.give(p, "w", FIRST).ref
     for second in range(0, 200, 50):
@@ -95,7 +95,7 @@ def test_an_attempt_has_time_while_its_worker_speaks_of_it_but_not_more_than_the
     assert board.waiting_tasks(p) == 1
 
 
-def test_a_task_is_tried_so_often_and_then_its_process_has_failed_with_all_its_attempts() -> None:
+def test_a_process_fails_when_a_task_has_failed_the_allowed_number_of_times() -> None:
     board, p = process(number=2)
     for attempt in (1, 2, 3):
         ref = board.give(p, "w", FIRST).ref
@@ -110,7 +110,7 @@ def test_a_task_is_tried_so_often_and_then_its_process_has_failed_with_all_its_a
     assert board[p].failure == "no memory"
 
 
-def test_attempts_of_a_process_that_has_failed_are_given_up_and_what_they_bring_is_not_taken() -> None:
+def test_attempts_of_a_failed_process_are_cancelled_and_their_results_refused() -> None:
     board, p = process(number=2)
     for _ in range(2):
         board.complete(board.give(p, "w", FIRST).ref, FAILED, FIRST)
@@ -124,7 +124,7 @@ def test_attempts_of_a_process_that_has_failed_are_given_up_and_what_they_bring_
     assert board.running_tasks() == {}
 
 
-def test_a_worker_that_leaves_gives_back_what_it_has() -> None:
+def test_tasks_of_a_worker_that_leaves_wait_again() -> None:
     board, p = process(number=3)
     mine, _ = board.give(p, "w", FIRST).ref, board.give(p, "v", FIRST).ref
     board.withdraw("w", FIRST + 2_000)
@@ -134,7 +134,7 @@ def test_a_worker_that_leaves_gives_back_what_it_has() -> None:
     assert board[p].seconds == 2.0
 
 
-def test_a_new_scheduler_gives_workers_the_time_to_say_that_they_are_alive() -> None:
+def test_a_new_scheduler_waits_a_lease_for_heartbeats_of_workers() -> None:
     board, p = process(number=2)
     ref = board.give(p, "w", FIRST).ref
     processes, found = board.take_changed()
@@ -146,7 +146,7 @@ def test_a_new_scheduler_gives_workers_the_time_to_say_that_they_are_alive() -> 
     assert again.complete(ref, DONE, late + 70_000) is ResultStatus.ACCEPTED
 
 
-def test_what_changed_is_given_once_and_an_ended_process_last() -> None:
+def test_changes_are_returned_once_and_an_ended_process_last() -> None:
     board, p = process()
     board.take_changed()
     ref = board.give(p, "w", FIRST).ref
@@ -162,7 +162,7 @@ def test_what_changed_is_given_once_and_an_ended_process_last() -> None:
     assert board.complete(ref, DONE, FIRST) is ResultStatus.UNKNOWN
 
 
-def test_failures_are_kept_to_a_length_that_fits_the_journal() -> None:
+def test_failure_messages_are_truncated_to_fit_the_journal() -> None:
     board, p = process()
     board.complete(board.give(p, "w", FIRST).ref, TaskOutcome(failure="x" * 9_999), FIRST)
     _, [task] = board.take_changed()

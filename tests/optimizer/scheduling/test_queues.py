@@ -1,4 +1,4 @@
-"""Which table is next: by share, request, policy and waiting time; lines against turns that are counted one by one."""
+"""Order of waiting tables by share, request, policy and waiting time; queues are compared with a full sort."""
 
 from typing import Any
 
@@ -19,28 +19,28 @@ MINUTE = 60_000
 
 
 def waiting(table: str = "t", **given: Any) -> WaitingTable:
-    """A table that waits, by default one like any other."""
+    """Return a waiting table with defaults for all values not given."""
     return WaitingTable(**{"table": table, "quota": 0.5, "used": 0.0, "score": 50, "since_millis": NOW, **given})
 
 
 def first(policy: GroupPolicy, *tables: WaitingTable) -> str:
-    """Whose turn it is."""
+    """Return the name of the table that is served next."""
     return min(queue_entry(each, policy, capacity=CAPACITY) for each in tables).table
 
 
-def test_by_quota_the_table_is_next_that_has_used_least_of_its_share() -> None:
+def test_quota_policy_serves_the_table_that_used_least_of_its_share() -> None:
     a, b = waiting("a", used=20.0, quota=0.5), waiting("b", used=10.0, quota=0.2)
     assert first(GroupPolicy.QUOTA, a, b) == "a"
 
 
-def test_balanced_the_table_with_the_worst_score_is_next_and_waiting_makes_it_worse() -> None:
+def test_balanced_policy_serves_the_worst_score_and_waiting_lowers_scores() -> None:
     bad, good = waiting("bad", score=20), waiting("good", score=60, since_millis=NOW - 39 * MINUTE)
     assert first(GroupPolicy.BALANCED, bad, good) == "bad"
     assert first(GroupPolicy.BALANCED, bad, waiting("good", score=60, since_millis=NOW - 41 * MINUTE)) == "good"
 
 
 @pytest.mark.parametrize("policy", GroupPolicy)
-def test_who_has_used_its_share_waits_for_all_others_and_who_was_asked_for_is_first_of_either(
+def test_tables_over_their_share_wait_and_requested_tables_come_first(
     policy: GroupPolicy,
 ) -> None:
     over = waiting("over", used=50.0, score=0, requested=True, since_millis=0)
@@ -51,13 +51,13 @@ def test_who_has_used_its_share_waits_for_all_others_and_who_was_asked_for_is_fi
 
 
 @pytest.mark.parametrize("policy", GroupPolicy)
-def test_among_equals_the_one_that_has_waited_longest_is_next_and_then_the_name_decides(policy: GroupPolicy) -> None:
+def test_ties_are_broken_by_waiting_time_and_then_by_name(policy: GroupPolicy) -> None:
     assert first(policy, waiting("a"), waiting("b", since_millis=NOW - 1)) == "b"
     assert first(policy, waiting("b"), waiting("a")) == "a"
 
 
 @pytest.mark.parametrize("policy", GroupPolicy)
-def test_no_table_waits_for_ever_behind_worse_ones_that_come_again_and_again(policy: GroupPolicy) -> None:
+def test_no_table_starves_behind_worse_ones_that_keep_arriving(policy: GroupPolicy) -> None:
     patient = waiting("patient", score=100, since_millis=NOW)
     for minute in range(102):
         rival = waiting("rival", score=0, since_millis=NOW + minute * MINUTE)
@@ -78,12 +78,12 @@ MOVES = st.lists(
 
 
 @given(moves=MOVES, policy=st.sampled_from(GroupPolicy), capacity=st.sampled_from([100.0, 3_600.0]))
-def test_the_first_of_a_line_is_the_least_of_all_turns(
+def test_the_head_of_a_queue_is_the_minimum_of_all_waiting_tables(
     moves: list[tuple[Any, ...]], policy: GroupPolicy, capacity: float
 ) -> None:
-    """Time passes by a hundredth of the window at least: for less, what was used may be counted as before."""
+    """Time advances by at least a hundredth of the window: for less, the queues may use the earlier usage."""
     usage, tables = Usage(), TableBoard((), SchedulerSettings())
-    lines = TableQueues(tables, usage)
+    queues = TableQueues(tables, usage)
     groups = [ResourceGroup(name=name, policy=policy) for name in ("default", "other")]
     now = NOW
     for move, *rest in moves:
@@ -102,39 +102,39 @@ def test_the_first_of_a_line_is_the_least_of_all_turns(
             now += rest[0]
             tables.take_unmeasured(now)
         for group in groups:
-            found = lines.first(group, capacity, now)
-            turns = [
+            found = queues.first(group, capacity, now)
+            served = [
                 queue_entry(waiting_table(t, usage, group, now, otherwise_since=now), policy, capacity=capacity)
                 for t in tables.waiting(group.name)
             ]
-            assert found == min(turns, default=None)
+            assert found == min(served, default=None)
 
 
-def test_a_line_follows_what_tables_have_used_as_it_leaves_the_window() -> None:
+def test_a_queue_is_reordered_as_usage_leaves_the_window() -> None:
     usage, tables, group = Usage(), TableBoard((), SchedulerSettings()), ResourceGroup()
-    lines = TableQueues(tables, usage)
+    queues = TableQueues(tables, usage)
     usage.add("a", NOW - 300_000, NOW)
     usage.begin("b", TaskRef(process="p", number=0, attempt=1), NOW - 100_000)
     usage.finish("b", TaskRef(process="p", number=0, attempt=1), NOW)
     tables.changed(["a", "b"])
     for name in ("a", "b"):
         tables.measured(name, measurement(bucket(runs=9)), NOW)
-    found = lines.first(group, 3_600.0, NOW)
+    found = queues.first(group, 3_600.0, NOW)
     assert found is not None
     assert found.table == "b"
-    late = lines.first(group, 3_600.0, NOW + 3_600_000)
+    late = queues.first(group, 3_600.0, NOW + 3_600_000)
     assert late is not None
     assert (late.table, late.rank) == ("a", 0.0)
 
 
-def test_a_line_is_made_anew_when_the_group_or_its_workers_change() -> None:
+def test_a_queue_is_rebuilt_when_the_group_or_its_workers_change() -> None:
     usage, tables, group = Usage(), TableBoard((), SchedulerSettings()), ResourceGroup()
-    lines = TableQueues(tables, usage)
+    queues = TableQueues(tables, usage)
     usage.add("t", NOW - 300_000, NOW)
     tables.changed(["t"])
     tables.measured("t", runs(9), NOW)
-    turns = [lines.first(g, capacity, NOW) for g, capacity in [(group, 3_600.0), (group, 360.0)]]
-    assert [turn and turn.is_over_quota for turn in turns] == [False, True]
-    balanced = lines.first(ResourceGroup(policy=GroupPolicy.BALANCED), 360.0, NOW)
+    served = [queues.first(g, capacity, NOW) for g, capacity in [(group, 3_600.0), (group, 360.0)]]
+    assert [turn and turn.is_over_quota for turn in served] == [False, True]
+    balanced = queues.first(ResourceGroup(policy=GroupPolicy.BALANCED), 360.0, NOW)
     assert balanced is not None
     assert balanced.rank > 100

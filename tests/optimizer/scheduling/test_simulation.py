@@ -1,4 +1,4 @@
-"""Some hours of a catalog whose tables are written to: who waits how long, who gets which share, how tables fare."""
+"""Hours of a simulated catalog with writers: waiting times, shares of groups, and the health of tables."""
 
 import random
 from collections.abc import Iterator
@@ -7,17 +7,17 @@ import pytest
 
 from interbed.optimizer.flow.group import GroupPolicy, ResourceGroup
 from interbed.optimizer.flow.process import ProcessState
-from tests.optimizer.scheduling.simulation import FIRST, Load, Simulation
+from tests.optimizer.scheduling.simulation import FIRST, Simulation, WriteLoad
 from tests.support.tally import Tally
 
 MINUTE, HOUR = 60, 3_600
 
 
-def loads(number: int, seed: int, *, minutes: tuple[int, ...] = (1, 5, 10, 30, 60)) -> dict[str, Load]:
-    """Tables that are written to now and then, each as often as it likes."""
+def loads(number: int, seed: int, *, minutes: tuple[int, ...] = (1, 5, 10, 30, 60)) -> dict[str, WriteLoad]:
+    """Return loads of tables that are written to at different mean intervals."""
     dice = random.Random(seed)
     return {
-        f"db.t{n}": Load(
+        f"db.t{n}": WriteLoad(
             rows=dice.choice([4, 8, 16, 32]),
             interval_millis=dice.choice(minutes) * 60_000,
             options={"self-optimizing.max-read-amplification": "3"} if n % 4 == 0 else {},
@@ -28,7 +28,7 @@ def loads(number: int, seed: int, *, minutes: tuple[int, ...] = (1, 5, 10, 30, 6
 
 
 def neglected(simulation: Simulation, commits: int = 9) -> None:
-    """Before anything is done, tables have been written to for a long time."""
+    """Write to all tables for a long time before any optimizing."""
     dice = random.Random(9)
     for table in simulation.tables.values():
         for _ in range(dice.randrange(1, commits)):
@@ -36,14 +36,14 @@ def neglected(simulation: Simulation, commits: int = 9) -> None:
 
 
 def hours(simulation: Simulation, seconds: int) -> Iterator[int]:
-    """The minutes of some time, one after another."""
+    """Yield the minutes of a period, one after another."""
     for minute in range(seconds // MINUTE):
         simulation.run(MINUTE)
         yield minute
 
 
 @pytest.mark.parametrize("policy", GroupPolicy)
-def test_with_workers_enough_no_table_waits_and_bad_ones_get_well(policy: GroupPolicy) -> None:
+def test_with_enough_workers_no_table_waits_and_scores_recover(policy: GroupPolicy) -> None:
     simulation = Simulation(loads(60, 1), {"default": ResourceGroup(policy=policy)})
     neglected(simulation)
     worst, mean = min(simulation.scores()), simulation.mean_score()
@@ -56,14 +56,14 @@ def test_with_workers_enough_no_table_waits_and_bad_ones_get_well(policy: GroupP
     for state in simulation.scheduler.tables():
         assert state.summary is not None
         bound = 3 if "self-optimizing.max-read-amplification" in simulation.tables[state.name].options else 5
-        # A compaction that is due may just be under way, or its table was written to in this second.
+        # A due compaction may just be running, or its table was written to in this second.
         assert state.summary.read_amplification <= bound + 2
 
 
 @pytest.mark.parametrize("policy", GroupPolicy)
-def test_with_too_few_workers_every_table_has_its_turn(policy: GroupPolicy) -> None:
-    """All tables are due again and again, and there is work for several times as many workers."""
-    many = {f"db.t{n}": Load(rows=32, interval_millis=10_000, keys=128) for n in range(12)}
+def test_with_too_few_workers_every_table_is_served(policy: GroupPolicy) -> None:
+    """All tables become due repeatedly, and need several times the available workers."""
+    many = {f"db.t{n}": WriteLoad(rows=32, interval_millis=10_000, keys=128) for n in range(12)}
     group = ResourceGroup(policy=policy, window_millis=600_000)
     simulation = Simulation(many, {"default": group}, megabytes_per_second=10)
     simulation.worker(1)
@@ -74,18 +74,18 @@ def test_with_too_few_workers_every_table_has_its_turn(policy: GroupPolicy) -> N
     assert sum(used) > 0.9 * 40 * MINUTE
     longest = max(end - start for name in many for start, end in simulation.busy[name]) / 1_000
     if policy is GroupPolicy.QUOTA:
-        # Some have had one turn more.
+        # Some tables have been served once more than others.
         assert max(used) - min(used) < 1.5 * longest
-    # If all are served in turn, each waits for all others.
+    # When all are served in turn, each waits for all others.
     assert max(waited for waited, _ in simulation.waits) / 1_000 < 3 * len(many) * longest
 
 
-def test_a_table_has_no_more_than_its_share_while_another_waits_and_all_when_none_does() -> None:
+def test_a_table_is_limited_to_its_share_only_while_another_waits() -> None:
     window = 10 * MINUTE
     group = ResourceGroup(window_millis=window * 1_000)
     greedy = {"self-optimizing.quota": "0.2", "self-optimizing.minor.trigger.file-count": "2"}
-    many = {"db.greedy": Load(rows=16, interval_millis=1_000, keys=128, options=greedy, buckets=4)}
-    many |= {f"db.t{n}": Load(rows=32, interval_millis=10_000, keys=128) for n in range(8)}
+    many = {"db.greedy": WriteLoad(rows=16, interval_millis=1_000, keys=128, options=greedy, buckets=4)}
+    many |= {f"db.t{n}": WriteLoad(rows=32, interval_millis=10_000, keys=128) for n in range(8)}
     simulation = Simulation(many, {"default": group}, megabytes_per_second=10)
     simulation.worker(2)
     for minute in hours(simulation, 40 * MINUTE):
@@ -100,7 +100,7 @@ def test_a_table_has_no_more_than_its_share_while_another_waits_and_all_when_non
 
 
 @pytest.mark.parametrize("policy", GroupPolicy)
-def test_the_same_seed_gives_the_same_decisions_and_another_one_others(policy: GroupPolicy) -> None:
+def test_decisions_are_determined_by_the_seed(policy: GroupPolicy) -> None:
     digests = []
     for seed in (1, 1, 2):
         simulation = Simulation(loads(30, seed), {"default": ResourceGroup(policy=policy)}, seed=seed)
@@ -146,7 +146,7 @@ def test_ten_thousand_tables_over_some_hours(policy: GroupPolicy, tally: Tally) 
     for _ in range(8):
         simulation.worker(4)
     simulation.worker(4, "other")
-    # After an hour the interval of minor compactions is over for all tables at once.
+    # After an hour the interval of minor compactions expires for all tables at once.
     simulation.run(90 * MINUTE)
     assert max(waited for waited, _ in simulation.waits) < 30 * 60_000
     simulation.waits.clear()

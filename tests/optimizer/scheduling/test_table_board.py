@@ -1,4 +1,4 @@
-"""Tables as the scheduler sees them: when they are measured, which of them wait, and what is noted of them."""
+"""State of tables in the scheduler: when tables are measured, which of them wait, and what is recorded of them."""
 
 from collections import Counter
 
@@ -14,23 +14,23 @@ FIRST = 1_000_000
 
 
 def board(*names: str) -> TableBoard:
-    """A board that has seen those tables, none of which was measured."""
+    """Return a board of tables that are known but not measured."""
     made = TableBoard((), SETTINGS)
     made.changed(names)
     return made
 
 
-def line(tables: TableBoard, group: str = "default") -> list[str]:
-    """Who waits."""
+def waiting(tables: TableBoard, group: str = "default") -> list[str]:
+    """Return the names of the waiting tables, sorted."""
     return sorted(state.name for state in tables.waiting(group))
 
 
-def due(tables: TableBoard, name: str = "t", now: int = FIRST) -> None:
-    """The table is measured, and is to be compacted."""
+def make_due(tables: TableBoard, name: str = "t", now: int = FIRST) -> None:
+    """Record a measurement by which the table needs a compaction."""
     tables.measured(name, runs(9), now)
 
 
-def test_tables_are_measured_once_in_the_order_in_which_they_changed_and_so_many_at_once() -> None:
+def test_changed_tables_are_measured_once_in_order_and_a_limited_number_at_once() -> None:
     tables = TableBoard((), SchedulerSettings(measured_at_once=2))
     tables.changed(["c", "a", "b"])
     tables.changed(["a"])
@@ -39,7 +39,7 @@ def test_tables_are_measured_once_in_the_order_in_which_they_changed_and_so_many
     assert tables.take_unmeasured(FIRST) == []
 
 
-def test_a_table_is_measured_again_once_something_may_have_become_due() -> None:
+def test_a_table_is_measured_again_when_work_may_have_become_due() -> None:
     tables = board("t")
     assert tables.take_unmeasured(FIRST) == ["t"]
     tables.measured("t", measurement(), FIRST)
@@ -50,7 +50,7 @@ def test_a_table_is_measured_again_once_something_may_have_become_due() -> None:
     assert tables.take_unmeasured(due_at) == []
 
 
-def test_the_intervals_of_tables_that_are_seen_first_at_once_run_out_one_after_the_other() -> None:
+def test_first_intervals_of_tables_that_appear_together_are_spread_over_time() -> None:
     names = [f"shop.t{number}" for number in range(1_000)]
     tables = board(*names)
     for name in names:
@@ -61,13 +61,13 @@ def test_the_intervals_of_tables_that_are_seen_first_at_once_run_out_one_after_t
     assert max(by_tenth.values()) < 150
 
 
-def test_a_check_that_fell_due_while_nobody_scheduled_is_made_up_for() -> None:
+def test_a_check_that_became_due_without_a_scheduler_is_made_later() -> None:
     tables = TableBoard([TableState(name="t", next_check_millis=FIRST)], SETTINGS)
     assert tables.take_unmeasured(FIRST + DAY) == ["t"]
     assert tables.take_unmeasured(FIRST + DAY) == []
 
 
-def test_timers_do_not_pile_up_however_often_a_table_is_measured() -> None:
+def test_timers_do_not_accumulate_with_repeated_measurements() -> None:
     tables = board("t")
     for second in range(1_000):
         tables.measured("t", measurement(snapshot_id=second), FIRST + second * 1_000)
@@ -75,73 +75,73 @@ def test_timers_do_not_pile_up_however_often_a_table_is_measured() -> None:
     assert tables.take_unmeasured(FIRST + 2 * DAY) == ["t"]
 
 
-def test_a_table_waits_in_the_line_of_its_group_while_something_is_due() -> None:
+def test_a_table_waits_in_the_queue_of_its_group_while_work_is_due() -> None:
     tables = board("t")
-    assert line(tables) == []
-    due(tables)
-    assert line(tables) == ["t"]
+    assert waiting(tables) == []
+    make_due(tables)
+    assert waiting(tables) == ["t"]
     tables.measured("t", runs(9, options={"self-optimizing.group": "other"}), FIRST)
-    assert (line(tables), line(tables, "other")) == ([], ["t"])
+    assert (waiting(tables), waiting(tables, "other")) == ([], ["t"])
     tables.measured("t", runs(2), FIRST)
-    assert (line(tables), line(tables, "other")) == ([], [])
+    assert (waiting(tables), waiting(tables, "other")) == ([], [])
 
 
-def test_a_table_with_a_process_does_not_wait_until_that_has_ended() -> None:
+def test_a_table_with_a_process_is_not_queued_until_that_has_ended() -> None:
     tables = board("t")
-    due(tables)
+    make_due(tables)
     assert tables.begin("t", FIRST).kind is WorkKind.MINOR
-    due(tables)
-    assert line(tables) == []
+    make_due(tables)
+    assert waiting(tables) == []
     tables.succeeded("t", WorkKind.MINOR, 2, FIRST)
-    assert line(tables) == []
+    assert waiting(tables) == []
     tables.measured("t", runs(9, snapshot_id=3), FIRST)
-    assert line(tables) == ["t"]
+    assert waiting(tables) == ["t"]
 
 
-def test_a_table_is_left_alone_after_failures_twice_as_long_each_time_and_no_longer_than_the_most() -> None:
+def test_failures_delay_a_table_by_a_doubling_back_off_up_to_a_maximum() -> None:
     tables, now = board("t"), FIRST
-    due(tables)
+    make_due(tables)
     for failure in range(10):
         tables.begin("t", now)
         tables.failed("t", now, gave_way=False)
         pause = min(SETTINGS.pause_first * 2**failure, SETTINGS.pause_most)
-        due(tables, now=now)
+        make_due(tables, now=now)
         tables.take_unmeasured(now + pause - 1)
-        assert line(tables) == []
+        assert waiting(tables) == []
         now += pause
         tables.take_unmeasured(now)
-        assert line(tables) == ["t"]
+        assert waiting(tables) == ["t"]
     assert tables["t"].failures == 10
 
 
-def test_a_table_that_gave_way_waits_for_a_moment_only() -> None:
+def test_a_table_whose_commit_gave_way_waits_only_for_a_short_pause() -> None:
     tables = board("t")
-    due(tables)
+    make_due(tables)
     tables.begin("t", FIRST)
     tables.failed("t", FIRST, gave_way=True)
     tables.take_unmeasured(FIRST + SETTINGS.pause_gave_way)
-    assert line(tables) == ["t"]
+    assert waiting(tables) == ["t"]
 
 
-def test_a_table_that_cannot_be_measured_is_tried_again_after_a_pause() -> None:
+def test_a_table_that_cannot_be_measured_is_retried_after_a_pause() -> None:
     tables = board("t")
-    due(tables)
+    make_due(tables)
     tables.take_unmeasured(FIRST)
     tables.unreadable("t", "the disk is gone", FIRST)
-    assert (line(tables), tables["t"].unreadable) == ([], "the disk is gone")
+    assert (waiting(tables), tables["t"].unreadable) == ([], "the disk is gone")
     assert tables.take_unmeasured(FIRST + SETTINGS.pause_first - 1) == []
     assert tables.take_unmeasured(FIRST + SETTINGS.pause_first) == ["t"]
-    due(tables, now=FIRST + SETTINGS.pause_first)
-    assert (line(tables), tables["t"].unreadable) == (["t"], None)
+    make_due(tables, now=FIRST + SETTINGS.pause_first)
+    assert (waiting(tables), tables["t"].unreadable) == (["t"], None)
 
 
-def test_what_changed_is_given_once_for_the_journal() -> None:
+def test_changed_states_are_returned_once_for_the_journal() -> None:
     tables = board("t", "u")
     assert [state.name for state in tables.take_changed()] == ["t", "u"]
-    due(tables)
+    make_due(tables)
     assert [state.name for state in tables.take_changed()] == ["t"]
     assert tables.take_changed() == []
-    due(tables)
+    make_due(tables)
     assert tables.removed("t")
     assert tables.take_changed() == []
     assert not tables.removed("t")

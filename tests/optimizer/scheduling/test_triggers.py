@@ -1,4 +1,4 @@
-"""What is told of each kind of work goes with what the rules decide."""
+"""Reported triggers of each kind of work agree with the decisions of the rules."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ NOW = 2_000_000_000_000
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    """A lake with a table with a key and eight runs, and an append table of two files."""
+    """Catalog with a keyed table of eight sorted runs, and an append table of two files."""
     opened = interbed.load_catalog(warehouse=tmp_path / "lake")
     make_orders(opened)
     log = opened.create_table("shop.log", SCHEMA, options={"self-optimizing.full.trigger.interval": "1 d"})
@@ -27,7 +27,7 @@ def catalog(tmp_path: Path) -> Catalog:
     return opened
 
 
-def test_the_figures_of_triggers_are_those_of_the_table(catalog: Catalog) -> None:
+def test_figures_of_triggers_are_those_of_the_table(catalog: Catalog) -> None:
     settings = SchedulerSettings(orphans_interval=None)
     found = LakeTables(catalog).measure("shop.orders")
     assert {kind.value: trigger_text(kind, found, settings) for kind in WorkKind} == {
@@ -46,7 +46,7 @@ def test_the_figures_of_triggers_are_those_of_the_table(catalog: Catalog) -> Non
 
 
 @pytest.mark.parametrize("name", ["shop.orders", "shop.log"])
-def test_a_decision_is_made_of_the_answers_for_each_kind(catalog: Catalog, name: str) -> None:
+def test_a_decision_combines_the_answers_for_each_kind(catalog: Catalog, name: str) -> None:
     found, settings = LakeTables(catalog).measure(name), SchedulerSettings()
     answers = answers_of(TableState(name=name), found, settings, NOW)
     decision = needs_of(TableState(name=name), found, settings, NOW)
@@ -54,7 +54,7 @@ def test_a_decision_is_made_of_the_answers_for_each_kind(catalog: Catalog, name:
     assert decision.next_check_millis == min(a.next_check_millis for a in answers if a.next_check_millis is not None)
 
 
-def test_what_is_done_is_not_due_until_somebody_writes(catalog: Catalog) -> None:
+def test_completed_work_is_not_due_until_the_next_write(catalog: Catalog) -> None:
     found = LakeTables(catalog).measure("shop.orders")
     newest = found.health.snapshot_id
     assert newest is not None

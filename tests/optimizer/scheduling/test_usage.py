@@ -1,4 +1,4 @@
-"""What tables have used of the workers' time, against a model that remembers everything."""
+"""Usage of worker time by tables, compared with a model that keeps all intervals."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -22,12 +22,12 @@ WINDOW = 100
 
 
 def ref(number: int) -> TaskRef:
-    """An attempt."""
+    """Return a reference to an attempt."""
     return TaskRef(process="p", number=number, attempt=1)
 
 
 @given(steps=STEPS)
-def test_usage_is_what_lies_in_the_window(steps: list[tuple[str, str, int, int]]) -> None:
+def test_usage_counts_the_time_within_the_window(steps: list[tuple[str, str, int, int]]) -> None:
     usage, numbers, now = Usage(), count(), 1_000
     ended: dict[str, list[tuple[int, int]]] = {"a": [], "b": []}
     running: dict[str, dict[int, int]] = {"a": {}, "b": {}}
@@ -60,7 +60,7 @@ def test_usage_is_what_lies_in_the_window(steps: list[tuple[str, str, int, int]]
             assert usage.used(table, now, WINDOW) == expected / 1000
 
 
-def test_an_attempt_counts_once_however_often_it_is_finished() -> None:
+def test_an_attempt_that_is_finished_repeatedly_counts_once() -> None:
     usage = Usage()
     usage.begin("t", ref(1), 1_000)
     assert usage.finish("t", ref(1), 3_000) == 2.0
@@ -68,7 +68,7 @@ def test_an_attempt_counts_once_however_often_it_is_finished() -> None:
     assert usage.used("t", 9_000, 60_000) == 2.0
 
 
-def test_nothing_is_kept_of_what_has_left_the_window() -> None:
+def test_intervals_that_left_the_window_are_dropped() -> None:
     usage = Usage()
     for millis in range(0, 100_000, 10):
         usage.add("t", millis, millis + 5)

@@ -1,4 +1,4 @@
-"""A journal that asserts of each change what has to hold."""
+"""A journal that checks the invariants of processes on each change."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from interbed.optimizer.journal.api import JournalChanges, Lease, MemoryJournal
 
 
 class WatchedJournal(MemoryJournal):
-    """A journal that asserts of each change what has to hold, and counts its changes as effects."""
+    """A journal that asserts the invariants of each change, and reports changes as effects."""
 
     def __init__(self, effect: Callable[[str], None]) -> None:
         super().__init__()
@@ -19,7 +19,6 @@ class WatchedJournal(MemoryJournal):
         self.taken: set[int] = set()
 
     def store(self, lease: Lease, changes: JournalChanges) -> None:
-        """See Journal."""
         self._effect("store")
         known, paused = dict(self._processes), {t.name: t.paused for t in changes.tables}
         requests = dict(self._requests)
@@ -61,10 +60,10 @@ class WatchedJournal(MemoryJournal):
             assert process.state is not ProcessState.RUNNING
 
     def of(self, process_id: str) -> Process | None:
-        """The process as it is stored."""
+        """Return the process as stored."""
         return self._processes.get(process_id)
 
     def results(self, process_id: str) -> dict[int, bytes]:
-        """The results of a process that are stored, by the numbers of tasks."""
+        """Return the stored results of a process by task number."""
         tasks = self._tasks.get(process_id, {}).values()
         return {task.number: task.result for task in tasks if task.state is TaskState.DONE and task.result is not None}

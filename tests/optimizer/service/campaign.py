@@ -1,7 +1,7 @@
-"""A campaign: tables of many kinds are written all the time, while those who keep them in shape are killed and hung.
+"""A campaign: constant writes to tables of many kinds while the processes of the optimizer are killed and stopped.
 
-In the end the rows have to be exact, each bucket within its bound, and nothing left behind: no mark, no file that
-nothing names, no lease, no lock, no process.
+In the end the rows must be exact, each bucket within its bounds, and nothing left behind: no mark, no file without a
+reference, no lease, no lock, no process.
 
     python -m tests.optimizer.service.campaign --minutes 10 --seed 1 --catalog metastore
 """
@@ -30,34 +30,34 @@ from interbed.storage.base.clock import now_millis
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.health import table_health
 from tests.optimizer.service import lake
+from tests.optimizer.service.campaign_processes import Fault, OptimizerProcesses
 from tests.optimizer.service.campaign_tables import KINDS, Rows, TableKind, Writer, difference
-from tests.optimizer.service.crew import Crew, Fault
 from tests.optimizer.service.processes import DEADLINE_SECONDS, until
 
 WRITERS = 2
 WRITER_PAUSE_SECONDS = 0.05
-"""Between two commits of a writer, on average: so that the two cores of a machine are left to the optimizer, too."""
+"""Mean pause between two commits of a writer; it leaves processor time to the optimizer on a machine of two cores."""
 
 LOCK_LEASE_SECONDS = 10
-"""How long the metastore keeps the lock of a process that was killed, in place of its five minutes."""
+"""Lock timeout of the metastore for killed processes, in place of its five minutes."""
 
 SHAPE_SECONDS = 300.0
-"""How long it may take until all tables are in shape once nobody writes any more."""
+"""Time limit until all tables are in shape after the last write."""
 
 _MOST_PROCESSES = 1_000_000
 _LOST = ("sent no heartbeat for", "has ended", "never planned", "The process of this task has ended without it")
-"""Why a process fails when those who work on it are killed, again and again."""
+"""Reasons of processes that fail because their workers are killed repeatedly."""
 
 
 _CUT_OFF = re.compile(r"manifest/|statistics/|(snapshot|changelog)/\.[^/]*\.tmp$")
-"""What is left when a commit or an expiry is killed, for the removal of orphan files: manifests of snapshots that were
-never made, and files that had not got their names yet.
+"""Files that a killed commit or expiry leaves to the removal of orphan files: manifests of snapshots that were never
+committed, and temporary files.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """It goes on until there were so many `faults`, or for so many `seconds` where that is None."""
+class CampaignSettings:
+    """Length of a campaign: `faults` injected faults, or `seconds` when that is None."""
 
     seed: int = 1
     catalog: str = "files"
@@ -67,12 +67,11 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What happened. `commits` are those of the writers, who had so many `reads` of what they had written; `rows` are
-    those of all tables in the end. Processes are those of the optimizer, by state, by kind, and by why they did not
-    succeed; of those `in_doubt` it is not known whether they were committed. `settling` are the seconds from the last
-    commit of a writer until all tables were in shape. `orphans` are files that were left when commits and
-    expiries were killed, and that the removal of orphan files has taken.
+class CampaignResult:
+    """Outcome of a campaign. `commits` and `reads` are those of the writers, `rows` those of all tables in the end.
+    Processes are those of the optimizer, by state, by kind, and by reason of failure; `in_doubt` counts those whose
+    commit has an unknown outcome. `settling` are the seconds from the last commit of a writer until all tables were in
+    shape. `orphans` are files left by killed commits and expiries and deleted by the removal of orphan files.
     """
 
     seconds: float
@@ -91,37 +90,37 @@ class Result:
 
     @property
     def kills(self) -> int:
-        """How many processes of the system were killed."""
+        """The number of operating system processes that were killed."""
         return sum(count for fault, count in self.faults.items() if Fault(fault).is_kill)
 
 
-def run(settings: Settings, directory: Path) -> Result:
-    """Carry a campaign out; AssertionError when something is not as it has to be. The directory is empty, and gets the
-    tables, the journal and the logs.
+def run(settings: CampaignSettings, directory: Path) -> CampaignResult:
+    """Run a campaign; raise an AssertionError when a check fails. The directory is empty, and receives the tables, the
+    journal and the logs.
     """
     kinds = KINDS[: settings.tables]
     began = time.monotonic()
     with _catalog_options(settings.catalog, directory) as options:
-        writing = _Writing(options, kinds, settings.seed)
+        writing = _CampaignWriters(options, kinds, settings.seed)
         _make_tables(options, kinds, writing.writers[0])
-        with Crew(directory, options) as crew:
+        with OptimizerProcesses(directory, options) as optimizers:
             with writing:
-                faults = _strike(settings, crew, writing)
+                faults = _inject_faults(settings, optimizers, writing)
             wrote = time.monotonic()
-            _wait_until_done(crew, options, kinds)
+            _wait_until_done(optimizers, options, kinds)
             settled = time.monotonic()
-            _pause(crew, kinds)
-            crew.stop()
-            processes = _check_ended(crew)
+            _pause(optimizers, kinds)
+            optimizers.stop()
+            processes = _check_ended(optimizers)
         with open_catalog("lake", options) as catalog:
             rows = _check_rows(catalog, kinds, writing.writers)
-            todo = _to_do(catalog, kinds)
+            todo = _due_work(catalog, kinds)
             assert not todo, todo
             orphans = _check_files(catalog, kinds, processes)
             assert _check_rows(catalog, kinds, writing.writers) == rows
             _check_locks(catalog)
             newest = [catalog.get_table(kind.name).latest_snapshot() for kind in kinds]
-    return Result(
+    return CampaignResult(
         seconds=round(time.monotonic() - began, 1),
         settling=round(settled - wrote, 1),
         tables=len(kinds),
@@ -139,7 +138,7 @@ def run(settings: Settings, directory: Path) -> Result:
 
 
 def _make_tables(options: Mapping[str, str], kinds: Sequence[TableKind], writer: Writer) -> None:
-    """The tables, with their first rows."""
+    """Create the tables with their first rows."""
     with open_catalog("lake", options) as catalog:
         catalog.create_database("shop", True)
         for kind in kinds:
@@ -149,8 +148,8 @@ def _make_tables(options: Mapping[str, str], kinds: Sequence[TableKind], writer:
                 catalog.get_table(kind.name).maintenance.analyze()
 
 
-class _Writing:
-    """Writers that go on until the end of a `with` block, each in a thread with a catalog of its own."""
+class _CampaignWriters:
+    """Writers that run until the end of a `with` block, each in a thread with a catalog of its own."""
 
     def __init__(self, options: Mapping[str, str], kinds: Sequence[TableKind], seed: int) -> None:
         self.writers = [Writer(n, WRITERS, random.Random(f"{seed} {n}")) for n in range(WRITERS)]
@@ -173,7 +172,7 @@ class _Writing:
             self.check()
 
     def check(self) -> None:
-        """Whether none of them has failed; raises what it met."""
+        """Raise the error of a writer that has failed."""
         for error in self._errors:
             raise AssertionError(f"a writer failed: {type(error).__name__}: {error}") from error
 
@@ -182,46 +181,48 @@ class _Writing:
             with open_catalog("lake", self._options) as catalog:
                 while not self._end.wait(writer.random.uniform(0, 2 * WRITER_PAUSE_SECONDS)):
                     writer.write(catalog, writer.random.choice(self._kinds))
-        except Exception as error:  # noqa: BLE001 - it is raised where the campaign looks
+        except Exception as error:  # noqa: BLE001 - the campaign raises it
             self._errors.append(error)
 
 
-def _strike(settings: Settings, crew: Crew, writing: _Writing) -> Counter[Fault]:
-    """Have one fault after the other befall somebody, each at a moment that comes by chance; how often each came."""
+def _inject_faults(
+    settings: CampaignSettings, optimizers: OptimizerProcesses, writing: _CampaignWriters
+) -> Counter[Fault]:
+    """Inject faults at random moments; return the number of each fault."""
     chance = random.Random(settings.seed)
     faults: Counter[Fault] = Counter()
     end = time.monotonic() + settings.seconds
     pause = threading.Event()
     while faults.total() < settings.faults if settings.faults is not None else time.monotonic() < end:
         if chance.random() < 0.5:
-            crew.wait_for_processes(chance.randint(1, 12), seconds=5)
+            optimizers.wait_for_processes(chance.randint(1, 12), seconds=5)
         else:
             pause.wait(chance.uniform(0.0, 2.5))
-        fault = crew.strike(chance)
+        fault = optimizers.inject_fault(chance)
         if fault is not None:
             faults[fault] += 1
         writing.check()
     return faults
 
 
-def _wait_until_done(crew: Crew, options: Mapping[str, str], kinds: Sequence[TableKind]) -> None:
-    """Wait until no table needs anything, and nothing runs."""
-    with open_catalog("lake", options) as catalog, closing(crew.journal()) as journal:
-        until(lambda: not _to_do(catalog, kinds) and not journal.running(), "no table needs anything", SHAPE_SECONDS)
+def _wait_until_done(optimizers: OptimizerProcesses, options: Mapping[str, str], kinds: Sequence[TableKind]) -> None:
+    """Wait until no table needs work, and no process runs."""
+    with open_catalog("lake", options) as catalog, closing(optimizers.journal()) as journal:
+        until(lambda: not _due_work(catalog, kinds) and not journal.running(), "no table needs anything", SHAPE_SECONDS)
 
 
-def _pause(crew: Crew, kinds: Sequence[TableKind]) -> None:
-    """Have nothing begun any more, and wait for what runs: what is due at intervals may be begun when no table needs
-    anything, and a scheduler that is stopped leaves what no worker has taken yet to the next one.
+def _pause(optimizers: OptimizerProcesses, kinds: Sequence[TableKind]) -> None:
+    """Pause all tables and wait for the running processes. Otherwise work due at intervals may start although no table
+    needs any, and a stopped scheduler leaves unassigned tasks to the next one.
     """
-    with closing(crew.journal()) as journal:
+    with closing(optimizers.journal()) as journal:
         for kind in kinds:
             journal.ask(TableRequest(table=kind.name, kind=RequestKind.PAUSE))
         until(lambda: not journal.requests() and not journal.running(), "nothing runs", SHAPE_SECONDS)
 
 
-def _to_do(catalog: Catalog, kinds: Sequence[TableKind]) -> dict[str, list[str]]:
-    """What the tables still need, by their names."""
+def _due_work(catalog: Catalog, kinds: Sequence[TableKind]) -> dict[str, list[str]]:
+    """Return the work that is still due, by table."""
     found = {}
     for kind in kinds:
         store = catalog.get_table(kind.name).store
@@ -237,7 +238,7 @@ def _to_do(catalog: Catalog, kinds: Sequence[TableKind]) -> dict[str, list[str]]
 
 
 def _check_rows(catalog: Catalog, kinds: Sequence[TableKind], writers: list[Writer]) -> int:
-    """Whether the tables hold exactly what was written; how many rows that are."""
+    """Check that the tables hold exactly the written rows; return the number of rows."""
     count = 0
     for kind in kinds:
         found = kind.rows(catalog.get_table(kind.name))
@@ -246,12 +247,14 @@ def _check_rows(catalog: Catalog, kinds: Sequence[TableKind], writers: list[Writ
     return count
 
 
-def _check_ended(crew: Crew) -> Sequence[Process]:
-    """Whether all have ended in good order, and nothing failed but for the faults; the processes of the optimizer."""
-    assert not crew.alive(), crew.alive()
-    left = crew.left_on_disk()
+def _check_ended(optimizers: OptimizerProcesses) -> Sequence[Process]:
+    """Check that all processes ended in order and failed only by injected faults; return the processes of the
+    optimizer.
+    """
+    assert not optimizers.alive(), optimizers.alive()
+    left = optimizers.left_on_disk()
     assert not left, f"on local disk there is still {left}"
-    with closing(crew.journal()) as journal:
+    with closing(optimizers.journal()) as journal:
         holder = journal.holder()
         assert holder is not None
         assert holder.until_millis == 0, f"the lease was not given back: {holder}"
@@ -263,23 +266,23 @@ def _check_ended(crew: Crew) -> Sequence[Process]:
         expected = process.state in (ProcessState.SUCCEEDED, ProcessState.GAVE_WAY)
         expected |= process.state is ProcessState.FAILED and any(lost in why for lost in _LOST)
         assert expected, f"{process.kind} of {process.table} {process.state}: {why}"
-    assert "Traceback" not in crew.said(), "there is a traceback in the logs"
+    assert "Traceback" not in optimizers.logs(), "there is a traceback in the logs"
     return processes
 
 
 def _check_files(catalog: Catalog, kinds: Sequence[TableKind], processes: Sequence[Process]) -> int:
-    """Whether no files are left but those of commits and expiries that were killed, and of processes of which it is not
-    known whether they were committed; and whether the removal of orphan files takes these. How many they are.
+    """Check that the only files left are those of killed commits and expiries, and of processes with an unknown
+    outcome, and that the removal of orphan files deletes these. Return their number.
     """
     doubtful = [process.id for process in processes if process.cleanup is CleanupMode.LEAVE]
     count = 0
     for kind in kinds:
         table = catalog.get_table(kind.name)
-        orphans = lake.nameless(table.store)
+        orphans = lake.unreferenced_files(table.store)
         left = [path for path in orphans if not _CUT_OFF.match(path) and not any(each in path for each in doubtful)]
         assert not left, f"{kind.name}: {len(left)} files are left, as {sorted(left)[:5]}"
         _remove_orphans(table)
-        left = sorted(lake.nameless(table.store))
+        left = sorted(lake.unreferenced_files(table.store))
         assert not left, f"{kind.name}: the removal of orphan files leaves {left[:5]}"
         count += len(orphans)
         checked = table.maintenance.fsck()
@@ -288,28 +291,28 @@ def _check_files(catalog: Catalog, kinds: Sequence[TableKind], processes: Sequen
 
 
 def _remove_orphans(table: Table) -> None:
-    """Until there are none: files of this very millisecond stay."""
+    """Remove orphan files until there are none: files of the current millisecond are kept."""
     until(
         lambda: not table.maintenance.remove_orphan_files(older_than=now_millis() - 1).files, "orphan files are removed"
     )
 
 
 def _check_locks(catalog: Catalog) -> None:
-    """Whether no lock is left in a metastore, once the leases of those who were killed have ended."""
+    """Check that a metastore has no lock left after the leases of killed processes have expired."""
     if isinstance(catalog, HiveCatalog):
         client = catalog.client
         until(lambda: not client.show_locks(), "no locks are left in the metastore", 3 * LOCK_LEASE_SECONDS)
 
 
 def _reason(process: Process) -> str:
-    """Why a process did not succeed, without the names of files, so that equal ones are counted together."""
+    """Return the reason of a failure without file names, so that equal reasons are counted together."""
     text = re.sub(r"\b(data|index|worker)[ -][0-9a-f-]{8}\S*", r"\1 …", process.failure or "")
     return f"{process.kind} {process.state}: {text[:120]}"
 
 
 @contextmanager
 def _catalog_options(catalog: str, directory: Path) -> Iterator[Mapping[str, str]]:
-    """The options of a catalog of that kind."""
+    """Yield the options of a catalog of that kind."""
     warehouse = directory / "lake"
     if catalog == "files":
         yield {"warehouse": str(warehouse)}
@@ -328,7 +331,7 @@ def _catalog_options(catalog: str, directory: Path) -> Iterator[Mapping[str, str
 
 
 def main() -> int:
-    """The command line; the exit code."""
+    """Run the command line and return the exit code."""
     parser = argparse.ArgumentParser(description="Write, kill, and see whether the tables are what they should be.")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
@@ -339,7 +342,7 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="Print the result as a JSON object.")
     given = parser.parse_args()
-    settings = Settings(seed=given.seed, catalog=given.catalog, tables=given.tables, seconds=60 * given.minutes)
+    settings = CampaignSettings(seed=given.seed, catalog=given.catalog, tables=given.tables, seconds=60 * given.minutes)
     with tempfile.TemporaryDirectory(prefix="interbed-campaign-") as temporary:
         directory: Path = given.directory or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)

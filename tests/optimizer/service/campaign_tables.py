@@ -1,7 +1,7 @@
-"""The tables of a campaign, one of each kind, and the writers that change them and know what they have to hold.
+"""Tables of a campaign, one of each kind, and the writers that change them and know their expected rows.
 
-Each row belongs to one writer, by its id: no two writers change the same row, so that what a writer keeps in memory is
-what the table holds of its rows, whatever the order in which their commits come.
+Each row belongs to one writer, by its id. No two writers change the same row, so a writer's own record of its rows is
+what the table must hold of them, whatever the order of the commits.
 """
 
 import random
@@ -20,21 +20,21 @@ TRIGGER = 3
 SMALL_FILES = 4
 PARTITIONS = 3
 KEYS = 300
-"""Of each writer in each table with a primary key."""
+"""Keys of each writer in each table with a primary key."""
 MOST_ROWS = 40
-"""Of one commit."""
+"""Rows of one commit."""
 
 _READS = 0.2
-"""After this part of its commits a writer reads what it has written."""
+"""Fraction of its commits after which a writer reads back its rows."""
 
 Row = tuple[int, int, int | None, int | None]
-"""The partition, the writer, `a` and `b`; which row it is says its id."""
+"""The partition, the writer, `a` and `b`; the id identifies the row."""
 
 Rows = Counter[tuple[int | None, ...]]
-"""Rows with their ids, and how often each is there."""
+"""Rows by id, with the number of occurrences of each."""
 
 Merge = Callable[[Row | None, Row], Row]
-"""The row of a key after another one was written."""
+"""Merges a written row with the earlier one of the same key."""
 
 _COLUMNS = ("id", "p", "w", "a", "b")
 _SCHEMA = pa.schema(
@@ -51,17 +51,17 @@ _OPTIONS = {"write-only": "true", "snapshot.num-retained.min": "2", "snapshot.nu
 
 
 def newest(before: Row | None, row: Row) -> Row:
-    """The last row of a key stays."""
+    """Keep the last row of a key."""
     return row
 
 
 def first(before: Row | None, row: Row) -> Row:
-    """The first row of a key stays."""
+    """Keep the first row of a key."""
     return before or row
 
 
 def parts(before: Row | None, row: Row) -> Row:
-    """Each value is replaced by others, not by null."""
+    """Replace each value by the later one unless that is null."""
     if before is None:
         return row
     p, w, a, b = row
@@ -69,7 +69,7 @@ def parts(before: Row | None, row: Row) -> Row:
 
 
 def totals(before: Row | None, row: Row) -> Row:
-    """The sum of `a` and the greatest `b`, of those that are not null."""
+    """Keep the sum of `a` and the greatest `b`, nulls excluded."""
     if before is None:
         return row
     p, w, a, b = row
@@ -80,8 +80,8 @@ def totals(before: Row | None, row: Row) -> Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableKind:
-    """A table with a primary key has a `merge`; `deletes`: rows of it are deleted, too. `is_late`: what is written is
-    read once it is compacted. `is_counted`: ANALYZE ran on it, so that its statistics are kept up.
+    """Kind of a table. A table with a primary key has a `merge`. `deletes`: rows of it are deleted, too. `is_late`:
+    rows become visible only by a compaction. `is_counted`: ANALYZE ran on it, so its statistics are kept up to date.
     """
 
     name: str
@@ -93,7 +93,7 @@ class TableKind:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def make(self, catalog: Catalog) -> None:
-        """Make the table."""
+        """Create the table of this kind."""
         keyed = self.merge is not None
         bounds = {
             "num-sorted-run.compaction-trigger": str(TRIGGER),
@@ -109,7 +109,7 @@ class TableKind:
         catalog.create_table(self.name, schema, False)
 
     def rows(self, table: Table, writer: int | None = None) -> Rows:
-        """What the table holds, of all writers or of one."""
+        """Read the rows of the table, of all writers or of one."""
         found = table.scan(filter=None if writer is None else f"w = {writer}").to_arrow()
         return Counter(zip(*(found[name].to_pylist() for name in _COLUMNS), strict=True))
 
@@ -175,12 +175,12 @@ KINDS = (
         options={"self-optimizing.order-by": "a", "self-optimizing.full.trigger.interval": "10 s"},
     ),
 )
-"""Twenty."""
+"""Twenty kinds of tables."""
 
 
 @dataclass(slots=True)
 class Writer:
-    """One of `writers` that write at the same time; what it has written into the tables is in `rows`, by id."""
+    """One of `writers` concurrent writers; `rows` has the rows that it has written, by table and id."""
 
     number: int
     writers: int
@@ -191,7 +191,7 @@ class Writer:
     _appended: Counter[str] = field(default_factory=Counter)
 
     def write(self, catalog: Catalog, kind: TableKind) -> None:
-        """One commit on a table. What it raises is no fault of others: conflicts are settled within it."""
+        """Make one commit on a table. Conflicts are settled within it, so any error is a fault."""
         table = catalog.get_table(kind.name)
         rows = self.rows.setdefault(kind.name, {})
         if kind.merge is not None:
@@ -206,7 +206,7 @@ class Writer:
             self.reads += 1
 
     def expected(self, table: str) -> Rows:
-        """What a table has to hold of this writer's rows."""
+        """Return the rows that a table must hold of this writer."""
         return Counter((i, *row) for i, row in self.rows.get(table, {}).items())
 
     def _change(self, table: Table, kind: TableKind, merge: Merge, rows: dict[int, Row]) -> None:
@@ -243,7 +243,7 @@ class Writer:
 
 
 def difference(table: str, found: Rows, wanted: Rows) -> None:
-    """AssertionError, with some of the rows, where a table does not hold what it has to."""
+    """Raise an AssertionError with some of the rows when a table does not hold the wanted ones."""
     more, less = found - wanted, wanted - found
     assert found == wanted, (
         f"{table}: of {wanted.total()} rows {less.total()} are missing, as {sorted(less, key=str)[:5]}, and "

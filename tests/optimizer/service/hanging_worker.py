@@ -1,4 +1,4 @@
-"""A worker that is stopped in its first task, before it writes or when it has written; then it is like any other."""
+"""A worker that is stopped by a signal in its first task, before or after it writes; then it behaves like any other."""
 
 import logging
 import signal
@@ -14,12 +14,12 @@ hangs_before, has_hung = False, False
 
 
 def _stop() -> None:
-    """Stop the process, and this thread before it goes on: a signal to the process may come to it too late."""
+    """Stop the process, and this thread before it continues: a signal to the process may arrive too late for it."""
     signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
 
 def carry_out(*given: Any, **more: Any) -> Any:
-    """As the worker's own, but for the first time."""
+    """Call the worker's own function, and stop at the first call."""
     global has_hung
     hangs, has_hung = not has_hung, True
     if hangs and hangs_before:

@@ -1,4 +1,4 @@
-"""Tables that are written while they are kept in shape, and what has to be true of them in the end."""
+"""Tables that are written while they are optimized, and the checks on their final state."""
 
 import re
 from collections import Counter
@@ -33,7 +33,7 @@ _PLAIN = {"self-optimizing.minor.trigger.file-count": "4"}
 
 
 def make_tables(catalog: Catalog) -> None:
-    """Three tables with a primary key, and one without."""
+    """Create three tables with a primary key, and one without."""
     catalog.create_database("shop", True)
     for name in KEYED:
         options = {**_OPTIONS, **_KEYED, **_MORE.get(name, {})}
@@ -44,7 +44,7 @@ def make_tables(catalog: Catalog) -> None:
 
 
 def write_round(catalog: Catalog, number: int) -> None:
-    """Rows for all tables: half of those of a round take the place of others in tables with a primary key."""
+    """Write rows to all tables; half of a round's rows replace others in tables with a primary key."""
     first = number * ROWS // 2
     rows = pa.table({"id": range(first, first + ROWS), "round": [number] * ROWS}, schema=_SCHEMA)
     for name in KEYED:
@@ -54,7 +54,7 @@ def write_round(catalog: Catalog, number: int) -> None:
 
 
 def check_rows(catalog: Catalog, rounds: int) -> None:
-    """Whether the tables hold exactly what so many rounds have written."""
+    """Assert that the tables hold exactly the rows of this number of rounds."""
     written = [(number * ROWS // 2 + i, number) for number in range(rounds) for i in range(ROWS)]
     newest = dict(written)
     for name in KEYED:
@@ -64,7 +64,7 @@ def check_rows(catalog: Catalog, rounds: int) -> None:
 
 
 def check_shape(catalog: Catalog) -> None:
-    """Whether each bucket is within its bound, and nothing is left of processes: no mark, no file."""
+    """Assert that each bucket is within its bounds, and that processes have left no mark and no file."""
     for name in TABLES:
         store = catalog.get_table(name).store
         assert not out_of_shape(store), name
@@ -72,8 +72,8 @@ def check_shape(catalog: Catalog) -> None:
 
 
 def out_of_shape(store: FileStore) -> list[str]:
-    """What a table has too much of, by the bounds in its own options: sorted runs, small files, rows that are not read
-    before they are compacted or that wait for their buckets.
+    """Return what exceeds the bounds in the options of the table: sorted runs, small files, rows that become readable
+    only by a compaction, postponed rows.
     """
     options, health = store.options, table_health(store)
     found = []
@@ -94,15 +94,19 @@ def out_of_shape(store: FileStore) -> list[str]:
 
 
 def left_by_processes(store: FileStore) -> set[str]:
-    """What processes of the optimizer take away when they end: marks, and files of data and indexes that nothing names.
-    Paths within the table.
+    """Return the paths of files that processes of the optimizer delete when they end: marks, and data and index files
+    without a reference. Paths are relative to the table.
     """
-    return {path for path in nameless(store) if path.startswith(("snapshot/.write-", "index/")) or "bucket-" in path}
+    return {
+        path
+        for path in unreferenced_files(store)
+        if path.startswith(("snapshot/.write-", "index/")) or "bucket-" in path
+    }
 
 
-def nameless(store: FileStore) -> set[str]:
-    """The files in the directory of a table that no snapshot, tag or changelog names, and that are not such or a
-    schema themselves. Paths within the table.
+def unreferenced_files(store: FileStore) -> set[str]:
+    """Return the files below the directory of a table that no snapshot, tag or changelog names, without snapshots,
+    tags, changelogs and schemas themselves. Paths are relative to the table.
     """
     root = Path(store.location)
     known = {Path(path).relative_to(root) for path in named_files(store)}
@@ -111,7 +115,7 @@ def nameless(store: FileStore) -> set[str]:
 
 
 def is_in_shape(catalog: Catalog) -> bool:
-    """Whether it is as `check_shape` wants it."""
+    """Return whether `check_shape` would pass."""
     try:
         check_shape(catalog)
     except AssertionError:

@@ -1,4 +1,4 @@
-"""The optimizer and its workers as processes that tests kill, stop and look at."""
+"""The optimizer and its workers as processes that tests kill, stop and inspect."""
 
 import json
 import os
@@ -20,12 +20,12 @@ from interbed.optimizer.flow.group import Worker
 from interbed.optimizer.journal.sql import SqlJournal
 
 DEADLINE_SECONDS = 180.0
-"""Of what is waited for: longer than the pause before a worker that dies young is started again."""
+"""Time limit of waits: longer than the pause before a worker that died young is restarted."""
 _LOOK_SECONDS = 0.02
 
 
 def until(condition: Callable[[], bool], what: str, seconds: float = DEADLINE_SECONDS) -> None:
-    """Wait until something is so that no event tells of."""
+    """Poll until the condition holds, for conditions without an event to wait for."""
     deadline = time.monotonic() + seconds
     pause = threading.Event()
     while not condition():
@@ -34,8 +34,8 @@ def until(condition: Callable[[], bool], what: str, seconds: float = DEADLINE_SE
 
 
 @dataclass(frozen=True, slots=True)
-class Optimizer:
-    """`interbed optimizer run` as a process; what it says on standard error goes into the log."""
+class OptimizerProcess:
+    """Process of `interbed optimizer run`; its standard error goes into the log."""
 
     process: "subprocess.Popen[bytes]"
     uri: str
@@ -43,13 +43,13 @@ class Optimizer:
     log: Path
 
     def next_process(self, seconds: float = DEADLINE_SECONDS) -> dict[str, Any]:
-        """The next process of the optimizer that ends."""
+        """Return the next process of the optimizer that ends."""
         found = _next_event(self.process, self.log, seconds)
         assert found["event"] == "process"
         return found
 
     def workers(self) -> Sequence[Worker]:
-        """The workers that the journal knows."""
+        """Return the workers in the journal."""
         journal = SqlJournal(f"sqlite:///{self.journal}")
         try:
             return journal.workers()
@@ -57,7 +57,7 @@ class Optimizer:
             journal.close()
 
     def has_processes(self) -> bool:
-        """Whether there are processes of the optimizer that have not ended."""
+        """Return whether there are processes of the optimizer that have not ended."""
         journal = SqlJournal(f"sqlite:///{self.journal}")
         try:
             return any(not process.state.has_ended for process in journal.processes())
@@ -65,7 +65,7 @@ class Optimizer:
             journal.close()
 
     def local_workers(self) -> list[psutil.Process]:
-        """The processes that it has started."""
+        """Return the worker processes that it has started."""
         return [p for p in psutil.Process(self.process.pid).children() if p.status() != psutil.STATUS_ZOMBIE]
 
     def stop(self) -> None:
@@ -77,7 +77,7 @@ class Optimizer:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    """Whether a process is there, and does not only wait for its parent to notice its end."""
+    """Return whether a process runs; a zombie does not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
@@ -87,17 +87,17 @@ def is_alive(process: psutil.Process) -> bool:
 @contextmanager
 def optimizing(
     directory: Path, catalog: Mapping[str, str], *arguments: str, name: str = "optimizer"
-) -> Iterator[Optimizer]:
-    """The service on a catalog, with its journal in the directory; killed at the end unless it has ended."""
+) -> Iterator[OptimizerProcess]:
+    """Run the service on a catalog, with its journal in the directory; kill it at the end unless it has ended."""
     journal, log = directory / "journal.db", directory / f"{name}.log"
     command = [sys.executable, "-m", "interbed.cli", "optimizer", "run", "--json", "--interval", "0.1"]
     command += ["--look", "0.1", "--db", f"sqlite:///{journal}", "--log-level", "INFO", *options(catalog), *arguments]
-    # Those that it has started, and that outlive it for a moment, write there, too.
+    # Its children, which may outlive it for a moment, write there, too.
     with log.open("ab") as said, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=said, bufsize=0) as process:
         try:
             listening = _next_event(process, log, DEADLINE_SECONDS)
             assert listening["event"] == "listening"
-            yield Optimizer(process, listening["uri"], journal, log)
+            yield OptimizerProcess(process, listening["uri"], journal, log)
         finally:
             if process.poll() is None:
                 process.kill()
@@ -107,7 +107,7 @@ def optimizing(
 def working(
     uri: str, directory: Path, *arguments: str, program: Sequence[str] = ()
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    """A worker elsewhere; killed at the end unless it has ended."""
+    """Run a remote worker; kill it at the end unless it has ended."""
     command = program or [sys.executable, "-m", "interbed.cli", "optimizer", "worker", "--log-level", "INFO"]
     with (
         (directory / "worker.log").open("ab") as said,
@@ -121,17 +121,17 @@ def working(
 
 
 def options(catalog: Mapping[str, str]) -> list[str]:
-    """The options of a catalog on a command line."""
+    """Return the options of a catalog as command line arguments."""
     return [text for key, value in catalog.items() for text in ("-o", f"{key}={value}")]
 
 
-def stopped(process: "subprocess.Popen[bytes]") -> None:
-    """Wait until a child of this process was stopped by a signal."""
+def wait_until_stopped(process: "subprocess.Popen[bytes]") -> None:
+    """Wait until a child of this process has been stopped by a signal."""
     until(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED, "the worker stops")
 
 
 def resume(process: "subprocess.Popen[bytes]") -> None:
-    """Let a process go on that was stopped."""
+    """Resume a process that was stopped."""
     os.kill(process.pid, signal.SIGCONT)
 
 

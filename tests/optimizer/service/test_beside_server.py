@@ -1,4 +1,4 @@
-"""A server with an optimizer beside it: `interbed server --optimizer`."""
+"""A server with an optimizer in it: `interbed server --optimizer`."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from tests.support.shares import each_run
 
 
 @pytest.mark.parametrize("workers", each_run(["1", "2"], lambda workers: workers == "1"))
-def test_tables_of_the_server_are_kept_in_shape_by_itself(workers: str, tmp_path: Path) -> None:
+def test_a_server_with_an_optimizer_compacts_its_tables(workers: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "interbed.cli", "server", "--port", "0", "--workers", workers, "--optimizer"]
     command += ["--db", f"sqlite:///{tmp_path}/metastore.db", "--warehouse", f"file:{tmp_path}/lake"]
     with (

@@ -1,10 +1,10 @@
-"""Twenty tables that are written while those who keep them in shape are killed and hung: see campaign.py."""
+"""Twenty tables under concurrent writes while processes of the optimizer are killed and stopped: see campaign.py."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.optimizer.service.campaign import Settings, run
+from tests.optimizer.service.campaign import CampaignSettings, run
 from tests.support.tally import Tally
 
 FAULTS = 12
@@ -12,8 +12,10 @@ FAULTS = 12
 
 @pytest.mark.long
 @pytest.mark.parametrize(("catalog", "seed"), [("files", 1), ("metastore", 2)])
-def test_a_campaign_leaves_rows_exact_and_nothing_behind(tmp_path: Path, tally: Tally, catalog: str, seed: int) -> None:
-    result = run(Settings(catalog=catalog, seed=seed, faults=FAULTS), tmp_path)
+def test_a_campaign_keeps_all_rows_and_leaves_no_files_behind(
+    tmp_path: Path, tally: Tally, catalog: str, seed: int
+) -> None:
+    result = run(CampaignSettings(catalog=catalog, seed=seed, faults=FAULTS), tmp_path)
     assert sum(result.faults.values()) == FAULTS
     assert result.commits
     assert result.states["succeeded"] > result.tables

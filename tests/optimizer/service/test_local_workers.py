@@ -1,4 +1,4 @@
-"""Workers that are started beside the optimizer: how many there are, and that none is left behind."""
+"""Local workers of an optimizer: their number, and the end of all of them."""
 
 import json
 import os
@@ -29,8 +29,8 @@ sys.stdin.read()
 """
 
 
-class Clock:
-    """Seconds, as a test wants them."""
+class ManualClock:
+    """Seconds that the test sets."""
 
     now = 0.0
 
@@ -39,12 +39,12 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @contextmanager
-def kept(clock: Clock) -> Iterator[LocalWorkers]:
+def kept(clock: ManualClock) -> Iterator[LocalWorkers]:
     workers = LocalWorkers(NOBODY, {"warehouse": "/tmp"}, log_level="ERROR", clock=clock)
     try:
         yield workers
@@ -53,14 +53,14 @@ def kept(clock: Clock) -> Iterator[LocalWorkers]:
 
 
 def kill(workers: LocalWorkers, number: int) -> str:
-    """Kill a worker and wait until that shows; its place."""
+    """Kill a worker and wait until the exit is noticed; return its place."""
     pid = workers.process_ids[number]
     os.kill(pid, signal.SIGKILL)
     until(lambda: psutil.Process(pid).status() == psutil.STATUS_ZOMBIE, "the worker is dead")
     return str(pid)
 
 
-def test_one_that_was_killed_is_started_again_after_a_pause_that_grows(clock: Clock) -> None:
+def test_a_killed_worker_is_restarted_after_a_growing_pause(clock: ManualClock) -> None:
     with kept(clock) as workers:
         assert workers.reconcile({"default": GROUP}) == []
         first = set(workers.process_ids)
@@ -82,11 +82,11 @@ def test_one_that_was_killed_is_started_again_after_a_pause_that_grows(clock: Cl
         clock.now += 60
         kill(workers, 0)
         workers.reconcile({"default": GROUP})
-        # It had lived for long enough that there is no pause.
+        # It lived long enough for a restart without a pause.
         assert len(workers.process_ids) == 2
 
 
-def test_groups_that_change_and_go_take_their_workers_with_them(clock: Clock) -> None:
+def test_changed_and_removed_groups_end_their_workers(clock: ManualClock) -> None:
     with kept(clock) as workers:
         groups = {"default": GROUP, "night": replace(GROUP, name="night", workers=1)}
         workers.reconcile(groups)
@@ -104,7 +104,7 @@ def test_groups_that_change_and_go_take_their_workers_with_them(clock: Clock) ->
         assert before not in workers.process_ids
 
 
-def test_they_end_with_the_process_that_has_started_them_and_show_no_secrets() -> None:
+def test_local_workers_end_with_their_parent_and_show_no_secrets() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         children = [psutil.Process(int(pid)) for pid in parent.stdout.readline().split()]

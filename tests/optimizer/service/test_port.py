@@ -1,4 +1,4 @@
-"""The scheduler's port over real sockets: who may register, what is told of the catalog, and bad clients."""
+"""The scheduler's port over real sockets: registration, the catalog sent to workers, and malformed clients."""
 
 import itertools
 import socket
@@ -33,7 +33,7 @@ OPTIONS = {
 
 
 class BreakingJournal(MemoryJournal):
-    """A journal that refuses changes from some time on."""
+    """A journal that refuses changes after `is_broken` was set."""
 
     is_broken = False
 
@@ -44,7 +44,7 @@ class BreakingJournal(MemoryJournal):
 
 
 @dataclass
-class Desk:
+class PortHarness:
     """A scheduler with its port, and a client."""
 
     journal: BreakingJournal
@@ -58,7 +58,7 @@ class Desk:
         return worker
 
     def begin(self) -> None:
-        """Schedule."""
+        """Acquire the lease and start to schedule."""
         lease = self.journal.acquire("me", 0, LEASE)
         assert lease is not None
         numbers = itertools.count(1)
@@ -74,20 +74,20 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Iterator[Desk]:
+def harness() -> Iterator[PortHarness]:
     leadership = Leadership()
     calls = SchedulerCalls(leadership, CatalogForWorkers.of("lake", OPTIONS), LEASE)
     with closing(WorkerPort("127.0.0.1", 0, calls)) as port, closing(SchedulerClient(port.uri)) as client:
-        made = Desk(BreakingJournal(), leadership, port, client)
+        made = PortHarness(BreakingJournal(), leadership, port, client)
         made.begin()
         yield made
 
 
-def test_a_worker_is_told_the_catalog_without_its_secrets(desk: Desk) -> None:
-    seat = desk.client.enter(version=VERSION, group="default", threads=2, memory=5, place="there:7")
+def test_a_worker_receives_the_catalog_without_its_secrets(harness: PortHarness) -> None:
+    seat = harness.client.enter(version=VERSION, group="default", threads=2, memory=5, place="there:7")
     assert (seat.catalogName, dict(seat.catalogOptions)) == ("lake", {"warehouse": "file:/lake"})
     assert seat.leaseMillis == LEASE
-    (worker,) = desk.leadership.ask(lambda s: s.workers())
+    (worker,) = harness.leadership.ask(lambda s: s.workers())
     assert (worker.id, worker.group, worker.threads, worker.memory, worker.place) == (
         seat.workerId,
         "default",
@@ -97,66 +97,66 @@ def test_a_worker_is_told_the_catalog_without_its_secrets(desk: Desk) -> None:
     )
 
 
-def test_another_version_is_refused_by_name(desk: Desk) -> None:
+def test_another_protocol_version_is_refused_by_number(harness: PortHarness) -> None:
     with pytest.raises(WorkerRefusedError, match=f"version {VERSION} of its interface, .* version {VERSION + 1}"):
-        desk.enter(version=VERSION + 1)
+        harness.enter(version=VERSION + 1)
 
 
-def test_a_group_that_there_is_not_is_refused_by_name(desk: Desk) -> None:
+def test_an_unknown_group_is_refused_by_name(harness: PortHarness) -> None:
     with pytest.raises(WorkerRefusedError, match=r"no group 'night'; there are default"):
-        desk.enter(group="night")
+        harness.enter(group="night")
     with pytest.raises(WorkerRefusedError, match="1 to 1024 threads"):
-        desk.enter(threads=0)
+        harness.enter(threads=0)
 
 
-def test_one_that_does_not_schedule_says_so(desk: Desk) -> None:
-    worker = desk.enter()
-    assert desk.client.poll(worker, 1) == []
-    desk.leadership.end()
+def test_a_standby_refuses_calls_with_a_reason(harness: PortHarness) -> None:
+    worker = harness.enter()
+    assert harness.client.poll(worker, 1) == []
+    harness.leadership.end()
     ref = TaskRef(process="p", number=0, attempt=1)
     for call in (
-        lambda: desk.client.poll(worker, 1),
-        lambda: desk.client.beat(worker, []),
-        lambda: desk.client.complete(ref, TaskOutcome()),
-        lambda: desk.client.leave(worker),
-        desk.enter,
+        lambda: harness.client.poll(worker, 1),
+        lambda: harness.client.beat(worker, []),
+        lambda: harness.client.complete(ref, TaskOutcome()),
+        lambda: harness.client.leave(worker),
+        harness.enter,
     ):
         with pytest.raises(NoSchedulerError, match="does not schedule"):
             call()
-    desk.begin()
+    harness.begin()
     with pytest.raises(UnknownWorkerError):
-        desk.client.poll(worker, 1)
-    assert desk.client.poll(desk.enter(), 1) == []
+        harness.client.poll(worker, 1)
+    assert harness.client.poll(harness.enter(), 1) == []
 
 
-def test_what_a_worker_brings_of_a_process_that_is_not_known_is_left(desk: Desk) -> None:
+def test_results_of_unknown_processes_are_left_to_other_schedulers(harness: PortHarness) -> None:
     ref = TaskRef(process="p", number=0, attempt=1)
     failure = "a \0 and half a \udc00 character"
-    assert desk.client.complete(ref, TaskOutcome(failure=failure)) is ResultStatus.UNKNOWN
-    assert desk.client.beat(desk.enter(), [ref]) == [ref]
+    assert harness.client.complete(ref, TaskOutcome(failure=failure)) is ResultStatus.UNKNOWN
+    assert harness.client.beat(harness.enter(), [ref]) == [ref]
 
 
-def test_a_journal_that_refuses_ends_the_duty(desk: Desk) -> None:
-    desk.journal.is_broken = True
+def test_a_journal_that_refuses_a_change_ends_the_leadership(harness: PortHarness) -> None:
+    harness.journal.is_broken = True
     with pytest.raises(NoSchedulerError, match="the database is gone"):
-        desk.enter()
-    assert not desk.leadership.is_on
-    # Whoever takes steps is woken, to make everything anew.
-    desk.leadership.wait(0)
-    desk.journal.is_broken = False
+        harness.enter()
+    assert not harness.leadership.is_on
+    # The thread that makes steps is woken, to acquire the lease and load the state again.
+    harness.leadership.wait(0)
+    harness.journal.is_broken = False
     with pytest.raises(NoSchedulerError):
-        desk.enter()
-    desk.begin()
-    desk.enter()
+        harness.enter()
+    harness.begin()
+    harness.enter()
 
 
-def test_the_next_address_is_tried_when_one_does_not_schedule(desk: Desk) -> None:
+def test_the_client_tries_the_next_address_after_a_standby(harness: PortHarness) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         free = taken.getsockname()[1]
     idle = Leadership()
     calls = SchedulerCalls(idle, CatalogForWorkers.of("lake", {}), LEASE)
     with closing(WorkerPort("127.0.0.1", 0, calls)) as other:
-        uri = f"thrift://127.0.0.1:{free},{other.uri},{desk.port.uri}"
+        uri = f"thrift://127.0.0.1:{free},{other.uri},{harness.port.uri}"
         with closing(SchedulerClient(uri)) as client:
             for _ in range(2):
                 client.enter(version=VERSION, group="default", threads=1, memory=1, place="here:1")
@@ -173,19 +173,19 @@ def test_the_next_address_is_tried_when_one_does_not_schedule(desk: Desk) -> Non
     ],
     ids=["http", "long name", "long text", "zeros", "nothing"],
 )
-def test_whoever_scans_ports_is_hung_up_on_and_others_are_answered(desk: Desk, said: bytes) -> None:
-    host, port = scheduler_addresses(desk.port.uri)[0]
+def test_malformed_clients_are_disconnected_and_others_are_answered(harness: PortHarness, said: bytes) -> None:
+    host, port = scheduler_addresses(harness.port.uri)[0]
     with socket.create_connection((host, port), timeout=20) as scanner:
         scanner.sendall(said)
         scanner.shutdown(socket.SHUT_WR)
-        worker = desk.enter()
+        worker = harness.enter()
         while scanner.recv(100):
-            # Of zeros it says that there is no such method.
+            # For zeros the answer is that there is no such method.
             continue
-    assert desk.client.poll(worker, 1) == []
+    assert harness.client.poll(worker, 1) == []
 
 
-def test_a_client_that_says_half_a_message_does_not_keep_the_port_from_closing() -> None:
+def test_an_incomplete_message_does_not_keep_the_port_from_closing() -> None:
     before = threading.active_count()
     calls = SchedulerCalls(Leadership(), CatalogForWorkers.of("lake", {}), LEASE)
     port = WorkerPort("127.0.0.1", 0, calls)
@@ -203,11 +203,11 @@ def test_a_client_that_says_half_a_message_does_not_keep_the_port_from_closing()
 @pytest.mark.parametrize(
     "uri", ["", "host:1", "http://host:1", "thrift://host", "thrift://host:x", "thrift://host:1/a"]
 )
-def test_an_address_is_named_that_is_none(uri: str) -> None:
+def test_an_invalid_address_is_named(uri: str) -> None:
     with pytest.raises(InvalidOptionError, match=r"it has to look like thrift://host:port"):
         SchedulerClient(uri)
 
 
-def test_addresses_are_taken_apart() -> None:
+def test_addresses_are_parsed() -> None:
     found: Sequence[tuple[str, int]] = scheduler_addresses("thrift://a:1, thrift://[::1]:2")
     assert found == [("a", 1), ("::1", 2)]

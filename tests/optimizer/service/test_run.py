@@ -1,4 +1,4 @@
-"""The optimizer as processes on real tables: workers and schedulers that are killed, hung, added and taken away."""
+"""The optimizer as processes on real tables: workers and schedulers are killed, stopped, added and removed."""
 
 import signal
 import subprocess
@@ -15,12 +15,12 @@ from interbed.catalog.client.factory import open_catalog
 from tests.optimizer.service import lake
 from tests.optimizer.service.processes import (
     DEADLINE_SECONDS,
-    Optimizer,
+    OptimizerProcess,
     is_alive,
     optimizing,
     resume,
-    stopped,
     until,
+    wait_until_stopped,
     working,
 )
 
@@ -31,7 +31,7 @@ HANGING = [sys.executable, str(Path(__file__).with_name("hanging_worker.py"))]
 
 @pytest.fixture(params=["files", "metastore"])
 def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mapping[str, str]]:
-    """The options of a catalog of each kind."""
+    """Options of a catalog of each kind."""
     warehouse = tmp_path / "lake"
     if request.param == "files":
         yield {"warehouse": str(warehouse)}
@@ -42,7 +42,7 @@ def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Mapping[
 
 @pytest.fixture
 def files(tmp_path: Path) -> Mapping[str, str]:
-    """The options of a catalog of directories."""
+    """Options of a catalog of directories."""
     return {"warehouse": str(tmp_path / "lake")}
 
 
@@ -55,19 +55,19 @@ def catalog(request: pytest.FixtureRequest) -> Iterator[Catalog]:
         yield opened
 
 
-def settle(optimizer: Optimizer, catalog: Catalog) -> None:
-    """Wait until there is nothing left to do, and end the optimizer."""
+def settle(optimizer: OptimizerProcess, catalog: Catalog) -> None:
+    """Wait until no work is due, and end the optimizer."""
     until(lambda: lake.is_in_shape(catalog) and not optimizer.has_processes(), "the tables are in shape")
     optimizer.stop()
 
 
-def wait_for_workers(optimizer: Optimizer, count: int) -> None:
-    """Wait until so many have registered."""
+def wait_for_workers(optimizer: OptimizerProcess, count: int) -> None:
+    """Wait until this number of workers have registered."""
     until(lambda: len(optimizer.workers()) == count, f"{count} workers are registered")
 
 
 @pytest.mark.long
-def test_tables_stay_exact_and_in_shape_while_workers_are_killed(
+def test_rows_stay_exact_and_tables_in_shape_while_workers_are_killed(
     tmp_path: Path, options: Mapping[str, str], catalog: Catalog
 ) -> None:
     kills, rounds = 20, 12
@@ -78,7 +78,7 @@ def test_tables_stay_exact_and_in_shape_while_workers_are_killed(
             for _ in range(rounds):
                 lake.write_round(catalog, written)
                 written += 1
-            # So many are done from one time to the other that work goes on while a worker is killed.
+            # Enough tables are due at any time that work continues while a worker is killed.
             for _ in range(3):
                 optimizer.next_process()
             local = optimizer.local_workers()
@@ -92,7 +92,7 @@ def test_tables_stay_exact_and_in_shape_while_workers_are_killed(
     assert not [process for process in killed if is_alive(process)]
 
 
-def test_one_that_stands_by_takes_over_when_the_scheduler_is_killed(
+def test_the_standby_takes_over_when_the_scheduler_is_killed(
     tmp_path: Path, files: Mapping[str, str], catalog: Catalog
 ) -> None:
     with (
@@ -116,8 +116,8 @@ def test_one_that_stands_by_takes_over_when_the_scheduler_is_killed(
     lake.check_shape(catalog)
 
 
-def test_one_that_ends_hands_over_at_once(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
-    """Its lease of a minute is given back, and so are the tasks of its workers."""
+def test_a_scheduler_that_ends_hands_over_at_once(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
+    """It releases its lease of a minute, and the tasks of its workers."""
     with optimizing(tmp_path, files, *QUICK) as first, optimizing(tmp_path, files, *QUICK, name="second") as second:
         for number in range(8):
             lake.write_round(catalog, number)
@@ -131,17 +131,17 @@ def test_one_that_ends_hands_over_at_once(tmp_path: Path, files: Mapping[str, st
 
 @pytest.mark.long
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_worker_that_hangs_loses_its_task_and_what_it_wrote(
+def test_a_hung_worker_loses_its_task_and_its_files(
     tmp_path: Path, files: Mapping[str, str], catalog: Catalog, when: str
 ) -> None:
-    """It is stopped before it writes, or when it has written, and goes on when others have done its task."""
+    """The worker is stopped before or after it writes, and resumes when others have done its task."""
     for number in range(8):
         lake.write_round(catalog, number)
     with (
         optimizing(tmp_path, files, *QUICK, *LEASE, "--workers", "0") as optimizer,
         working(optimizer.uri, tmp_path, when, program=HANGING) as hung,
     ):
-        stopped(hung)
+        wait_until_stopped(hung)
         with working(optimizer.uri, tmp_path) as other:
             done = [optimizer.next_process() for _ in range(2 * len(lake.TABLES))]
             assert {each["table"] for each in done} == set(lake.TABLES)
@@ -158,7 +158,7 @@ def test_a_worker_that_hangs_loses_its_task_and_what_it_wrote(
         optimizer.stop()
 
 
-def test_workers_follow_the_file_of_groups(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
+def test_workers_follow_the_group_file(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
     groups = tmp_path / "groups.toml"
     groups.write_text("[default]\nworkers = 1\n")
     with optimizing(tmp_path, files, "--groups", str(groups)) as optimizer:
@@ -177,7 +177,7 @@ def test_workers_follow_the_file_of_groups(tmp_path: Path, files: Mapping[str, s
         optimizer.stop()
 
 
-def test_a_remote_worker_comes_and_goes(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
+def test_a_remote_worker_joins_and_leaves(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
     for number in range(8):
         lake.write_round(catalog, number)
     with optimizing(tmp_path, files, *QUICK, "--workers", "0") as optimizer:
@@ -194,7 +194,7 @@ def test_a_remote_worker_comes_and_goes(tmp_path: Path, files: Mapping[str, str]
     lake.check_shape(catalog)
 
 
-def test_what_is_left_for_want_of_workers_is_named(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
+def test_work_left_for_lack_of_workers_is_named(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
     for number in range(8):
         lake.write_round(catalog, number)
     with optimizing(tmp_path, files, "--workers", "0", "--until-idle") as optimizer:
@@ -202,7 +202,9 @@ def test_what_is_left_for_want_of_workers_is_named(tmp_path: Path, files: Mappin
         assert "shop.orders is of group 'default', which has no workers" in optimizer.log.read_text()
 
 
-def test_it_ends_with_its_standard_input(tmp_path: Path, files: Mapping[str, str], catalog: Catalog) -> None:
+def test_the_optimizer_ends_when_its_standard_input_closes(
+    tmp_path: Path, files: Mapping[str, str], catalog: Catalog
+) -> None:
     command = [sys.executable, "-m", "interbed.cli", "optimizer", "run", "--until-stdin-ends", "--workers", "1"]
     command += ["-o", f"warehouse={files['warehouse']}", "--db", f"sqlite:///{tmp_path / 'journal.db'}"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

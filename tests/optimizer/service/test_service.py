@@ -1,4 +1,4 @@
-"""The service: when it schedules, what it does when its journal fails, and what is told of it."""
+"""The service: when it schedules, how it recovers from a failing journal, and the messages of its state."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ TIMES = ServiceSettings(interval=20, look=20, scheduler=SchedulerSettings(lease=
 
 
 class FailingJournal(MemoryJournal):
-    """A journal that can't be reached for some changes."""
+    """A journal that is unreachable for a number of changes."""
 
     fails = 0
 
@@ -51,8 +51,8 @@ class FailingJournal(MemoryJournal):
 
 
 @dataclass
-class Running:
-    """A service in a thread."""
+class RunningService:
+    """A service that runs in a thread."""
 
     service: OptimizerService
     leadership: Leadership
@@ -63,20 +63,20 @@ class Running:
 @contextmanager
 def serving(
     catalog: Catalog, journal: Journal, name: str, *, until_idle: bool = False, works: bool = True
-) -> Iterator[Running]:
-    """A service, with a worker in another thread."""
+) -> Iterator[RunningService]:
+    """Run a service, with a worker in another thread."""
     leadership, ended = Leadership(), list[Process]()
     metrics = OptimizerMetrics(leadership)
 
-    def told(process: Process) -> None:
+    def on_ended(process: Process) -> None:
         metrics.ended(process)
         ended.append(process)
 
     times = ServiceSettings(interval=20, look=20, until_idle=until_idle, scheduler=TIMES.scheduler)
     service = OptimizerService(
-        catalog, journal, FixedGroups(GROUPS), leadership, times, holder=name, clock=now_millis, on_ended=told
+        catalog, journal, FixedGroups(GROUPS), leadership, times, holder=name, clock=now_millis, on_ended=on_ended
     )
-    running = Running(service, leadership, ended)
+    running = RunningService(service, leadership, ended)
 
     def run() -> None:
         running.left = service.run()
@@ -110,7 +110,7 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
         yield opened
 
 
-def test_one_schedules_and_the_other_takes_over_when_it_ends(catalog: Catalog) -> None:
+def test_the_standby_takes_over_when_the_scheduler_ends(catalog: Catalog) -> None:
     journal = MemoryJournal()
     with serving(catalog, journal, "second", works=False) as second, serving(catalog, journal, "first") as first:
         until(lambda: first.leadership.is_on or second.leadership.is_on, "one schedules")
@@ -121,7 +121,7 @@ def test_one_schedules_and_the_other_takes_over_when_it_ends(catalog: Catalog) -
         assert not on.leadership.is_on
 
 
-def test_a_journal_that_fails_is_begun_with_anew(catalog: Catalog) -> None:
+def test_the_service_resumes_after_failures_of_its_journal(catalog: Catalog) -> None:
     journal = FailingJournal()
     with serving(catalog, journal, "me") as running:
         until(lambda: running.leadership.is_on, "it schedules")
@@ -139,14 +139,14 @@ def test_a_run_until_idle_ends_when_all_tables_are_in_shape(catalog: Catalog) ->
     assert running.left == {}
 
 
-def test_metrics_say_how_tables_and_processes_are(catalog: Catalog) -> None:
+def test_metrics_report_tables_and_processes(catalog: Catalog) -> None:
     leadership = Leadership()
     metrics = OptimizerMetrics(leadership)
     with served_metrics(metrics, "127.0.0.1", 0) as port:
         page = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20).read().decode()
         assert "interbed_optimizer_schedules 0.0" in page
         with serving(catalog, MemoryJournal(), "me") as running:
-            # A table may be compacted twice before another one is for the first time.
+            # A table may be compacted twice before another one is compacted at all.
             until(
                 lambda: {p.table for p in running.ended if p.figures.bytes_in} >= set(lake.TABLES), "all were compacted"
             )
@@ -166,9 +166,7 @@ def test_metrics_say_how_tables_and_processes_are(catalog: Catalog) -> None:
     assert 'interbed_optimizer_failures_total{group="default"}' not in page
 
 
-def test_a_file_of_groups_that_is_bad_leaves_them_as_they_were(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bad_group_file_leaves_the_groups_unchanged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "groups.toml"
     path.write_text("[default]\nworkers = 3\n")
     groups = GroupsFile(path)
@@ -185,7 +183,7 @@ def test_a_file_of_groups_that_is_bad_leaves_them_as_they_were(
         GroupsFile(path)
 
 
-def test_what_is_not_waited_for_is_named() -> None:
+def test_work_that_is_not_waited_for_is_named() -> None:
     now = 1_000_000
     need = TableState.from_json(
         {
@@ -224,7 +222,7 @@ def test_what_is_not_waited_for_is_named() -> None:
     }
 
 
-def test_memory_is_bounded_by_the_share_and_by_what_the_table_asks_for() -> None:
+def test_memory_is_bounded_by_the_share_and_by_the_option_of_the_table() -> None:
     assert memory_options(64 << 20, CoreOptions({})) == {
         "write-buffer-size": f"{32 << 20} b",
         "lookup.cache-max-memory-size": f"{16 << 20} b",

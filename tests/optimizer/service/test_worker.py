@@ -1,4 +1,4 @@
-"""A worker against a scheduler that loses connections, restarts, and gives its tasks to others; tables are real."""
+"""A worker with real tables and a scheduler that loses connections, restarts, and reassigns tasks."""
 
 import itertools
 import threading
@@ -35,8 +35,8 @@ LEASE = 3_000
 SETTINGS = SchedulerSettings(lease=LEASE, pause_first=100, orphans_interval=None)
 
 
-class Bench:
-    """A scheduler with its engine, whose steps a test takes, and a port; time is what the test says."""
+class WorkerHarness:
+    """A scheduler with its engine and a port; the test makes the steps and sets the clock."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.now = 1_000_000
@@ -46,10 +46,10 @@ class Bench:
         self.ended: list[Process] = []
         self.calls = SchedulerCalls(self.leadership, CatalogForWorkers.of("lake", catalog.options.raw), LEASE)
         self.port = WorkerPort("127.0.0.1", 0, self.calls)
-        self.engine = self.restarted()
+        self.engine = self.restart()
 
-    def restarted(self) -> Engine:
-        """A scheduler that goes on from the journal."""
+    def restart(self) -> Engine:
+        """Start a scheduler that resumes from the journal."""
         lease = self.journal.acquire("me", self.now, self.now + LEASE)
         assert lease is not None
         numbers = itertools.count(lease.number * 1000)
@@ -77,7 +77,7 @@ class Bench:
         return self.now
 
     def is_done(self) -> bool:
-        """Whether each table was compacted, and nothing runs."""
+        """Return whether each table was compacted, and no process runs."""
         compacted = {p.table for p in self.ended if p.kind.is_compaction and p.state is ProcessState.SUCCEEDED}
         return compacted == set(lake.TABLES) and not self.leadership.ask(lambda s: s.processes())
 
@@ -90,7 +90,7 @@ class Bench:
 
     @contextmanager
     def worker(self, **settings: Any) -> Iterator[OptimizerWorker]:
-        """A worker in a thread of this process."""
+        """Run a worker in a thread of this process."""
         with closing(SchedulerClient(self.port.uri)) as client:
             made = OptimizerWorker(client, opened, WorkerSettings(place="here:1", **settings))
             thread = threading.Thread(target=made.run, name="worker")
@@ -108,18 +108,18 @@ def opened(name: str, options: Mapping[str, str]) -> Catalog:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def harness(tmp_path: Path) -> Iterator[WorkerHarness]:
     with open_catalog("lake", {"warehouse": str(tmp_path)}) as catalog:
         lake.make_tables(catalog)
         for number in range(8):
             lake.write_round(catalog, number)
-        made = Bench(catalog)
+        made = WorkerHarness(catalog)
         yield made
         made.port.close()
 
 
-class Hook:
-    """Stands before a function of the worker; the first call waits until it is told to go on."""
+class BlockingHook:
+    """Wrapper of a function of the worker; the first call waits until the test releases it."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._function = function
@@ -135,8 +135,8 @@ class Hook:
         return found
 
 
-def test_a_result_that_was_superseded_is_taken_back(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    hook, taken_back = Hook(carry_out), []
+def test_files_of_a_superseded_result_are_deleted(harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook, taken_back = BlockingHook(carry_out), []
     monkeypatch.setattr(module, "carry_out", hook)
 
     def delete_result(catalog: Catalog, assignment: TaskAssignment, outcome: TaskOutcome) -> None:
@@ -144,33 +144,33 @@ def test_a_result_that_was_superseded_is_taken_back(bench: Bench, monkeypatch: p
         taken_back.append((assignment.ref, outcome))
 
     monkeypatch.setattr(module, "delete_result", delete_result)
-    with bench.worker():
-        bench.steps_until(hook.reached.is_set, "a task was carried out")
-        (running,) = bench.leadership.ask(lambda s: s.workers())
+    with harness.worker():
+        harness.steps_until(hook.reached.is_set, "a task was carried out")
+        (running,) = harness.leadership.ask(lambda s: s.workers())
         assert running.running == 1
-        # It did not say anything for longer than its lease, and the task waits again.
-        bench.now += LEASE + 1
-        bench.engine.step()
-        bench.leadership.ask(lambda s: s.register("default", 1, 1, "there:2"))
+        # It sent no heartbeat for longer than its lease, and the task waits again.
+        harness.now += LEASE + 1
+        harness.engine.step()
+        harness.leadership.ask(lambda s: s.register("default", 1, 1, "there:2"))
         hook.go_on.set()
         until(lambda: len(taken_back) == 1, "the files were deleted")
-        bench.steps_until(bench.is_done, "all tables were compacted")
+        harness.steps_until(harness.is_done, "all tables were compacted")
     assert taken_back[0][1].figures.files_out
-    lake.check_rows(bench.catalog, 8)
+    lake.check_rows(harness.catalog, 8)
 
 
-def test_what_was_brought_while_it_was_spoken_of_is_not_said_to_be_lost(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_a_result_delivered_during_a_heartbeat_is_not_reported_as_lost(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hook, spoken_of = Hook(carry_out), threading.Event()
+    hook, spoken_of = BlockingHook(carry_out), threading.Event()
     monkeypatch.setattr(module, "carry_out", hook)
     beat = SchedulerClient.beat
 
     def late(self: SchedulerClient, worker_id: str, running: Sequence[TaskRef]) -> list[TaskRef]:
-        """It reaches the scheduler when the process of the task has ended."""
+        """Deliver the heartbeat only after the process of the task has ended."""
         if running and not spoken_of.is_set():
             hook.go_on.set()
-            until(lambda: running[0].process in {process.id for process in bench.ended}, "the process has ended")
+            until(lambda: running[0].process in {process.id for process in harness.ended}, "the process has ended")
             found = beat(self, worker_id, running)
             assert found == list(running)
             spoken_of.set()
@@ -178,32 +178,34 @@ def test_what_was_brought_while_it_was_spoken_of_is_not_said_to_be_lost(
         return beat(self, worker_id, running)
 
     monkeypatch.setattr(SchedulerClient, "beat", late)
-    with bench.worker():
-        bench.steps_until(spoken_of.is_set, "a task was spoken of when its process had ended")
-        bench.steps_until(bench.is_done, "all tables were compacted")
+    with harness.worker():
+        harness.steps_until(spoken_of.is_set, "a task was spoken of when its process had ended")
+        harness.steps_until(harness.is_done, "all tables were compacted")
     assert not [record for record in caplog.messages if "will be refused" in record]
 
 
-def test_a_worker_goes_on_over_a_scheduler_that_restarts(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    hook = Hook(carry_out)
+def test_a_worker_continues_after_a_restart_of_the_scheduler(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = BlockingHook(carry_out)
     monkeypatch.setattr(module, "carry_out", hook)
-    with bench.worker():
-        bench.steps_until(hook.reached.is_set, "a task was carried out")
-        bench.leadership.end()
+    with harness.worker():
+        harness.steps_until(hook.reached.is_set, "a task was carried out")
+        harness.leadership.end()
         hook.go_on.set()
-        bench.restarted()
-        bench.steps_until(bench.is_done, "all tables were compacted")
-    assert {process.state.value for process in bench.ended} == {"succeeded"}
-    lake.check_rows(bench.catalog, 8)
-    lake.check_shape(bench.catalog)
+        harness.restart()
+        harness.steps_until(harness.is_done, "all tables were compacted")
+    assert {process.state.value for process in harness.ended} == {"succeeded"}
+    lake.check_rows(harness.catalog, 8)
+    lake.check_shape(harness.catalog)
 
 
-def test_a_result_is_brought_until_there_is_a_verdict(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_result_is_sent_until_it_is_answered(harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[ResultStatus | None] = []
     complete = SchedulerClient.complete
 
     def losing(self: SchedulerClient, ref: TaskRef, outcome: TaskOutcome) -> ResultStatus:
-        """The first answer is lost on its way, the second question, too."""
+        """Lose the first answer and the second request."""
         if len(told) == 0:
             told.append(complete(self, ref, outcome))
             raise NoSchedulerError("lost")
@@ -214,66 +216,70 @@ def test_a_result_is_brought_until_there_is_a_verdict(bench: Bench, monkeypatch:
         return told[-1] or ResultStatus.UNKNOWN
 
     monkeypatch.setattr(SchedulerClient, "complete", losing)
-    with bench.worker():
-        bench.steps_until(lambda: len(told) >= 1, "a task was completed")
+    with harness.worker():
+        harness.steps_until(lambda: len(told) >= 1, "a task was completed")
         until(lambda: len(told) >= 3, "the verdict has come")
-        bench.steps_until(bench.is_done, "all tables were compacted")
+        harness.steps_until(harness.is_done, "all tables were compacted")
     assert told[0] is ResultStatus.ACCEPTED
-    lake.check_rows(bench.catalog, 8)
-    lake.check_shape(bench.catalog)
+    lake.check_rows(harness.catalog, 8)
+    lake.check_shape(harness.catalog)
 
 
-def test_a_task_that_fails_is_told_with_its_error(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_task_is_reported_with_its_error(harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(catalog: Catalog, assignment: TaskAssignment, *, memory: int) -> TaskOutcome:
         raise ValueError("the disk is made of cheese")
 
     monkeypatch.setattr(module, "carry_out", broken)
-    with bench.worker(threads=2):
-        bench.steps_until(lambda: len(bench.ended) >= len(lake.TABLES), "all processes have ended")
-    assert {process.failure for process in bench.ended} == {"ValueError: the disk is made of cheese"}
-    assert {process.state.value for process in bench.ended} == {"failed"}
+    with harness.worker(threads=2):
+        harness.steps_until(lambda: len(harness.ended) >= len(lake.TABLES), "all processes have ended")
+    assert {process.failure for process in harness.ended} == {"ValueError: the disk is made of cheese"}
+    assert {process.state.value for process in harness.ended} == {"failed"}
 
 
-def test_a_worker_that_is_told_to_end_finishes_what_runs(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    hook = Hook(carry_out)
+def test_a_worker_that_is_stopped_finishes_its_running_tasks(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = BlockingHook(carry_out)
     monkeypatch.setattr(module, "carry_out", hook)
-    with bench.worker() as worker:
-        bench.steps_until(hook.reached.is_set, "a task was carried out")
+    with harness.worker() as worker:
+        harness.steps_until(hook.reached.is_set, "a task was carried out")
         worker.stop()
         hook.go_on.set()
-        until(lambda: not bench.leadership.ask(lambda s: s.workers()), "the worker has left")
-    with bench.worker():
-        bench.steps_until(bench.is_done, "all tables were compacted")
+        until(lambda: not harness.leadership.ask(lambda s: s.workers()), "the worker has left")
+    with harness.worker():
+        harness.steps_until(harness.is_done, "all tables were compacted")
     assert {ref.attempt for ref in hook.refs} == {1}
-    lake.check_rows(bench.catalog, 8)
+    lake.check_rows(harness.catalog, 8)
 
 
-def test_one_that_is_given_no_time_leaves_what_runs_to_others(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    hook = Hook(carry_out)
+def test_a_worker_stopped_without_a_grace_period_leaves_its_tasks_to_others(
+    harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = BlockingHook(carry_out)
     monkeypatch.setattr(module, "carry_out", hook)
-    with bench.worker(drain_seconds=0) as worker:
-        bench.steps_until(hook.reached.is_set, "a task was carried out")
+    with harness.worker(drain_seconds=0) as worker:
+        harness.steps_until(hook.reached.is_set, "a task was carried out")
         worker.stop()
-        until(lambda: not bench.leadership.ask(lambda s: s.workers()), "the worker has left")
+        until(lambda: not harness.leadership.ask(lambda s: s.workers()), "the worker has left")
     hook.go_on.set()
-    with bench.worker():
-        bench.steps_until(bench.is_done, "all tables were compacted")
-    lake.check_rows(bench.catalog, 8)
+    with harness.worker():
+        harness.steps_until(harness.is_done, "all tables were compacted")
+    lake.check_rows(harness.catalog, 8)
 
 
-def test_a_worker_of_a_group_that_there_is_not_ends_with_the_reason(bench: Bench) -> None:
-    with closing(SchedulerClient(bench.port.uri)) as client:
+def test_a_worker_of_an_unknown_group_ends_with_the_reason(harness: WorkerHarness) -> None:
+    with closing(SchedulerClient(harness.port.uri)) as client:
         worker = OptimizerWorker(client, opened, WorkerSettings(group="night"))
         with pytest.raises(WorkerRefusedError, match="no group 'night'"):
             worker.run()
 
 
-def test_a_worker_may_end_when_there_is_nothing_to_do(bench: Bench) -> None:
-    with closing(SchedulerClient(bench.port.uri)) as client:
+def test_a_worker_can_end_when_it_is_idle(harness: WorkerHarness) -> None:
+    with closing(SchedulerClient(harness.port.uri)) as client:
         worker = OptimizerWorker(client, opened, WorkerSettings(place="here:1", idle_seconds=0.3))
         thread = threading.Thread(target=worker.run, name="worker")
         thread.start()
-        bench.steps_until(bench.is_done, "all tables were compacted")
+        harness.steps_until(harness.is_done, "all tables were compacted")
         thread.join(30)
         assert not thread.is_alive()
-    assert not bench.leadership.ask(lambda s: s.workers())
+    assert not harness.leadership.ask(lambda s: s.workers())

@@ -12,17 +12,17 @@ from interbed.optimizer.scheduling.table_board import TableBoard
 from interbed.optimizer.views.explanation import explain_table
 from interbed.optimizer.views.status import optimizer_status
 from tests.optimizer.scheduling.measured import bucket, measurement
-from tests.optimizer.scheduling.simulation import FIRST, Load, Simulation
+from tests.optimizer.scheduling.simulation import FIRST, Simulation, WriteLoad
 from tests.support.tally import Tally
 
 HOUR = 3_600
 LOADS = {
-    "db.busy": Load(rows=16, interval_millis=60_000),
-    "db.slow": Load(rows=4, interval_millis=1_200_000),
-    "db.full": Load(rows=8, interval_millis=300_000, options={"self-optimizing.full.trigger.interval": "3600000"}),
-    "db.idle": Load(rows=8, interval_millis=10**12),
-    "db.off": Load(rows=8, interval_millis=120_000, options={"self-optimizing.enabled": "false"}),
-    "db.wide": Load(rows=8, interval_millis=30_000, buckets=3),
+    "db.busy": WriteLoad(rows=16, interval_millis=60_000),
+    "db.slow": WriteLoad(rows=4, interval_millis=1_200_000),
+    "db.full": WriteLoad(rows=8, interval_millis=300_000, options={"self-optimizing.full.trigger.interval": "3600000"}),
+    "db.idle": WriteLoad(rows=8, interval_millis=10**12),
+    "db.off": WriteLoad(rows=8, interval_millis=120_000, options={"self-optimizing.enabled": "false"}),
+    "db.wide": WriteLoad(rows=8, interval_millis=30_000, buckets=3),
 }
 SETTINGS = SchedulerSettings(orphans_interval=7_200_000)
 

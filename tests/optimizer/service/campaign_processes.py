@@ -1,7 +1,7 @@
-"""Who keeps the tables of a campaign in shape, and the faults that befall them; whoever was killed is started anew.
+"""Optimizer processes of a campaign, and the faults injected into them; killed processes are started again.
 
-Two optimizers have one journal, so that one schedules, with workers of its own, while the other stands by. A worker
-elsewhere knows both. A fault is a SIGKILL, or a SIGSTOP for longer than a lease.
+Two optimizers share one journal: one schedules, with workers of its own, while the other is the standby. A remote
+worker knows both. A fault is a SIGKILL, or a SIGSTOP for longer than a lease.
 """
 
 import json
@@ -22,11 +22,11 @@ import pytest
 
 from interbed.optimizer.journal.sql import SqlJournal
 from interbed.storage.io.scratch import ScratchDirectory
-from tests.optimizer.service.processes import DEADLINE_SECONDS, Optimizer, is_alive, optimizing, working
+from tests.optimizer.service.processes import DEADLINE_SECONDS, OptimizerProcess, is_alive, optimizing, working
 from tests.support.servers.ports import free_ports
 
 WORKERS = 2
-"""Of each optimizer."""
+"""Number of local workers of each optimizer."""
 LEASE_MILLIS = 2_000
 _HANG_SECONDS = 1.5 * LEASE_MILLIS / 1_000
 _SETTINGS = {
@@ -40,7 +40,7 @@ _MARK = "INTERBED_TEST_CAMPAIGN"
 
 
 class Fault(StrEnum):
-    """What is done to whom."""
+    """Fault and the process it is injected into."""
 
     KILL_WORKER = "local worker killed"
     KILL_REMOTE_WORKER = "remote worker killed"
@@ -51,7 +51,7 @@ class Fault(StrEnum):
 
     @property
     def is_kill(self) -> bool:
-        """Whether whom it befalls is gone."""
+        """Whether the fault ends its process."""
         return self not in (Fault.HANG_WORKER, Fault.HANG_SCHEDULER)
 
 
@@ -63,34 +63,36 @@ _WEIGHTS = {
     Fault.HANG_WORKER: 2,
     Fault.HANG_SCHEDULER: 2,
 }
-"""How often each comes, compared with the others."""
+"""Relative frequency of each fault."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
-    """An optimizer, until `end` or a kill; `ear` hears what it prints."""
+class _RunningOptimizer:
+    """An optimizer that runs until `end` or a kill; `ear` is the thread that reads its output."""
 
-    optimizer: Optimizer
+    optimizer: OptimizerProcess
     context: ExitStack
-    ear: threading.Thread
+    reader: threading.Thread
 
     def kill(self) -> None:
-        """End it by SIGKILL, if it has not ended."""
+        """End it by SIGKILL, unless it has ended."""
         self.optimizer.process.kill()
-        self.ear.join(DEADLINE_SECONDS)
+        self.reader.join(DEADLINE_SECONDS)
         self.context.close()
 
 
-class Crew:
-    """For a `with` block, at whose end all are killed that are left. Not for several threads."""
+class OptimizerProcesses:
+    """Context manager of the processes; kills the remaining ones at its end. Not thread-safe."""
 
     def __init__(self, directory: Path, catalog: Mapping[str, str]) -> None:
-        """`directory` gets the journal, the logs, and what processes write on local disk; `catalog` are its options."""
+        """`directory` receives the journal, the logs, and local temporary files; `catalog` has the options of the
+        catalog.
+        """
         self._directory = directory
         self._scratch = directory / "scratch"
         self._catalog = catalog
         self._ports = free_ports(2)
-        self._optimizers: list[_Running] = []
+        self._optimizers: list[_RunningOptimizer] = []
         self._remote_context = ExitStack()
         self._remote: subprocess.Popen[bytes] | None = None
         self._ended = 0
@@ -98,7 +100,7 @@ class Crew:
         self._mark = uuid.uuid4().hex
         self._environment = pytest.MonkeyPatch()
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "OptimizerProcesses":
         self._scratch.mkdir()
         self._environment.setenv(_MARK, self._mark)
         self._environment.setenv("TMPDIR", str(self._scratch))
@@ -112,20 +114,20 @@ class Crew:
         for running in self._optimizers:
             running.kill()
 
-    def strike(self, chance: random.Random) -> Fault | None:
-        """A fault by chance: which, and whom it befalls; None when there was nobody just then. Who hangs does so for
-        longer than a lease, and goes on before this returns.
+    def inject_fault(self, chance: random.Random) -> Fault | None:
+        """Inject a random fault; return it, or None when the chosen process does not run at the moment. A stopped
+        process stays so for longer than a lease, and is resumed before this returns.
         """
         fault = chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
         scheduling = self._scheduling()
         match fault:
             case Fault.KILL_WORKER | Fault.HANG_WORKER:
-                whom = [worker for each in self._optimizers for worker in each.optimizer.local_workers()]
+                candidates = [worker for each in self._optimizers for worker in each.optimizer.local_workers()]
                 if fault is Fault.HANG_WORKER and self._remote is not None:
-                    whom.append(psutil.Process(self._remote.pid))
-                if not whom:
+                    candidates.append(psutil.Process(self._remote.pid))
+                if not candidates:
                     return None
-                victim = chance.choice(sorted(whom, key=lambda worker: worker.pid))
+                victim = chance.choice(sorted(candidates, key=lambda worker: worker.pid))
                 return fault if (_hang if fault is Fault.HANG_WORKER else _kill)(victim) else None
             case Fault.KILL_REMOTE_WORKER:
                 self._start_remote()
@@ -141,69 +143,69 @@ class Crew:
                 return fault
 
     def wait_for_processes(self, count: int, seconds: float) -> None:
-        """Wait until so many more processes of the optimizer have ended, so long at most."""
+        """Wait until `count` more processes of the optimizer have ended, for at most `seconds`."""
         with self._news:
             wanted = self._ended + count
             self._news.wait_for(lambda: self._ended >= wanted, seconds)
 
     def journal(self) -> SqlJournal:
-        """The journal of all; whoever opens it closes it."""
+        """Open the shared journal; the caller closes it."""
         return SqlJournal(f"sqlite:///{self._optimizers[0].optimizer.journal}")
 
     def stop(self) -> None:
-        """End all in good order: the worker elsewhere, who stands by, and who schedules."""
+        """Stop all in order: the remote worker, the standby, and the scheduler."""
         assert self._remote is not None
         self._remote.terminate()
         assert self._remote.wait(DEADLINE_SECONDS) == 0, "the remote worker did not end in good order"
         scheduling = self._scheduling()
-        assert scheduling is not None, "nobody schedules"
+        assert scheduling is not None, "no optimizer schedules"
         for number in (1 - scheduling, scheduling):
             self._optimizers[number].optimizer.stop()
 
     def alive(self) -> list[str]:
-        """The processes that were started here, and those that they have started, as far as they live."""
+        """Return the live processes among those started here, and among their children."""
         found = [p for p in psutil.process_iter() if p.pid != os.getpid() and _has_mark(p, self._mark)]
         return [f"{p.pid} {' '.join(p.cmdline())}" for p in found if is_alive(p)]
 
     def left_on_disk(self) -> list[str]:
-        """What is left on local disk after somebody has started who removes what was left by those who were killed."""
+        """Return the files left on local disk after a new process has removed the leftovers of killed ones."""
         ScratchDirectory(self._scratch).close()
         return [path.name for path in self._scratch.iterdir()]
 
-    def said(self) -> str:
-        """What all have written into their logs."""
+    def logs(self) -> str:
+        """Return the logs of all processes."""
         return "".join(path.read_text(errors="replace") for path in sorted(self._directory.glob("*.log")))
 
     # -- inside --------------------------------------------------------------------------------------------------------
 
-    def _start(self, number: int) -> _Running:
+    def _start(self, number: int) -> _RunningOptimizer:
         arguments = ["--workers", str(WORKERS), "--port", str(self._ports[number])]
         for key, value in _SETTINGS.items():
             arguments += ["--setting", f"{key}={value}"]
         context = ExitStack()
         name = f"optimizer-{number}"
         optimizer = context.enter_context(optimizing(self._directory, self._catalog, *arguments, name=name))
-        ear = threading.Thread(target=self._hear, args=(optimizer,), name=name, daemon=True)
-        ear.start()
-        return _Running(optimizer, context, ear)
+        reader = threading.Thread(target=self._read_events, args=(optimizer,), name=name, daemon=True)
+        reader.start()
+        return _RunningOptimizer(optimizer, context, reader)
 
     def _start_remote(self) -> None:
-        """Start the worker elsewhere, once the one before is killed."""
+        """Start the remote worker, after its predecessor was killed."""
         self._remote_context.close()
         uris = ",".join(f"thrift://127.0.0.1:{port}" for port in self._ports)
         self._remote = self._remote_context.enter_context(working(uris, self._directory))
 
-    def _hear(self, optimizer: Optimizer) -> None:
+    def _read_events(self, optimizer: OptimizerProcess) -> None:
         assert optimizer.process.stdout is not None
         for line in optimizer.process.stdout:
-            # A kill may cut off the last line.
+            # A kill may truncate the last line.
             if line.endswith(b"\n") and json.loads(line)["event"] == "process":
                 with self._news:
                     self._ended += 1
                     self._news.notify_all()
 
     def _scheduling(self) -> int | None:
-        """Which of the two schedules; None while it is somebody who was killed."""
+        """Return which of the two optimizers schedules; None while the lease belongs to a killed process."""
         with closing(self.journal()) as journal:
             lease = journal.holder()
         pids = [running.optimizer.process.pid for running in self._optimizers]
@@ -213,7 +215,7 @@ class Crew:
 
 
 def _kill(process: psutil.Process) -> bool:
-    """Whether it was there to be killed."""
+    """Kill a process; return whether it was running."""
     try:
         process.send_signal(signal.SIGKILL)
     except psutil.NoSuchProcess:
@@ -222,7 +224,7 @@ def _kill(process: psutil.Process) -> bool:
 
 
 def _hang(process: psutil.Process) -> bool:
-    """Stop a process for longer than a lease, and let it go on; whether it was there to be stopped."""
+    """Stop a process for longer than a lease, then resume it; return whether it was running."""
     try:
         process.suspend()
         threading.Event().wait(_HANG_SECONDS)

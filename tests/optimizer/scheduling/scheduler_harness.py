@@ -1,4 +1,4 @@
-"""A scheduler with a journal in memory and a clock that stands still until it is told to move."""
+"""A scheduler with a journal in memory and a clock that only tests advance."""
 
 from collections.abc import Mapping
 from itertools import count
@@ -16,12 +16,12 @@ DONE = TaskOutcome(result=b"done", figures=TaskFigures(bytes_in=10, bytes_out=5,
 
 
 def tasks(number: int) -> list[PlannedTask]:
-    """So many tasks, each cheaper than the one before."""
+    """Return planned tasks, each cheaper than the one before."""
     return [PlannedTask(payload=str(n).encode(), cost=1_000 - n) for n in range(number)]
 
 
-class Desk:
-    """A scheduler, and those that follow it: `takes_over` makes the next one."""
+class SchedulerHarness:
+    """A scheduler and its successors: `takes_over` starts the next one."""
 
     def __init__(
         self, groups: Mapping[str, ResourceGroup] | None = None, settings: SchedulerSettings | None = None
@@ -32,10 +32,10 @@ class Desk:
         self.groups = dict(groups or {"default": ResourceGroup()})
         self._ids = count(1)
         self._holders = count(1)
-        self.scheduler = self.takes_over()
+        self.scheduler = self.take_over()
 
-    def takes_over(self) -> Scheduler:
-        """Another scheduler, which has the lease from now on."""
+    def take_over(self) -> Scheduler:
+        """Start another scheduler, which takes over the lease."""
         held = self.journal.holder()
         if held is not None:
             self.journal.release(held)
@@ -52,17 +52,17 @@ class Desk:
         return self.scheduler
 
     def worker(self, threads: int = 1, group: str = "default") -> Worker:
-        """A worker that has just come."""
+        """Register a new worker."""
         return self.scheduler.register(group, threads, 1 << 30, "here")
 
     def due(self, name: str, found: TableMeasurement | None = None) -> None:
-        """A table is there, and by default is to be compacted."""
+        """Report and measure a table, by default one that needs a compaction."""
         self.scheduler.changed([name])
         self.scheduler.take_unmeasured()
         self.scheduler.measured(name, found or runs(9))
 
     def process(self, name: str = "t", number: int = 1) -> Process:
-        """A process of so many tasks has begun for the table, which is alone in waiting."""
+        """Start a process with this number of tasks for the table, which must be the only waiting one."""
         self.due(name)
         begun = self.scheduler.begin()
         assert begun is not None
@@ -70,20 +70,20 @@ class Desk:
         self.scheduler.planned(begun[0].id, tasks(number))
         return begun[0]
 
-    def process_given_out(self) -> Process:
-        """A process whose only task was given to a worker."""
+    def assigned_process(self) -> Process:
+        """Start a process whose only task is assigned to a worker."""
         worker = self.worker()
         process = self.process()
         assert len(self.scheduler.poll(worker.id, 1)) == 1
         return process
 
     def end(self, process: Process, found: TableMeasurement | None = None) -> Process:
-        """The process was cleaned up."""
+        """Record that the process has been cleaned up."""
         assert [p.id for p, _ in self.scheduler.to_end()] == [process.id]
         return self.scheduler.ended(process.id, found)
 
     def work(self, worker: Worker, millis: int = 1_000) -> TaskAssignment:
-        """The worker gets an attempt, and brings its result after so long."""
+        """Assign an attempt to the worker, and complete it after `millis`."""
         [attempt] = self.scheduler.poll(worker.id, 1)
         self.now += millis
         assert self.scheduler.complete(attempt.ref, DONE) is ResultStatus.ACCEPTED
