@@ -1,4 +1,4 @@
-"""The peers, one of each for the session."""
+"""The peers, one process of each for the test session."""
 
 from collections.abc import Iterator
 
@@ -11,20 +11,20 @@ from tests.support.peers.pypaimon import PyPaimon
 
 @pytest.fixture(scope="session")
 def java_paimon() -> Iterator[JavaPaimon]:
-    """A JVM with Java Paimon 1.4.2."""
+    """JVM with Java Paimon 1.4.2."""
     with JavaPaimon() as java:
         yield java
 
 
 @pytest.fixture(scope="session")
 def pypaimon() -> Iterator[PyPaimon]:
-    """A process with pypaimon 2.1.0 and pypaimon-rust 0.4.0."""
+    """Process with pypaimon 2.1.0 and pypaimon-rust 0.4.0."""
     with PyPaimon() as python:
         yield python
 
 
 @pytest.fixture(scope="session")
 def flink() -> Iterator[Flink]:
-    """A JVM with Flink 1.20 and Paimon's connector 1.3.1."""
+    """JVM with Flink 1.20 and Paimon's connector 1.3.1."""
     with Flink() as peer:
         yield peer

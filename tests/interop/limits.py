@@ -1,11 +1,11 @@
-"""What each peer can hold: tests stay within it, and README.md says what happens beyond."""
+"""Types and values that each peer supports: tests stay within them, and README.md describes the behaviour beyond."""
 
 from typing import Literal
 
 from tests.golden.values import NESTED, SCALARS
 from tests.support.peers.json import PeerType, TypeJson, parse_type
 
-# interbed itself is meant to hold everything.
+# interbed itself is to support all of them.
 Peer = Literal["interbed", "java", "python", "rust"]
 PEERS: tuple[Peer, ...] = ("java", "python", "rust")
 
@@ -35,7 +35,7 @@ def _multiset_of(of: PeerType, *roots: str) -> bool:
 
 
 def holds_value(peer: Peer, type_json: TypeJson) -> bool:
-    """Whether the peer writes and reads the type as a value."""
+    """Return whether the peer writes and reads values of the type."""
     of = parse_type(type_json)
     if peer == "interbed":
         return True
@@ -47,12 +47,12 @@ def holds_value(peer: Peer, type_json: TypeJson) -> bool:
 
 
 def holds_key(peer: Peer, type_json: TypeJson) -> bool:
-    """Whether the peer keeps apart, and puts into the right bucket, all keys of the type."""
+    """Return whether the peer distinguishes all keys of the type and puts each into the right bucket."""
     return holds_value(peer, type_json) and (peer != "python" or parse_type(type_json).root not in ("FLOAT", "DOUBLE"))
 
 
 def holds_partition(peer: Peer, type_json: TypeJson) -> bool:
-    """Whether the peer writes and reads partitions of the type with `partition.legacy-name` = true."""
+    """Return whether the peer writes and reads partitions of the type with `partition.legacy-name` = true."""
     of = parse_type(type_json)
     if of.root in ("BINARY", "VARBINARY"):
         return False
@@ -62,6 +62,6 @@ def holds_partition(peer: Peer, type_json: TypeJson) -> bool:
 
 
 def values_held_by(*peers: Peer) -> list[tuple[TypeJson, list[object]]]:
-    """The golden types and values that all of these peers hold."""
+    """Return the golden types and values that all of these peers support."""
     everything: list[tuple[TypeJson, list[object]]] = [*SCALARS.items(), *NESTED]
     return [(of, values) for of, values in everything if all(holds_value(peer, of) for peer in peers)]

@@ -1,7 +1,8 @@
-"""pypaimon and pypaimon-rust behind a pipe: one JSON command a line on stdin, one JSON answer a line on stdout.
+"""Server for pypaimon and pypaimon-rust on a pipe: one JSON command per line on stdin, one JSON answer per line on
+stdout.
 
-Runs in the environment of pypaimon-requirements.txt; tests/support/peers/pypaimon.py is its face and documents the
-commands. Tables come and go as Arrow IPC files. The engine is `python` (pypaimon, with nothing native) or `rust`
+It runs in the environment of pypaimon-requirements.txt; tests/support/peers/pypaimon.py is its client and documents the
+commands. Tables are passed as Arrow IPC files. The engine is `python` (pypaimon, without native code) or `rust`
 (pypaimon-rust through its own API).
 """
 
@@ -20,7 +21,7 @@ from pypaimon_rust.datafusion import PaimonCatalog
 
 from tests.support.peers.json import from_json_values, parse_type
 
-# The names of comparisons: of the command, of pypaimon's predicate builder, of pypaimon-rust's filter.
+# Names of comparisons: in commands, in pypaimon's predicate builder, in pypaimon-rust's filter.
 COMPARISONS = {
     "=": ("equal", "equal"),
     "<>": ("not_equal", "notEqual"),
@@ -39,7 +40,7 @@ COMPARISONS = {
 def main() -> None:
     """Answer commands until stdin ends."""
     answers = sys.stdout
-    # Libraries that print go to stderr.
+    # Output that libraries print goes to stderr.
     sys.stdout = sys.stderr
     for line in sys.stdin:
         try:
@@ -51,7 +52,7 @@ def main() -> None:
 
 
 def execute(command: dict[str, Any]) -> Any:
-    """Do one command."""
+    """Execute a command and return its answer."""
     return {
         "ping": lambda c: {"pyarrow": pa.__version__},
         "option_keys": lambda c: option_keys(),
@@ -64,7 +65,7 @@ def execute(command: dict[str, Any]) -> Any:
 
 
 def option_keys() -> list[list[str | None]]:
-    """Key and default of each option of tables."""
+    """Return key and default of each option of tables."""
     found = (member for member in vars(CoreOptions).values() if isinstance(member, ConfigOption))
     return [[o.key(), _text(o.default_value()) if o.has_default_value() else None] for o in found]
 
@@ -74,12 +75,12 @@ def _text(value: Any) -> str:
 
 
 def open_catalog(command: dict[str, Any]) -> Any:
-    """pypaimon's catalog; a new one each time, because other processes change the tables."""
+    """Open pypaimon's catalog; a new one each time, because other processes change the tables."""
     return CatalogFactory.create({"warehouse": command["warehouse"]})
 
 
 def open_table(command: dict[str, Any]) -> Any:
-    """pypaimon's table with the command's options."""
+    """Open pypaimon's table with the command's options."""
     table = open_catalog(command).get_table(command["table"])
     options = dict(command.get("options") or {})
     if command.get("snapshot_id") is not None:
@@ -88,7 +89,7 @@ def open_table(command: dict[str, Any]) -> Any:
 
 
 def table_schema(table: Any) -> dict[str, Any]:
-    """The schema as its file has it."""
+    """Return the schema as its file has it."""
     schema = table.table_schema
     return {
         "id": schema.id,
@@ -100,7 +101,7 @@ def table_schema(table: Any) -> dict[str, Any]:
 
 
 def create_table(command: dict[str, Any]) -> dict[str, Any]:
-    """Create a table from Paimon types, which say more than Arrow's."""
+    """Create a table from Paimon types, which are more specific than Arrow's."""
     catalog = open_catalog(command)
     catalog.create_database(command["table"].split(".")[0], True)
     ids = AtomicInteger(-1)
@@ -115,28 +116,28 @@ def create_table(command: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_arrow(path: str) -> pa.Table:
-    """The table in an Arrow IPC file."""
+    """Read the table in an Arrow IPC file."""
     with pa.OSFile(path, "r") as file:
         return pa.ipc.open_file(file).read_all()
 
 
 def fitted(data: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The table under the engine's schema, which may differ in nullability and names inside of lists."""
+    """Return the table under the engine's schema, which may differ in nullability and names inside lists."""
     if data.schema.types == schema.types:
-        # A cast would refuse a null struct whose fields are NOT NULL.
+        # A cast refuses a null struct whose fields are NOT NULL.
         return pa.Table.from_arrays(data.columns, schema=schema)
     return data.cast(schema)
 
 
 def write_arrow(path: str, table: pa.Table) -> int:
-    """Write an Arrow IPC file; the number of rows."""
+    """Write an Arrow IPC file; return the number of rows."""
     with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
     return table.num_rows
 
 
 def write(command: dict[str, Any]) -> None:
-    """One commit by pypaimon."""
+    """Make one commit by pypaimon."""
     table = open_table(command)
     stream = command["commit_identifier"] is not None
     builder = table.new_stream_write_builder() if stream else table.new_batch_write_builder()
@@ -170,7 +171,7 @@ def read(command: dict[str, Any]) -> int:
 
 
 def literals(node: dict[str, Any], table: Any) -> list[Any]:
-    """The Python values of a comparison."""
+    """Return the literals of a comparison as Python values."""
     if "value" not in node:
         return []
     field = next(field for field in table.table_schema.fields if field.name == node["field"])
@@ -179,7 +180,7 @@ def literals(node: dict[str, Any], table: Any) -> list[Any]:
 
 
 def predicate(node: dict[str, Any], table: Any, builder: Any) -> Any:
-    """pypaimon's predicate for the filter of a command."""
+    """Build pypaimon's predicate for the filter of a command."""
     if node["op"] in ("and", "or"):
         join = builder.and_predicates if node["op"] == "and" else builder.or_predicates
         return join([predicate(arg, table, builder) for arg in node["args"]])
@@ -190,19 +191,19 @@ def predicate(node: dict[str, Any], table: Any, builder: Any) -> Any:
 
 
 def rust_filter(node: dict[str, Any], table: Any) -> dict[str, Any]:
-    """pypaimon-rust's predicate for the filter of a command."""
+    """Build pypaimon-rust's predicate for the filter of a command."""
     if node["op"] in ("and", "or"):
         return {"method": node["op"], "children": [rust_filter(arg, table) for arg in node["args"]]}
     return {"method": COMPARISONS[node["op"]][1], "field": node["field"], "literals": literals(node, table)}
 
 
 def rust_table(command: dict[str, Any]) -> Any:
-    """pypaimon-rust's table."""
+    """Open the table with pypaimon-rust."""
     return PaimonCatalog({"warehouse": command["warehouse"]}).get_table(tuple(command["table"].split(".")))
 
 
 def rust_write(command: dict[str, Any]) -> None:
-    """One commit by pypaimon-rust."""
+    """Make one commit by pypaimon-rust."""
     schema = open_table(command).new_batch_write_builder().new_write().table_pyarrow_schema
     table = rust_table(command)
     stream = command["commit_identifier"] is not None
@@ -244,7 +245,7 @@ def rust_read(command: dict[str, Any]) -> int:
 
 
 def plan(command: dict[str, Any]) -> list[dict[str, Any]]:
-    """pypaimon's splits and their files."""
+    """Return pypaimon's splits and their files."""
     splits = open_table(command).new_read_builder().new_scan().plan().splits()
     return [
         {

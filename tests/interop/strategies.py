@@ -19,10 +19,9 @@ _EXPLORED = os.environ.get("INTERBED_TEST_RANDOM_EXAMPLES")
 
 
 def random_examples(number: int) -> settings:
-    """How a test looks for examples.
+    """Return Hypothesis settings for a number of examples.
 
-    A run of the tests is the same everywhere; a number in the environment variable makes it as many examples that
-    nobody saw before.
+    Examples are the same in every run. A number in the environment variable replaces them by that many new ones.
     """
     return settings(
         max_examples=int(_EXPLORED or examples(number)),
@@ -49,7 +48,7 @@ _YEAR_RANGE = (-62_135_596_800 * _NANOS_PER_SECOND, 253_402_300_799 * _NANOS_PER
 
 @st.composite
 def scalar_types(draw: st.DrawFn) -> str:
-    """A type without children."""
+    """Generate a type without children."""
     kind = draw(st.sampled_from([*_SIMPLE, "DECIMAL", "TEXT", "BINARY", "TIMESTAMP", "TIME"]))
     match kind:
         case "DECIMAL":
@@ -70,7 +69,7 @@ def scalar_types(draw: st.DrawFn) -> str:
 
 @st.composite
 def types(draw: st.DrawFn, depth: int = 2) -> TypeJson:
-    """Any type, nested at most `depth` times."""
+    """Generate any type, nested at most `depth` times."""
     roots = ["SCALAR"] * 6 + (["ARRAY", "MAP", "MULTISET", "ROW"] if depth else [])
     root = draw(st.sampled_from(roots))
     match root:
@@ -88,7 +87,7 @@ def types(draw: st.DrawFn, depth: int = 2) -> TypeJson:
 
 
 def _key_types() -> SearchStrategy[str]:
-    # Keys of maps are never null, and no floats: whether 0.0 is -0.0 there is a question for another test.
+    # Keys of maps are never null, and never floats: the equality of 0.0 and -0.0 is covered by another test.
     return scalar_types().filter(lambda of: of not in ("FLOAT", "DOUBLE")).map(lambda of: f"{of} NOT NULL")
 
 
@@ -98,20 +97,21 @@ def _maybe_not_null(draw: st.DrawFn, inner: SearchStrategy[TypeJson]) -> TypeJso
 
 
 def not_null(of: TypeJson) -> TypeJson:
-    """The type that does not take null."""
+    """Return the type as NOT NULL."""
     return {**of, "type": f"{of['type']} NOT NULL"} if isinstance(of, dict) else f"{of} NOT NULL"
 
 
 def values(of: PeerType) -> SearchStrategy[Any]:
-    """JSON values of a type, null among them where it may be."""
+    """Generate JSON values of a type, nulls included for nullable types."""
     present = _present(of)
     return st.one_of(st.none(), present, present, present) if of.nullable else present
 
 
 def key_values(of: PeerType) -> SearchStrategy[Any]:
-    """Values of a type for keys and partitions: of floats only those that are themselves in every version of Java.
+    """Generate values of a type for keys and partitions; of floats only those with the same text in every version of
+    Java.
 
-    Java Paimon takes 0.0 and -0.0 for one key when it merges files, and NaN for any; long floats have other names in
+    Java Paimon takes 0.0 and -0.0 for one key when it merges files, and NaN for any. Long floats have other names in
     partitions of Java 17 than of Java 19.
     """
     if of.root not in ("FLOAT", "DOUBLE"):
@@ -182,8 +182,8 @@ def _base64(data: bytes) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Story:
-    """A table and what happens to it: commits of changes, each change a kind (`+I`, `-D`) and a row."""
+class TableHistory:
+    """A table and its commits of changes; a change is a kind (`+I`, `-D`) and a row."""
 
     columns: list[tuple[str, TypeJson]]
     primary_keys: list[str]
@@ -196,12 +196,12 @@ class Story:
         object.__setattr__(self, "types", tuple(parse_type(of) for _, of in self.columns))
 
     def key_of(self, row: list[Any]) -> str:
-        """What is equal for rows that replace one another."""
+        """Return the key by which rows replace one another."""
         at = [i for i, (name, _) in enumerate(self.columns) if name in self.primary_keys]
         return json.dumps([row[i] for i in at])
 
     def rows_after(self, commits: int) -> list[list[Any]]:
-        """The rows that a reader finds after that many commits."""
+        """Return the rows that a reader finds after that many commits."""
         changes = [change for commit in self.commits[:commits] for change in commit]
         if not self.primary_keys:
             return [row for _, row in changes]
@@ -226,7 +226,7 @@ FILE_OPTIONS = st.fixed_dictionaries(
 
 
 @st.composite
-def keyed_stories(
+def keyed_histories(
     draw: st.DrawFn,
     *,
     value: Allows,
@@ -234,10 +234,10 @@ def keyed_stories(
     partition: Allows,
     options: dict[str, str] | None = None,
     dynamic: bool = False,
-) -> Story:
-    """A primary-key table and several commits of inserts, updates and deletes of few keys.
+) -> TableHistory:
+    """Generate a primary-key table with several commits of inserts, updates and deletes of few keys.
 
-    Its buckets are fixed or, with `dynamic`, perhaps dynamic ones that are soon full.
+    Buckets are fixed or, with `dynamic`, perhaps dynamic ones that fill up soon.
     """
     fixed = st.integers(1, 3).map(lambda buckets: {"bucket": str(buckets)})
     buckets = fixed | st.just({"dynamic-bucket.target-row-num": "2"}) if dynamic else fixed
@@ -265,7 +265,7 @@ def keyed_stories(
         st.sampled_from(["+I", "+I", "+I", "-D"]),
         st.tuples(st.sampled_from(identities), others_of).map(lambda parts: _row(columns, {**parts[0], **parts[1]})),
     )
-    return Story(
+    return TableHistory(
         columns=columns,
         primary_keys=draw(st.permutations(primary)),
         partition_keys=[name for name, _ in columns if name.startswith("p")],
@@ -275,10 +275,10 @@ def keyed_stories(
 
 
 @st.composite
-def append_stories(
+def append_histories(
     draw: st.DrawFn, *, value: Allows, key: Allows, partition: Allows, null_partition_with_buckets: bool = True
-) -> Story:
-    """A table without a primary key, with or without buckets, and several commits of rows."""
+) -> TableHistory:
+    """Generate a table without a primary key, with or without buckets, with several commits of rows."""
     bucketed = draw(st.booleans())
     partitions_are_null = null_partition_with_buckets or not bucketed
     partitions = draw(st.lists(scalar_types().filter(partition), max_size=1))
@@ -293,7 +293,7 @@ def append_stories(
     rows = st.tuples(
         *(key_values(parse_type(of)) if name[0] == "p" else values(parse_type(of)) for name, of in columns)
     ).map(lambda row: ("+I", list(row)))
-    return Story(
+    return TableHistory(
         columns=columns,
         primary_keys=[],
         partition_keys=[name for name, _ in columns if name.startswith("p")],

@@ -1,4 +1,4 @@
-"""interbed reads what Java Paimon wrote: the golden tables, every snapshot of them."""
+"""interbed reads the golden tables of Java Paimon, every snapshot of them."""
 
 import pytest
 

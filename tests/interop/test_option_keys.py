@@ -1,7 +1,7 @@
-"""Every option of Java Paimon and pypaimon is known: a new one shows here when the peers are upgraded.
+"""Every option of Java Paimon and pypaimon is known to interbed: the test fails when an upgraded peer has a new one.
 
-What is listed by `JAVA_OPTIONS` are the classes whose options can stand in a table; those of Flink's and Spark's
-connectors are not in the jar of the peer, and are listed by test_known_options.py in tests/storage.
+`JAVA_OPTIONS` lists the classes with options of tables. Those of Flink's and Spark's connectors are not in the jar of
+the peer, and are listed by test_known_options.py in tests/storage.
 """
 
 import re
@@ -32,7 +32,7 @@ def test_each_option_of_pypaimon_is_known(pypaimon: PyPaimon) -> None:
     assert sorted(key for key, _ in options if known_option(key) is None) == []
 
 
-def test_the_default_of_a_refused_option_is_taken(java_paimon: JavaPaimon, pypaimon: PyPaimon) -> None:
+def test_the_default_of_a_refused_option_is_accepted(java_paimon: JavaPaimon, pypaimon: PyPaimon) -> None:
     defaults = [(key, default) for key, default, _ in java_paimon.option_keys(*JAVA_OPTIONS)]
     for key, default in (*defaults, *pypaimon.option_keys()):
         if default is not None:
@@ -40,7 +40,7 @@ def test_the_default_of_a_refused_option_is_taken(java_paimon: JavaPaimon, pypai
 
 
 def test_the_peers_have_most_of_the_keys(java_paimon: JavaPaimon, pypaimon: PyPaimon) -> None:
-    """A key that nobody has is a slip in the table of known options, unless an engine's connector has it."""
+    """A key that no peer has is an error in the table of known options, unless an engine's connector has it."""
     theirs = {key for key, _, older in java_paimon.option_keys(*JAVA_OPTIONS) for key in (key, *older)}
     theirs |= {key for key, _ in pypaimon.option_keys()}
     assert len([option for option in KNOWN if option.key in theirs]) > 300

@@ -1,7 +1,7 @@
-"""Java Paimon refuses what interbed refuses, and takes what it takes: at creation, by ALTER and as dynamic options.
+"""Java Paimon accepts and refuses the same options as interbed: at creation, by ALTER and as dynamic options.
 
-Java finds many a contradiction only when it writes or reads, where interbed has refused the table already; so a table
-that Java creates but interbed does not is written to, compacted and read before Java's verdict counts.
+Java finds many contradictions only when it writes or reads, while interbed refuses the table at creation. A table that
+Java creates and interbed does not is therefore written, compacted and read before the results are compared.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ CHANGES: list[tuple[str, str | None]] = [
 
 
 def refusal(action: Callable[[], Any]) -> str | None:
-    """Why Java or interbed refuses the action; None when it does not."""
+    """Return the message with which Java or interbed refuses the action; None when it succeeds."""
     try:
         action()
     except (PeerError, InvalidInputError, NotSupportedError) as error:
@@ -66,7 +66,7 @@ def refusal(action: Callable[[], Any]) -> str | None:
 
 
 def use(table: JavaTable) -> None:
-    """Write, compact and read: what a table is for."""
+    """Write, compact and read the table, as its users do."""
     table.write([ROW])
     table.write([ROW])
     table.compact()
@@ -87,7 +87,7 @@ def test_java_refuses_the_same_tables(java_paimon: JavaPaimon, tmp_path: Path, a
 
 
 def create(table: JavaTable | InterbedTable, case: OptionCase) -> None:
-    """Create the case's table."""
+    """Create the table of the case."""
     table.create(COLUMNS, primary_keys=case.keys, partition_keys=case.partitions, options=case.options)
 
 
@@ -110,7 +110,7 @@ def test_java_refuses_the_same_changes(java_paimon: JavaPaimon, tmp_path: Path, 
 
 
 def java_change(key: str, value: str | None) -> dict[str, str]:
-    """The change as the peer takes it."""
+    """Return the change in the form that the peer takes."""
     return {"op": "remove_option", "key": key} if value is None else {"op": "set_option", "key": key, "value": value}
 
 
@@ -126,8 +126,8 @@ def test_java_refuses_the_same_dynamic_options(java_paimon: JavaPaimon, tmp_path
         told = refusal(lambda key=key, value=value: table.copy({key: value}))  # type: ignore[misc]
         if (said is None) != (told is None):
             differing[key, value] = told or said
-    # A dynamic number of buckets is how Java rescales; `Table.rescale` is interbed's way.
-    # A table with deletion vectors is not read without them.
+    # Java rescales by dynamic options for the number of buckets; interbed has `Table.rescale`.
+    # A table with deletion vectors cannot be read without them.
     assert set(differing) == {("bucket", "4"), ("deletion-vectors.enabled", "false")}, differing
 
 

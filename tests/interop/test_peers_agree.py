@@ -1,4 +1,4 @@
-"""The peers read from each other what they wrote, within the limits that README.md names."""
+"""The peers read each other's tables, within the limits that README.md names."""
 
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from tests.support.peers.json import comparable, parse_type
 from tests.support.peers.pypaimon import PyPaimon, PyPaimonTable
 
 
-class Peers:
-    """All peers on one warehouse."""
+class SharedWarehouse:
+    """One warehouse, opened by each of the peers."""
 
     def __init__(self, java: JavaPaimon, python: PyPaimon, warehouse: Path) -> None:
         self._java, self._python, self._warehouse = java, python, warehouse
@@ -26,13 +26,13 @@ class Peers:
 
 
 @pytest.fixture
-def peers(java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path) -> Peers:
-    return Peers(java_paimon, pypaimon, tmp_path)
+def peers(java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path) -> SharedWarehouse:
+    return SharedWarehouse(java_paimon, pypaimon, tmp_path)
 
 
 @pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "append"])
 @pytest.mark.parametrize("writer", PEERS)
-def test_every_peer_reads_all_types_of_every_writer(peers: Peers, writer: Peer, keyed: bool) -> None:
+def test_every_peer_reads_all_types_of_every_writer(peers: SharedWarehouse, writer: Peer, keyed: bool) -> None:
     held = values_held_by(*PEERS)
     columns = [("id", "INT NOT NULL"), *((f"c{i}", of) for i, (of, _) in enumerate(held))]
     types = [parse_type(of) for _, of in columns]
@@ -50,7 +50,7 @@ def test_every_peer_reads_all_types_of_every_writer(peers: Peers, writer: Peer, 
 
 @pytest.mark.parametrize("writer", ["python", "rust"])
 @pytest.mark.parametrize("of", [of for of in SCALARS if holds_key("python", of)])
-def test_peers_put_equal_keys_into_equal_buckets(peers: Peers, writer: Peer, of: str) -> None:
+def test_peers_put_equal_keys_into_equal_buckets(peers: SharedWarehouse, writer: Peer, of: str) -> None:
     columns = [("k", f"{of} NOT NULL"), ("v", "STRING")]
     peers.table("java", "t").create(columns, primary_keys=["k"], options={"bucket": "5", "write-only": "true"})
     keys = list(dict.fromkeys(SCALARS[of]))
@@ -62,7 +62,7 @@ def test_peers_put_equal_keys_into_equal_buckets(peers: Peers, writer: Peer, of:
 
 
 @pytest.mark.parametrize("writer", PEERS)
-def test_peers_read_each_others_partitions(peers: Peers, writer: Peer) -> None:
+def test_peers_read_each_others_partitions(peers: SharedWarehouse, writer: Peer) -> None:
     held = [of for of in SCALARS if all(holds_partition(peer, of) for peer in PEERS)]
     columns = [("id", "INT"), *((f"p{i}", of) for i, of in enumerate(held))]
     types = [parse_type(of) for _, of in columns]
@@ -74,7 +74,7 @@ def test_peers_read_each_others_partitions(peers: Peers, writer: Peer) -> None:
         assert peers.table(reader, "t").read().comparable() == comparable(rows, types)
 
 
-def test_a_deletion_by_pypaimon_is_seen_by_all(peers: Peers) -> None:
+def test_all_peers_respect_a_deletion_by_pypaimon(peers: SharedWarehouse) -> None:
     columns = [("id", "INT NOT NULL"), ("v", "STRING"), ("kind", "STRING")]
     peers.table("java", "t").create(columns, primary_keys=["id"], options={"bucket": "1", "write-only": "true"})
     peers.table("java", "t").write([[1, "a", "+I"], [2, "b", "+I"]])
@@ -85,7 +85,7 @@ def test_a_deletion_by_pypaimon_is_seen_by_all(peers: Peers) -> None:
 
 
 @pytest.mark.parametrize("reader", PEERS)
-def test_peers_filter_and_project_and_travel_alike(peers: Peers, reader: Peer) -> None:
+def test_filters_projections_and_time_travel_agree(peers: SharedWarehouse, reader: Peer) -> None:
     columns = [("id", "INT NOT NULL"), ("name", "STRING"), ("ts", "TIMESTAMP(3)")]
     table = peers.table("java", "t")
     table.create(columns, primary_keys=["id"], options={"bucket": "1", "write-only": "true"})

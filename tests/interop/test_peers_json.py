@@ -1,4 +1,4 @@
-"""The JSON in which peers exchange rows loses nothing on its way through Arrow."""
+"""The JSON in which peers exchange rows is converted to Arrow and back without loss."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.support.peers.json import (
 
 
 @pytest.mark.parametrize(("types", "rows"), cases(), ids=lambda value: str(value)[:40])
-def test_rows_come_back_from_arrow_as_they_went(types: list[TypeJson], rows: list[list[object]]) -> None:
+def test_rows_are_unchanged_after_a_round_trip_through_arrow(types: list[TypeJson], rows: list[list[object]]) -> None:
     parsed = [parse_type(of) for of in types]
     names = [f"f{i}" for i in range(len(types))]
     table = rows_to_table(rows, names, parsed)

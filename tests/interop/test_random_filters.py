@@ -1,4 +1,4 @@
-"""A filter finds what it finds among all rows, whoever wrote the files: pruning leaves out nothing that matches."""
+"""A filter finds the same rows with and without pruning, in files of any writer."""
 
 import itertools
 from pathlib import Path
@@ -24,7 +24,7 @@ from interbed.storage.base.predicate.expr import (
     bind,
 )
 from tests.interop.limits import holds_key, holds_partition, holds_value
-from tests.interop.strategies import RANDOM, Story, append_stories, keyed_stories
+from tests.interop.strategies import RANDOM, TableHistory, append_histories, keyed_histories
 from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon
 from tests.support.peers.json import from_json_values
@@ -37,22 +37,22 @@ LIMITS: Any = {
 NESTED = ("ARRAY", "MAP", "MULTISET", "ROW")
 
 
-def literals(story: Story) -> dict[str, list[Any]]:
-    """Values of the columns that can be compared, as the story has them."""
+def literals(history: TableHistory) -> dict[str, list[Any]]:
+    """Return the values in the history of the columns that can be compared."""
     found: dict[str, list[Any]] = {}
-    for i, ((name, _), of) in enumerate(zip(story.columns, story.types, strict=True)):
-        values = [row[i] for commit in story.commits for _, row in commit if row[i] is not None]
+    for i, ((name, _), of) in enumerate(zip(history.columns, history.types, strict=True)):
+        values = [row[i] for commit in history.commits for _, row in commit if row[i] is not None]
         if values and of.root not in NESTED:
             array = from_json_values(values, of)
             nanos = pa.types.is_timestamp(array.type) and array.type.unit == "ns"
-            # Python's datetime ends at microseconds, so that a literal of it may lie between the table's values.
+            # Python's datetime ends at microseconds, so that its literals may lie between the table's values.
             found[name] = (array.cast(pa.timestamp("us", array.type.tz), safe=False) if nanos else array).to_pylist()
     return found
 
 
 @st.composite
 def predicates(draw: st.DrawFn, of: dict[str, list[Any]], names: list[str], depth: int = 1) -> Predicate:
-    """A filter on the columns, its literals taken from their values."""
+    """Generate a filter on the columns, with literals from their values."""
     kinds = ["null", *(["compare"] * 4 + ["in"] if of else []), *(["and", "or", "not"] if depth else [])]
     match draw(st.sampled_from(kinds)):
         case "compare":
@@ -71,12 +71,15 @@ def predicates(draw: st.DrawFn, of: dict[str, list[Any]], names: list[str], dept
             return and_(*parts) if connective == "and" else Or(parts)
 
 
-def check(java: JavaPaimon, warehouse: Path, story: Story, data: st.DataObject) -> None:
+def check(java: JavaPaimon, warehouse: Path, history: TableHistory, data: st.DataObject) -> None:
     tables: list[Any] = [interbed_table(warehouse, "db.t"), java.table(warehouse, "db.t")]
     tables[0].create(
-        story.columns, primary_keys=story.primary_keys, partition_keys=story.partition_keys, options=story.options
+        history.columns,
+        primary_keys=history.primary_keys,
+        partition_keys=history.partition_keys,
+        options=history.options,
     )
-    for commit in story.commits:
+    for commit in history.commits:
         data.draw(st.sampled_from(tables), label="writer").write(
             [row for _, row in commit], kinds=[kind for kind, _ in commit]
         )
@@ -84,9 +87,9 @@ def check(java: JavaPaimon, warehouse: Path, story: Story, data: st.DataObject) 
         tables[0].compact()
     table = tables[0].load()
     everything = table.scan().to_arrow().combine_chunks().to_batches()
-    names = [name for (name, _), of in zip(story.columns, story.types, strict=True) if of.root not in NESTED]
+    names = [name for (name, _), of in zip(history.columns, history.types, strict=True) if of.root not in NESTED]
     for _ in range(5):
-        predicate = data.draw(predicates(literals(story), names or ["k0"]), label="filter")
+        predicate = data.draw(predicates(literals(history), names or ["k0"]), label="filter")
         bound = bind(predicate, table.schema.fields)
         expected = [str(row) for batch in everything for row in batch.filter(mask(bound, batch)).to_pylist()]
         found = [str(row) for row in table.scan(filter=predicate).to_arrow().to_pylist()]
@@ -94,24 +97,24 @@ def check(java: JavaPaimon, warehouse: Path, story: Story, data: st.DataObject) 
 
 
 @pytest.mark.longer
-def test_filters_on_keyed_tables_lose_nothing(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+def test_filters_on_keyed_tables_lose_no_rows(java_paimon: JavaPaimon, tmp_path: Path) -> None:
     count = itertools.count()
 
     @RANDOM
-    @given(story=keyed_stories(**LIMITS, options={"write-only": "true"}), data=st.data())
-    def run(story: Story, data: st.DataObject) -> None:
-        check(java_paimon, tmp_path / f"w{next(count)}", story, data)
+    @given(history=keyed_histories(**LIMITS, options={"write-only": "true"}), data=st.data())
+    def run(history: TableHistory, data: st.DataObject) -> None:
+        check(java_paimon, tmp_path / f"w{next(count)}", history, data)
 
     run()
 
 
 @pytest.mark.longer
-def test_filters_on_append_tables_lose_nothing(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+def test_filters_on_append_tables_lose_no_rows(java_paimon: JavaPaimon, tmp_path: Path) -> None:
     count = itertools.count()
 
     @RANDOM
-    @given(story=append_stories(**LIMITS), data=st.data())
-    def run(story: Story, data: st.DataObject) -> None:
-        check(java_paimon, tmp_path / f"w{next(count)}", story, data)
+    @given(history=append_histories(**LIMITS), data=st.data())
+    def run(history: TableHistory, data: st.DataObject) -> None:
+        check(java_paimon, tmp_path / f"w{next(count)}", history, data)
 
     run()

@@ -1,7 +1,7 @@
-"""Streams, changes between snapshots, audit log and binlog are Java Paimon's, whoever wrote the table.
+"""Streams, changes between snapshots, audit log and binlog equal Java Paimon's, for tables written by either.
 
-Each table has a story of commits by Java and interbed in turns; then both read it from every place where a stream can
-start, plan by plan, and go on from every checkpoint.
+Java and interbed commit to each table in turns. Then both read it from every position at which a stream can start, plan
+by plan, and resume from every checkpoint.
 """
 
 import random
@@ -28,9 +28,9 @@ KIND_TEXTS = ["+I", "-U", "+U", "-D"]
 
 TABLES: dict[str, dict[str, str]] = {
     "none": {},
-    "none, overwrites told": {"streaming-read-overwrite": "true"},
+    "none, overwrites read": {"streaming-read-overwrite": "true"},
     "none with vectors": {"deletion-vectors.enabled": "true"},
-    "input, overwrites told": {"changelog-producer": "input", "streaming-read-overwrite": "true"},
+    "input, overwrites read": {"changelog-producer": "input", "streaming-read-overwrite": "true"},
     "input with vectors": {"changelog-producer": "input", "deletion-vectors.enabled": "true"},
     "lookup": {"changelog-producer": "lookup"},
     "full compaction": {"changelog-producer": "full-compaction"},
@@ -40,7 +40,7 @@ TABLES: dict[str, dict[str, str]] = {
         "fields.v.aggregate-function": "sum",
         "fields.s.aggregate-function": "last_value",
     },
-    "append, overwrites told": {"streaming-read-append-overwrite": "true"},
+    "append, overwrites read": {"streaming-read-append-overwrite": "true"},
     "append without buckets": {"bucket": "-1"},
 }
 
@@ -49,8 +49,8 @@ Plans = list[tuple[int | None, list[Row]]]
 
 
 @dataclass(frozen=True)
-class Story:
-    """A table on which all has happened."""
+class StreamedTable:
+    """A table after all of its commits, as both implementations read it."""
 
     name: str
     java: JavaTable
@@ -80,7 +80,7 @@ class Story:
 
 
 def with_plain_adds(plans: Plans) -> Plans:
-    """Additions of the first plan as insertions: Java's rows of a snapshot have the kinds of their records."""
+    """Turn additions of the first plan into insertions: Java's rows of a snapshot have the kinds of their records."""
     if not plans:
         return plans
     checkpoint, rows = plans[0]
@@ -88,7 +88,7 @@ def with_plain_adds(plans: Plans) -> Plans:
 
 
 def in_order(rows: list[Row]) -> list[Row]:
-    """Rows so that those of one key stay in their order, whichever order buckets are read in."""
+    """Sort rows by key, independent of the order of buckets; rows of one key keep their order."""
     return sorted(rows, key=lambda row: (str(row[1][1]), row[1][0]))
 
 
@@ -100,13 +100,15 @@ def kinds_and_rows(table: Table, found: pa.Table) -> list[Row]:
     return list(zip(kinds, table_to_rows(data, types), strict=True))
 
 
-# What these hold of single options, the others hold of some two of them, or the tests of Spark beside Java do.
-COMBINED = ("none, overwrites told", "none with vectors", "input with vectors", "full compaction", "aggregation")
+# The other tables cover these options one by one or in pairs; the tests of Spark beside Java cover the rest.
+COMBINED = ("none, overwrites read", "none with vectors", "input with vectors", "full compaction", "aggregation")
 
 
 @pytest.fixture(scope="module", params=each_run(TABLES, lambda name: name not in COMBINED))
-def story(request: pytest.FixtureRequest, java_paimon: JavaPaimon, tmp_path_factory: pytest.TempPathFactory) -> Story:
-    """A table with inserts, updates, deletes, compactions and overwrites."""
+def streamed_table(
+    request: pytest.FixtureRequest, java_paimon: JavaPaimon, tmp_path_factory: pytest.TempPathFactory
+) -> StreamedTable:
+    """Table with inserts, updates, deletes, compactions and overwrites."""
     name: str = request.param
     warehouse = tmp_path_factory.mktemp("streams")
     java, ours = java_paimon.table(warehouse, "db.t"), interbed_table(warehouse, "db.t")
@@ -130,11 +132,11 @@ def story(request: pytest.FixtureRequest, java_paimon: JavaPaimon, tmp_path_fact
             table = ours.load()
             data = pa.table({"id": [3], "dt": ["b"], "v": [9], "s": ["o"]}, schema=table.arrow_schema)
             table.overwrite(data, {"dt": "b"})
-    return Story(name, java, warehouse)
+    return StreamedTable(name, java, warehouse)
 
 
-def starts(story: Story) -> dict[str, dict[str, str]]:
-    snapshots = story.java.snapshots()
+def starts(streamed_table: StreamedTable) -> dict[str, dict[str, str]]:
+    snapshots = streamed_table.java.snapshots()
     middle = snapshots[len(snapshots) // 2]
     return {
         "default": {},
@@ -155,28 +157,28 @@ def starts(story: Story) -> dict[str, dict[str, str]]:
 
 
 @pytest.mark.sample(3)
-def test_streams_are_javas_wherever_they_start(story: Story) -> None:
-    for name, options in starts(story).items():
-        ours, theirs = story.our_stream(options), story.java_stream(options)
+def test_streams_equal_javas_from_every_start(streamed_table: StreamedTable) -> None:
+    for name, options in starts(streamed_table).items():
+        ours, theirs = streamed_table.our_stream(options), streamed_table.java_stream(options)
         if "full" in name or name == "default":
             ours, theirs = with_plain_adds(ours), with_plain_adds(theirs)
         assert ours == theirs, name
 
 
 @pytest.mark.sample(3)
-def test_streams_go_on_from_every_checkpoint(story: Story) -> None:
-    whole = story.our_stream({"scan.snapshot-id": "1"})
-    for restore in (1, 2, 4, 7, 8, story.last - 1, story.last, story.last + 1):
-        ours = story.our_stream({}, restore)
-        assert ours == story.java_stream({}, restore), restore
+def test_streams_resume_from_every_checkpoint(streamed_table: StreamedTable) -> None:
+    whole = streamed_table.our_stream({"scan.snapshot-id": "1"})
+    for restore in (1, 2, 4, 7, 8, streamed_table.last - 1, streamed_table.last, streamed_table.last + 1):
+        ours = streamed_table.our_stream({}, restore)
+        assert ours == streamed_table.java_stream({}, restore), restore
         assert ours == whole[len(whole) - len(ours) :]
 
 
-def between(story: Story) -> list[dict[str, str]]:
-    """Options of reads between snapshots."""
-    snapshots = story.java.snapshots()
+def between(streamed_table: StreamedTable) -> list[dict[str, str]]:
+    """Return the options of reads between snapshots."""
+    snapshots = streamed_table.java.snapshots()
     times = [snapshots[i]["timeMillis"] for i in (1, len(snapshots) // 2, -1)]
-    ranges = [(0, 1), (0, story.last), (2, 6), (story.last - 1, story.last), (3, 3)]
+    ranges = [(0, 1), (0, streamed_table.last), (2, 6), (streamed_table.last - 1, streamed_table.last), (3, 3)]
     modes = ["auto", "delta", "changelog"]
     return [
         *({"incremental-between": f"{a},{b}", "incremental-between-scan-mode": m} for a, b in ranges for m in modes),
@@ -187,13 +189,13 @@ def between(story: Story) -> list[dict[str, str]]:
 
 
 @pytest.mark.sample(3)
-def test_changes_between_snapshots_are_javas(story: Story) -> None:
-    if "vectors" in story.name:
-        # Java leaves level 0 out in batch reads of such tables, and with it all that was written.
+def test_changes_between_snapshots_equal_javas(streamed_table: StreamedTable) -> None:
+    if "vectors" in streamed_table.name:
+        # Java's batch reads of such tables skip level 0, which has all written rows.
         return
-    for options in between(story):
-        rows = story.java.read(options=options)
-        table = story.table.copy(options)
+    for options in between(streamed_table):
+        rows = streamed_table.java.read(options=options)
+        table = streamed_table.table.copy(options)
         found = table.new_change_read().to_reader(table.new_scan().plan().splits).read_all()
         ours = kinds_and_rows(table, found)
         assert sorted(map(repr, ours)) == sorted(map(repr, zip(rows.kinds, rows.rows, strict=True))), options
@@ -203,25 +205,25 @@ def test_changes_between_snapshots_are_javas(story: Story) -> None:
 
 
 @pytest.mark.sample(3)
-def test_differences_of_snapshots_are_those_of_their_rows(story: Story) -> None:
-    if story.name.startswith("append"):
+def test_snapshot_differences_equal_the_differences_of_their_rows(streamed_table: StreamedTable) -> None:
+    if streamed_table.name.startswith("append"):
         return
-    kinds = [s["commitKind"] for s in story.java.snapshots()]
-    for first, last in [(1, 2), (1, 4), (3, story.last), (5, 8)]:
+    kinds = [s["commitKind"] for s in streamed_table.java.snapshots()]
+    for first, last in [(1, 2), (1, 4), (3, streamed_table.last), (5, 8)]:
         options = {"incremental-between": f"{first},{last}", "incremental-between-scan-mode": "diff"}
-        table = story.table.copy(options)
+        table = streamed_table.table.copy(options)
         rows = table.scan().to_arrow().to_pylist()
-        before, after = (story.table.scan(snapshot_id=i).to_arrow().to_pylist() for i in (first, last))
+        before, after = (streamed_table.table.scan(snapshot_id=i).to_arrow().to_pylist() for i in (first, last))
         assert sorted(map(repr, rows)) == sorted(repr(row) for row in after if row not in before)
-        told = story.table.changes(first + 1, last, mode="diff").to_arrow().to_pylist()
-        gone = [row for row in told if row["_row_kind"] == 3]
+        differences = streamed_table.table.changes(first + 1, last, mode="diff").to_arrow().to_pylist()
+        gone = [row for row in differences if row["_row_kind"] == 3]
         places = {(row["dt"], row["id"]) for row in after}
         lost = [row for row in before if (row["dt"], row["id"]) not in places]
         assert sorted((row["dt"], row["id"]) for row in gone) == sorted((row["dt"], row["id"]) for row in lost)
-        if "OVERWRITE" not in kinds[first:last] and story.name != "aggregation":
-            # Java tells some rows that are as they were, too; it leaves out what an overwrite updated, because
-            # sequence numbers begin anew there; and it takes what was written for the rows that it amounts to.
-            of_java = {repr(row) for row in story.java.read(options=options).rows}
+        if "OVERWRITE" not in kinds[first:last] and streamed_table.name != "aggregation":
+            # Java also returns some unchanged rows. It omits rows that an overwrite updated, because sequence numbers
+            # start again there, and it returns net changes in place of the written ones.
+            of_java = {repr(row) for row in streamed_table.java.read(options=options).rows}
             assert {repr(row) for row in table_to_rows(table.scan().to_arrow(), types_of(table))} <= of_java
 
 
@@ -231,20 +233,20 @@ def types_of(table: Table | ChangeView) -> tuple[Any, ...]:
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ["audit_log", "binlog"])
-def test_audit_log_and_binlog_are_javas(story: Story, kind: str) -> None:
-    java = story.java.peer.table(story.warehouse, f"db.t${kind}")
-    with interbed.load_catalog("test", warehouse=f"file:{story.warehouse}") as catalog:
+def test_audit_log_and_binlog_equal_javas(streamed_table: StreamedTable, kind: str) -> None:
+    java = streamed_table.java.peer.table(streamed_table.warehouse, f"db.t${kind}")
+    with interbed.load_catalog("test", warehouse=f"file:{streamed_table.warehouse}") as catalog:
         view: Any = catalog.get_table(f"db.t${kind}")
     assert isinstance(view, ChangeView)
-    for options in ({}, {"incremental-between": f"0,{story.last}"}):
-        if options and "vectors" in story.name:
+    for options in ({}, {"incremental-between": f"0,{streamed_table.last}"}):
+        if options and "vectors" in streamed_table.name:
             continue
         theirs = java.read_table(options=options)
         ours = view.copy(options)
         assert (theirs.names, theirs.types) == (tuple(ours.field_names), types_of(ours))
         assert_same_rows(theirs.rows, table_to_rows(ours.scan().to_arrow(), types_of(ours)))
-    if "overwrites told" in story.name and kind == "binlog":
-        # Java can't pack the changes of an overwrite (ClassCastException).
+    if "overwrites read" in streamed_table.name and kind == "binlog":
+        # Java fails to pack the changes of an overwrite (ClassCastException).
         return
     for options in ({}, {"scan.snapshot-id": "1"}):
         plans = [(checkpoint, rows.rows) for checkpoint, rows in java.stream(options=options).plans]
@@ -275,7 +277,9 @@ INPUT = {"bucket": "1", "changelog-producer": "input", "write-only": "true"}
     ],
     ids=str,
 )
-def test_the_input_is_told_in_javas_order(java_paimon: JavaPaimon, tmp_path: Path, options: dict[str, str]) -> None:
+def test_changes_of_the_input_have_javas_order(
+    java_paimon: JavaPaimon, tmp_path: Path, options: dict[str, str]
+) -> None:
     of_java, of_ours = java_paimon.table(tmp_path, "db.java"), java_paimon.table(tmp_path, "db.ours")
     for table in (of_java, of_ours):
         table.create(COLUMNS, primary_keys=["id"], options={**INPUT, **options})
@@ -289,13 +293,13 @@ def test_the_input_is_told_in_javas_order(java_paimon: JavaPaimon, tmp_path: Pat
         ours.write(rows, kinds=kinds)
     assert ours.last_snapshot_id() == 3
     expected = of_java.changes(1, 3)
-    for told in (of_ours.changes(1, 3), ours.changes(1, 3), interbed_table(tmp_path, "db.java").changes(1, 3)):
-        assert (told.kinds, told.rows) == (expected.kinds, expected.rows)
+    for differences in (of_ours.changes(1, 3), ours.changes(1, 3), interbed_table(tmp_path, "db.java").changes(1, 3)):
+        assert (differences.kinds, differences.rows) == (expected.kinds, expected.rows)
     counts = [[s["changelogRecordCount"], s["deltaRecordCount"]] for s in of_java.snapshots()]
     assert [[s["changelogRecordCount"], s["deltaRecordCount"]] for s in of_ours.snapshots()] == counts
 
 
-def test_consumers_go_on_where_the_other_was(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+def test_consumers_resume_at_the_position_of_the_other(java_paimon: JavaPaimon, tmp_path: Path) -> None:
     java, ours = java_paimon.table(tmp_path, "db.t"), interbed_table(tmp_path, "db.t")
     java.create(COLUMNS, primary_keys=["id"], options={"bucket": "1"})
     options = {"consumer-id": "a-consumer", "consumer.expiration-time": "1 d"}

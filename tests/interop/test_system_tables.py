@@ -1,4 +1,4 @@
-"""System tables show what Java Paimon's show of the same table: names, types and values, column by column."""
+"""System tables equal Java Paimon's of the same table: names, types and values, column by column."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ NEWER = {
     "snapshots": ("operation", "writer_version"),
     "table_indexes": ("row_range_start", "row_range_end", "index_field_id", "index_field_name"),
 }
-"""The columns that Paimon has added since 1.4.2, at the end."""
+"""Columns that Paimon has added since 1.4.2, at the end."""
 
 KINDS: dict[str, Sequence[str]] = {
     "aggregation_fields": (),
@@ -27,7 +27,7 @@ KINDS: dict[str, Sequence[str]] = {
     "buckets": (),
     "consumers": (),
     "file_key_ranges": ("file_path",),
-    # What Java appends to a path here depends on its version; floats and timestamps in maps have Java's own texts.
+    # Java's suffix of a path depends on its version here; floats and timestamps in maps have Java's own texts.
     "files": ("file_path",),
     "manifests": (),
     "options": (),
@@ -40,7 +40,7 @@ KINDS: dict[str, Sequence[str]] = {
     "table_indexes": (),
     "tags": (),
 }
-"""The columns of each system table whose values are not compared."""
+"""Columns of each system table whose values are not compared."""
 
 TABLES = ("d.aggregated", "d.appended", "d.empty")
 
@@ -98,7 +98,7 @@ def warehouse(java_paimon: JavaPaimon, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_a_system_table_shows_what_javas_shows(java_paimon: JavaPaimon, warehouse: Path, kind: str) -> None:
+def test_a_system_table_equals_javas(java_paimon: JavaPaimon, warehouse: Path, kind: str) -> None:
     for name in TABLES:
         theirs = java_paimon.table(warehouse, f"{name}${kind}").system()
         with interbed.load_catalog("lake", warehouse=f"file:{warehouse}") as catalog:
@@ -118,7 +118,7 @@ def test_a_system_table_shows_what_javas_shows(java_paimon: JavaPaimon, warehous
 
 
 @pytest.mark.parametrize("name", ["tables", "partitions", "all_table_options", "catalog_options"])
-def test_the_catalogs_system_tables_have_javas_columns(java_paimon: JavaPaimon, warehouse: Path, name: str) -> None:
+def test_system_tables_of_the_catalog_have_javas_columns(java_paimon: JavaPaimon, warehouse: Path, name: str) -> None:
     theirs = java_paimon.table(warehouse, f"sys.{name}").system()
     with interbed.load_catalog("lake", warehouse=str(warehouse)) as catalog:
         table = catalog.get_table(f"sys.{name}")
@@ -127,15 +127,15 @@ def test_the_catalogs_system_tables_have_javas_columns(java_paimon: JavaPaimon, 
         *zip(theirs.names, theirs.types, strict=True)
     ]
     if name == "tables":
-        # Java's file system catalog leaves the figures out.
+        # Java's file system catalog omits the figures.
         figures = theirs.names.index("record_count")
         mine = [[*row[:figures], *[None] * (len(row) - figures)] for row in mine]
-    # The peer's catalog has an option of its own.
+    # The peer's catalog has an additional option.
     rows = [row for row in theirs.rows if row[0] != "cache-enabled"]
     assert sorted(mine, key=str) == sorted(rows, key=str)
 
 
-def test_file_indexes_are_shown_where_they_lie(java_paimon: JavaPaimon, warehouse: Path) -> None:
+def test_file_indexes_are_shown_with_their_locations(java_paimon: JavaPaimon, warehouse: Path) -> None:
     with interbed.load_catalog("lake", warehouse=str(warehouse)) as catalog:
         rows = catalog.get_table("d.appended$file_indexes").scan().to_arrow().to_pylist()
         paths = {row["file_path"] for row in catalog.get_table("d.appended$files").scan().to_arrow().to_pylist()}

@@ -1,4 +1,4 @@
-"""Tags, branches, rollback and expiry by Java Paimon and by interbed, on one table: each honours what the other did."""
+"""Tags, branches, rollback and expiry of one table by Java Paimon and by interbed: each respects those of the other."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon, JavaTable
 
 LATER = 4_102_444_800
-"""Seconds since the epoch: long after every file of the test was written."""
+"""Seconds since the epoch, later than every file of the test."""
 
 
 def made_table(java_paimon: JavaPaimon, warehouse: Path, **options: str) -> JavaTable:
@@ -42,7 +42,7 @@ def both(value: str) -> list[list[Any]]:
     return [[1, value], [2, value]]
 
 
-def test_a_tag_of_either_is_read_by_the_other_also_when_its_snapshot_has_expired(
+def test_a_tag_of_either_is_read_by_the_other_after_its_snapshot_has_expired(
     java_paimon: JavaPaimon, tmp_path: Path
 ) -> None:
     table = made_table(java_paimon, tmp_path)
@@ -68,9 +68,7 @@ def test_a_tag_of_either_is_read_by_the_other_also_when_its_snapshot_has_expired
 
 
 @pytest.mark.parametrize("by_java", [True, False])
-def test_an_expiry_deletes_the_same_files_whoever_makes_it(
-    java_paimon: JavaPaimon, tmp_path: Path, by_java: bool
-) -> None:
+def test_an_expiry_by_either_deletes_the_same_files(java_paimon: JavaPaimon, tmp_path: Path, by_java: bool) -> None:
     left: list[list[str]] = []
     for side in ("java", "interbed"):
         warehouse = tmp_path / side
@@ -147,7 +145,7 @@ def test_a_rollback_of_either_is_seen_by_the_other(java_paimon: JavaPaimon, tmp_
         ("hourly", {"tag.automatic-completion": "true", "tag.default-time-retained": "9999 d"}),
     ],
 )
-def test_automatic_tags_are_those_of_java(
+def test_automatic_tags_equal_javas(
     java_paimon: JavaPaimon, tmp_path: Path, period: str, options: dict[str, str]
 ) -> None:
     chosen = {"tag.automatic-creation": "watermark", "tag.creation-period": period, "write-only": "true", **options}
@@ -170,7 +168,7 @@ def test_automatic_tags_are_those_of_java(
     for name in expected:
         up_to = {"incremental-to-auto-tag": name}
         assert ours_read(other.copy(up_to)) == table.read(options=up_to).comparable()
-    # Each goes on where the other stopped.
+    # Each continues after the last tag of the other.
     assert ours.versions.create_automatic_tags() == []
 
 
@@ -188,7 +186,7 @@ def test_merged_manifests_of_either_are_read_by_the_other(
     latest = ours.snapshots()[-1]
     assert (latest.id, latest.commit_kind) == (4, CommitKind.COMPACT)
     assert table.read().comparable() == both("c") == ours_read(ours)
-    # There is nothing left to merge for either.
+    # Neither has manifests left to merge.
     table.version("compact_manifests")
     ours.maintenance.compact_manifests()
     assert len(ours.snapshots()) == 4

@@ -1,5 +1,5 @@
-"""Java Paimon's Hive catalog and interbed's over one metastore: each makes, lists, reads, changes and drops what the
-other made, their entries are equal field by field, and both write one table at once.
+"""Java Paimon's and interbed's Hive catalogs over one metastore. Each lists, reads, changes and drops what the other
+created, their entries are equal field by field, and both write one table concurrently.
 """
 
 import shutil
@@ -55,7 +55,7 @@ ROWS: list[list[Any]] = [[1, "a", 10, "x"], [2, None, 20, "y/ z"]]
 
 @pytest.fixture(scope="module")
 def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Options that both catalogs take, of a metastore and a warehouse for the module."""
+    """Options for both catalogs: a metastore and a warehouse that the module shares."""
     warehouse = tmp_path_factory.mktemp("lake")
     with metastore(warehouse=f"file:{tmp_path_factory.mktemp('unused')}") as uri:
         yield {
@@ -77,7 +77,7 @@ def java(options: dict[str, str]) -> Iterator[JavaHiveCatalog]:
 
 @pytest.fixture
 def ours(options: dict[str, str]) -> Iterator[HiveCatalog]:
-    """interbed's catalog, with the database `shop`, which is gone afterwards."""
+    """interbed's catalog with the database `shop`, which is dropped afterwards."""
     with interbed.CatalogFactory.create(options) as opened:
         assert isinstance(opened, HiveCatalog)
         opened.create_database("shop")
@@ -86,7 +86,7 @@ def ours(options: dict[str, str]) -> Iterator[HiveCatalog]:
         for name in opened.list_databases():
             if name != "default":
                 opened.drop_database(name, cascade=True)
-        # The files of external tables stay, and so does the directory that they are in.
+        # The files of external tables are kept, and so is their directory.
         shutil.rmtree(Path(options["warehouse"].removeprefix("file:"), "shop.db"), ignore_errors=True)
 
 
@@ -107,7 +107,7 @@ def arrow(values: list[list[Any]]) -> pa.Table:
 
 
 def plain(structure: Any, *, name: str) -> Any:
-    """A Thrift structure as dictionaries, with the table's name out of its locations, and without times."""
+    """Convert a Thrift structure to dictionaries, without times, and without the table's name in locations."""
     if hasattr(structure, "thrift_spec"):
         spec = [field for field in structure.thrift_spec if field is not None]
         fields = {field[2]: plain(getattr(structure, field[2]), name=name) for field in spec}
@@ -121,7 +121,7 @@ def plain(structure: Any, *, name: str) -> Any:
 
 
 def differences(left: Any, right: Any, path: str = "") -> list[str]:
-    """The places where two such dictionaries differ."""
+    """Return the paths at which two such dictionaries differ."""
     if isinstance(left, dict) and isinstance(right, dict):
         found = []
         for key in sorted({*left, *right}):
@@ -140,10 +140,10 @@ def partition_entries(catalog: HiveCatalog, name: str) -> list[Any]:
     return [plain(each, name=name) for each in sorted(found, key=lambda p: p.values)]
 
 
-# -- one makes, the other uses -----------------------------------------------------------------------------------------
+# -- one catalog creates, the other uses -------------------------------------------------------------------------------
 
 
-def test_interbed_uses_what_java_made(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
+def test_interbed_uses_tables_that_java_created(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
     java.create_database("theirs")
     assert java.databases() == ours.list_databases() == ["default", "shop", "theirs"]
     create_java(java, "shop.j")
@@ -162,14 +162,14 @@ def test_interbed_uses_what_java_made(java: JavaHiveCatalog, ours: HiveCatalog) 
     assert java.tables("theirs") == []
 
 
-def test_java_uses_what_interbed_made(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
+def test_java_uses_tables_that_interbed_created(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
     create(ours, "shop.i").upsert(arrow(ROWS))
     assert java.tables("shop") == ["i"]
     assert java.read("shop.i") == sorted(ROWS, key=repr)
     assert java.write("shop.i", [[3, "c", 30, "x"]]) == 2
     table = ours.get_table("shop.i")
     assert rows(table) == java.read("shop.i") == sorted([*ROWS, [3, "c", 30, "x"]], key=repr)
-    # Java moves no pointer; the next commit of ours does.
+    # Java does not move the pointer to the newest snapshot; interbed's next commit does.
     assert ours.client.get_table("shop", "i").parameters[CURRENT_SNAPSHOT] == "1"
     assert table.upsert(arrow([[4, "d", 40, "x"]])) == 3
     assert ours.client.get_table("shop", "i").parameters[CURRENT_SNAPSHOT] == "3"
@@ -180,7 +180,9 @@ def test_java_uses_what_interbed_made(java: JavaHiveCatalog, ours: HiveCatalog) 
     assert ours.list_tables("shop") == []
 
 
-def test_external_tables_are_external_to_both(java: JavaHiveCatalog, ours: HiveCatalog, tmp_path: Path) -> None:
+def test_external_tables_are_external_in_both_catalogs(
+    java: JavaHiveCatalog, ours: HiveCatalog, tmp_path: Path
+) -> None:
     java.create_table("shop.j", COLUMNS, **KEYS, options={**OPTIONS, "path": f"file:{tmp_path}/j"})
     ours.create_table("shop.i", SCHEMA, **KEYS, options={**OPTIONS, "path": f"file:{tmp_path}/i"})
     for writer, name in ((java, "shop.i"), (java, "shop.j")):
@@ -227,7 +229,7 @@ def test_the_entries_of_altered_tables_are_equal(java: JavaHiveCatalog, ours: Hi
         {"op": "add", "name": "more", "type": "INT"},
         {"op": "rename", "name": "name", "to": "title"},
         {"op": "retype", "name": "number", "type": "BIGINT"},
-        # Java 1.2.0 keeps line breaks, which newer ones replace as we do.
+        # Java 1.2.0 keeps line breaks; newer versions and interbed replace them.
         {"op": "describe", "name": "more", "comment": "what more"},
         {"op": "comment", "comment": "changed"},
         {"op": "set_option", "key": "write-only", "value": "true"},
@@ -250,14 +252,14 @@ def test_the_entries_of_partitions_are_equal(java: JavaHiveCatalog, ours: HiveCa
     mine, theirs = partition_entries(ours, "i"), partition_entries(ours, "j")
     assert [p["values"] for p in mine] == [["a=b%c"], ["x"], ["y/ z"], ["ü"]]
     assert differences({str(p["values"]): p for p in mine}, {str(p["values"]): p for p in theirs}) == []
-    # Each writes into the other's table, and registers there what is new.
+    # Each writes into the other's table, and registers its new partitions there.
     java.write("shop.i", [[5, "e", 50, "new"]])
     ours.get_table("shop.j").upsert(arrow([[5, "e", 50, "new"]]))
     assert differences(partition_entries(ours, "i"), partition_entries(ours, "j")) == []
     assert len(partition_entries(ours, "i")) == 5
 
 
-def test_what_partitions_hold_is_told_and_noted_alike(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
+def test_statistics_of_partitions_are_reported_and_recorded_alike(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
     create_java(java, "shop.t", **REGISTERED)
     java.write("shop.t", ROWS)
     ours.get_table("shop.t").upsert(arrow([[7, "g", 70, "x"]]))
@@ -270,13 +272,13 @@ def test_what_partitions_hold_is_told_and_noted_alike(java: JavaHiveCatalog, our
     ]
     ours.alter_partitions("shop.t", mine)
     after = partition_entries(ours, "t")
-    # Java notes the number of buckets from 1.3 on.
+    # Java records the number of buckets from version 1.3 on.
     for each in after:
         assert each["parameters"].pop("totalBuckets") == "2"
     assert differences(before, after) == []
 
 
-def test_partitions_are_created_and_dropped_by_either(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
+def test_partitions_are_created_and_dropped_by_either_catalog(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
     create(ours, "shop.t", **REGISTERED).upsert(arrow(ROWS))
     java.create_partitions("shop.t", [{"dt": "j"}, {"dt": "x"}])
     ours.create_partitions("shop.t", [{"dt": "i"}, {"dt": "j"}])
@@ -287,7 +289,7 @@ def test_partitions_are_created_and_dropped_by_either(java: JavaHiveCatalog, our
     assert java.read("shop.t") == rows(ours.get_table("shop.t")) == []
 
 
-def test_repairs_do_the_same(java: JavaHiveCatalog, ours: HiveCatalog, options: dict[str, str]) -> None:
+def test_repairs_have_the_same_effect(java: JavaHiveCatalog, ours: HiveCatalog, options: dict[str, str]) -> None:
     with interbed.CatalogFactory.create({"warehouse": options["warehouse"]}) as files:
         for name in ("i", "j"):
             table = files.create_table(f"shop.{name}", SCHEMA, **KEYS, options={**OPTIONS, **REGISTERED})
@@ -295,7 +297,7 @@ def test_repairs_do_the_same(java: JavaHiveCatalog, ours: HiveCatalog, options: 
     ours.repair_table("shop.i")
     java.repair(table="shop.j")
     mine, theirs = entry(ours, "i"), entry(ours, "j")
-    # Java notes the place twice when it repairs (not when it creates): in its field, and as a property.
+    # A repair by Java records the location twice, in its field and as a property; a creation does not.
     assert theirs["parameters"].pop("path") == theirs["sd"]["location"]
     assert differences(mine, theirs) == []
     assert differences(partition_entries(ours, "i"), partition_entries(ours, "j")) == []
@@ -303,18 +305,19 @@ def test_repairs_do_the_same(java: JavaHiveCatalog, ours: HiveCatalog, options: 
     assert java.read("shop.i") == java.read("shop.j") == sorted(ROWS, key=repr)
 
 
-# -- at once -----------------------------------------------------------------------------------------------------------
+# -- concurrent writes -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.longer
-def test_both_write_one_table_at_once(java: JavaHiveCatalog, ours: HiveCatalog, options: dict[str, str]) -> None:
+def test_both_write_one_table_concurrently(java: JavaHiveCatalog, ours: HiveCatalog, options: dict[str, str]) -> None:
     ours.drop_database("shop")
     create_orders(ours)
-    # Java's ten tries are too few for so many writers, and its writers compact, of which one at a time can succeed.
+    # Java's ten retries are too few for so many writers. Its writers also compact, and one compaction at a time can
+    # succeed.
     ours.alter_table("shop.orders", [SetOption("commit.max-retries", "1000"), SetOption("write-only", "true")])
     table = ours.get_table("shop.orders")
     numbers = range(WRITERS_EACH)
-    # Java's writers are 10 and up. Each commit has one row of its own and those that all write, as interbed's have.
+    # Java's writers have the numbers from 10. Each commit has one row of its own and the rows common to all writers.
     work = [
         [[[key, w, n] for key in (own_key(w, n), *SHARED_KEYS)] for n in range(COMMITS_EACH)]
         for w in range(10, 10 + WRITERS_EACH)
@@ -327,13 +330,13 @@ def test_both_write_one_table_at_once(java: JavaHiveCatalog, ours: HiveCatalog, 
     assert [code for code, _, _ in results] == [0] * WRITERS_EACH
     told = [commits for _, _, commits in results]
 
-    # Nothing is lost.
+    # No row is lost.
     expected = set().union(*(keys_of(commits, w) for w, commits in enumerate(told)))
     assert len(expected) == WRITERS_EACH * COMMITS_EACH
     expected |= {commit[0][0] for commits in work for commit in commits}
     assert own_keys(table) == sorted(expected)
 
-    # Each commit is one snapshot, there is no other, and none lacks what came before it.
+    # Each commit made one snapshot, there are no others, and each includes all earlier ones.
     count = 2 * WRITERS_EACH * COMMITS_EACH
     snapshots = table.snapshots()
     assert [s.id for s in snapshots] == list(range(1, count + 1))
@@ -341,7 +344,7 @@ def test_both_write_one_table_at_once(java: JavaHiveCatalog, ours: HiveCatalog, 
     assert sorted([*mine, *(i for ids in theirs for i in ids)]) == list(range(1, count + 1))
     check_every_snapshot(table)
 
-    # The pointer says our last commit, the files say the last of all, and no lock is left.
+    # The pointer names interbed's last commit, the files the last of all, and no lock is left.
     pointer = int(ours.client.get_table("shop", "orders").parameters[CURRENT_SNAPSHOT])
     assert pointer == max(mine)
     assert ours.client.show_locks() == []

@@ -1,4 +1,4 @@
-"""Views that Java Paimon's Hive catalog and interbed's keep in one metastore: each uses what the other made."""
+"""Views in one metastore that Java Paimon's and interbed's Hive catalogs share: each uses the views of the other."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ TYPES: list[Any] = ["BIGINT", {"type": "ARRAY", "element": "STRING"}, "DECIMAL(1
 
 @pytest.fixture(scope="module")
 def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Options that both catalogs take, of a metastore and a warehouse for the module."""
+    """Options for both catalogs: a metastore and a warehouse that the module shares."""
     warehouse: Path = tmp_path_factory.mktemp("lake")
     with metastore(warehouse=f"file:{warehouse}") as uri:
         yield {"metastore": "hive", "uri": uri, "warehouse": f"file:{warehouse}", "cache-enabled": "false"}
@@ -36,7 +36,7 @@ def java(options: dict[str, str]) -> Iterator[JavaHiveCatalog]:
 
 @pytest.fixture
 def ours(options: dict[str, str]) -> Iterator[HiveCatalog]:
-    """interbed's catalog, with the database `shop`, which is gone afterwards."""
+    """interbed's catalog with the database `shop`, which is dropped afterwards."""
     with interbed.CatalogFactory.create(options) as opened:
         assert isinstance(opened, HiveCatalog)
         opened.create_database("shop")
@@ -44,7 +44,7 @@ def ours(options: dict[str, str]) -> Iterator[HiveCatalog]:
         opened.drop_database("shop", cascade=True)
 
 
-def test_java_uses_a_view_that_interbed_made(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
+def test_java_uses_a_view_that_interbed_created(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
     ours.create_view("shop.v", View(query=QUERY, columns=COLUMNS, comment="some", options={"team": "sales"}))
     assert (java.views("shop"), java.tables("shop")) == (["v"], [])
     shown = java.view("shop.v")
@@ -63,7 +63,7 @@ def test_java_uses_a_view_that_interbed_made(java: JavaHiveCatalog, ours: HiveCa
         ours.get_view("shop.w")
 
 
-def test_interbed_uses_a_view_that_java_made(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
+def test_interbed_uses_a_view_that_java_created(java: JavaHiveCatalog, ours: HiveCatalog) -> None:
     columns = [(c.name, kind, c.comment) for c, kind in zip(COLUMNS, TYPES, strict=True)]
     java.create_view("shop.v", QUERY, columns, options={"team": "sales"}, comment="some")
     assert (ours.list_views("shop"), ours.list_tables("shop")) == (["v"], [])

@@ -1,4 +1,4 @@
-"""Java Paimon reads, writes and analyses what interbed replaced and analysed."""
+"""Java Paimon reads, writes and analyses tables that interbed replaced and analysed."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ _NEW = pa.table(
 )
 
 
-def test_java_goes_on_with_a_replaced_table(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+def test_java_continues_with_a_replaced_table(java_paimon: JavaPaimon, tmp_path: Path) -> None:
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("d")
     catalog.create_table_as("d.t", _OLD, primary_keys=["id"], options={"bucket": 1})

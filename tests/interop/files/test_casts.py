@@ -1,7 +1,7 @@
-"""A column becomes every other type: Java Paimon and interbed allow the same changes and read the same rows.
+"""Casts of a column to every other type: Java Paimon and interbed allow the same changes and read the same rows.
 
-Tables are written and changed by Java. Where some values can't be cast, each has a partition of its own, so that the
-others are read without it.
+Tables are written and changed by Java. When some values cannot be cast, each value has its own partition, so that the
+others can be read without it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ _DAY_MILLIS = 86_400_000
 
 
 def _moments(digits: int) -> list[int]:
-    """Timestamps around the epoch; Java's readers of files before it are another test's matter."""
+    """Return timestamps around the epoch; Java's readers of files before it are covered by another test."""
     step = 10 ** (9 - digits)
     return [value // step * step for value in (0, _LEAP, -_LEAP, SECOND * 86_399, -SECOND, 120_000_000, -1)]
 
@@ -77,7 +77,7 @@ TARGETS: list[TypeJson] = [
 ]
 TEXT_TARGETS = ["CHAR(5)", "CHAR(30)", "VARCHAR(4)", "STRING", "BINARY(2)", "BINARY(8)", "VARBINARY(3)", "BYTES"]
 APART = ("BIGINT", "FLOAT", "DOUBLE")
-"""Types of which some values can't be cast to some types."""
+"""Types with values that cannot be cast to some types."""
 NESTED: list[tuple[TypeJson, list[Any]]] = [
     ({"type": "ARRAY", "element": "INT"}, [[], [1, None, -3]]),
     ({"type": "ARRAY", "element": {"type": "ARRAY", "element": "DOUBLE"}}, [[["1.0E10", None], None, []]]),
@@ -165,8 +165,8 @@ TEXTS: dict[str, list[str]] = {
 REFUSED = "refused"
 
 
-class Casts:
-    """A table whose columns all have values of one type, and what readers make of them after ALTER TABLE."""
+class CastTable:
+    """A table whose columns have values of one type, and the results of reading them after ALTER TABLE."""
 
     def __init__(self, java: JavaPaimon, warehouse: Path, file_format: str = "parquet") -> None:
         self.java: JavaTable = java.table(warehouse, "db.t")
@@ -174,7 +174,9 @@ class Casts:
         self._options = {"file.format": file_format}
 
     def create(self, columns: Sequence[tuple[TypeJson, Sequence[Any]]], *, apart: bool) -> None:
-        """A table of the columns, each with its values and nulls behind them; every row in a file of its own or not."""
+        """Create a table with these columns, each with its values followed by nulls; `apart` writes every row to its
+        own file.
+        """
         names = [(f"c{i}", of) for i, (of, _) in enumerate(columns)]
         self.java.create([("id", "INT"), ("p", "INT"), *names], partition_keys=["p"], options=self._options)
         count = max(len(values) for _, values in columns) + 1
@@ -185,18 +187,20 @@ class Casts:
             ]
         )
 
-    def taken(self, targets: Sequence[tuple[str, TypeJson]]) -> dict[tuple[str, str], tuple[bool, bool]]:
-        """Which columns Java and interbed give another type; Java has changed those then."""
+    def accepted(self, targets: Sequence[tuple[str, TypeJson]]) -> dict[tuple[str, str], tuple[bool, bool]]:
+        """Return the columns whose type Java and interbed change; in Java's table the change is made."""
         schema = self.ours.load().schema
         return {
-            (column, str(of)): (_java_takes(self.java, column, of), _we_take(schema, column, of))
+            (column, str(of)): (_java_accepts(self.java, column, of), _interbed_accepts(schema, column, of))
             for column, of in targets
         }
 
     def differences(
         self, source: TypeJson, columns: Sequence[tuple[str, TypeJson, Sequence[Any]]]
     ) -> dict[tuple[str, str, Any], tuple[Any, Any]]:
-        """Where Java and interbed read something else, but for what is known; both after all types have changed."""
+        """Return the values that Java and interbed read differently after all type changes, without the known
+        differences.
+        """
         table = self.ours.load()
         found = {}
         for column, target, values in columns:
@@ -214,7 +218,7 @@ class Casts:
         return found
 
 
-def _java_takes(java: JavaTable, column: str, target: TypeJson) -> bool:
+def _java_accepts(java: JavaTable, column: str, target: TypeJson) -> bool:
     try:
         java.alter({"op": "update_type", "path": [column], "type": target})
     except PeerError:
@@ -222,7 +226,7 @@ def _java_takes(java: JavaTable, column: str, target: TypeJson) -> bool:
     return True
 
 
-def _we_take(schema: TableSchema, column: str, target: TypeJson) -> bool:
+def _interbed_accepts(schema: TableSchema, column: str, target: TypeJson) -> bool:
     try:
         check_options(apply_changes(schema, [UpdateColumnType(column, type_from_json(target))]), before=schema)
     except NotSupportedError:
@@ -231,7 +235,7 @@ def _we_take(schema: TableSchema, column: str, target: TypeJson) -> bool:
 
 
 def _of_java(java: JavaTable, column: str, row: int | None = None) -> Any:
-    """The column in the order of the rows, or a row's value; `refused` where reading fails."""
+    """Return the column in the order of the rows, or a row's value; `refused` when reading fails."""
     chosen = None if row is None else {"op": "=", "field": "p", "value": row}
     try:
         rows = java.read(columns=[column, "id"], filter=chosen).rows
@@ -251,17 +255,17 @@ def _of_ours(table: Table, column: str, of: PeerType, row: int | None = None) ->
 
 
 def _is_known(old: PeerType, new: PeerType, value: Any, java: Any, ours: Any) -> bool:
-    """Differences that are meant: what interbed's types in memory can't hold, and what 1.4.2 gets wrong."""
+    """Return whether a difference is known: a limit of interbed's types in memory, or an error of Java Paimon 1.4.2."""
     if new.root.startswith("TIMESTAMP") and isinstance(java, int):
         if ours == REFUSED:
             # Nanoseconds since 1970 end in 2262, and Java's seconds wrap around.
             wraps = old.root == "BIGINT" and abs(value) > 2**63 // 1000
             return wraps or (new.arguments[0] > 6 and not -(2**63) <= java < 2**63)
-        # 1.4.2 leaves digits that the new type does not have, when there are few of them.
+        # 1.4.2 keeps digits that the new type does not have when there are few of them.
         step = 10 ** (9 - new.arguments[0])
         return java % step != 0 and bool(ours == java // step * step)
     if new.root == "TIME" and isinstance(java, int) and not 0 <= java < _DAY_MILLIS:
-        # That is no time of a day.
+        # The result is no time of a day.
         return bool(ours == (java % _DAY_MILLIS if old.root.startswith("TIMESTAMP") else REFUSED))
     return False
 
@@ -272,13 +276,11 @@ OF_LONG_RUNS = ("SMALLINT", "DECIMAL(18, 9)", "VARCHAR(20)", *("TIME(0)", "TIME(
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("source", each_run(VALUES, lambda source: source not in OF_LONG_RUNS))
-def test_every_cast_of_an_atomic_type_gives_what_java_gives(
-    java_paimon: JavaPaimon, tmp_path: Path, source: str
-) -> None:
-    _same_casts(Casts(java_paimon, tmp_path), source, VALUES[source])
+def test_every_cast_of_an_atomic_type_gives_javas_value(java_paimon: JavaPaimon, tmp_path: Path, source: str) -> None:
+    _same_casts(CastTable(java_paimon, tmp_path), source, VALUES[source])
 
 
-# Each type and each format; all types with both take long.
+# Each type and each format once; all combinations take too long.
 FORMATS = list(product(["INT", "DECIMAL(18, 9)", "CHAR(5)", "DATE", "TIME(3)", "TIMESTAMP(6)"], ["orc", "avro"]))
 OF_EACH_RUN = (*FORMATS[0::4], *FORMATS[3::4])
 
@@ -288,39 +290,39 @@ OF_EACH_RUN = (*FORMATS[0::4], *FORMATS[3::4])
 def test_casts_do_not_depend_on_the_format(
     java_paimon: JavaPaimon, tmp_path: Path, source: str, file_format: str
 ) -> None:
-    # ORC has no blanks behind CHARs when Java reads it.
+    # Java reads CHARs from ORC without trailing blanks.
     values = [value for value in VALUES[source] if value != "1    "]
-    _same_casts(Casts(java_paimon, tmp_path, file_format), source, values)
+    _same_casts(CastTable(java_paimon, tmp_path, file_format), source, values)
 
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(("source", "values"), NESTED, ids=str)
-def test_nested_values_become_the_text_that_java_makes_of_them(
+def test_nested_values_are_cast_to_javas_text(
     java_paimon: JavaPaimon, tmp_path: Path, source: TypeJson, values: list[Any]
 ) -> None:
-    _same_casts(Casts(java_paimon, tmp_path), source, values)
+    _same_casts(CastTable(java_paimon, tmp_path), source, values)
 
 
-def _same_casts(casts: Casts, source: TypeJson, values: Sequence[Any]) -> None:
+def _same_casts(cast_table: CastTable, source: TypeJson, values: Sequence[Any]) -> None:
     columns = [(f"c{i}", target) for i, target in enumerate(t for t in TARGETS if t != source)]
-    casts.create([(source, values) for _ in columns], apart=source in APART)
-    taken = casts.taken(columns)
-    assert {pair: both for pair, both in taken.items() if both[0] != both[1]} == {}
-    # Other types of texts are read in the test of texts.
+    cast_table.create([(source, values) for _ in columns], apart=source in APART)
+    accepted = cast_table.accepted(columns)
+    assert {pair: both for pair, both in accepted.items() if both[0] != both[1]} == {}
+    # Other types are cast from text in the test of text.
     read = TEXT_TARGETS if source in ("CHAR(5)", "VARCHAR(20)") else TARGETS
-    wrong = casts.differences(
-        source, [(c, target, values) for c, target in columns if taken[c, str(target)][0] and target in read]
+    wrong = cast_table.differences(
+        source, [(c, target, values) for c, target in columns if accepted[c, str(target)][0] and target in read]
     )
     assert not wrong, _lines(wrong)
 
 
 @pytest.mark.long
-def test_every_cast_of_text_gives_what_java_gives(java_paimon: JavaPaimon, tmp_path: Path) -> None:
-    casts = Casts(java_paimon, tmp_path)
-    casts.create([("STRING", texts) for texts in TEXTS.values()], apart=True)
+def test_every_cast_of_text_gives_javas_value(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+    cast_table = CastTable(java_paimon, tmp_path)
+    cast_table.create([("STRING", texts) for texts in TEXTS.values()], apart=True)
     columns: list[tuple[str, TypeJson]] = [(f"c{i}", target) for i, target in enumerate(TEXTS)]
-    assert set(casts.taken(columns).values()) == {(True, True)}
-    wrong = casts.differences("STRING", [(c, t, TEXTS[str(t)]) for c, t in columns])
+    assert set(cast_table.accepted(columns).values()) == {(True, True)}
+    wrong = cast_table.differences("STRING", [(c, t, TEXTS[str(t)]) for c, t in columns])
     assert not wrong, _lines(wrong)
 
 
@@ -328,33 +330,33 @@ def _lines(wrong: Mapping[Any, Any]) -> str:
     return "\n".join(f"{key}: {value}" for key, value in wrong.items())
 
 
-def test_what_is_allowed_without_explicit_casts_is_what_java_allows(java_paimon: JavaPaimon, tmp_path: Path) -> None:
-    casts = Casts(java_paimon, tmp_path)
-    # One of each kind.
+def test_implicit_casts_are_those_that_java_allows(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+    cast_table = CastTable(java_paimon, tmp_path)
+    # One type of each kind.
     sources = {parse_type(of).root: of for of in [*VALUES, "STRING"]}.values()
     targets = {parse_type(of).root: of for of in TARGETS}.values()
     pairs = [(source, target) for source in sources for target in targets if source != target]
-    casts.java.create(
+    cast_table.java.create(
         [("id", "INT"), *((f"c{i}", source) for i, (source, _) in enumerate(pairs))],
         options={"disable-explicit-type-casting": "true"},
     )
-    schema = casts.ours.load().schema
-    ours = [_we_take(schema, f"c{i}", target) for i, (_, target) in enumerate(pairs)]
+    schema = cast_table.ours.load().schema
+    ours = [_interbed_accepts(schema, f"c{i}", target) for i, (_, target) in enumerate(pairs)]
     changes = [{"op": "update_type", "path": [f"c{i}"], "type": target} for i, (_, target) in enumerate(pairs)]
-    # All that interbed allows in one change, and the others one by one, because the first one refused ends a change.
-    casts.java.alter(*(change for change, allowed in zip(changes, ours, strict=True) if allowed))
+    # Casts that interbed allows are made in one change, the others one by one, because a refused one ends its change.
+    cast_table.java.alter(*(change for change, allowed in zip(changes, ours, strict=True) if allowed))
     others = [i for i, allowed in enumerate(ours) if not allowed]
-    assert [pairs[i] for i in others if _java_takes(casts.java, f"c{i}", pairs[i][1])] == []
+    assert [pairs[i] for i in others if _java_accepts(cast_table.java, f"c{i}", pairs[i][1])] == []
 
 
 @pytest.mark.parametrize(
     "zone", each_run(["Europe/Berlin", "America/St_Johns"], lambda zone: zone == "America/St_Johns")
 )
-def test_instants_are_cast_by_the_clock_of_the_machine_as_in_java(
+def test_instants_are_cast_in_the_local_time_zone_as_in_java(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, zone: str
 ) -> None:
     monkeypatch.setenv("TZ", zone)
-    # Around the hours that clocks leap over and show twice, and before there were time zones.
+    # Around the hours that a change of daylight saving time skips and repeats, and before time zones existed.
     local = [1_711_848_600, 1_711_850_400, 1_711_852_200, 1_729_994_400, 1_729_996_200, 1_730_597_400, 1_710_037_800]
     moments = [*(second * SECOND + 123_456_000 for second in local), 0, -SECOND, -3_000_000_000 * SECOND]
     sources: dict[str, list[Any]] = {
@@ -368,13 +370,13 @@ def test_instants_are_cast_by_the_clock_of_the_machine_as_in_java(
     targets: list[TypeJson] = ["TIMESTAMP(6) WITH LOCAL TIME ZONE", "TIMESTAMP(3)", "STRING", "DATE", "TIME(3)", "INT"]
     columns = [(source, target) for source in sources for target in targets if source != target]
     with JavaPaimon(zone=zone) as java:
-        casts = Casts(java, tmp_path)
-        casts.create([(source, sources[source]) for source, _ in columns], apart=False)
-        taken = casts.taken([(f"c{i}", target) for i, (_, target) in enumerate(columns)])
+        cast_table = CastTable(java, tmp_path)
+        cast_table.create([(source, sources[source]) for source, _ in columns], apart=False)
+        accepted = cast_table.accepted([(f"c{i}", target) for i, (_, target) in enumerate(columns)])
         wrong: dict[tuple[str, str, Any], tuple[Any, Any]] = {}
         for i, (source, target) in enumerate(columns):
-            read = taken[f"c{i}", str(target)][0] and (source != "STRING" or "ZONE" in str(target))
-            wrong |= casts.differences(source, [(f"c{i}", target, sources[source])] if read else [])
+            read = accepted[f"c{i}", str(target)][0] and (source != "STRING" or "ZONE" in str(target))
+            wrong |= cast_table.differences(source, [(f"c{i}", target, sources[source])] if read else [])
     assert not wrong, _lines(wrong)
 
 
@@ -386,8 +388,8 @@ PATHS = {
 }
 
 
-def test_elements_values_and_fields_are_cast_as_java_casts_them(java_paimon: JavaPaimon, tmp_path: Path) -> None:
-    casts = Casts(java_paimon, tmp_path)
+def test_elements_map_values_and_fields_are_cast_as_in_java(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+    cast_table = CastTable(java_paimon, tmp_path)
     columns: list[tuple[str, TypeJson]] = [
         ("id", "INT"),
         ("list", {"type": "ARRAY", "element": "INT"}),
@@ -398,13 +400,13 @@ def test_elements_values_and_fields_are_cast_as_java_casts_them(java_paimon: Jav
             {"type": "ARRAY", "element": {"type": "ROW", "fields": [{"id": 0, "name": "b", "type": "DECIMAL(4, 2)"}]}},
         ),
     ]
-    casts.java.create(columns)
+    cast_table.java.create(columns)
     rows: list[list[Any]] = [
         [1, [1, None, -3], [["k", "1.0E10"], ["z", None]], ["2024-02-29 1:2:3"], [["1.50"], None]],
         [2, [], [], [None], []],
         [3, None, None, None, None],
     ]
-    casts.java.write(rows)
+    cast_table.java.write(rows)
     for path, target in PATHS.items():
-        casts.java.alter({"op": "update_type", "path": list(path), "type": target})
-    assert casts.ours.read().comparable() == casts.java.read().comparable()
+        cast_table.java.alter({"op": "update_type", "path": list(path), "type": target})
+    assert cast_table.ours.read().comparable() == cast_table.java.read().comparable()

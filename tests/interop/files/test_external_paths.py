@@ -1,4 +1,4 @@
-"""Tables whose data files are outside of their directory (`data-file.external-paths`), by Java Paimon and interbed."""
+"""Tables with data files outside of their directory (`data-file.external-paths`), by Java Paimon and interbed."""
 
 import os
 import time
@@ -54,9 +54,7 @@ def rows_of(table: Table) -> list[list[Any]]:
     return sorted([r["id"], r["p"], r["v"]] for r in table.scan().to_arrow().to_pylist())
 
 
-def test_files_outside_of_the_table_are_read_and_never_taken_for_missing(
-    java_paimon: JavaPaimon, tmp_path: Path
-) -> None:
+def test_external_files_are_read_and_never_reported_as_missing(java_paimon: JavaPaimon, tmp_path: Path) -> None:
     place = tmp_path / "outside"
     options = {"bucket": "1", "write-only": "true", KEY: f"file://{place}", f"{KEY}.strategy": "round-robin"}
     theirs = java_paimon.table(tmp_path / "lake", "db.t")
@@ -80,7 +78,7 @@ def test_files_outside_of_the_table_are_read_and_never_taken_for_missing(
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("options", [VECTORS, {"bucket": "-1"}], ids=["fixed", "dynamic"])
-def test_java_and_interbed_write_outside_in_turn(
+def test_java_and_interbed_write_external_files_in_turns(
     java_paimon: JavaPaimon, tmp_path: Path, options: dict[str, str], strategy: str
 ) -> None:
     lake = tmp_path / "lake"
@@ -114,11 +112,11 @@ def test_java_and_interbed_write_outside_in_turn(
         catalog.drop_table("db.t")
     assert outside(tmp_path) == []
     if strategy != "entropy-inject":
-        # With entropy-inject, empty directories of files that expired before stay.
+        # With entropy-inject, empty directories of expired files are kept.
         assert not list(tmp_path.glob("out-*"))
 
 
-def test_pypaimon_reads_what_we_write_outside(pypaimon: PyPaimon, tmp_path: Path) -> None:
+def test_pypaimon_reads_external_files_of_interbed(pypaimon: PyPaimon, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with interbed.load_catalog(warehouse=str(lake)) as catalog:
         catalog.create_database("db")
@@ -141,7 +139,7 @@ def test_pypaimon_reads_what_we_write_outside(pypaimon: PyPaimon, tmp_path: Path
     ],
     ids=["overwrite", "rescale", "compact", "delete"],
 )
-def test_whatever_rewrites_rows_writes_outside(
+def test_rewrites_of_rows_write_external_files(
     java_paimon: JavaPaimon, tmp_path: Path, change: Callable[[Table], object]
 ) -> None:
     lake = tmp_path / "lake"
@@ -158,7 +156,7 @@ def test_whatever_rewrites_rows_writes_outside(
         assert not inside(lake)
 
 
-def test_what_others_have_below_the_same_path_stays(tmp_path: Path) -> None:
+def test_foreign_files_below_an_external_path_are_kept(tmp_path: Path) -> None:
     with interbed.load_catalog(warehouse=str(tmp_path / "lake")) as catalog:
         catalog.create_database("db")
         tables = [catalog.create_table(f"db.{n}", SCHEMA, options={"bucket": "-1", **external(tmp_path)}) for n in "ab"]
@@ -169,7 +167,7 @@ def test_what_others_have_below_the_same_path_stays(tmp_path: Path) -> None:
         old = time.time() - 90_000
         for path in (path for path in outside(tmp_path) if path.suffix == ".parquet"):
             os.utime(path, (old, old))
-        # Below an external path nobody can tell an orphan from a file of another table.
+        # Below an external path an orphan cannot be distinguished from a file of another table.
         assert tables[0].maintenance.remove_orphan_files().files == ()
         tables[0].versions.delete_branch("side")
         catalog.drop_table("db.a")
@@ -179,12 +177,12 @@ def test_what_others_have_below_the_same_path_stays(tmp_path: Path) -> None:
     assert outside(tmp_path) == []
 
 
-def test_a_drop_leaves_no_empty_directory_below_any_path(tmp_path: Path) -> None:
+def test_a_dropped_table_leaves_no_empty_directory_below_any_path(tmp_path: Path) -> None:
     with interbed.load_catalog(warehouse=str(tmp_path / "lake")) as catalog:
         catalog.create_database("db")
         table = catalog.create_table("db.t", SCHEMA, options={"bucket": "-1", **external(tmp_path)})
         number = 0
-        # Each write begins with a path of its own choice.
+        # Each write starts with a randomly chosen path.
         while number < 6 or len(list(tmp_path.glob("out-*/bucket-0"))) < 2:
             table.append([{"id": number, "p": "a", "v": None}])
             number += 1
@@ -197,7 +195,7 @@ def test_a_drop_leaves_no_empty_directory_below_any_path(tmp_path: Path) -> None
     assert not list(tmp_path.glob("out-*"))
 
 
-def test_a_table_that_can_not_be_read_keeps_its_files_outside(tmp_path: Path) -> None:
+def test_a_dropped_unreadable_table_keeps_its_external_files(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     with interbed.load_catalog(warehouse=str(lake)) as catalog:
         catalog.create_database("db")
@@ -209,7 +207,7 @@ def test_a_table_that_can_not_be_read_keeps_its_files_outside(tmp_path: Path) ->
     assert len(outside(tmp_path)) == 1
 
 
-def test_options_that_contradict_are_refused(tmp_path: Path) -> None:
+def test_contradicting_options_are_refused(tmp_path: Path) -> None:
     path = f"file:{tmp_path}/out"
     with interbed.load_catalog(warehouse=str(tmp_path / "lake")) as catalog:
         catalog.create_database("db")

@@ -1,4 +1,4 @@
-"""File indexes between interbed and Java Paimon: each reads the other's, and leaves unread what they rule out."""
+"""File indexes of interbed and Java Paimon: each reads the other's, and skips the files that they exclude."""
 
 import random
 from collections.abc import Iterator
@@ -79,7 +79,7 @@ FILTERS: list[tuple[str, dict[str, Any]]] = [
 
 
 def containers(ours: InterbedTable) -> Iterator[tuple[DataFileMeta, IndexContainer]]:
-    """Every data file's indexes, wherever they are."""
+    """Yield every data file with its indexes, wherever these are stored."""
     for split in ours.load().new_scan().plan().splits:
         for file in split.files:
             if file.embedded_file_index is None:
@@ -91,7 +91,7 @@ def containers(ours: InterbedTable) -> Iterator[tuple[DataFileMeta, IndexContain
             yield file, IndexContainer(source, file.file_name)
 
 
-def agree(ours: InterbedTable, java: JavaTable) -> None:
+def assert_equal_indexes(ours: InterbedTable, java: JavaTable) -> None:
     assert ours.read().comparable() == java.read().comparable()
     for text, peer in FILTERS:
         mine = ours.read(filter=text)
@@ -108,26 +108,26 @@ def test_each_reads_the_others_indexes(java_paimon: JavaPaimon, tmp_path: Path, 
         java.create(COLUMNS, options=options)
         ours = interbed_table(tmp_path, f"db.{who}")
         (java if who == "java" else ours).write(ROWS)
-        agree(ours, java)
+        assert_equal_indexes(ours, java)
         ((_, written[who]),) = containers(ours)
     theirs, mine = written["java"].all(), written["ours"].all()
     assert {c: set(kinds) for c, kinds in mine.items()} == {c: set(kinds) for c, kinds in theirs.items()}
     for column, kinds in theirs.items():
         for kind, content in kinds.items():
-            # Java has the bitmaps of `bitmap` in the order of a hash map.
+            # Java writes the bitmaps of `bitmap` in the order of a hash map.
             if kind != "bitmap":
                 assert mine[column][kind] == content, (column, kind)
 
 
-def test_java_does_not_open_what_our_indexes_rule_out(java_paimon: JavaPaimon, tmp_path: Path) -> None:
-    unread(java_paimon, tmp_path, writer="ours", reader="java")
+def test_java_skips_files_that_interbeds_indexes_exclude(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+    assert_skipped(java_paimon, tmp_path, writer="ours", reader="java")
 
 
-def test_interbed_does_not_open_what_javas_indexes_rule_out(java_paimon: JavaPaimon, tmp_path: Path) -> None:
-    unread(java_paimon, tmp_path, writer="java", reader="ours")
+def test_interbed_skips_files_that_javas_indexes_exclude(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+    assert_skipped(java_paimon, tmp_path, writer="java", reader="ours")
 
 
-def unread(java_paimon: JavaPaimon, tmp_path: Path, *, writer: str, reader: str) -> None:
+def assert_skipped(java_paimon: JavaPaimon, tmp_path: Path, *, writer: str, reader: str) -> None:
     for threshold in ("10 b", "10 mb"):
         name = f"db.t{threshold.replace(' ', '')}"
         java = java_paimon.table(tmp_path, name)
@@ -137,7 +137,7 @@ def unread(java_paimon: JavaPaimon, tmp_path: Path, *, writer: str, reader: str)
         odd = [r for r in ROWS if r[0] % 2 == 1]
         for rows in (even, odd):
             (ours if writer == "ours" else java).write(rows)
-        # By statistics either file could have the row.
+        # By statistics either file could contain the row.
         for split in ours.load().new_scan().plan().splits:
             for file in split.files:
                 if file.min_sequence_number == 0:

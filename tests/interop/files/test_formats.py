@@ -1,4 +1,4 @@
-"""Tables whose files are ORC, Avro, or of several formats by level are the same to interbed and the peers."""
+"""Tables with files in ORC, in Avro, or in several formats by level are equal for interbed and the peers."""
 
 import random
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.interop.change_stories import COMPACTED_ON_DEMAND
-from tests.interop.files.test_files_alike import files_of
+from tests.interop.change_histories import COMPACTED_ON_DEMAND
+from tests.interop.files.test_file_metadata import files_of
 from tests.interop.limits import values_held_by
 from tests.interop.lsm.test_lookup_compaction import changelog, changes
 from tests.support.peers.interbed import interbed_table
@@ -20,8 +20,8 @@ FORMATS = ("orc", "avro")
 Values = list[tuple[TypeJson, list[Any]]]
 
 
-def held(file_format: str, values: Values) -> Values:
-    """Those that Java Paimon gets out of files of the format as they went in; README.md says what becomes of others."""
+def supported(file_format: str, values: Values) -> Values:
+    """Return the values that Java Paimon reads unchanged from files of the format; README.md lists the others."""
     if file_format == "avro":
         return [(of, those) for of, those in values if not _has_nanoseconds(parse_type(of))]
     return [(of, [_moved(v, parse_type(of)) for v in those]) for of, those in values]
@@ -36,7 +36,7 @@ def _has_nanoseconds(of: PeerType) -> bool:
 
 
 def _moved(value: Any, of: PeerType) -> Any:
-    """The value, with times before the epoch at whole seconds."""
+    """Return the value with times before the epoch at whole seconds."""
     if of.root == "ARRAY" and value is not None:
         return [_moved(v, of.children[0]) for v in value]
     if value is None or not _is_timestamp(of) or value >= 0:
@@ -45,7 +45,7 @@ def _moved(value: Any, of: PeerType) -> Any:
 
 
 def rows_of(values: Values) -> list[list[Any]]:
-    """Rows with a number and every value at least once, and one of nulls."""
+    """Return rows with a number and every value at least once, and one row of nulls."""
     turns = max(len(those) for _, those in values)
     rows: list[list[Any]] = [[i, *(those[i % len(those)] for _, those in values)] for i in range(turns)]
     return [*rows, [turns, *(None for _ in values)]]
@@ -56,7 +56,7 @@ def rows_of(values: Values) -> list[list[Any]]:
 def test_java_and_interbed_read_all_types_of_each_other(
     java_paimon: JavaPaimon, tmp_path: Path, file_format: str, keyed: bool
 ) -> None:
-    values = held(file_format, values_held_by("java"))
+    values = supported(file_format, values_held_by("java"))
     columns = [("id", "INT NOT NULL"), *((f"c{i}", of) for i, (of, _) in enumerate(values))]
     types = [parse_type(of) for _, of in columns]
     options = {"file.format": file_format} | ({"bucket": "1", "write-only": "true"} if keyed else {})
@@ -64,21 +64,21 @@ def test_java_and_interbed_read_all_types_of_each_other(
     ours.create(columns, primary_keys=["id"] if keyed else [], options=options)
     rows = rows_of(values)
 
-    def both_see(expected: list[list[Any]]) -> None:
+    def assert_both_read(expected: list[list[Any]]) -> None:
         assert theirs.read().comparable() == comparable(expected, types)
         assert ours.read().comparable() == comparable(expected, types)
 
     ours.write(rows)
-    both_see(rows)
+    assert_both_read(rows)
     again = [[0, *rows[1][1:]], [len(rows), *rows[2][1:]]]
     theirs.write(again)
     rows = [*(rows[1:] if keyed else rows), *again]
-    both_see(rows)
+    assert_both_read(rows)
     ours.compact()
-    both_see(rows)
+    assert_both_read(rows)
     ours.write(rows[-1:])
     theirs.compact()
-    both_see(rows if keyed else [*rows, rows[-1]])
+    assert_both_read(rows if keyed else [*rows, rows[-1]])
     assert {Path(f).suffix for f in data_files(tmp_path)} == {f".{file_format}"}
 
 
@@ -86,7 +86,7 @@ def test_java_and_interbed_read_all_types_of_each_other(
 def test_pypaimon_reads_all_types(
     pypaimon: PyPaimon, tmp_path: Path, file_format: str, engine: Engine, keyed: bool
 ) -> None:
-    values = held(file_format, values_held_by(engine))
+    values = supported(file_format, values_held_by(engine))
     columns = [("id", "INT NOT NULL"), *((f"c{i}", of) for i, (of, _) in enumerate(values))]
     options = {"file.format": file_format} | ({"bucket": "1", "write-only": "true"} if keyed else {})
     ours = interbed_table(tmp_path, "db.t")
@@ -101,7 +101,7 @@ def test_pypaimon_reads_all_types(
 
 
 def data_files(warehouse: Path) -> list[str]:
-    """The data files of the table."""
+    """Return the names of the data files of the table."""
     return [str(p) for p in (warehouse / "db.db" / "t").rglob("bucket-*/*") if p.is_file()]
 
 
@@ -137,7 +137,7 @@ SIMPLE_ROWS: list[list[Any]] = [
     ids=str,
 )
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_manifests_tell_of_files_what_java_tells(
+def test_manifests_describe_files_as_javas_do(
     java_paimon: JavaPaimon, tmp_path: Path, file_format: str, options: dict[str, str]
 ) -> None:
     for keys, more in (["id"], {"bucket": "1", "write-only": "true"}), ([], {}):
@@ -175,7 +175,7 @@ TABLES: list[tuple[str, dict[str, str]]] = [
 ]
 
 
-# What these hold of two options, the others hold of one of them each.
+# The other cases cover pairs of these options, these one option each.
 COMBINED = ("orc, lookup", "by level")
 
 
@@ -185,7 +185,7 @@ COMBINED = ("orc, lookup", "by level")
     each_run(TABLES, lambda table: table[0] not in COMBINED),
     ids=[name for name, _ in TABLES],
 )
-def test_tables_of_any_formats_become_what_javas_become(
+def test_tables_of_any_format_evolve_as_javas_do(
     java_paimon: JavaPaimon, tmp_path: Path, name: str, options: dict[str, str]
 ) -> None:
     options = {"bucket": "1", "target-file-size": "2 kb", "num-sorted-run.compaction-trigger": "3", **options}

@@ -1,4 +1,4 @@
-"""Java Paimon finds in the golden files what they claim."""
+"""The golden files agree with Java Paimon."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def test_java_reads_the_expected_rows_of_every_snapshot(java_paimon: JavaPaimon,
         assert seen.comparable() == snapshot["rows"]
 
 
-# What README.md says that they cannot read: MULTISET; nanoseconds in a merge; FLOAT partitions.
+# Types that README.md lists as unreadable for them: MULTISET; nanoseconds in a merge; FLOAT partitions.
 UNREADABLE = {
     "python": {"pk_all_types", "append_unaware", "pk_all_key_types"},
     "rust": {"pk_all_types", "append_unaware", "typed_partitions", "typed_partitions_legacy"},

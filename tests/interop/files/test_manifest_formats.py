@@ -1,4 +1,4 @@
-"""Manifests in Parquet and ORC (`manifest.format`), written and read by Java Paimon and by interbed in turn."""
+"""Manifests in Parquet and ORC (`manifest.format`), written and read by Java Paimon and by interbed in turns."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.shares import each_run
 FORMATS = ["parquet", "orc"]
 CODECS = {"parquet": ["zstd", "snappy", "none", "gzip"], "orc": ["zstd", "snappy", "none", "lz4"]}
 FORMS = [(file_format, codec) for file_format in FORMATS for codec in CODECS[file_format]]
-# Each codec once.
+# Each codec is used once.
 OF_EACH_RUN = [("parquet", "zstd"), ("parquet", "gzip"), ("orc", "snappy"), ("orc", "none"), ("orc", "lz4")]
 COLUMNS = [("id", "INT NOT NULL"), ("p", "STRING NOT NULL"), ("v", "STRING")]
 LATER = 4_000_000_000
@@ -39,7 +39,7 @@ def our_rows(lake: Path) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize(("file_format", "codec"), each_run(FORMS, lambda form: form in OF_EACH_RUN))
-def test_a_table_with_keys_and_deletion_vectors_is_written_in_turn(
+def test_a_keyed_table_with_deletion_vectors_is_written_in_turns(
     java_paimon: JavaPaimon, tmp_path: Path, file_format: str, codec: str
 ) -> None:
     options = {
@@ -51,7 +51,7 @@ def test_a_table_with_keys_and_deletion_vectors_is_written_in_turn(
     }
     theirs = java_paimon.table(tmp_path, "db.t")
     theirs.create(COLUMNS, primary_keys=["p", "id"], partition_keys=["p"], options=options)
-    # So many that a compaction of some changes marks their older rows, and leaves this file.
+    # Enough rows that a compaction of a few changes marks their older versions as deleted and keeps this file.
     first: list[list[Any]] = [[i, "a", "x"] for i in range(1000)]
     theirs.write(first)
     theirs.compact()
@@ -78,7 +78,7 @@ def test_a_table_with_keys_and_deletion_vectors_is_written_in_turn(
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_our_manifests_have_the_schema_of_java_s(java_paimon: JavaPaimon, tmp_path: Path, file_format: str) -> None:
+def test_manifests_have_the_schema_of_javas(java_paimon: JavaPaimon, tmp_path: Path, file_format: str) -> None:
     options = {"bucket": "1", "manifest.format": file_format, "deletion-vectors.enabled": "true"}
     schemas: list[dict[str, str]] = []
     for writer in ("java", "interbed"):
@@ -104,7 +104,7 @@ def test_our_manifests_have_the_schema_of_java_s(java_paimon: JavaPaimon, tmp_pa
         )
     java, ours = schemas
     assert java.keys() <= ours.keys() | {"index-manifest-"}
-    # What a version after 1.4.2 added to index manifests is in ours.
+    # interbed's index manifests include a field that was added after 1.4.2.
     assert {k: v for k, v in ours.items() if k in java and k != "index-manifest-"} == {
         k: v for k, v in java.items() if k != "index-manifest-"
     }
@@ -133,14 +133,14 @@ def test_append_tables_are_overwritten_and_compacted_by_both(
         assert our_rows(tmp_path) == java_rows(theirs) == expected
 
 
-def test_the_format_is_part_of_the_layout_and_each_file_is_read_in_its_own(
+def test_the_format_cannot_change_and_each_manifest_is_read_in_its_own_format(
     java_paimon: JavaPaimon, tmp_path: Path
 ) -> None:
     theirs = java_paimon.table(tmp_path, "db.t")
     theirs.create(COLUMNS, options={"bucket": "-1"})
     with interbed.load_catalog(warehouse=str(tmp_path)) as catalog:
         ours = catalog.get_table("db.t")
-        # Without files there is nothing that another format would make unreadable for Java.
+        # Without manifests there is nothing that another format would make unreadable for Java.
         catalog.alter_table("db.t", [SetOption("manifest.format", "orc")])
         ours = catalog.get_table("db.t")
         ours.append([{"id": 1, "p": "a", "v": None}])
@@ -148,7 +148,7 @@ def test_the_format_is_part_of_the_layout_and_each_file_is_read_in_its_own(
             catalog.alter_table("db.t", [SetOption("manifest.format", "parquet")])
         with pytest.raises(InvalidOptionError, match=r"'manifest\.format'"):
             ours.copy({"manifest.format": "parquet"})
-        # Java lets it change, and can't read its own table then.
+        # Java accepts the change, and cannot read its own table afterwards.
         theirs.alter({"op": "set_option", "key": "manifest.format", "value": "parquet"})
         ours = catalog.get_table("db.t")
         ours.append([{"id": 2, "p": "a", "v": None}])

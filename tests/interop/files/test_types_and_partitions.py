@@ -1,4 +1,4 @@
-"""Every type with its odd values, as a column, a key and a partition, is the same to interbed and the peers."""
+"""Values of every type, extremes included, are equal for interbed and the peers as columns, keys and partitions."""
 
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ from tests.support.peers.json import comparable, parse_type
 from tests.support.peers.pypaimon import PyPaimon
 from tests.support.shares import pairwise
 
-# Java Paimon holds nearly every type, all of them together fewer.
+# Java Paimon supports nearly every type, all peers together fewer.
 CIRCLES: list[tuple[Peer, ...]] = [("interbed", "java"), ("interbed", *PEERS)]
 
 
 @pytest.fixture
 def tables(java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path) -> dict[Peer, Any]:
-    """One table, as each of them sees it."""
+    """Return one table, opened by each of the peers."""
     return {
         "interbed": interbed_table(tmp_path, "db.t"),
         "java": java_paimon.table(tmp_path, "db.t"),
@@ -30,7 +30,7 @@ def tables(java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path) -> dict[
 
 
 @pytest.mark.parametrize(("circle", "keyed", "bucket"), pairwise(CIRCLES, [True, False], [None, "2"]))
-def test_all_types_are_read_by_all_before_and_after_compaction(
+def test_all_peers_read_all_types_before_and_after_a_compaction(
     tables: dict[Peer, Any], circle: tuple[Peer, ...], keyed: bool, bucket: str | None
 ) -> None:
     held = values_held_by(*circle)
@@ -44,24 +44,24 @@ def test_all_types_are_read_by_all_before_and_after_compaction(
     rows: list[list[Any]] = [[i, *(values[i % len(values)] for _, values in held)] for i in range(turns)]
     rows.append([turns, *(None for _ in held)])
 
-    def all_see(expected: list[list[Any]]) -> None:
+    def assert_all_read(expected: list[list[Any]]) -> None:
         for reader in circle:
             assert tables[reader].read().comparable() == comparable(expected, types), reader
 
     tables["interbed"].write(rows)
-    all_see(rows)
+    assert_all_read(rows)
     again = [[0, *rows[1][1:]], [turns + 1, *rows[2][1:]]]
     tables["java"].write(again)
     rows = [*(rows[1:] if keyed else rows), *again]
     if keyed:
         tables["interbed"].write([rows[3]], kinds=["-D"])
         rows.pop(3)
-    all_see(rows)
+    assert_all_read(rows)
     tables["interbed"].compact()
-    all_see(rows)
+    assert_all_read(rows)
     tables["interbed"].write(rows[-1:])
     tables["java"].compact()
-    all_see(rows if keyed else [*rows, rows[-1]])
+    assert_all_read(rows if keyed else [*rows, rows[-1]])
 
 
 @pytest.mark.sample(8)
@@ -70,7 +70,7 @@ def test_interbed_and_java_replace_each_others_rows_by_keys_of_any_type(tables: 
     columns = [("k", f"{of} NOT NULL"), ("v", "STRING")]
     types = [parse_type(t) for _, t in columns]
     tables["interbed"].create(columns, primary_keys=["k"], options={"bucket": "3", "write-only": "true"})
-    # When it merges files, Java Paimon takes NaN for any other key and -0.0 for 0.0.
+    # When Java Paimon merges files, it takes NaN for any other key and -0.0 for 0.0.
     keys = [key for key in dict.fromkeys(SCALARS[of]) if key not in ("NaN", "-0.0")]
     tables["java"].write([[key, "java"] for key in keys])
     tables["interbed"].write([[key, "interbed"] for key in keys])
@@ -86,10 +86,8 @@ def test_interbed_and_java_replace_each_others_rows_by_keys_of_any_type(tables: 
 
 @pytest.mark.parametrize("legacy", ["true", "false"])
 @pytest.mark.parametrize("circle", CIRCLES, ids="-".join)
-def test_partitions_of_any_type_are_found_by_all(
-    tables: dict[Peer, Any], circle: tuple[Peer, ...], legacy: str
-) -> None:
-    # A TIME partition under another name than Java's is one of pypaimon-rust's limits.
+def test_all_peers_find_partitions_of_any_type(tables: dict[Peer, Any], circle: tuple[Peer, ...], legacy: str) -> None:
+    # TIME partitions under another name than Java's are a limit of pypaimon-rust.
     lacking = {"TIME(0)", "TIME(3)"} if legacy == "false" and "rust" in circle else set()
     held = [of for of in SCALARS if of not in lacking and all(holds_partition(peer, of) for peer in circle)]
     columns = [("id", "INT"), *((f"p{i}", of) for i, of in enumerate(held))]
@@ -103,13 +101,13 @@ def test_partitions_of_any_type_are_found_by_all(
         tables[writer].write(rows)
     for reader in circle:
         assert tables[reader].read().comparable() == comparable([*rows, *rows], types), reader
-    # Both put the rows of a partition into one directory, so that a partition is overwritten by either.
+    # Both put the rows of a partition into one directory, so either can overwrite the partition.
     tables["java"].write(rows, overwrite={})
     assert tables["interbed"].read().comparable() == comparable(rows, types)
 
 
 @pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "append"])
-def test_partitions_with_odd_names_are_found_by_all(tables: dict[Peer, Any], keyed: bool) -> None:
+def test_all_peers_find_partitions_whose_names_need_escaping(tables: dict[Peer, Any], keyed: bool) -> None:
     names = [name for name in ODD_STRINGS if name is not None or not keyed]
     columns = [("id", "INT NOT NULL"), ("p", "STRING NOT NULL" if keyed else "STRING"), ("v", "INT")]
     types = [parse_type(of) for _, of in columns]

@@ -1,4 +1,4 @@
-"""Catalogs that Flink and interbed share: over interbed's metastore, and in a file system."""
+"""Catalogs shared by Flink and interbed: over interbed's metastore, and in a file system."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,21 +26,23 @@ Change = tuple[str, list[Any]]
 
 @dataclass(frozen=True)
 class Server:
-    """A metastore of interbed's, for Flink and for interbed."""
+    """A metastore of interbed, used by Flink and by interbed."""
 
     uri: str
     warehouse: Path
 
     @property
     def options(self) -> dict[str, str]:
-        """Those of a catalog. Java Paimon commits with a lock: else it may replace a snapshot of the same number."""
+        """Options of a catalog. Java Paimon commits with a lock; otherwise it may replace a snapshot of the same
+        number.
+        """
         warehouse = f"file:{self.warehouse}"
         return {"metastore": "hive", "uri": self.uri, "warehouse": warehouse, "lock.enabled": "true"}
 
 
 @dataclass(frozen=True)
 class SharedLake:
-    """The catalog `lake` of a session of Flink's, current there, with the database `db`; and interbed's of the same."""
+    """The current catalog `lake` of a Flink session, with the database `db`, and interbed's catalog of the tables."""
 
     flink: FlinkSession
     catalog: interbed.Catalog
@@ -48,33 +50,33 @@ class SharedLake:
 
     @property
     def directory(self) -> Path:
-        """The warehouse's directory."""
+        """The directory of the warehouse."""
         return Path(self.options["warehouse"].removeprefix("file:"))
 
     def script(self, text: str) -> int:
-        """Run statements in Flink, with what they answer, as tests.support.sql_script has it."""
+        """Run statements in Flink and compare their answers, in the form of tests.support.sql_script."""
         return run_script(text, lambda sql: self.flink.sql(sql).rows)
 
     def table(self, name: str) -> Table:
-        """Interbed's view of a table of `db`."""
+        """Return interbed's table of `db`."""
         found = self.catalog.get_table(f"db.{name}")
         assert isinstance(found, Table)
         return found
 
 
 def catalog_statement(name: str, options: dict[str, str]) -> str:
-    """Flink's statement for a catalog of Paimon with these options."""
+    """Return Flink's statement for a catalog of Paimon with these options."""
     given = ",\n".join(f"  '{key}' = '{value}'" for key, value in {"type": "paimon", **options}.items())
     return f"CREATE CATALOG {name} WITH (\n{given}\n)"
 
 
 def types_of(table: Table) -> tuple[PeerType, ...]:
-    """The types of a table's columns, as the peers say them."""
+    """Return the types of a table's columns in the form of the peers."""
     return tuple(parse_type(type_to_json(field.type)) for field in table.fields)
 
 
 def streamed(table: Table, options: dict[str, str]) -> list[Change]:
-    """What a stream of interbed's tells from where the options say, to the newest snapshot."""
+    """Read a stream of interbed from the position in the options to the newest snapshot."""
     types = types_of(table)
     told: list[Change] = []
     for changes in table.copy(options).stream(idle_seconds=0):
@@ -86,7 +88,7 @@ def streamed(table: Table, options: dict[str, str]) -> list[Change]:
 
 
 def by_key(changes: Iterable[Change], types: Sequence[PeerType], key: int = 0) -> dict[Any, list[Change]]:
-    """The changes of each key in their order; keys of different buckets have none."""
+    """Return the changes of each key in order; changes of different buckets have no order."""
     found: dict[Any, list[Change]] = {}
     for kind, row in changes:
         values = [normalised(value, of) for value, of in zip(row, types, strict=True)]
@@ -95,7 +97,7 @@ def by_key(changes: Iterable[Change], types: Sequence[PeerType], key: int = 0) -
 
 
 def rows_after(changes: Iterable[Change], types: Sequence[PeerType], key: int = 0) -> list[list[Any]]:
-    """The rows that remain of changes, as `comparable` has them."""
+    """Return the rows that remain after changes, in the form of `comparable`."""
     rows: dict[Any, list[Any]] = {}
     for kind, row in changes:
         if kind in ("+I", "+U"):
@@ -106,7 +108,7 @@ def rows_after(changes: Iterable[Change], types: Sequence[PeerType], key: int = 
 
 
 def read(table: Table, **arguments: Any) -> PeerRows:
-    """What interbed reads, as the peers say it."""
+    """Read a table by interbed, in the form of the peers."""
     found = table.scan(**arguments).to_arrow()
     types = types_of(table)
     rows = table_to_rows(found, types)
@@ -115,7 +117,7 @@ def read(table: Table, **arguments: Any) -> PeerRows:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A metastore for the module."""
+    """A metastore that the module shares."""
     warehouse = tmp_path_factory.mktemp("lake")
     with metastore(warehouse=f"file:{warehouse}") as uri:
         yield Server(uri, warehouse)
@@ -123,14 +125,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @pytest.fixture
 def hive(flink: Flink, server: Server) -> Iterator[SharedLake]:
-    """A catalog over interbed's metastore."""
+    """Catalog over interbed's metastore."""
     with shared_lake(flink, server.options) as lake:
         yield lake
 
 
 @pytest.fixture(params=each_run(["hive", "filesystem"], lambda kind: kind == "hive"))
 def lake(request: pytest.FixtureRequest, flink: Flink, server: Server, tmp_path: Path) -> Iterator[SharedLake]:
-    """A catalog over interbed's metastore, or one of directories."""
+    """Catalog over interbed's metastore, or one of directories."""
     options = {"warehouse": f"file:{tmp_path}"}
     if request.param == "hive":
         options = server.options
@@ -140,9 +142,10 @@ def lake(request: pytest.FixtureRequest, flink: Flink, server: Server, tmp_path:
 
 @contextmanager
 def shared_lake(flink: Flink, options: dict[str, str]) -> Iterator[SharedLake]:
-    """A session with the catalog `lake` of these options and an empty database `db`; statements wait for their ends.
+    """Open a session with the catalog `lake` of these options and an empty database `db`; statements wait for their
+    end.
 
-    The catalog caches nothing, so that it sees what interbed alters at once.
+    The catalog caches nothing, so it sees changes by interbed immediately.
     """
     options = {**options, "cache-enabled": "false"}
     with flink.session() as session, interbed.CatalogFactory.create(options) as catalog:

@@ -1,4 +1,4 @@
-"""What interbed wrote, as Flink reads it: now, then, by hints, with filters, and as what a stream is joined with."""
+"""Flink's batch reads of tables that interbed wrote: current rows, time travel, hints, filters and lookup joins."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ def rows(*values: tuple[int, str, int | None, str | None]) -> pa.Table:
 
 @pytest.fixture
 def table(hive: SharedLake) -> Table:
-    """A table of three snapshots, the first two tagged, of which the last has rows to merge and rows deleted."""
+    """Table of three snapshots, the first two tagged; the last has rows to merge and deleted rows."""
     options = {"bucket": "2", "write-only": "true"}
     hive.catalog.create_table("db.t", SCHEMA, primary_keys=["dt", "id"], partition_keys=["dt"], options=options)
     table = hive.table("t")
@@ -42,7 +42,7 @@ def hinted(options: dict[str, str]) -> str:
     return f"SELECT * FROM t /*+ OPTIONS({given}) */"
 
 
-def test_hints_go_back_in_time(hive: SharedLake, table: Table) -> None:
+def test_hints_read_earlier_snapshots(hive: SharedLake, table: Table) -> None:
     second = table.versions.snapshot(2)
     assert hive.flink.sql("SELECT * FROM t").comparable() == read(table).comparable()
     for options in (
@@ -54,12 +54,12 @@ def test_hints_go_back_in_time(hive: SharedLake, table: Table) -> None:
         {"incremental-between": "first,second"},
     ):
         found = hive.flink.sql(hinted(options))
-        # Deletions between snapshots come as such (-D); a scan of interbed's leaves them out.
+        # Flink returns deletions between snapshots as such (-D); interbed's scans omit them.
         added = [row for kind, row in zip(found.kinds, found.rows, strict=True) if kind != "-D"]
         assert comparable(added, found.types) == read(table.copy(options)).comparable(), options
 
 
-def test_statements_go_back_in_time(hive: SharedLake, table: Table) -> None:
+def test_statements_read_earlier_snapshots(hive: SharedLake, table: Table) -> None:
     at = hive.flink.sql("SELECT commit_time FROM `t$snapshots` WHERE snapshot_id = 1").rows[0][0]
     moment = str(pa.scalar(at, pa.timestamp("ns")).as_py())[:23]
     found = hive.flink.sql(f"SELECT * FROM t FOR SYSTEM_TIME AS OF TIMESTAMP '{moment}'")
@@ -92,7 +92,7 @@ def test_filters_joins_and_aggregates(hive: SharedLake, table: Table) -> None:
     hive.script(FILTERS)
 
 
-def test_a_stream_is_joined_with_what_interbed_keeps(hive: SharedLake, table: Table, tmp_path: Path) -> None:
+def test_a_stream_is_joined_with_a_table_of_interbed(hive: SharedLake, table: Table, tmp_path: Path) -> None:
     asked: list[tuple[str, list[Any]]] = [("+I", [key, "y" if key > 2 else "x"]) for key in (1, 2, 3, 4, 5)]
     hive.flink.sql("SET 'execution.runtime-mode' = 'streaming'")
     hive.flink.changes("asked", "id BIGINT, dt STRING, at_ AS PROCTIME()", asked, tmp_path)

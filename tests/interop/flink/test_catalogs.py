@@ -1,4 +1,4 @@
-"""Flink's statements about catalogs, databases, tables and partitions: over interbed's metastore, in a file system."""
+"""Flink's statements for catalogs, databases, tables and partitions: over interbed's metastore, in a file system."""
 
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ SHOW TABLES;
 """
 
 
-def test_tables_are_made_and_altered(lake: SharedLake) -> None:
+def test_tables_are_created_and_altered(lake: SharedLake) -> None:
     lake.script(TABLES)
     table = lake.table("bought")
     assert [(f.name, type_to_json(f.type), f.description) for f in table.fields] == [
@@ -110,12 +110,12 @@ DROP DATABASE IF EXISTS other;
 """
 
 
-def test_databases_are_made_used_and_dropped(lake: SharedLake) -> None:
+def test_databases_are_created_used_and_dropped(lake: SharedLake) -> None:
     lake.script(DATABASES)
     assert "other" not in lake.catalog.list_databases()
 
 
-def test_flink_describes_and_alters_what_interbed_made(lake: SharedLake) -> None:
+def test_flink_describes_and_alters_tables_of_interbed(lake: SharedLake) -> None:
     fields: list[pa.Field[Any]] = [
         pa.field("id", pa.int64(), nullable=False),
         pa.field("name", pa.string()),
@@ -142,7 +142,7 @@ def test_flink_describes_and_alters_what_interbed_made(lake: SharedLake) -> None
     assert lake.table("t").field_names == ["id", "name", "point", "at", "more"]
     shown = lake.flink.sql("SHOW CREATE TABLE t").rows[0][0]
     lake.flink.sql(shown.replace("`t`", "`again`").replace("'path' =", "'unused' ="))
-    # Nested fields have numbers in another order.
+    # Nested fields are numbered in another order.
     again, table = lake.table("again"), lake.table("t")
     assert [(f.name, str(f.type)) for f in again.fields] == [(f.name, str(f.type)) for f in table.fields]
     assert (again.primary_keys, again.schema.comment) == (["id"], "ours")
@@ -276,12 +276,12 @@ SELECT id, double_price FROM clicks;
 """
 
 
-def test_computed_columns_and_watermarks_stay_in_the_options(lake: SharedLake) -> None:
+def test_computed_columns_and_watermarks_are_kept_in_the_options(lake: SharedLake) -> None:
     lake.script(COMPUTED)
     table = lake.table("clicks")
     assert table.field_names == ["id", "price", "at_"]
     assert table.schema.options["schema.2.expr"] == "`price` * 2"
-    # What interbed changes of the table leaves them as they are.
+    # Changes of the table by interbed leave these options unchanged.
     table.update_schema().add_column("more", "INT").set_option("snapshot.num-retained.min", "5").commit()
     lake.script("SELECT id, double_price, more FROM clicks;\n-- 1, 3.00, null\n")
 
@@ -317,7 +317,7 @@ def test_rows_are_changed_in_batch_mode(lake: SharedLake) -> None:
     assert [tag.name for tag in lake.table("t").versions.tags()] == ["now"]
 
 
-def test_system_tables_tell_of_what_interbed_wrote(hive: SharedLake) -> None:
+def test_system_tables_show_the_commits_of_interbed(hive: SharedLake) -> None:
     fields: list[pa.Field[Any]] = [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())]
     schema = pa.schema(fields)
     table = hive.catalog.create_table("db.t", schema, primary_keys=["id"], options={"bucket": "1"})

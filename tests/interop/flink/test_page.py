@@ -1,4 +1,4 @@
-"""docs/flink.md says what is so, in Flink and, of catalogs, in Spark."""
+"""docs/flink.md is correct, in Flink and, for catalogs, in Spark."""
 
 import shlex
 from typing import Any
@@ -17,7 +17,7 @@ WAREHOUSE = "file:/tmp/lake"
 
 
 def execute(session: FlinkSession, statement: str) -> list[list[Any]]:
-    """The rows of a statement; a streaming INSERT has ended by then."""
+    """Return the rows of a statement; a streaming INSERT has ended by then."""
     if statement.startswith("INSERT"):
         session.submit(statement).wait()
         return []
@@ -38,7 +38,7 @@ def test_statements_and_commands_do_what_the_page_says(flink: Flink, server: Ser
         table = catalog.get_table("shop.orders")
         assert isinstance(table, interbed.Table)
         assert table.snapshots()[-1].commit_kind == "COMPACT"
-        # The compaction wrote the changelog.
+        # The compaction produced the changelog.
         assert {kind for kind, _ in streamed(table, {"scan.snapshot-id": "1"})} <= set(KINDS)
         session.sql("SET 'execution.runtime-mode' = 'batch'")
         assert session.sql("SELECT * FROM orders").comparable() == read(table).comparable()

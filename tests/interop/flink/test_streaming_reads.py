@@ -1,4 +1,4 @@
-"""Flink's streams of tables that interbed writes and compacts tell the changes that interbed's own streams tell."""
+"""Flink's streams of tables that interbed writes and compacts have the changes of interbed's own streams."""
 
 import random
 from decimal import Decimal
@@ -24,17 +24,17 @@ SCHEMA = pa.schema(FIELDS)
 STREAMED = {"continuous.discovery-interval": "10 ms"}
 KIND = "_row_kind"
 LAST = -1
-"""The key of the row that ends a stream."""
+"""Key of the row that ends a stream."""
 
 
 def hinted(name: str, options: dict[str, str]) -> str:
-    """A query of all rows of the table with dynamic options."""
+    """Return a query of all rows of the table with dynamic options."""
     given = ", ".join(f"'{key}' = '{value}'" for key, value in {**STREAMED, **options}.items())
     return f"SELECT * FROM {name} /*+ OPTIONS({given}) */"
 
 
 def write(table: Table, source: random.Random) -> None:
-    """One commit of changes of some keys, deletions among them."""
+    """Commit changes of some keys, deletions included."""
     count = 20
     ids = [source.randrange(12) for _ in range(count)]
     data = pa.table(
@@ -52,22 +52,22 @@ def write(table: Table, source: random.Random) -> None:
 
 
 def end(table: Table) -> None:
-    """The commit after which a reader has seen all."""
+    """Make the commit that is the last one a reader waits for."""
     table.upsert(pa.Table.from_pylist([{"id": LAST, "dt": "d1"}], schema=SCHEMA))
     table.compact(full=True)
 
 
-def until_the_end(query: FlinkQuery, told: list[Change]) -> list[Change]:
-    """What a query has told and goes on to tell, up to the row that `end` wrote."""
-    while not any(row[0] == LAST for _, row in told):
+def until_the_end(query: FlinkQuery, collected: list[Change]) -> list[Change]:
+    """Collect the changes of a query, in addition to those already collected, up to the row that `end` wrote."""
+    while not any(row[0] == LAST for _, row in collected):
         found = query.fetch(1)
-        assert found, told
-        told += found
-    return told
+        assert found, collected
+        collected += found
+    return collected
 
 
 def create(lake: SharedLake, producer: str) -> Table:
-    """The table `t`, which Flink is going to stream."""
+    """Create the table `t`, which Flink is going to stream."""
     options = {"bucket": "2", "changelog-producer": producer, "num-sorted-run.compaction-trigger": "3"}
     lake.catalog.create_table("db.t", SCHEMA, primary_keys=["dt", "id"], partition_keys=["dt"], options=options)
     lake.flink.sql("SET 'execution.runtime-mode' = 'streaming'")
@@ -75,38 +75,38 @@ def create(lake: SharedLake, producer: str) -> Table:
 
 
 def follow(lake: SharedLake, table: Table, options: dict[str, str], source: random.Random) -> list[Change]:
-    """What Flink tells from where the options say while interbed writes and compacts, up to a last row."""
+    """Collect Flink's changes from the position in the options while interbed writes and compacts, up to a last row."""
     with lake.flink.query(hinted("t", options)) as query:
-        # The stream is under way before the rest is written.
-        told = query.fetch(1)
+        # The stream runs before the rest is written.
+        collected = query.fetch(1)
         for step in range(4):
             write(table, source)
             if step % 2:
                 table.compact(full=step == 3)
         end(table)
-        return until_the_end(query, told)
+        return until_the_end(query, collected)
 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("producer", each_run(PRODUCERS, lambda producer: producer in ("none", "lookup")))
-def test_a_stream_from_a_snapshot_tells_what_interbeds_own_tells(hive: SharedLake, producer: str) -> None:
+def test_a_stream_from_a_snapshot_equals_interbeds_own(hive: SharedLake, producer: str) -> None:
     table = create(hive, producer)
     source = random.Random(producer)
     for _ in range(2):
         write(table, source)
     table.compact(full=True)
     options = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}
-    # Without it Flink makes changes of its own where there is no changelog.
-    told = follow(hive, table, {**options, "scan.remove-normalize": "true"}, source)
-    assert by_key(told, types_of(table)) == by_key(streamed(table, options), types_of(table))
-    assert {kind for kind, _ in told} == ({"+I", "+U", "-D"} if producer in ("none", "input") else set(KINDS))
+    # Without this option Flink derives changes itself for tables without a changelog.
+    collected = follow(hive, table, {**options, "scan.remove-normalize": "true"}, source)
+    assert by_key(collected, types_of(table)) == by_key(streamed(table, options), types_of(table))
+    assert {kind for kind, _ in collected} == ({"+I", "+U", "-D"} if producer in ("none", "input") else set(KINDS))
     if producer != "input":
-        # What is put in tells of rows that were never there, too.
-        assert rows_after(told, types_of(table)) == read(table).comparable()
+        # The derived changes also retract rows that never existed.
+        assert rows_after(collected, types_of(table)) == read(table).comparable()
 
 
 @pytest.mark.parametrize("producer", each_run(PRODUCERS, lambda producer: producer == "lookup"))
-def test_a_stream_of_all_rows_goes_on_with_the_changes(hive: SharedLake, producer: str) -> None:
+def test_a_stream_of_all_rows_continues_with_the_changes(hive: SharedLake, producer: str) -> None:
     table = create(hive, producer)
     source = random.Random(f"all {producer}")
     for _ in range(3):
@@ -116,23 +116,23 @@ def test_a_stream_of_all_rows_goes_on_with_the_changes(hive: SharedLake, produce
     expected = streamed(table, options)
     latest = table.latest_snapshot()
     assert latest is not None
-    told = follow(hive, table, {**options, "scan.remove-normalize": "true"}, source)
+    collected = follow(hive, table, {**options, "scan.remove-normalize": "true"}, source)
     expected += streamed(table, {"scan.mode": "from-snapshot", "scan.snapshot-id": str(latest.id + 1)})
-    assert by_key(told, types_of(table)) == by_key(expected, types_of(table))
+    assert by_key(collected, types_of(table)) == by_key(expected, types_of(table))
 
 
-def test_without_a_changelog_flink_makes_one_of_what_it_reads(hive: SharedLake) -> None:
+def test_flink_derives_a_changelog_for_tables_without_one(hive: SharedLake) -> None:
     table = create(hive, "none")
     source = random.Random("normalised")
     write(table, source)
-    told = follow(hive, table, {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}, source)
+    collected = follow(hive, table, {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}, source)
     rows: dict[int, list[Any]] = {}
-    for kind, row in told:
-        # Each change takes back what the one before it put there, which the stream itself does not hold.
+    for kind, row in collected:
+        # Each change retracts the one before it, which the stream itself does not store.
         assert (row == rows.pop(row[0])) if kind in ("-U", "-D") else (row[0] not in rows)
         if kind in ("+I", "+U"):
             rows[row[0]] = row
-    assert rows_after(told, types_of(table)) == read(table).comparable()
+    assert rows_after(collected, types_of(table)) == read(table).comparable()
 
 
 def test_appended_rows_are_streamed(lake: SharedLake) -> None:
@@ -142,28 +142,28 @@ def test_appended_rows_are_streamed(lake: SharedLake) -> None:
     rows = [{"id": i, "dt": f"d{i % 2}", "n": i} for i in range(20)]
     table.append(pa.Table.from_pylist(rows[:5], schema=SCHEMA))
     with lake.flink.query(hinted("t", {})) as query:
-        told = query.fetch(5)
+        collected = query.fetch(5)
         for start in (5, 10, 15):
             table.append(pa.Table.from_pylist(rows[start : start + 5], schema=SCHEMA))
-        # Rows that only move are not told.
+        # Rows that a compaction moves are not streamed.
         table.compact(full=True)
         table.append(pa.Table.from_pylist([{"id": LAST, "dt": "d0"}], schema=SCHEMA))
-        told = until_the_end(query, told)
-    assert {kind for kind, _ in told} == {"+I"}
-    assert sorted(row[0] for _, row in told) == [LAST, *range(20)]
-    assert rows_after(told, types_of(table)) == read(table).comparable()
+        collected = until_the_end(query, collected)
+    assert {kind for kind, _ in collected} == {"+I"}
+    assert sorted(row[0] for _, row in collected) == [LAST, *range(20)]
+    assert rows_after(collected, types_of(table)) == read(table).comparable()
 
 
 @pytest.mark.long
-def test_a_consumer_of_flinks_is_seen_by_interbed(hive: SharedLake) -> None:
-    """A consumer keeps the snapshots that it has not read from expiry, whoever expires them."""
+def test_interbed_respects_a_consumer_of_flink(hive: SharedLake) -> None:
+    """A consumer protects the snapshots that it has not read from expiry by any writer."""
     table = create(hive, "none")
     source = random.Random("consumer")
     write(table, source)
     hive.flink.sql("SET 'execution.checkpointing.interval' = '100 ms'")
     options = {"consumer-id": "reports", "consumer.expiration-time": "1 d", "consumer.mode": "at-least-once"}
     with hive.flink.query(hinted("t", options)) as query:
-        told = query.fetch(1)
+        collected = query.fetch(1)
         end(table)
-        until_the_end(query, told)
+        until_the_end(query, collected)
     assert set(table.versions.consumers()) == {"reports"}

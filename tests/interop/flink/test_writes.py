@@ -1,4 +1,4 @@
-"""What a streaming job of Flink's writes, by checkpoints, is to interbed what it is to Flink and to Java Paimon."""
+"""Rows that a streaming job of Flink writes, by checkpoints, are read alike by interbed, Flink and Java Paimon."""
 
 import itertools
 import random
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.files.test_formats import held, rows_of
+from tests.interop.files.test_formats import rows_of, supported
 from tests.interop.flink.conftest import Change, SharedLake, by_key, read, rows_after, shared_lake, streamed, types_of
 from tests.interop.limits import values_held_by
 from tests.support.peers.flink import Flink
@@ -70,13 +70,13 @@ EXACT = (
     "in_avro",
     "indexed",
 )
-"""The tables that hold the newest row of each key."""
+"""Tables that keep the newest row of each key."""
 TOLD = ("deduplicated", "looked_up", "fully_compacted", "partly_updated", "first_rows")
-"""The tables with a changelog."""
+"""Tables that produce a changelog."""
 
 
-def story(source: random.Random, count: int) -> list[Change]:
-    """Changes of some keys, each of which takes back what was there."""
+def random_changes(source: random.Random, count: int) -> list[Change]:
+    """Generate changes of some keys; each update retracts the earlier row."""
     rows: dict[int, list[Any]] = {}
     told: list[Change] = []
     while len(told) < count:
@@ -85,7 +85,7 @@ def story(source: random.Random, count: int) -> list[Change]:
         if old is not None and source.random() < 0.3:
             told.append(("-D", old))
             continue
-        # The partition of a key stays.
+        # The partition of a key does not change.
         row = [
             key,
             f"d{key % 2}",
@@ -98,7 +98,7 @@ def story(source: random.Random, count: int) -> list[Change]:
     return told
 
 
-STORY = story(random.Random("a job"), 120)
+STORY = random_changes(random.Random("a job"), 120)
 
 
 def table_statement(name: str, columns: str, options: dict[str, str]) -> str:
@@ -128,7 +128,7 @@ def written(flink: Flink, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", [*TABLES, *APPENDED])
-def test_rows_are_those_that_flink_and_java_read(written: SharedLake, java_paimon: JavaPaimon, name: str) -> None:
+def test_rows_equal_those_that_flink_and_java_read(written: SharedLake, java_paimon: JavaPaimon, name: str) -> None:
     table = written.table(name)
     java = java_paimon.table(str(written.directory), f"db.{name}")
     rows = read(table).comparable()
@@ -137,7 +137,7 @@ def test_rows_are_those_that_flink_and_java_read(written: SharedLake, java_paimo
         assert rows == rows_after(STORY, types_of(table))
     commits = [s for s in table.snapshots() if s.commit_kind == "APPEND"]
     assert len(commits) > 3
-    # What interbed adds and compacts, all read.
+    # All read the commits and compactions of interbed.
     data = table.scan().to_arrow().slice(0, 3)
     table.append(data)
     table.compact(full=True)
@@ -148,7 +148,7 @@ def test_rows_are_those_that_flink_and_java_read(written: SharedLake, java_paimo
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", TOLD)
-def test_changes_are_those_that_java_tells(written: SharedLake, java_paimon: JavaPaimon, name: str) -> None:
+def test_changes_equal_those_that_java_reads(written: SharedLake, java_paimon: JavaPaimon, name: str) -> None:
     table = written.table(name)
     options = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}
     told = streamed(table, options)
@@ -160,7 +160,7 @@ def test_changes_are_those_that_java_tells(written: SharedLake, java_paimon: Jav
 
 
 def sql_type(of: TypeJson) -> str:
-    """A type as CREATE TABLE has it."""
+    """Return a type as SQL for CREATE TABLE."""
     if isinstance(of, str):
         return of
     match of["type"].partition(" ")[0]:
@@ -180,11 +180,11 @@ FORMATS = list(itertools.product(("parquet", "orc", "avro"), ("keyed", "append")
 @pytest.mark.parametrize(
     ("file_format", "kind"), each_run(FORMATS, lambda pair: (pair[0] == "orc") == (pair[1] == "append"))
 )
-def test_all_types_are_read_by_all(
+def test_all_types_are_read_by_all_engines(
     hive: SharedLake, java_paimon: JavaPaimon, tmp_path: Path, file_format: str, kind: str
 ) -> None:
     values = [(of, those) for of, those in values_held_by("java") if of != "TIME(3)"]
-    values = values if file_format == "parquet" else held(file_format, values)
+    values = values if file_format == "parquet" else supported(file_format, values)
     columns = ", ".join(["id BIGINT NOT NULL", *(f"c{i} {sql_type(of)}" for i, (of, _) in enumerate(values))])
     types = tuple(parse_type(of) for of in ["BIGINT NOT NULL", *(of for of, _ in values)])
     rows = rows_of(values)

@@ -1,7 +1,7 @@
-"""Tables of every merge engine, and the changes that are written to them.
+"""Tables of every merge engine, and generators of changes for them.
 
-A case is a table's columns and options. Its rows and kinds come from a source of randomness, which a test seeds or
-Hypothesis draws: few keys, nulls, equal sequence numbers, sequences that come late, and row kinds the table takes.
+A case has the columns and options of a table. Rows and kinds come from a source of randomness, which a test seeds or
+Hypothesis draws: few keys, nulls, equal and late sequence numbers, and the row kinds that the table accepts.
 """
 
 import base64
@@ -93,7 +93,7 @@ def _wide_bitmap(source: random.Random) -> Any:
 
 
 def _set(source: random.Random) -> list[int]:
-    # Many numbers of few draws.
+    # Many numbers from few draws.
     first, step = source.randrange(20_000), source.choice([1, 7])
     return [(first + step * i) % 20_000 for i in range(source.choice([0, 1, 5, 40, 300, 6_000]))]
 
@@ -144,12 +144,12 @@ NESTED: TypeJson = {
 
 
 KEYS = 6
-"""How many keys the rows of a case have."""
+"""Number of keys of a case."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case:
-    """A table, and what is written to it; `unordered` are array columns whose order says nothing."""
+class MergeCase:
+    """A table and the generators of its rows; `unordered` names array columns whose order is not significant."""
 
     name: str
     columns: Sequence[tuple[str, TypeJson, Draw]]
@@ -229,34 +229,34 @@ PLAIN: list[tuple[str, TypeJson, Draw]] = [("a", "INT", _number), ("s", "INT", _
 KINDED: list[tuple[str, TypeJson, Draw]] = [*PLAIN, ("k", "STRING", _kind)]
 
 CASES = [
-    Case(name="partial-update", columns=PLAIN, options={"merge-engine": "partial-update"}),
-    Case(
+    MergeCase(name="partial-update", columns=PLAIN, options={"merge-engine": "partial-update"}),
+    MergeCase(
         name="partial-update-by-sequence",
         columns=PLAIN,
         options={"merge-engine": "partial-update", "sequence.field": "s"},
     ),
-    Case(
+    MergeCase(
         name="partial-update-removing",
         columns=PLAIN,
         options={"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
-        # To Java a -U row begins a row, with its values, where it is the first of a flush; interbed leaves -U rows out.
+        # In Java a -U row at the start of a flush begins a row with its values; interbed ignores -U rows.
         kinds="+I +I +I +U -D",
     ),
-    Case(
+    MergeCase(
         name="partial-update-ignoring",
         columns=PLAIN,
         options={"merge-engine": "partial-update", "ignore-delete": "true"},
         kinds="+I +U -U -D",
     ),
-    Case(name="groups", columns=GROUPED, options=GROUPS),
-    Case(name="groups-retracting", columns=GROUPED, options=GROUPS, kinds="+I +I +U -U -D"),
-    Case(
+    MergeCase(name="groups", columns=GROUPED, options=GROUPS),
+    MergeCase(name="groups-retracting", columns=GROUPED, options=GROUPS, kinds="+I +I +U -U -D"),
+    MergeCase(
         name="groups-removing",
         columns=GROUPED,
         options={**GROUPS, "partial-update.remove-record-on-sequence-group": "g"},
         kinds="+I +I +I -U -D",
     ),
-    Case(
+    MergeCase(
         name="groups-aggregating",
         columns=GROUPED,
         options={
@@ -268,7 +268,7 @@ CASES = [
         },
         kinds="+I +I +U -U -D",
     ),
-    Case(
+    MergeCase(
         name="groups-aggregating-late",
         columns=GROUPED,
         options={
@@ -279,7 +279,7 @@ CASES = [
             "fields.d.aggregate-function": "first_non_null_value",
         },
     ),
-    Case(
+    MergeCase(
         name="groups-aggregating-ignoring-retracts",
         columns=GROUPED,
         options={
@@ -292,15 +292,17 @@ CASES = [
         },
         kinds="+I +I +U -U -D",
     ),
-    Case(name="aggregation-adding", unordered=("cd", "nk", "np"), **_aggregation(ADDING, options=ADDING_OPTIONS)),
-    Case(name="aggregation-retracting", unordered=("co", "nu"), kinds="+I +I +I +U -U -D", **_aggregation(RETRACTABLE)),
-    Case(
+    MergeCase(name="aggregation-adding", unordered=("cd", "nk", "np"), **_aggregation(ADDING, options=ADDING_OPTIONS)),
+    MergeCase(
+        name="aggregation-retracting", unordered=("co", "nu"), kinds="+I +I +I +U -U -D", **_aggregation(RETRACTABLE)
+    ),
+    MergeCase(
         name="aggregation-removing",
         unordered=("co", "nu"),
         kinds="+I +I +U -U -D",
         **_aggregation(RETRACTABLE, options={"aggregation.remove-record-on-delete": "true"}),
     ),
-    Case(
+    MergeCase(
         name="aggregation-by-sequence",
         columns=[("v", "INT", _number), ("s", "INT", _sequence), ("w", "STRING", _text)],
         options={
@@ -310,23 +312,25 @@ CASES = [
             "fields.w.aggregate-function": "last_value",
         },
     ),
-    Case(name="deduplicate-two-sequences", columns=GROUPED, options={"sequence.field": "g,h"}, kinds="+I +I +U -U -D"),
-    Case(
+    MergeCase(
+        name="deduplicate-two-sequences", columns=GROUPED, options={"sequence.field": "g,h"}, kinds="+I +I +U -U -D"
+    ),
+    MergeCase(
         name="deduplicate-descending",
         columns=GROUPED,
         options={"sequence.field": "g,h", "sequence.field.sort-order": "descending"},
         kinds="+I +I +U -U -D",
-        # Paimon 1.4.2 sorts its write buffer in ascending order all the same; 2.0 does not.
+        # Paimon 1.4.2 sorts its write buffer in ascending order despite this option; 2.0 does not.
         unique_in_commit=True,
     ),
-    Case(name="first-row", columns=PLAIN, options={"merge-engine": "first-row", "write-only": "false"}),
-    Case(
+    MergeCase(name="first-row", columns=PLAIN, options={"merge-engine": "first-row", "write-only": "false"}),
+    MergeCase(
         name="first-row-ignoring",
         columns=PLAIN,
         options={"merge-engine": "first-row", "ignore-delete": "true", "write-only": "false"},
         kinds="+I +U -U -D",
     ),
-    Case(
+    MergeCase(
         name="looked-up-groups",
         columns=GROUPED,
         options={
@@ -337,7 +341,7 @@ CASES = [
         },
         kinds="+I +I +U -U -D",
     ),
-    Case(
+    MergeCase(
         name="looked-up-aggregation",
         columns=[("v", "INT", _number), ("w", "STRING", _text)],
         options={
@@ -349,15 +353,15 @@ CASES = [
         },
         kinds="+I +I +U -U -D",
     ),
-    Case(
+    MergeCase(
         name="bitmaps",
         **_aggregation({"bm": ("BYTES", _bitmap, "rbm32"), "wide": ("BYTES", _wide_bitmap, "rbm64")}),
     ),
-    Case(
+    MergeCase(
         name="sketches",
         **_aggregation({"hll": ("BYTES", _hll, "hll_sketch"), "theta": ("BYTES", _theta, "theta_sketch")}),
     ),
-    Case(
+    MergeCase(
         name="groups-of-sets",
         columns=[("g", "INT", _sequence), ("bm", "BYTES", _wide_bitmap), ("hll", "BYTES", _hll)],
         options={
@@ -367,8 +371,8 @@ CASES = [
             "fields.hll.aggregate-function": "hll_sketch",
         },
     ),
-    Case(name="rowkind-field", columns=KINDED, options={"rowkind.field": "k"}),
-    Case(
+    MergeCase(name="rowkind-field", columns=KINDED, options={"rowkind.field": "k"}),
+    MergeCase(
         name="deduplicate-ignoring-updates-before",
         columns=PLAIN,
         options={"ignore-update-before": "true"},
@@ -378,11 +382,11 @@ CASES = [
 
 
 def changes(
-    case: Case, source: random.Random, rows: int, *, continued: bool = False
+    case: MergeCase, source: random.Random, rows: int, *, continued: bool = False
 ) -> tuple[list[list[Any]], list[str]]:
-    """The rows of a commit and their kinds; keys come several times, unless the case takes each of them once.
+    """Return rows of a commit and their kinds; keys repeat, unless the case allows each of them once.
 
-    Where -D rows remove the row of a key it comes again in the same commit only if it is `continued`.
+    When -D rows remove the row of a key, the key repeats in the same commit only if it is `continued`.
     """
     if case.unique_in_commit:
         ids = source.sample(range(KEYS), min(KEYS - 1, rows))
@@ -392,7 +396,7 @@ def changes(
     kinds = [source.choice(case.kinds.split()) for _ in ids]
     if not case.removes:
         return drawn, kinds
-    # Java's writers keep the values of a -D row for the next partial one; interbed's leave them out.
+    # Java's writers keep the values of a -D row for the next partial one; interbed's discard them.
     cleared = [name not in {*case.keys, *SEQUENCES} for name in ("id", *(name for name, _, _ in case.columns))]
     for row, kind in zip(drawn, kinds, strict=True):
         if kind == "-D":
@@ -401,9 +405,9 @@ def changes(
 
 
 def _without_more_after_deletions(rows: list[list[Any]], kinds: list[str]) -> tuple[list[list[Any]], list[str]]:
-    """The changes without those that follow a -D row of their key.
+    """Return the changes without those that follow a -D row of their key.
 
-    Java's writers merge such rows with the deletion, which then removes nothing any more; interbed's do not.
+    Java's writers merge such rows with the deletion, which then removes nothing; interbed's do not.
     """
     deleted: set[Any] = set()
     kept_rows, kept_kinds = [], []
@@ -416,16 +420,16 @@ def _without_more_after_deletions(rows: list[list[Any]], kinds: list[str]) -> tu
     return kept_rows, kept_kinds
 
 
-def in_order(row: Sequence[Any], names: Sequence[str], case: Case) -> list[Any]:
-    """The row with the arrays sorted whose order says nothing, and bitmaps as their numbers.
+def in_order(row: Sequence[Any], names: Sequence[str], case: MergeCase) -> list[Any]:
+    """Return the row with insignificant orders of arrays sorted, and bitmaps as their numbers.
 
-    Of equal bitmaps of 64 bits the containers lie in the order in which they were added, which depends on what was
-    merged first; of 32 bits a container may be a run to one library and an array to the other.
+    The containers of equal bitmaps of 64 bits are in the order of insertion, which depends on the order of merging. In
+    bitmaps of 32 bits a container may be a run in one library and an array in the other.
     """
     return [_without_order(value, name, case) for name, value in zip(names, row, strict=True)]
 
 
-def _without_order(value: Any, name: str, case: Case) -> Any:
+def _without_order(value: Any, name: str, case: MergeCase) -> Any:
     if value is None:
         return None
     if name in case.unordered:
@@ -438,6 +442,6 @@ def _without_order(value: Any, name: str, case: Case) -> Any:
     return value
 
 
-def seen(read: PeerRows, case: Case) -> list[list[Any]]:
-    """What was read, in a form in which equal tables are equal lists."""
+def canonical_rows(read: PeerRows, case: MergeCase) -> list[list[Any]]:
+    """Return the rows read in a canonical form, in which equal tables are equal lists."""
     return [in_order(row, read.names, case) for row in read.comparable()]

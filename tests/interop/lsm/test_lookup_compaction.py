@@ -1,4 +1,4 @@
-"""Tables whose compactions look up older rows, written by Java Paimon and by interbed in turns: rows and changelogs."""
+"""Rows and changelogs of tables with lookup compactions, written by Java Paimon and by interbed in turns."""
 
 import itertools
 import random
@@ -27,7 +27,7 @@ TABLES = {
 }
 
 WRITERS = ["in turns", "interbed", "interbed", "in turns", "in turns", "interbed", "in turns"]
-"""Who writes each of the tables; both ways were tried with all of them."""
+"""Writers of each of the tables; both variants were tested with all of them."""
 
 
 OF_EACH_RUN = ("lookup without repetitions", "lookup and vectors", "full compaction")
@@ -36,8 +36,8 @@ OF_EACH_RUN = ("lookup without repetitions", "lookup and vectors", "full compact
 @pytest.mark.parametrize(
     ("name", "writers"), each_run(zip(TABLES, WRITERS, strict=True), lambda case: case[0] in OF_EACH_RUN)
 )
-def test_rows_and_changelogs_are_javas(java_paimon: JavaPaimon, tmp_path: Path, name: str, writers: str) -> None:
-    """The same changes go into a table that Java alone writes, and into one that interbed writes, or both in turns."""
+def test_rows_and_changelogs_equal_javas(java_paimon: JavaPaimon, tmp_path: Path, name: str, writers: str) -> None:
+    """Write the same changes into a table of Java alone, and into one of interbed alone or of both in turns."""
     options = {"bucket": "1", "target-file-size": "2 kb", "num-sorted-run.compaction-trigger": "3", **TABLES[name]}
     model, table = java_paimon.table(tmp_path, "db.model"), java_paimon.table(tmp_path, "db.t")
     for java in (model, table):
@@ -72,16 +72,16 @@ def test_rows_and_changelogs_are_javas(java_paimon: JavaPaimon, tmp_path: Path, 
 
 
 def changes(source: random.Random) -> Iterator[tuple[list[list[Any]], list[str]]]:
-    """Commits of inserts, updates and deletions of few keys, some twice in one commit."""
+    """Generate commits of inserts, updates and deletions of few keys, some of them twice in one commit."""
     for commit in range(9):
         ids = [source.randrange(60) for _ in range(40 if commit else 50)]
         kinds = [source.choice(["+I", "+U", "+I", "-D"]) for _ in ids]
-        # Few different values, so that many an update changes nothing.
+        # Few different values, so that many updates change nothing.
         yield [[i, source.choice(["a", "b", None]), source.randrange(2)] for i in ids], kinds
 
 
 def changelog(table: JavaTable) -> list[tuple[str, list[Any]]]:
-    """All changes that readers of changes see, each snapshot's in an order of its own."""
+    """Return the changes of all snapshots, sorted within each snapshot."""
     told: list[tuple[str, list[Any]]] = []
     for snapshot in table.snapshots():
         read = table.changes(snapshot["id"], snapshot["id"])

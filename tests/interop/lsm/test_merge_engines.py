@@ -1,8 +1,8 @@
-"""Java Paimon and interbed make the same rows of the same changes, for every merge engine, whoever writes or compacts.
+"""Java Paimon and interbed compute the same rows from the same changes, for every merge engine and writer.
 
-Each case is a table with a stream of commits made by a seeded generator. Java writes one table and interbed a second
-one, then they take turns on a third; after each commit and after compactions both readers must see the same rows in
-all three.
+Each case is a table with a sequence of commits from a seeded generator. Java writes one table and interbed a second
+one, and both write a third in turns. After each commit and each compaction both readers must find the same rows in all
+three.
 """
 
 import random
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.lsm.merge_cases import CASES, Case, changes, seen
+from tests.interop.lsm.merge_cases import CASES, MergeCase, canonical_rows, changes
 from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon
 from tests.support.shares import each_run
@@ -20,7 +20,7 @@ COMMITS = 6
 ROWS = 14
 
 
-# What these hold of two options, the others hold of one of them each.
+# The other cases cover pairs of these options, these one option each.
 COMBINED = (
     "partial-update-by-sequence",
     "groups-retracting",
@@ -41,7 +41,7 @@ COMBINED = (
 @pytest.mark.parametrize(
     "case", each_run(CASES, lambda case: case.name not in COMBINED), ids=[case.name for case in CASES]
 )
-def test_java_and_interbed_merge_alike(java_paimon: JavaPaimon, tmp_path: Path, case: Case) -> None:
+def test_java_and_interbed_merge_alike(java_paimon: JavaPaimon, tmp_path: Path, case: MergeCase) -> None:
     options = {"bucket": "1", "write-only": "true", **case.options}
     columns = [("id", "INT NOT NULL"), *((name, of) for name, of, _ in case.columns)]
     names = ("java", "ours", "turns")
@@ -53,12 +53,12 @@ def test_java_and_interbed_merge_alike(java_paimon: JavaPaimon, tmp_path: Path, 
     java = {name: java_paimon.table(tmp_path, f"db.{name}") for name in names}
     ours = {name: interbed_table(tmp_path, f"db.{name}") for name in names}
 
-    def agree(when: str) -> None:
-        expected = seen(java["java"].read(), case)
+    def assert_agreement(when: str) -> None:
+        expected = canonical_rows(java["java"].read(), case)
         for name in names:
-            assert seen(ours[name].read(), case) == expected, f"interbed reads {name} {when}"
+            assert canonical_rows(ours[name].read(), case) == expected, f"interbed reads {name} {when}"
             if name != "java":
-                assert seen(java[name].read(), case) == expected, f"Java reads {name} {when}"
+                assert canonical_rows(java[name].read(), case) == expected, f"Java reads {name} {when}"
 
     source = random.Random(f"{case.name} 1")
     for commit in range(COMMITS):
@@ -67,16 +67,16 @@ def test_java_and_interbed_merge_alike(java_paimon: JavaPaimon, tmp_path: Path, 
         ours["ours"].write(rows, kinds=kinds)
         (java if commit % 2 else ours)["turns"].write(rows, kinds=kinds)
         if commit % 2:
-            agree(f"after commit {commit}")
+            assert_agreement(f"after commit {commit}")
         if commit == 3:
             java["java"].compact()
             ours["ours"].compact()
             ours["turns"].compact()
-            agree("after the first compaction")
+            assert_agreement("after the first compaction")
     java["java"].compact()
     ours["ours"].compact()
     java["turns"].compact()
-    agree("after the last compaction")
+    assert_agreement("after the last compaction")
     projected = [case.columns[0][0], "id"]
     assert ours["ours"].read(columns=projected).comparable() == ours["java"].read(columns=projected).comparable() or (
         case.columns[0][0] in case.unordered
@@ -85,8 +85,8 @@ def test_java_and_interbed_merge_alike(java_paimon: JavaPaimon, tmp_path: Path, 
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("case", [case for case in CASES if case.removes], ids=lambda case: case.name)
-def test_java_reads_what_is_left_of_keys_that_were_deleted_and_written_again(
-    java_paimon: JavaPaimon, tmp_path: Path, case: Case
+def test_java_reads_keys_that_were_deleted_and_written_again(
+    java_paimon: JavaPaimon, tmp_path: Path, case: MergeCase
 ) -> None:
     options = {"bucket": "1", "num-sorted-run.compaction-trigger": "3", **case.options}
     columns = [("id", "INT NOT NULL"), *((name, of) for name, of, _ in case.columns)]
@@ -101,8 +101,10 @@ def test_java_reads_what_is_left_of_keys_that_were_deleted_and_written_again(
         ours["once"].write(rows, kinds=kinds)
         for row, kind in zip(rows, kinds, strict=True):
             ours["apart"].write([row], kinds=[kind])
-        read = {name: seen(table.read(), case) for name, table in ours.items()}
+        read = {name: canonical_rows(table.read(), case) for name, table in ours.items()}
         for name in commits:
-            assert seen(java_paimon.table(tmp_path, f"db.{name}").read(), case) == read[name], f"Java reads {name}"
-        # Rows that come late for a group are no longer late where a deletion of the same commit removed the row.
+            assert canonical_rows(java_paimon.table(tmp_path, f"db.{name}").read(), case) == read[name], (
+                f"Java reads {name}"
+            )
+        # Rows that are late for a group are no longer late if a deletion in the same commit removed the row.
         assert read["once"] == read["apart"] or case.name == "groups-removing"

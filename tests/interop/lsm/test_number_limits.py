@@ -1,9 +1,9 @@
-"""Sums and products up to the ends of their column's type are those of Java Paimon; beyond them there is an error.
+"""Sums and products within the limits of their column's type equal those of Java Paimon; beyond them there is an error.
 
-Java Paimon 1.4.2, the peer here, has no answer there that could be followed. Integers wrap around, which Paimon 2.0
-made an error (FieldSumAgg and FieldProductAgg, apache/paimon#7906 and #7992). A sum of decimals of up to 18 digits
-gets more digits than its type has (DecimalUtils.add). Other decimals become null (Decimal.fromBigDecimal), and the next
-row begins a new sum, so that the result depends on which rows a compaction has merged before.
+Java Paimon 1.4.2, the peer here, has no usable result there. Integers wrap around, which Paimon 2.0 made an error
+(FieldSumAgg and FieldProductAgg, apache/paimon#7906 and #7992). A sum of decimals of up to 18 digits gets more digits
+than its type has (DecimalUtils.add). Other decimals become null (Decimal.fromBigDecimal), and the next row starts a new
+sum, so that the result depends on the rows that a compaction has merged before.
 """
 
 from pathlib import Path
@@ -15,7 +15,7 @@ from interbed.storage.base.errors import InvalidInputError
 from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon
 
-# By type: rows within its limits, and rows beyond them with what Java makes of those.
+# By type: rows within its limits, and rows beyond them with Java's result.
 SUMS: dict[str, tuple[list[list[Any]], list[Any], Any]] = {
     "TINYINT": ([[100, 27], [-100, -28]], [127, 1], -128),
     "SMALLINT": ([[32_766, 1], [-32_767, -1]], [-32_768, -1], 32_767),
@@ -37,7 +37,7 @@ CASES = [*(("sum", of, *rows) for of, rows in SUMS.items()), *(("product", of, *
 
 
 @pytest.mark.parametrize(("function", "of", "within", "beyond", "by_java"), CASES)
-def test_numbers_end_where_those_of_java_end_and_what_java_changes_beyond_is_an_error(
+def test_numbers_have_javas_limits_and_exceeding_them_is_an_error(
     java_paimon: JavaPaimon, tmp_path: Path, function: str, of: str, within: list[list[Any]], beyond: Any, by_java: Any
 ) -> None:
     options = {"bucket": "1", "write-only": "true", "merge-engine": "aggregation"}

@@ -1,4 +1,4 @@
-"""Rows that are too old leave a table the same way, whether Java Paimon or interbed compacts it."""
+"""Expired records are removed alike by compactions of Java Paimon and of interbed."""
 
 import random
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.change_stories import COMPACTED_ON_DEMAND
+from tests.interop.change_histories import COMPACTED_ON_DEMAND
 from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon
 
@@ -21,13 +21,13 @@ ENGINES = {
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_full_compactions_leave_the_same_rows(java_paimon: JavaPaimon, tmp_path: Path, engine: str) -> None:
-    """Commits of old, new and timeless rows, some of them of one key, compacted by turns and by Java alone."""
+def test_full_compactions_keep_the_same_rows(java_paimon: JavaPaimon, tmp_path: Path, engine: str) -> None:
+    """Commit old, new and timeless rows, some of one key, compacted by both in turns and by Java alone."""
     options = {
         "bucket": "1",
         "record-level.expire-time": "7 d",
         "record-level.time-field": "at",
-        # Only full compactions, which the test asks for: in others Java lets rows go, too.
+        # Only full compactions, on request of the test: in others Java may also drop rows.
         "num-sorted-run.compaction-trigger": "50",
         **ENGINES[engine],
     }

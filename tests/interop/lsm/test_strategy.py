@@ -1,7 +1,8 @@
-"""Which runs a compaction takes and where it puts them: Java Paimon's strategies asked about the same trees.
+"""Selection of runs and output level of compactions, compared with Java Paimon's strategies on the same trees.
 
-One thing is meant to differ. Paimon 1.4.2 takes in what is too large of the levels 0 and 1 only at the end, because
-nothing may go to level 0; later ones (and interbed) do at once, and look at the levels above with its weight.
+One difference is intended. Paimon 1.4.2 includes oversized runs of the levels 0 and 1 only at the end, because no
+output may go to level 0. Later versions and interbed include them immediately, and compare higher levels with their
+size.
 """
 
 from collections.abc import Sequence
@@ -18,7 +19,7 @@ from tests.support.peers.java import JavaPaimon
 
 NUM_LEVELS = 6
 ALWAYS = (0, 24, 50)
-"""Off-peak hours without end, with what they add to the size ratio."""
+"""Permanent off-peak hours, with their addition to the size ratio."""
 Tree = Sequence[tuple[int, int]]
 
 _SIZES = st.one_of(st.integers(1, 12), st.integers(1, 1 << 40), st.sampled_from([100, 101, 102, 200]))
@@ -27,7 +28,7 @@ _OPTIONAL_SIZES = st.one_of(st.none(), _SIZES)
 
 @st.composite
 def trees(draw: st.DrawFn) -> Tree:
-    """The runs of a bucket with some: any number in level 0, at most one in each of the others."""
+    """Generate the runs of a non-empty bucket: any number in level 0, at most one in each of the other levels."""
     levels = draw(st.lists(st.integers(1, NUM_LEVELS - 1), unique=True, max_size=5))
     newest = draw(st.lists(_SIZES, min_size=0 if levels else 1, max_size=9))
     return [*((0, size) for size in newest), *((level, draw(_SIZES)) for level in sorted(levels))]
@@ -52,7 +53,7 @@ def levels_of(tree: Tree) -> Levels:
 
 
 def expected(strategy: UniversalStrategy, shown: Sequence[Tree]) -> list[tuple[int, int] | None]:
-    """What the strategy picks of the trees, one after the other."""
+    """Return the selections that the strategy makes for the trees, in order."""
     picked: list[tuple[int, int] | None] = []
     skipped = 0
     for tree in shown:
@@ -63,8 +64,8 @@ def expected(strategy: UniversalStrategy, shown: Sequence[Tree]) -> list[tuple[i
     return picked
 
 
-def stops_low(tree: Tree, percent: int, trigger: int) -> bool:
-    """Whether some run of level 0 or 1 is too large for the newer ones together: the one thing that differs."""
+def is_intended_difference(tree: Tree, percent: int, trigger: int) -> bool:
+    """Return whether a run of level 0 or 1 exceeds the sum of the newer ones: the intended difference."""
     starts = {1, len(tree) - trigger + 1, sum(level == 0 for level, _ in tree)}
     for start in (s for s in starts if 0 < s <= len(tree)):
         weight = sum(size for _, size in tree[:start])
@@ -78,14 +79,14 @@ def stops_low(tree: Tree, percent: int, trigger: int) -> bool:
 
 
 def with_work(tree: Tree, pick: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The pick, None when it would change nothing: Java's compact manager throws such a pick away."""
+    """Return the selection, or None when it would change nothing: Java's compact manager discards such a selection."""
     if pick is None or pick[0] == 0 or (pick[0] == 1 and tree[0][0] == pick[1]):
         return None
     return pick
 
 
 @pytest.mark.longer
-def test_java_picks_the_same_runs(java_paimon: JavaPaimon) -> None:
+def test_java_selects_the_same_runs(java_paimon: JavaPaimon) -> None:
     @random_examples(200)
     @given(
         shown=st.lists(trees(), min_size=1, max_size=8),
@@ -129,7 +130,7 @@ def test_java_picks_the_same_runs(java_paimon: JavaPaimon) -> None:
             force_up=force_up,
         )
         for tree, java, ours in zip(shown, javas, expected(strategy, shown), strict=True):
-            assert with_work(tree, java) == ours or stops_low(tree, ratio + off_peak_ratio, trigger), tree
+            assert with_work(tree, java) == ours or is_intended_difference(tree, ratio + off_peak_ratio, trigger), tree
 
     run()
 
@@ -141,7 +142,7 @@ def test_java_picks_the_same_runs(java_paimon: JavaPaimon) -> None:
         ([(0, 1), (0, 1), (1, 50), (2, 60)], (3, 1), (3, 1)),
     ],
 )
-def test_a_large_level_1_counts_as_soon_as_it_is_taken_in(
+def test_a_large_level_1_counts_as_soon_as_it_is_included(
     java_paimon: JavaPaimon, tree: Tree, javas: tuple[int, int], ours: tuple[int, int]
 ) -> None:
     picked = java_paimon.picks([tree], num_levels=NUM_LEVELS, amplification=10**6, ratio=1, trigger=3)

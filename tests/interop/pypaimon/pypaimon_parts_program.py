@@ -1,7 +1,7 @@
-"""A program with what programs of pypaimon import besides the catalog: types, names, options, errors, streams.
+"""A program that imports more from pypaimon than the catalog: types, names, options, errors, streams.
 
-test_pypaimon_program.py beside it runs it as it is, and with interbed. Takes an empty warehouse directory and
-prints as JSON what it saw on its way.
+test_pypaimon_program.py in this folder runs it unchanged and with interbed's imports. It takes an empty warehouse
+directory and prints its results as JSON.
 """
 
 import json
@@ -33,8 +33,8 @@ FIELDS = [
 ]
 
 
-class Snapshots(CommitCallback):  # type: ignore[misc]
-    """Notes the snapshots that were made."""
+class SnapshotRecorder(CommitCallback):  # type: ignore[misc]
+    """Commit callback that records the committed snapshots."""
 
     def __init__(self) -> None:
         self.seen: list[list[int]] = []
@@ -48,7 +48,7 @@ class Snapshots(CommitCallback):  # type: ignore[misc]
 
 
 def places(*ids: int) -> pa.Table:
-    """Rows of the table of places."""
+    """Return rows of the table of places."""
     rows = [
         {
             "id": i,
@@ -66,7 +66,7 @@ def places(*ids: int) -> pa.Table:
 
 
 def commit(table: Any, data: pa.Table, callback: CommitCallback | None = None) -> None:
-    """One batch commit."""
+    """Make one batch commit of a table."""
     builder = table.new_batch_write_builder()
     write, committer = builder.new_write(), builder.new_commit()
     if callback is not None:
@@ -78,7 +78,7 @@ def commit(table: Any, data: pa.Table, callback: CommitCallback | None = None) -
 
 
 def refusal(error: type[Exception], call: Callable[[], Any]) -> bool:
-    """Whether the call raises that error."""
+    """Return whether the call raises that error."""
     try:
         call()
     except error:
@@ -87,7 +87,7 @@ def refusal(error: type[Exception], call: Callable[[], Any]) -> bool:
 
 
 def main(warehouse: str) -> dict[str, Any]:
-    """What happened, by name."""
+    """Run the program and return its results by name."""
     seen: dict[str, Any] = {}
     catalog = CatalogFactory.create({"warehouse": warehouse})
     catalog.create_database("shop", False)
@@ -107,7 +107,7 @@ def main(warehouse: str) -> dict[str, Any]:
     seen["no database"] = refusal(DatabaseNotExistException, lambda: catalog.get_database("none"))
     seen["two databases"] = refusal(DatabaseAlreadyExistException, lambda: catalog.create_database("shop", False))
 
-    callback = Snapshots()
+    callback = SnapshotRecorder()
     commit(table, places(*range(12)), callback)
     seen["callback"] = [callback.seen, callback.closed]
     table.create_tag("first")

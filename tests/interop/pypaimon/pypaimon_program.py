@@ -1,6 +1,6 @@
-"""A program as users of pypaimon write it: test_pypaimon_program.py runs it as it is, and with interbed.
+"""A typical program for pypaimon, which test_pypaimon_program.py runs unchanged and with interbed's imports.
 
-Takes an empty warehouse directory and prints as JSON what it saw on its way.
+It takes an empty warehouse directory and prints its results as JSON.
 """
 
 import json
@@ -23,12 +23,12 @@ ORDERS = pa.schema(COLUMNS)
 
 
 def orders(*rows: tuple[Any, ...]) -> pa.Table:
-    """Rows of the table of orders."""
+    """Return rows of the table of orders."""
     return pa.Table.from_pylist([dict(zip(ORDERS.names, row, strict=True)) for row in rows], schema=ORDERS)
 
 
 def write_batch(table: Any, *tables: pa.Table, overwrite: dict[str, str] | None = None) -> None:
-    """One batch commit."""
+    """Make one batch commit of tables."""
     builder = table.new_batch_write_builder()
     if overwrite is not None:
         builder = builder.overwrite(overwrite)
@@ -47,7 +47,7 @@ def read(
     projection: list[str] | None = None,
     limit: int | None = None,
 ) -> list[str]:
-    """The rows of the newest snapshot, as text in an order of their own."""
+    """Return the rows of the newest snapshot as sorted text."""
     builder = table.new_read_builder()
     if predicate is not None:
         builder = builder.with_filter(predicate(builder.new_predicate_builder()))
@@ -62,7 +62,7 @@ def read(
 
 
 def main(warehouse: str) -> dict[str, Any]:
-    """What happened, by name."""
+    """Run the program and return its results by name."""
     seen: dict[str, Any] = {}
     catalog = CatalogFactory.create({"warehouse": warehouse})
     catalog.create_database("shop", True)

@@ -1,4 +1,4 @@
-"""A program written for pypaimon does the same after its imports are changed to interbed."""
+"""A program written for pypaimon behaves the same after its imports are changed to interbed."""
 
 import json
 import re
@@ -16,7 +16,7 @@ IMPORTS = (
     ("from pypaimon import", "from interbed import"),
     (r"from pypaimon\.[\w.]+ import", "from interbed.pypaimon import"),
 )
-"""What is changed: the main names are those of interbed, all others are in interbed.pypaimon."""
+"""Changed imports: the main names come from interbed, all others from interbed.pypaimon."""
 
 
 def run(python: Path | str, program: Path, warehouse: Path) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def run(python: Path | str, program: Path, warehouse: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["pypaimon_program.py", "pypaimon_parts_program.py"])
-def test_a_program_for_pypaimon_sees_the_same_with_its_imports_changed(tmp_path: Path, name: str) -> None:
+def test_a_pypaimon_program_behaves_the_same_with_interbeds_imports(tmp_path: Path, name: str) -> None:
     theirs = run(pypaimon_python(), HERE / name, tmp_path / "theirs")
     text = (HERE / name).read_text()
     for pattern, replacement in IMPORTS:

@@ -1,4 +1,4 @@
-"""Tables whose keys interbed moves between partitions, in the hands of its peers."""
+"""Tables whose keys interbed moves between partitions are read by its peers."""
 
 import random
 from pathlib import Path
@@ -14,7 +14,7 @@ COLUMNS = [("dt", "STRING"), ("id", "BIGINT NOT NULL"), ("v", "STRING")]
 
 
 @pytest.mark.parametrize("engine", ["deduplicate", "partial-update"])
-def test_java_and_pypaimon_see_each_key_once(
+def test_java_and_pypaimon_read_each_key_once(
     java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path, engine: str
 ) -> None:
     java, ours = java_paimon.table(tmp_path, "db.t"), interbed_table(tmp_path, "db.t")

@@ -20,7 +20,7 @@ OPTIONS = {"dynamic-bucket.target-row-num": "7", "num-sorted-run.compaction-trig
 
 
 def hashes_by_bucket(table: Table) -> dict[bytes, dict[int, list[int]]]:
-    """The hashes in the index files, by partition and bucket; buckets without data are none."""
+    """Return the hashes in the index files, by partition and bucket, without buckets that have no data."""
     restored = restore_buckets(table.store)
     found: dict[bytes, dict[int, list[int]]] = {}
     for bucket_id in restored.buckets():
@@ -32,7 +32,7 @@ def hashes_by_bucket(table: Table) -> dict[bytes, dict[int, list[int]]]:
     return found
 
 
-def check_alike(ours: InterbedTable, java: object, model: Mapping[tuple[str, str, int], str]) -> None:
+def assert_equal_tables(ours: InterbedTable, java: object, model: Mapping[tuple[str, str, int], str]) -> None:
     expected = sorted([*key, value] for key, value in model.items())
     assert sorted(ours.read().rows) == expected
     assert sorted(java.read().rows) == expected  # type: ignore[attr-defined]  # Any of the peers' tables.
@@ -50,7 +50,7 @@ def test_interbed_and_java_extend_each_others_indexes(java_paimon: JavaPaimon, t
         kinds = []
         for _ in range(source.choice([3, 20, 40])):
             dt, number = source.choice("ab"), source.randrange(40)
-            # Long and short, so that the hash is over BinaryRows with and without a variable part.
+            # Long and short, so that the hash covers BinaryRows with and without a variable part.
             key = (dt, f"key-{number}" * (number % 3), number)
             kinds.append(source.choice(["+I", "+I", "+I", "-D"]))
             rows.append([*key, f"v{commit}-{len(rows)}"])
@@ -59,10 +59,10 @@ def test_interbed_and_java_extend_each_others_indexes(java_paimon: JavaPaimon, t
             else:
                 model[key] = rows[-1][-1]
         (java if commit % 2 else ours).write(rows, kinds=kinds)
-        check_alike(ours, java, model)
+        assert_equal_tables(ours, java, model)
         if commit in (3, 6):
             (ours if commit % 2 else java).compact()
-            check_alike(ours, java, model)
+            assert_equal_tables(ours, java, model)
         for buckets in hashes_by_bucket(ours.load()).values():
             placed_hashes = [h for hashes in buckets.values() for h in hashes]
             assert len(set(placed_hashes)) == len(placed_hashes)
@@ -96,5 +96,5 @@ def test_three_writers_extend_one_index(pypaimon: PyPaimon, java_paimon: JavaPai
     third: list[list[Any]] = [["a", f"k{i}", i, "third"] for i in range(15, 30)]
     java.write(third)
     model = {(str(dt), str(key), int(n)): str(value) for dt, key, n, value in (*first, *second, *third)}
-    check_alike(ours, java, model)
+    assert_equal_tables(ours, java, model)
     assert sorted(python.read().rows) == sorted(ours.read().rows)

@@ -1,4 +1,4 @@
-"""Tables with postponed buckets: interbed and Java Paimon write, and take each other's rows to real buckets."""
+"""Tables with postponed buckets: interbed and Java Paimon write, and move each other's rows to real buckets."""
 
 import random
 from pathlib import Path
@@ -13,7 +13,7 @@ COLUMNS = [("dt", "STRING NOT NULL"), ("id", "BIGINT NOT NULL"), ("d", "DECIMAL(
 
 
 @pytest.mark.parametrize("producer", ["none", "lookup"])
-def test_both_take_up_what_the_other_wrote(
+def test_both_move_postponed_rows_of_the_other(
     java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path, producer: str
 ) -> None:
     java, ours = java_paimon.table(tmp_path, "db.t"), interbed_table(tmp_path, "db.t")
@@ -53,7 +53,9 @@ def test_both_take_up_what_the_other_wrote(
     assert pypaimon.table(tmp_path, "db.t").read().comparable() == ours.read().comparable()
 
 
-def test_all_see_what_a_batch_wrote_at_once(java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path) -> None:
+def test_all_peers_read_rows_of_a_batch_without_a_compaction(
+    java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path
+) -> None:
     java, ours = java_paimon.table(tmp_path, "db.t"), interbed_table(tmp_path, "db.t")
     options = {"bucket": "-2", "postpone.default-bucket-num": "2"}
     java.create(COLUMNS, primary_keys=["dt", "id"], partition_keys=["dt"], options=options)
@@ -65,7 +67,7 @@ def test_all_see_what_a_batch_wrote_at_once(java_paimon: JavaPaimon, pypaimon: P
     assert sorted(ours.read().rows, key=str) == expected
     assert sorted(java.read().rows, key=str) == expected
     assert sorted(pypaimon.table(tmp_path, "db.t").read().rows, key=str) == expected
-    # What Java's writer leaves to wait is newer, and takes its place behind it.
+    # The postponed rows of Java's writer are newer, and replace these when they are moved.
     java.write([["a", 0, "3.125", "third"]])
     java.compact(full=True)
     expected = sorted([["a", 0, "3.125", "third"], *first[1:5], *second], key=str)

@@ -1,4 +1,4 @@
-"""Tables whose buckets interbed has rescaled, in the hands of its peers."""
+"""Tables whose buckets interbed has rescaled are read and written by its peers."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ COLUMNS = [("dt", "STRING NOT NULL"), ("id", "STRING NOT NULL"), ("n", "BIGINT")
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
-def test_java_and_pypaimon_go_on_with_a_rescaled_table(
+def test_java_and_pypaimon_continue_with_a_rescaled_table(
     java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path, vectors: str
 ) -> None:
     java, ours, python = (

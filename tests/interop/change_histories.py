@@ -1,10 +1,10 @@
-"""Random tables with a primary key for Hypothesis, and what happens to them: commits of changes and compactions.
+"""Random histories of tables with a primary key for Hypothesis: commits of changes, and compactions.
 
 A table is a case of `merge_cases` with a changelog producer, deletion vectors, a file format, partitions, buckets and
-options of compaction, as Paimon allows them together. A story's steps say who takes each of them.
+options of compaction, in combinations that Paimon allows. Each step of a history names the implementation that does it.
 
-Some merge functions give other rows when other runs are merged first. Which runs a compaction takes depends on the
-sizes of files, which no two implementations write alike; so `BY_COUNT` makes it depend on the number of runs alone.
+Some merge functions give other rows when other runs are merged first. The runs that a compaction selects depend on file
+sizes, which differ between implementations; `BY_COUNT` makes the selection depend on the number of runs alone.
 """
 
 import random
@@ -14,48 +14,48 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from tests.interop.lsm.merge_cases import CASES, Case, changes
+from tests.interop.lsm.merge_cases import CASES, MergeCase, changes
 from tests.support.peers.json import TypeJson
 
-Hand = Literal["interbed", "java"]
-HANDS: tuple[Hand, ...] = ("interbed", "java")
+Implementation = Literal["interbed", "java"]
+HANDS: tuple[Implementation, ...] = ("interbed", "java")
 
 FORMATS = ("parquet", "parquet", "orc", "avro")
 PRODUCERS = ("none", "lookup", "full-compaction", "input")
 PARTITIONS = ("x", "y")
 
 BY_COUNT = {"compaction.size-ratio": "-100", "compaction.max-size-amplification-percent": "1000000000"}
-"""No run is taken in, and no full compaction made, for its size."""
+"""Sizes neither add runs to a compaction nor cause a full one."""
 
 COMPACTED_ON_DEMAND = {"full-compaction.delta-commits": "1000"}
-"""Full compactions only when they are asked for, as by Java's writers, which leave the others to the engines."""
+"""Full compactions only on request, as by Java's writers, which leave the others to the engines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
-    """Rows with their kinds, written by one hand."""
+class CommitStep:
+    """Rows with their kinds, written in one commit by one implementation."""
 
-    by: Hand
+    by: Implementation
     rows: list[list[Any]]
     kinds: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compaction:
-    """A dedicated compaction, of all runs or of what the strategy finds due."""
+class CompactionStep:
+    """A dedicated compaction: of all runs, or of those that the strategy selects."""
 
-    by: Hand
+    by: Implementation
     full: bool
 
 
-Step = Commit | Compaction
+Step = CommitStep | CompactionStep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeStory:
-    """A table and what happens to it; the partition, if there is one, is the last column."""
+class ChangeHistory:
+    """A table and its steps; the partition column, if there is one, is the last column."""
 
-    case: Case
+    case: MergeCase
     options: dict[str, str]
     partitioned: bool
     steps: list[Step]
@@ -73,12 +73,12 @@ class ChangeStory:
 
     @property
     def primary_keys(self) -> list[str]:
-        """The primary key."""
+        """Columns of the primary key."""
         return [*self.partition_keys, "id"]
 
     @property
     def producer(self) -> str:
-        """The changelog producer."""
+        """The changelog producer option."""
         return self.options.get("changelog-producer", "none")
 
     @property
@@ -88,35 +88,35 @@ class ChangeStory:
 
 
 @st.composite
-def change_stories(draw: st.DrawFn) -> ChangeStory:
-    """Any table that Paimon allows, with two to six steps."""
+def change_histories(draw: st.DrawFn) -> ChangeHistory:
+    """Generate any table that Paimon allows, with two to six steps."""
     case = draw(st.sampled_from(CASES))
     if len(case.columns) > 8:
-        # A few functions at a time: what they do, they do one by one.
+        # Only a few functions at a time: they are independent of each other.
         names = [name for name, _, _ in case.columns]
         case = only(case, draw(st.lists(st.sampled_from(names), min_size=1, max_size=4, unique=True)))
     partitioned = draw(st.booleans())
-    hands: Sequence[Hand] = draw(st.sampled_from([HANDS, HANDS, ("interbed",)]))
+    hands: Sequence[Implementation] = draw(st.sampled_from([HANDS, HANDS, ("interbed",)]))
     source = draw(st.randoms(use_true_random=False))
     steps: list[Step] = []
     for number in range(draw(st.integers(2, 6))):
         by = draw(st.sampled_from(hands))
         if number and draw(st.integers(0, 2)) == 0:
-            steps.append(Compaction(by=by, full=draw(st.booleans())))
+            steps.append(CompactionStep(by=by, full=draw(st.booleans())))
         else:
             steps.append(_commit(case, source, by, draw(st.integers(1, 12)), partitioned=partitioned))
-    return ChangeStory(case=case, options=draw(_options(case)), partitioned=partitioned, steps=steps)
+    return ChangeHistory(case=case, options=draw(_options(case)), partitioned=partitioned, steps=steps)
 
 
-def _commit(case: Case, source: random.Random, by: Hand, rows: int, *, partitioned: bool) -> Commit:
+def _commit(case: MergeCase, source: random.Random, by: Implementation, rows: int, *, partitioned: bool) -> CommitStep:
     drawn, kinds = changes(case, source, rows)
     if partitioned:
         drawn = [[*row, source.choice(PARTITIONS)] for row in drawn]
-    return Commit(by=by, rows=drawn, kinds=kinds)
+    return CommitStep(by=by, rows=drawn, kinds=kinds)
 
 
-def only(case: Case, names: Sequence[str]) -> Case:
-    """The case with some of its columns, and without the options of the others."""
+def only(case: MergeCase, names: Sequence[str]) -> MergeCase:
+    """Return the case with some of its columns, without the options of the others."""
     gone = {name for name, _, _ in case.columns} - set(names)
     return replace(
         case,
@@ -131,7 +131,7 @@ def only(case: Case, names: Sequence[str]) -> Case:
 
 
 @st.composite
-def _options(draw: st.DrawFn, case: Case) -> dict[str, str]:
+def _options(draw: st.DrawFn, case: MergeCase) -> dict[str, str]:
     fixed = {k: v for k, v in case.options.items() if k not in ("changelog-producer", "deletion-vectors.enabled")}
     first_row = fixed.get("merge-engine") == "first-row"
     producers = [p for p in PRODUCERS if not first_row or p in ("none", "lookup")]
@@ -149,12 +149,12 @@ def _options(draw: st.DrawFn, case: Case) -> dict[str, str]:
         options["deletion-vectors.bitmap64"] = str(draw(st.booleans())).lower()
     for option, values in _FREE.items():
         if option == "force-lookup" and producer == "full-compaction":
-            # Java loses rows there: readers take the lowest level for the sum of all, but nothing was looked up.
+            # Java loses rows there: its readers take the lowest level for the merged row, but nothing was looked up.
             continue
         value = draw(st.sampled_from([None, None, *values]))
         if value is not None:
             options[option] = value
-    # Whatever is merged first, the newest row stays, and its changelog does not wait for a size: so sizes may decide.
+    # The newest row is kept in any order of merging, and its changelog does not depend on a size: so sizes may decide.
     sizes = case.name.startswith("deduplicate") and producer != "full-compaction" and "lookup-compact" not in options
     if sizes and draw(st.booleans()):
         options["compaction.size-ratio"] = draw(st.sampled_from(["0", "1", "100"]))
@@ -175,4 +175,4 @@ _FREE = {
     "file-index.bitmap.columns": ["id"],
     "metadata.stats-mode": ["none", "counts"],
 }
-"""What may be set on any table with a primary key."""
+"""Options that are valid for any table with a primary key."""

@@ -1,4 +1,4 @@
-"""Streaming jobs of Flink's commit to tables that interbed compacts, and writes to, meanwhile: nothing is lost."""
+"""Streaming jobs of Flink commit to tables that interbed compacts and writes concurrently: no row is lost."""
 
 import random
 from collections import Counter
@@ -32,7 +32,7 @@ CREATE TABLE sums (
 
 
 def additions(checkpoints: int) -> list[Change]:
-    """Rows to add up: what is lost or comes twice changes a sum."""
+    """Return rows to be summed: a lost or duplicate row changes a sum."""
     source = random.Random(checkpoints)
     count = checkpoints * ROWS_PER_CHECKPOINT
     return [("+I", [source.randrange(KEYS), source.randrange(1000), 1]) for _ in range(count)]
@@ -48,7 +48,7 @@ def sums(changes: list[Change]) -> list[list[Any]]:
 
 
 def streaming(lake: SharedLake) -> None:
-    """Jobs stream from now on, with a checkpoint as often as they can, and go on after a failure."""
+    """Let jobs stream, with checkpoints as often as possible, and restart after a failure."""
     lake.flink.run(
         """
         SET 'execution.runtime-mode' = 'streaming';
@@ -62,8 +62,8 @@ def streaming(lake: SharedLake) -> None:
     )
 
 
-def compacted_meanwhile(table: Table, job: FlinkJob) -> int:
-    """Compact the table until the job has ended; how many snapshots that made. The last one is full."""
+def compact_until_done(table: Table, job: FlinkJob) -> int:
+    """Compact the table until the job has ended, the last time fully; return the number of snapshots that made."""
     made = 0
     turn = 0
     while job.running():
@@ -77,12 +77,12 @@ def compacted(table: Table, *, full: bool) -> int:
     try:
         return int(table.compact(full=full).snapshot_id is not None)
     except CommitConflictError:
-        # Flink's job compacts, too, and was faster.
+        # The compaction of Flink's job was faster.
         return 0
 
 
 def insert_into(lake: SharedLake, name: str, changes: list[Change], directory: Path) -> FlinkJob:
-    """A streaming job that adds these rows, some of them with each checkpoint."""
+    """Start a streaming job that inserts these rows, some of them with each checkpoint."""
     columns = "id BIGINT, n BIGINT, written BIGINT"
     lake.flink.changes("added", columns, changes, directory, rows_per_checkpoint=ROWS_PER_CHECKPOINT)
     streaming(lake)
@@ -90,7 +90,7 @@ def insert_into(lake: SharedLake, name: str, changes: list[Change], directory: P
 
 
 def check(lake: SharedLake, java_paimon: JavaPaimon, name: str, expected: list[list[Any]]) -> None:
-    """Flink, Java Paimon and interbed read these rows, and no snapshot is missing."""
+    """Assert that Flink, Java Paimon and interbed read these rows, and no snapshot is missing."""
     table = lake.table(name)
     snapshots = table.snapshots()
     assert [snapshot.id for snapshot in snapshots] == list(range(1, len(snapshots) + 1))
@@ -105,19 +105,19 @@ def check(lake: SharedLake, java_paimon: JavaPaimon, name: str, expected: list[l
 
 
 def commits_of_jobs(table: Table) -> list[int]:
-    """The identifiers of the commits of a job, which are its checkpoints."""
+    """Return the identifiers of the commits of a job, which are its checkpoints."""
     return [s.commit_identifier for s in table.snapshots() if s.commit_kind == "APPEND"]
 
 
 @pytest.mark.longer
-def test_interbed_compacts_what_a_job_of_flinks_writes(
+def test_interbed_compacts_a_table_that_a_flink_job_writes(
     lake: SharedLake, java_paimon: JavaPaimon, tmp_path: Path, tally: Tally
 ) -> None:
     changes = additions(CHECKPOINTS)
     lake.flink.sql(SUMS.format(more="'write-only' = 'true'"))
     job = insert_into(lake, "sums", changes, tmp_path)
     table = lake.table("sums")
-    compactions = compacted_meanwhile(table, job)
+    compactions = compact_until_done(table, job)
     tally("compactions beside jobs of Flink's", compactions)
     kinds = Counter(str(snapshot.commit_kind) for snapshot in table.snapshots())
     assert kinds["COMPACT"] == compactions > 2
@@ -127,7 +127,7 @@ def test_interbed_compacts_what_a_job_of_flinks_writes(
 
 
 @pytest.mark.long
-def test_interbed_writes_and_compacts_what_a_job_of_flinks_writes(
+def test_interbed_writes_and_compacts_a_table_that_a_flink_job_writes(
     hive: SharedLake, java_paimon: JavaPaimon, tmp_path: Path
 ) -> None:
     changes = additions(checkpoints=30)
@@ -149,15 +149,15 @@ def test_interbed_writes_and_compacts_what_a_job_of_flinks_writes(
 
 
 @pytest.mark.long
-def test_conflicting_compactions_of_both_lose_nothing(
+def test_conflicting_compactions_of_both_lose_no_rows(
     hive: SharedLake, java_paimon: JavaPaimon, tmp_path: Path, tally: Tally
 ) -> None:
-    """A job that compacts begins anew from its checkpoint when interbed has compacted the same files first."""
+    """A compacting job restarts from its checkpoint when interbed has compacted the same files first."""
     changes = additions(checkpoints=25)
     hive.flink.sql(SUMS.format(more="'num-sorted-run.compaction-trigger' = '2'"))
     job = insert_into(hive, "sums", changes, tmp_path)
     table = hive.table("sums")
-    compacting = compacted_meanwhile(table.copy({"write-only": "false"}), job)
+    compacting = compact_until_done(table.copy({"write-only": "false"}), job)
     tally("compactions beside jobs of Flink's that compact", compacting)
     assert compacting > 2
     check(hive, java_paimon, "sums", sums(changes))
@@ -172,16 +172,16 @@ CREATE TABLE changed (
 
 @pytest.mark.long
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
-def test_the_changelog_of_interbeds_compactions_is_that_of_the_jobs_rows(
+def test_the_changelog_of_interbeds_compactions_has_the_rows_of_the_job(
     hive: SharedLake, java_paimon: JavaPaimon, tmp_path: Path, producer: str
 ) -> None:
-    """A stream of Flink's follows while another job writes and interbed's compactions make the changelog."""
+    """A stream of Flink follows while another job writes and interbed's compactions produce the changelog."""
     changes = additions(CHECKPOINTS)
     expected = sorted({row[0]: row for _, row in changes}.values())
     hive.flink.sql(CHANGED.format(producer=producer))
     job = insert_into(hive, "changed", changes, tmp_path)
     table = hive.table("changed")
-    compacted_meanwhile(table, job)
+    compact_until_done(table, job)
     types = types_of(table)
     options = {"scan.mode": "from-snapshot", "scan.snapshot-id": "1"}
     told = streamed(table, options)

@@ -1,4 +1,4 @@
-"""What interbed writes about its files is what Java Paimon writes about the same rows."""
+"""Metadata that interbed writes about its files equals Java Paimon's about the same rows."""
 
 import itertools
 from pathlib import Path
@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 
 from tests.interop.limits import holds_key, holds_partition, holds_value
-from tests.interop.strategies import RANDOM, Story, append_stories, keyed_stories
+from tests.interop.strategies import RANDOM, TableHistory, append_histories, keyed_histories
 from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon, JavaTable
 
-# Names, sizes and bytes of files differ; what readers prune and merge by must not.
+# Names, sizes and bytes of files differ; statistics used for pruning and merging must not.
 COMPARED = (
     "row_count",
     "level",
@@ -30,7 +30,7 @@ COMPARED = (
 
 
 def files_of(table: JavaTable) -> list[Any]:
-    """What the plan says, without what may differ, in an order of its own."""
+    """Return the plan's files sorted, without the fields that may differ."""
     found = [
         {
             "partition": split["partition"],
@@ -44,14 +44,17 @@ def files_of(table: JavaTable) -> list[Any]:
     return sorted(found, key=str)
 
 
-def write_both(java: JavaPaimon, warehouse: Path, story: Story) -> tuple[JavaTable, JavaTable]:
-    """The story told by Java Paimon and by interbed, each in a table of its own, both as Java Paimon sees them."""
+def write_both(java: JavaPaimon, warehouse: Path, history: TableHistory) -> tuple[JavaTable, JavaTable]:
+    """Replay the history by Java Paimon and by interbed, each in its own table; return both as Java Paimon's tables."""
     ours, theirs = interbed_table(warehouse, "db.ours"), java.table(warehouse, "db.theirs")
     for table in (ours, theirs):
         table.create(
-            story.columns, primary_keys=story.primary_keys, partition_keys=story.partition_keys, options=story.options
+            history.columns,
+            primary_keys=history.primary_keys,
+            partition_keys=history.partition_keys,
+            options=history.options,
         )
-        for commit in story.commits:
+        for commit in history.commits:
             table.write([row for _, row in commit], kinds=[kind for kind, _ in commit])
     seen = java.table(warehouse, "db.ours")
     assert schema_of(seen) == schema_of(theirs)
@@ -59,7 +62,7 @@ def write_both(java: JavaPaimon, warehouse: Path, story: Story) -> tuple[JavaTab
 
 
 def schema_of(table: JavaTable) -> dict[str, Any]:
-    """The schema, without where and when the table was made."""
+    """Return the schema without the location and time of its creation."""
     schema = table.schema()
     options = {key: value for key, value in schema["options"].items() if key != "path"}
     return {**schema, "options": options, "timeMillis": 0}
@@ -73,26 +76,26 @@ LIMITS: Any = {
 
 
 @pytest.mark.longer
-def test_files_of_keyed_tables_are_described_alike(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+def test_file_metadata_of_keyed_tables_equals_javas(java_paimon: JavaPaimon, tmp_path: Path) -> None:
     count = itertools.count()
 
     @RANDOM
-    @given(story=keyed_stories(**LIMITS, options={"write-only": "true"}))
-    def run(story: Story) -> None:
-        ours, theirs = write_both(java_paimon, tmp_path / f"w{next(count)}", story)
+    @given(history=keyed_histories(**LIMITS, options={"write-only": "true"}))
+    def run(history: TableHistory) -> None:
+        ours, theirs = write_both(java_paimon, tmp_path / f"w{next(count)}", history)
         assert files_of(ours) == files_of(theirs)
 
     run()
 
 
 @pytest.mark.longer
-def test_files_of_append_tables_are_described_alike(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+def test_file_metadata_of_append_tables_equals_javas(java_paimon: JavaPaimon, tmp_path: Path) -> None:
     count = itertools.count()
 
     @RANDOM
-    @given(story=append_stories(**LIMITS))
-    def run(story: Story) -> None:
-        ours, theirs = write_both(java_paimon, tmp_path / f"w{next(count)}", story)
+    @given(history=append_histories(**LIMITS))
+    def run(history: TableHistory) -> None:
+        ours, theirs = write_both(java_paimon, tmp_path / f"w{next(count)}", history)
         assert files_of(ours) == files_of(theirs)
 
     run()
