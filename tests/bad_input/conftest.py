@@ -1,4 +1,4 @@
-"""A table with three rows, which bad input must leave as it is."""
+"""A table with three rows, which bad input must leave unchanged."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from tests.bad_input.tables import GOOD, SCHEMA
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> interbed.Catalog:
-    """A catalog with the database `shop`."""
+    """Catalog with the database `shop`."""
     opened = interbed.load_catalog("lake", warehouse=f"file:{tmp_path}/lake")
     opened.create_database("shop")
     return opened
@@ -18,7 +18,7 @@ def catalog(tmp_path: Path) -> interbed.Catalog:
 
 @pytest.fixture
 def orders(catalog: interbed.Catalog) -> interbed.Table:
-    """A primary-key table with two snapshots."""
+    """Primary-key table with two snapshots."""
     table = catalog.create_table("shop.orders", SCHEMA, primary_keys=["id"], options={"bucket": "2"})
     table.upsert(GOOD)
     table.upsert(GOOD.slice(0, 1))

@@ -1,4 +1,4 @@
-"""Rows and columns that the tests write, and what must not change."""
+"""Rows and columns that the tests write, and the check that a table is unchanged."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ GOOD = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"], "small": [1, 2, 3]})
 
 
 def files_of(location: str) -> dict[str, bytes]:
-    """All files of a table with their content, but the one that writers take turns by."""
+    """Return all files of a table with their content, except the lock file of writers."""
     root = Path(location)
     return {
         str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file() and p.name != ".commit-turn"
@@ -31,7 +31,7 @@ def files_of(location: str) -> dict[str, bytes]:
 
 @contextmanager
 def unchanged(table: interbed.Table) -> Iterator[None]:
-    """The block leaves the table's files as they are, to the byte."""
+    """Assert that the block leaves the table's files unchanged, to the byte."""
     before = files_of(table.location)
     yield
     assert files_of(table.location) == before

@@ -1,4 +1,4 @@
-"""Names, options and schemas that make no sense, and servers that are down."""
+"""Invalid names, options and schemas, and unreachable servers."""
 
 import socket
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from tests.support.servers.metastore import table as hive_table
 
 
 @pytest.mark.parametrize("name", ["", ".", "shop.", ".orders", "orders", "shop.a.b", "shop.a/b", "shop. a", "a\x00.b"])
-def test_names_that_name_no_table_are_refused(catalog: interbed.Catalog, name: str) -> None:
+def test_invalid_table_names_are_refused(catalog: interbed.Catalog, name: str) -> None:
     for call in (catalog.get_table, catalog.drop_table, lambda n: catalog.create_table(n, SCHEMA)):
         with pytest.raises(InvalidInputError, match="name"):
             call(name)
@@ -53,7 +53,7 @@ def test_names_that_name_no_table_are_refused(catalog: interbed.Catalog, name: s
         ({"num-sorted-run.compaction-trigger": "x"}, "num-sorted-run.compaction-trigger.*x"),
     ],
 )
-def test_options_that_make_no_sense_are_named(
+def test_invalid_options_are_named(
     catalog: interbed.Catalog, orders: interbed.Table, options: dict[str, str], message: str
 ) -> None:
     with pytest.raises((InvalidInputError, NotSupportedError), match=message):
@@ -80,9 +80,7 @@ def test_options_that_make_no_sense_are_named(
         (pa.schema([("a", pa.int32())]), ["a", "a"], "a"),
     ],
 )
-def test_schemas_that_make_no_sense_are_named(
-    catalog: interbed.Catalog, schema: pa.Schema, keys: list[str], message: str
-) -> None:
+def test_invalid_schemas_are_named(catalog: interbed.Catalog, schema: pa.Schema, keys: list[str], message: str) -> None:
     with pytest.raises((InvalidInputError, NotSupportedError), match=message):
         catalog.create_table("shop.t", schema, primary_keys=keys or None, options={"bucket": "1" if keys else "-1"})
     assert catalog.list_tables("shop") == []
@@ -101,15 +99,13 @@ def test_schemas_that_make_no_sense_are_named(
         ({"colour": "red"}, "colour"),
     ],
 )
-def test_options_of_catalogs_that_make_no_sense_are_named(
-    tmp_path: Path, options: dict[str, str], message: str
-) -> None:
+def test_invalid_options_of_catalogs_are_named(tmp_path: Path, options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message):
         interbed.CatalogFactory.create({"warehouse": str(tmp_path / "lake")} | options)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_that_is_down_is_named(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_named(tmp_path: Path) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         uri = f"thrift://127.0.0.1:{unused.getsockname()[1]}"
@@ -117,7 +113,7 @@ def test_a_server_that_is_down_is_named(tmp_path: Path) -> None:
             interbed.load_catalog(metastore="hive", uri=uri, warehouse=f"file:{tmp_path}/lake")
 
 
-def test_a_server_that_goes_down_is_named_and_the_table_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_server_that_stops_is_named_and_the_table_is_unchanged(tmp_path: Path) -> None:
     with metastore() as uri:
         catalog = interbed.load_catalog(metastore="hive", uri=uri, warehouse=f"file:{tmp_path}/lake")
         catalog.create_database("shop")
@@ -127,14 +123,14 @@ def test_a_server_that_goes_down_is_named_and_the_table_stays_as_it_is(tmp_path:
         table.upsert(GOOD)
     with unchanged(table), pytest.raises(CatalogUnavailableError, match=uri):
         catalog.drop_table("shop.orders")
-    # Reading needs the files alone.
+    # Reading needs only the files.
     assert table.scan().count() == 3
     with pytest.raises(CatalogUnavailableError, match=uri):
         catalog.list_databases()
     catalog.close()
 
 
-def test_a_metastore_table_of_another_format_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_a_metastore_table_of_another_format_is_named_and_unchanged(tmp_path: Path) -> None:
     with metastore() as uri, interbed.load_catalog(metastore="hive", uri=uri) as catalog:
         assert isinstance(catalog, HiveCatalog)
         catalog.create_database("shop")

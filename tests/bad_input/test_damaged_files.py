@@ -64,17 +64,17 @@ def test_a_damaged_file_is_named(
     if (kind, damage) == ("data file", deleted):
         expected = StorageAccessError
     if (kind, damage) == ("schema", deleted):
-        # A table without its only schema is no table.
+        # A table without its only schema does not exist.
         expected, name = TableNotFoundError, "shop.orders"
     with pytest.raises(expected, match=name):
         read()
     if kind != "snapshot":
-        # What can't be read can't be rewritten either, and nothing is half-done.
+        # An unreadable table cannot be rewritten either, and no write is left incomplete.
         with unchanged(orders), pytest.raises(expected, match=name):
             catalog.get_table("shop.orders").compact(full=True)
 
 
-def test_a_damaged_newest_snapshot_stops_writers_too(catalog: interbed.Catalog, orders: interbed.Table) -> None:
+def test_a_damaged_newest_snapshot_also_stops_writers(catalog: interbed.Catalog, orders: interbed.Table) -> None:
     truncated(Path(orders.location) / "snapshot" / "snapshot-2")
     table = catalog.get_table("shop.orders")
     calls: list[Callable[[], object]] = [
@@ -87,7 +87,7 @@ def test_a_damaged_newest_snapshot_stops_writers_too(catalog: interbed.Catalog, 
     for call in calls:
         with unchanged(orders), pytest.raises(CorruptFileError, match="snapshot-2"):
             call()
-    # The past is as it was.
+    # Earlier snapshots are readable as before.
     assert table.scan(snapshot_id=1).count() == 3
 
 
@@ -100,7 +100,7 @@ def test_a_damaged_newest_snapshot_stops_writers_too(catalog: interbed.Catalog, 
         ("commitKind", "MAGIC", CorruptFileError, "snapshot-2.*MAGIC"),
     ],
 )
-def test_a_snapshot_that_makes_no_sense_is_named(
+def test_an_invalid_snapshot_is_named(
     orders: interbed.Table, member: str, value: object, error: type[Exception], message: str
 ) -> None:
     path = Path(orders.location) / "snapshot" / "snapshot-2"
@@ -118,7 +118,7 @@ def test_a_snapshot_that_makes_no_sense_is_named(
         ("id", 3, CorruptFileError, "schema-0"),
     ],
 )
-def test_a_schema_that_makes_no_sense_is_named(
+def test_an_invalid_schema_is_named(
     orders: interbed.Table, member: str, value: object, error: type[Exception], message: str
 ) -> None:
     path = Path(orders.location) / "schema" / "schema-0"

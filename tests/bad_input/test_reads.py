@@ -1,4 +1,4 @@
-"""Filters, predicates and reads of what is not there are named."""
+"""Invalid filters and predicates, and reads of missing objects, are named in errors."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ from tests.bad_input.tables import SCHEMA, unchanged
         ("id between 1", "between"),
     ],
 )
-def test_filters_that_do_not_parse_or_fit_are_named(orders: interbed.Table, text: str, message: str) -> None:
+def test_filters_with_wrong_syntax_or_types_are_named(orders: interbed.Table, text: str, message: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: orders.scan(filter=text).to_arrow(),
         lambda: orders.explain(filter=text),
@@ -62,7 +62,7 @@ def test_predicates_over_unknown_columns_are_named(orders: interbed.Table) -> No
         builder.new_scan().with_shard(2, 2)
 
 
-def test_reads_of_what_is_not_there_are_named(orders: interbed.Table) -> None:
+def test_reads_of_missing_objects_are_named(orders: interbed.Table) -> None:
     with pytest.raises(InvalidInputError, match=r"'colour'.*id, small"):
         orders.scan(columns=["id", "colour"])
     with pytest.raises(InvalidInputError, match="-1"):
@@ -77,7 +77,7 @@ def test_reads_of_what_is_not_there_are_named(orders: interbed.Table) -> None:
         orders.copy({"scan.snapshot-id": "many"}).scan().to_arrow()
 
 
-def test_snapshots_of_a_table_without_any_are_named(catalog: interbed.Catalog) -> None:
+def test_reads_of_snapshots_of_an_empty_table_are_named(catalog: interbed.Catalog) -> None:
     table = catalog.create_table("shop.empty", SCHEMA)
     assert table.scan().to_arrow().num_rows == 0
     assert table.snapshots() == []

@@ -1,4 +1,4 @@
-"""Rows that do not fit are refused by name, and nothing is written."""
+"""Rows that do not fit the schema are refused by name, and nothing is written."""
 
 from decimal import Decimal
 from typing import Any
@@ -36,14 +36,16 @@ from tests.bad_input.tables import GOOD, unchanged
         ({"id": [1], "name": [["nested"]]}, "'name'.*string.*list"),
     ],
 )
-def test_rows_that_do_not_fit_are_refused(orders: interbed.Table, rows: dict[str, Any], message: str) -> None:
+def test_rows_that_do_not_fit_the_schema_are_refused(
+    orders: interbed.Table, rows: dict[str, Any], message: str
+) -> None:
     data = pa.table(rows)
     for write in (orders.upsert, orders.append, orders.overwrite):
         with unchanged(orders), pytest.raises(SchemaMismatchError, match=message):
             write(data)
 
 
-def test_a_column_that_comes_twice_is_refused(orders: interbed.Table) -> None:
+def test_a_duplicate_column_is_refused(orders: interbed.Table) -> None:
     data = pa.Table.from_arrays([pa.array([1]), pa.array(["x"]), pa.array(["y"])], names=["id", "name", "name"])
     with unchanged(orders), pytest.raises(SchemaMismatchError, match="'name' twice"):
         orders.upsert(data)
@@ -59,7 +61,7 @@ def test_the_rows_before_a_bad_batch_are_not_written_either(orders: interbed.Tab
 
 
 @pytest.mark.parametrize("data", [{"id": [1]}, [1], None, "id", 7, object()])
-def test_what_is_no_arrow_data_is_refused(orders: interbed.Table, data: Any) -> None:
+def test_data_other_than_arrow_is_refused(orders: interbed.Table, data: Any) -> None:
     with unchanged(orders), pytest.raises(InvalidInputError, match=r"Rows for .* are Arrow data"):
         orders.upsert(data)
 
@@ -75,7 +77,7 @@ def test_what_is_no_arrow_data_is_refused(orders: interbed.Table, data: Any) -> 
         ([1.0], "double"),
     ],
 )
-def test_row_kinds_that_are_none_are_refused(orders: interbed.Table, kinds: Any, message: str) -> None:
+def test_invalid_row_kinds_are_refused(orders: interbed.Table, kinds: Any, message: str) -> None:
     data = pa.table({"id": [1], "_row_kind": kinds})
     with unchanged(orders), pytest.raises(InvalidInputError, match=message):
         orders.write_changes(data)
@@ -93,7 +95,7 @@ def test_writing_with_another_number_of_buckets_needs_a_rescale(
     with unchanged(orders), pytest.raises(InvalidInputError, match=r"'bucket' is 4.*2 buckets.*OVERWRITE"):
         altered.upsert(GOOD)
     assert altered.scan().count() == 3
-    # Whoever wrote for the old number may still come before the rescale, but not after.
+    # A writer for the old number of buckets may still commit before the rescale, but not after it.
     messages = early.prepare_commit()
     altered.overwrite(GOOD.slice(0, 2))
     ids: Any = altered.scan().to_arrow()["id"]

@@ -1,4 +1,4 @@
-"""Stores that refuse, and disks that are full, are named, and nothing is left behind."""
+"""Object stores that refuse requests and full disks are named in errors, and no files are left behind."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from interbed.storage.table.opening import open_store
 from tests.bad_input.tables import GOOD, unchanged
 
 
-def test_a_warehouse_that_can_not_be_written_is_named(tmp_path: Path) -> None:
+def test_a_read_only_warehouse_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     catalog = interbed.load_catalog(warehouse=f"file:{tmp_path}/file/lake")
     with pytest.raises(StorageAccessError, match=f"{tmp_path}/file"):
@@ -34,7 +34,7 @@ def test_a_warehouse_that_can_not_be_written_is_named(tmp_path: Path) -> None:
         "create_exclusive:*/snapshot/*",
     ],
 )
-def test_a_store_that_refuses_in_the_middle_of_a_write_leaves_nothing(orders: interbed.Table, fault: str) -> None:
+def test_a_write_that_the_object_store_refuses_halfway_leaves_no_files(orders: interbed.Table, fault: str) -> None:
     operation, pattern = fault.split(":")
     for skip in (0, 1):
         if skip and operation == "create_exclusive":
@@ -50,7 +50,7 @@ def test_a_store_that_refuses_in_the_middle_of_a_write_leaves_nothing(orders: in
     orders.upsert(GOOD)
 
 
-def test_a_full_disk_is_an_error_that_leaves_nothing(orders: interbed.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_that_leaves_no_files(orders: interbed.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> Any:
         raise OSError(28, "No space left on device")
 

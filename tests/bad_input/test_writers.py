@@ -1,4 +1,4 @@
-"""Tables that go away under writers and readers, and writers used wrongly."""
+"""Tables that are dropped under writers and readers, and writers used wrongly."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from interbed.storage.base.errors import (
 from tests.bad_input.tables import GOOD, SCHEMA, files_of, unchanged
 
 
-def test_a_table_dropped_under_a_writer_stays_dropped(catalog: interbed.Catalog, orders: interbed.Table) -> None:
+def test_a_table_dropped_under_a_writer_is_not_recreated(catalog: interbed.Catalog, orders: interbed.Table) -> None:
     write = orders.new_write("late")
     write.write_arrow(GOOD)
     messages = write.prepare_commit()
@@ -29,7 +29,7 @@ def test_a_table_dropped_under_a_writer_stays_dropped(catalog: interbed.Catalog,
         orders.upsert(GOOD)
     assert files_of(orders.location) == {}
     assert catalog.list_tables("shop") == []
-    # A new table of that name has nothing to do with the old one's writers.
+    # A new table of that name does not accept commits of the old one's writers.
     again = catalog.create_table("shop.orders", SCHEMA, primary_keys=["id"], options={"bucket": "2"})
     with unchanged(again), pytest.raises(CommitError, match="dropped"):
         orders.new_commit("late").commit(messages)
@@ -48,14 +48,14 @@ def test_a_table_dropped_under_a_reader_is_named(catalog: interbed.Catalog, orde
         query.to_arrow()
 
 
-def test_remains_of_a_table_are_no_start_for_another(catalog: interbed.Catalog, orders: interbed.Table) -> None:
+def test_leftover_files_of_a_table_prevent_a_new_one(catalog: interbed.Catalog, orders: interbed.Table) -> None:
     (Path(orders.location) / "schema" / "schema-0").unlink()
     with pytest.raises(TableExistsError, match=r"orders.* holds snapshot-2 of an incompletely dropped table"):
         catalog.create_table("shop.orders", SCHEMA)
     assert not catalog.table_exists("shop.orders")
 
 
-def test_a_closed_or_used_writer_takes_nothing_more(orders: interbed.Table) -> None:
+def test_a_closed_or_used_writer_refuses_rows(orders: interbed.Table) -> None:
     with unchanged(orders):
         write = orders.new_write("u")
         write.write_arrow(GOOD)
@@ -77,7 +77,7 @@ def test_a_closed_or_used_writer_takes_nothing_more(orders: interbed.Table) -> N
     assert [s.id for s in orders.snapshots()] == [1, 2, 3]
 
 
-def test_a_writer_that_failed_takes_nothing_more(orders: interbed.Table) -> None:
+def test_a_failed_writer_refuses_rows(orders: interbed.Table) -> None:
     write = orders.new_write("u")
     with unchanged(orders):
         with pytest.raises(SchemaMismatchError, match="'id'"):

@@ -1,4 +1,4 @@
-"""What tests take from the golden files: tables to read, what must be found in them, bytes and hashes."""
+"""Access to the golden files for tests: tables, their expected contents, bytes and hashes."""
 
 import json
 import shutil
@@ -27,7 +27,7 @@ class CodecCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketCase:
-    """A bucket key's types and rows; for each row its bucket for every one of `num_buckets`."""
+    """Types and rows of a bucket key; for each row its bucket for every one of `num_buckets`."""
 
     types: tuple[TypeJson, ...]
     rows: list[list[Any]]
@@ -37,30 +37,30 @@ class BucketCase:
 
 
 def table_path(name: str) -> Path:
-    """The directory of a golden table; it is shared, so a test that writes must use `copy_table`."""
+    """Return the directory of a golden table; it is shared, so a test that writes must use `copy_table`."""
     return WAREHOUSE / f"{DATABASE}.db" / name
 
 
 def copy_table(name: str, warehouse: Path) -> Path:
-    """A table of its own for one test, under `warehouse/golden.db`; the table's directory."""
+    """Copy a table for one test to `warehouse/golden.db`; return the directory of the copy."""
     target = warehouse / f"{DATABASE}.db" / name
     shutil.copytree(table_path(name), target)
     return target
 
 
 def expected(name: str) -> dict[str, Any]:
-    """What Java Paimon says about a golden table: README.md names the fields."""
+    """Return Java Paimon's description of a golden table; README.md names the fields."""
     answer: dict[str, Any] = json.loads((GOLDEN / "expected" / f"{name}.json").read_text())
     return answer
 
 
 def expected_types(name: str) -> tuple[PeerType, ...]:
-    """The types of a golden table's newest schema."""
+    """Return the types of a golden table's newest schema."""
     return tuple(parse_type(field["type"]) for field in expected(name)["fields"])
 
 
 def codec_cases() -> list[CodecCase]:
-    """The cases of binary_row.json."""
+    """Return the cases of binary_row.json."""
     return [
         CodecCase(types=tuple(c["types"]), rows=c["rows"], bytes_base64=c["bytes"], hashes=c["hash"])
         for c in json.loads((GOLDEN / "binary_row.json").read_text())
@@ -68,7 +68,7 @@ def codec_cases() -> list[CodecCase]:
 
 
 def bucket_cases(function: str = "default") -> list[BucketCase]:
-    """The cases of bucket_hash.json for the bucket function `default` or `mod`, which has no hashes."""
+    """Return the cases of bucket_hash.json for the bucket function `default` or `mod`, which has no hashes."""
     content = json.loads((GOLDEN / "bucket_hash.json").read_text())
     return [
         BucketCase(

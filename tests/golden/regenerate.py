@@ -1,6 +1,6 @@
-"""Make the golden files anew with Java Paimon: `python -m tests.golden.regenerate`, from the repository's root.
+"""Regenerate the golden files with Java Paimon: `python -m tests.golden.regenerate`, from the repository's root.
 
-Needs Maven and a JDK 17. README.md beside this file says what is in them.
+It needs Maven and a JDK 17. README.md in this folder describes the files.
 """
 
 import json
@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.golden.tables import TABLES, Recipe
+from tests.golden.tables import TABLES, TableRecipe
 from tests.golden.values import COMPOSITES, NESTED, SCALARS
 from tests.support.peers.java import JavaPaimon, JavaTable
 from tests.support.peers.json import TypeJson, comparable
@@ -22,7 +22,7 @@ NUM_BUCKETS = (1, 2, 3, 4, 7, 16, 128, 1000)
 
 
 def write_json(path: Path, value: Any) -> None:
-    """JSON with a line an item of the outer lists, so that differences can be read."""
+    """Write JSON with one line for each item of the outer lists, for readable differences."""
     path.write_text(_pretty(value, 0) + "\n")
 
 
@@ -41,8 +41,8 @@ def _line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def make_table(java: JavaPaimon, warehouse: Path, name: str, recipe: Recipe) -> dict[str, Any]:
-    """Run a recipe; what a reader must find at each snapshot, and the files of the last one."""
+def make_table(java: JavaPaimon, warehouse: Path, name: str, recipe: TableRecipe) -> dict[str, Any]:
+    """Run a recipe; return the expected rows of each snapshot, and the files of the last one."""
     table = java.table(warehouse, f"{DATABASE}.{name}")
     table.create(
         recipe.columns,
@@ -56,7 +56,7 @@ def make_table(java: JavaPaimon, warehouse: Path, name: str, recipe: Recipe) -> 
 
 
 def expected(table: JavaTable) -> dict[str, Any]:
-    """The schema, each snapshot's rows and the plan of the latest, as Java Paimon reads them."""
+    """Return the schema, each snapshot's rows and the plan of the latest, as Java Paimon reads them."""
     schema = table.schema()
     snapshots = []
     for snapshot in table.snapshots():
@@ -89,7 +89,7 @@ def make_tables(java: JavaPaimon) -> None:
     with tempfile.TemporaryDirectory(prefix="interbed-golden-") as temporary:
         expectations = {name: make_table(java, Path(temporary), name, recipe) for name, recipe in TABLES.items()}
         shutil.rmtree(WAREHOUSE, ignore_errors=True)
-        # Hadoop's local file system leaves hidden checksum files, which are no part of a table.
+        # Hadoop's local file system leaves hidden checksum files, which do not belong to a table.
         shutil.copytree(temporary, WAREHOUSE, ignore=shutil.ignore_patterns(".*.crc"))
     shutil.rmtree(EXPECTED, ignore_errors=True)
     EXPECTED.mkdir()
@@ -98,7 +98,7 @@ def make_tables(java: JavaPaimon) -> None:
 
 
 def cases() -> list[tuple[list[TypeJson], list[list[Any]]]]:
-    """Types and rows for the codec and the hash: each type alone, with null, and together."""
+    """Return types and rows for the codec and the hash: each type alone, with null, and together."""
     alone: list[tuple[list[TypeJson], list[list[Any]]]] = [
         ([of], [[None], *([value] for value in values)]) for of, values in [*SCALARS.items(), *NESTED]
     ]
@@ -106,7 +106,7 @@ def cases() -> list[tuple[list[TypeJson], list[list[Any]]]]:
 
 
 def make_binary_rows(java: JavaPaimon) -> None:
-    """Write binary_row.json."""
+    """Write the cases of binary_row.json."""
     out = []
     for types, rows in cases():
         answers = java.binary_rows(types, rows)
@@ -115,7 +115,7 @@ def make_binary_rows(java: JavaPaimon) -> None:
 
 
 def make_bucket_hashes(java: JavaPaimon) -> None:
-    """Write bucket_hash.json."""
+    """Write the cases of bucket_hash.json."""
     out = []
     for types, rows in cases():
         answers = java.buckets(types, rows, NUM_BUCKETS)
@@ -133,7 +133,7 @@ def _columns(answers: list[dict[str, Any]], *keys: str) -> dict[str, list[Any]]:
 
 
 def main() -> None:
-    """Make all of it."""
+    """Regenerate all golden files."""
     with JavaPaimon() as java:
         make_tables(java)
         make_binary_rows(java)

@@ -1,6 +1,6 @@
-"""The golden tables: how each is made, as steps that any peer's table can run.
+"""Recipes of the golden tables: steps that any peer's table can run.
 
-`TABLES` maps a name to its recipe; `Recipe.steps` runs in order against a table of Java Paimon.
+`TABLES` maps a name to its recipe; `TableRecipe.steps` runs in order against a table of Java Paimon.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ Step = Callable[[JavaTable], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class TableRecipe:
     """Columns, keys and options of a table, and the steps that fill it."""
 
     columns: Columns
@@ -27,23 +27,23 @@ class Recipe:
 
 
 def put(*rows: Sequence[Any], **arguments: Any) -> Step:
-    """A commit of rows."""
+    """Return the step that commits rows."""
     return lambda table: table.write(list(rows), **arguments)
 
 
 def change(*kinds_and_rows: tuple[str, Sequence[Any]]) -> Step:
-    """A commit of rows with their kinds."""
+    """Return the step that commits rows with their kinds."""
     kinds = [kind for kind, _ in kinds_and_rows]
     return lambda table: table.write([row for _, row in kinds_and_rows], kinds=kinds)
 
 
 def alter(*changes: dict[str, Any]) -> Step:
-    """A change of the schema."""
+    """Return the step that changes the schema."""
     return lambda table: table.alter(*changes)
 
 
 def compact(table: JavaTable) -> object:
-    """A full compaction."""
+    """Run a full compaction of the table."""
     return table.compact()
 
 
@@ -52,7 +52,7 @@ ALL_TYPES: Columns = [(f"c{i}", of) for i, (of, _) in enumerate(_VALUE_TYPES)]
 
 
 def all_types_row(turn: int) -> list[Any]:
-    """A value of every type: the `turn`-th of each, so that a few turns see them all."""
+    """Return a row with the `turn`-th value of every type, so that a few turns use all values."""
     return [values[turn % len(values)] for _, values in _VALUE_TYPES]
 
 
@@ -96,7 +96,7 @@ _EVOLUTION: list[Step] = [
         {"op": "update_type", "path": ["d"], "type": "DECIMAL(20, 4)"},
         {"op": "add", "path": ["r", "q"], "type": "DATE"},
         {"op": "add", "path": ["front"], "type": "INT", "first": True},
-        # A name that was dropped comes back as another column.
+        # A dropped name is used again for another column.
         {"op": "add", "path": ["old"], "type": "BIGINT", "after": "title"},
     ),
     put([7, 4, 2**40, "0.1", "four", 44, "8.1234", [4, "w", 19782], "extra 4"]),
@@ -159,8 +159,8 @@ _PARTITION_ROWS: list[list[Any]] = [
 ]
 
 
-def _partition_types(legacy: str) -> Recipe:
-    return Recipe(
+def _partition_types(legacy: str) -> TableRecipe:
+    return TableRecipe(
         columns=[("id", "INT NOT NULL"), *_PARTITION_TYPES],
         partition_keys=[name for name, _ in _PARTITION_TYPES],
         options={"partition.legacy-name": legacy},
@@ -168,11 +168,11 @@ def _partition_types(legacy: str) -> Recipe:
     )
 
 
-# Without it Java Paimon would compact in the middle of the writes, and level 0 would be gone.
+# Without it Java Paimon would compact during the writes, and level 0 would be empty.
 _WRITE_ONLY = {"write-only": "true"}
 
-TABLES: dict[str, Recipe] = {
-    "pk_all_types": Recipe(
+TABLES: dict[str, TableRecipe] = {
+    "pk_all_types": TableRecipe(
         columns=[("id", "INT NOT NULL"), ("dt", "STRING NOT NULL"), *ALL_TYPES],
         primary_keys=["dt", "id"],
         partition_keys=["dt"],
@@ -191,7 +191,7 @@ TABLES: dict[str, Recipe] = {
             ),
         ],
     ),
-    "pk_all_key_types": Recipe(
+    "pk_all_key_types": TableRecipe(
         columns=[*_KEYS, ("v", "STRING")],
         primary_keys=[name for name, _ in _KEYS],
         options={"bucket": "3", **_WRITE_ONLY},
@@ -200,16 +200,16 @@ TABLES: dict[str, Recipe] = {
             change(("+U", _key_row(3, None)), ("-D", _key_row(5, "v5")), ("+I", _key_row(12, "v12"))),
         ],
     ),
-    "pk_thin": Recipe(
+    "pk_thin": TableRecipe(
         columns=_SIMPLE,
         primary_keys=["id"],
         options={"bucket": "2", "data-file.thin-mode": "true", **_WRITE_ONLY},
         steps=_LEVEL_STEPS,
     ),
-    "pk_compacted": Recipe(
+    "pk_compacted": TableRecipe(
         columns=_SIMPLE, primary_keys=["id"], options={"bucket": "2"}, steps=[*_LEVEL_STEPS, compact]
     ),
-    "pk_levels": Recipe(
+    "pk_levels": TableRecipe(
         columns=_SIMPLE,
         primary_keys=["id"],
         options={"bucket": "1", **_WRITE_ONLY},
@@ -220,8 +220,8 @@ TABLES: dict[str, Recipe] = {
             change(("-U", _simple(2)), ("+U", _simple(2, 4)), ("+I", _simple(30, 4))),
         ],
     ),
-    "pk_many_files": Recipe(
-        # Small files: one bucket whose key ranges fall into several intervals.
+    "pk_many_files": TableRecipe(
+        # Small files: one bucket whose key ranges form several intervals.
         columns=_SIMPLE,
         primary_keys=["id"],
         options={"bucket": "1", **_WRITE_ONLY},
@@ -230,7 +230,7 @@ TABLES: dict[str, Recipe] = {
             change(("+U", _simple(12, 1)), ("-D", _simple(18))),
         ],
     ),
-    "pk_overwritten": Recipe(
+    "pk_overwritten": TableRecipe(
         columns=[("id", "INT NOT NULL"), ("dt", "STRING NOT NULL"), ("v", "BIGINT")],
         primary_keys=["dt", "id"],
         partition_keys=["dt"],
@@ -242,7 +242,7 @@ TABLES: dict[str, Recipe] = {
             put([4, "c", 7]),
         ],
     ),
-    "append_unaware": Recipe(
+    "append_unaware": TableRecipe(
         columns=[("dt", "STRING"), *ALL_TYPES],
         partition_keys=["dt"],
         steps=[
@@ -250,12 +250,12 @@ TABLES: dict[str, Recipe] = {
             put(["d0", *all_types_row(1)], ["d0", *all_types_row(1)]),
         ],
     ),
-    "append_bucketed": Recipe(
+    "append_bucketed": TableRecipe(
         columns=_SIMPLE,
         options={"bucket": "2", "bucket-key": "id", **_WRITE_ONLY},
         steps=[put(*(_simple(i) for i in range(10))), put(_simple(3), _simple(11))],
     ),
-    "append_stats": Recipe(
+    "append_stats": TableRecipe(
         columns=[("a", "STRING"), ("b", "STRING"), ("c", "INT"), ("d", "STRING"), ("e", "BIGINT")],
         options={
             "metadata.stats-mode": "none",
@@ -266,22 +266,22 @@ TABLES: dict[str, Recipe] = {
         },
         steps=[
             put(["a long string of letters", "long string", 1, "x", None], [None, "z", None, None, None]),
-            # 🦆 stands where a truncated string must round up.
+            # The character 🦆 is at a position where a truncated string must be rounded up.
             put(["日本語" * 8, "日本語のテキスト", 2, "y", 5], ["b", "🦆🦆🦆🦆🦆", 3, "", -(2**40)]),
         ],
     ),
-    "pk_evolved": Recipe(
+    "pk_evolved": TableRecipe(
         columns=_EVOLVING, primary_keys=["id"], options={"bucket": "1", **_WRITE_ONLY}, steps=_EVOLUTION
     ),
-    "append_evolved": Recipe(columns=_EVOLVING, steps=_EVOLUTION),
-    "odd_partitions": Recipe(
+    "append_evolved": TableRecipe(columns=_EVOLVING, steps=_EVOLUTION),
+    "odd_partitions": TableRecipe(
         columns=[("id", "INT NOT NULL"), ("p", "STRING"), ("q", "INT")],
         partition_keys=["p", "q"],
         steps=[put(*([i, p, None if i % 3 == 0 else i] for i, p in enumerate(ODD_STRINGS)))],
     ),
     "typed_partitions_legacy": _partition_types("true"),
     "typed_partitions": _partition_types("false"),
-    "pk_partition_dates": Recipe(
+    "pk_partition_dates": TableRecipe(
         columns=[("id", "INT NOT NULL"), ("day", "DATE NOT NULL"), ("b", f"BINARY({3})")],
         primary_keys=["id", "day"],
         partition_keys=["day"],

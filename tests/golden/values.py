@@ -1,4 +1,4 @@
-"""Types and values that the golden files are made of: for each type the ordinary, the extreme and the odd.
+"""Types and values of the golden files: for each type ordinary, extreme and unusual values.
 
 Types and values are in the JSON of tests/support/peers/json.py.
 """
@@ -10,7 +10,7 @@ from tests.support.peers.json import TypeJson
 
 
 def b64(data: bytes) -> str:
-    """Bytes as the golden files write them."""
+    """Return bytes in the encoding of the golden files."""
     return base64.b64encode(data).decode()
 
 
@@ -99,6 +99,6 @@ COMPOSITES: list[tuple[list[TypeJson], list[list[Any]]]] = [
     (["INT", "DECIMAL(38, 10)", "STRING"], [[1, "1.5000000000", "s"], [1, None, "longer than seven"]]),
     (["TIMESTAMP(9)", "BYTES", "DATE"], [[LEAP, b64(b"123456789"), 19782], [None, b64(b"1"), None]]),
     (["TIMESTAMP(3)", "DECIMAL(9, 2)", "DOUBLE", "FLOAT"], [[1000000, "1.10", "0.1", "0.5"], [None] * 4]),
-    # More fields than the null bits of the first word have room for (56).
+    # More fields than the null bits of the first word can represent (56).
     (["TINYINT"] * 60, [list(range(60)), [None] * 60, [i if i % 7 else None for i in range(60)]]),
 ]

@@ -24,14 +24,14 @@ import tempfile
 from pathlib import Path
 
 from tests.packaging.contents import sdist_problems, wheel_problems
-from tests.packaging.environment import SECONDS_MAX, DistributionError, Environment, run, without_jdk
+from tests.packaging.environment import SECONDS_MAX, DistributionError, VirtualEnvironment, run, without_jdk
 from tests.packaging.source_tree import ROOT, copy_sources, release_problems, uncommitted, version
 
 REFUSAL = re.compile(r"javac was not found in JAVA_HOME or on the PATH\. .*set INTERBED_BUILD_WITHOUT_JAR=1")
 
 
 def main() -> None:
-    """Build and check; exits with a message at the first thing that is wrong."""
+    """Build and check; exit with a message at the first fault."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.packaging", description=__doc__.splitlines()[0] if __doc__ else ""
     )
@@ -80,9 +80,9 @@ def _build_and_check(scratch: Path, pythons: list[str]) -> None:
 
 
 def _built(scratch: Path, tree: str, options: list[str]) -> tuple[Path, Path]:
-    """The wheel and the sdist of a tree; without options the wheel is built out of the sdist."""
+    """Return the wheel and the sdist of a tree; without options the wheel is built from the sdist."""
     output = scratch / f"{tree}-dist"
-    # The build environment gets the versions of constraints.txt, so that a release can be built again.
+    # The build environment gets the versions of constraints.txt, so that a release can be reproduced.
     variables = {**os.environ, "PIP_CONSTRAINT": str(scratch / tree / "constraints.txt")}
     run([sys.executable, "-m", "build", "--outdir", output, *options, scratch / tree], scratch, variables)
     (wheel,), (sdist,) = output.glob("*.whl"), output.glob("*.tar.gz")
@@ -94,17 +94,17 @@ def _difference(wheel: Path, sdist: Path, wheel_again: Path, sdist_again: Path) 
     return [f"{a} and {b} differ." for a, b in pairs if _digest(a) != _digest(b)]
 
 
-def _environment(folder: Path, python: str) -> Environment:
+def _environment(folder: Path, python: str) -> VirtualEnvironment:
     run([python, "-m", "venv", folder], folder.parent)
-    return Environment(folder)
+    return VirtualEnvironment(folder)
 
 
-def _install(environment: Environment, distribution: Path, variables: dict[str, str]) -> None:
+def _install(environment: VirtualEnvironment, distribution: Path, variables: dict[str, str]) -> None:
     run([environment.python, "-m", "pip", "install", "--quiet", distribution], environment.folder, variables)
 
 
-def _refusal(environment: Environment, sdist: Path) -> str:
-    """What pip shows of a build without a JDK: one line of ours."""
+def _refusal(environment: VirtualEnvironment, sdist: Path) -> str:
+    """Return pip's message about a build without a JDK: one line of interbed."""
     command = [str(environment.python), "-m", "pip", "install", str(sdist)]
     done = subprocess.run(
         command,

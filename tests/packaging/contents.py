@@ -1,7 +1,7 @@
-"""What a wheel and an sdist of interbed hold, compared with the source tree that they are built from.
+"""Contents of a wheel and an sdist of interbed, compared with the source tree that they are built from.
 
-A wheel has the Python of the folders of the package, the interface definitions, the template of migrations
-and the jar; no Java source, no script, no test. An sdist is the source tree, and its metadata.
+A wheel has the Python of the folders of the package, the interface definitions, the template of migrations and the jar;
+no Java source, no script, no test. An sdist is the source tree with its metadata.
 """
 
 import io
@@ -19,11 +19,11 @@ NAMES_OF_USERS = (
     "interbed/spark/SparkExtensions.class",
     "interbed/spark/interface",
 )
-"""What users configure by name, and what the jar says of itself."""
+"""Classes that users configure by name, and the jar's own metadata."""
 
 
 def package_files(sources: Iterable[str]) -> set[str]:
-    """The names in a wheel of those of `sources` (posix paths in the source tree) that belong into the package."""
+    """Return the names in a wheel of those `sources` (posix paths in the source tree) that belong into the package."""
     return {
         f"{package}/{name.removeprefix(folder + '/')}"
         for name in sources
@@ -37,7 +37,7 @@ def _is_packaged(path: PurePosixPath) -> bool:
 
 
 def wheel_problems(wheel: Path, sources: Iterable[str], version: str, with_jar: bool) -> list[str]:
-    """What is wrong with a wheel, a sentence each; empty when it holds exactly what it should."""
+    """Return the faults of a wheel, a sentence each; empty when it has exactly the expected contents."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
         info = f"interbed-{version}.dist-info"
@@ -56,7 +56,7 @@ def wheel_problems(wheel: Path, sources: Iterable[str], version: str, with_jar: 
 
 
 def sdist_problems(sdist: Path, sources: Iterable[str], version: str) -> list[str]:
-    """What is wrong with an sdist, a sentence each; empty when it is the source tree with its metadata."""
+    """Return the faults of an sdist, a sentence each; empty when it is the source tree with its metadata."""
     top = f"interbed-{version}"
     with tarfile.open(sdist) as archive:
         members = archive.getmembers()

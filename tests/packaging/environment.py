@@ -1,4 +1,4 @@
-"""Empty virtual environments to install distributions into, whose programs find no JDK."""
+"""Empty virtual environments to install distributions into; their programs find no JDK."""
 
 import os
 import subprocess
@@ -12,18 +12,18 @@ SMOKE = Path(__file__).with_name("smoke.py")
 
 
 class DistributionError(RuntimeError):
-    """A distribution does not do what it should; the message holds the command and what it printed."""
+    """Failure of a distribution; the message has the command and its output."""
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
-    """A virtual environment in a folder of its own."""
+class VirtualEnvironment:
+    """A virtual environment in its own folder."""
 
     folder: Path
 
     @property
     def python(self) -> Path:
-        """Its interpreter."""
+        """Path of its Python interpreter."""
         return self.folder / "bin" / "python"
 
     def smoke(self, version: str, with_jar: bool) -> str:
@@ -35,7 +35,7 @@ class Environment:
 
 
 def without_jdk(environment: Path) -> dict[str, str]:
-    """Environment variables with nothing on the PATH but this virtual environment's programs."""
+    """Return environment variables whose PATH has only the programs of this virtual environment."""
     kept = {
         name: value for name, value in os.environ.items() if not name.startswith(("JAVA", "JDK", "PYTHON", "INTERBED"))
     }

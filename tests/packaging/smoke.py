@@ -1,9 +1,9 @@
-"""The smoke test of an installation: run by its Python, in an empty folder, without a source tree or a JDK in reach.
+"""Smoke test of an installation, run by its Python, in an empty folder, without access to a source tree or a JDK.
 
     PYTHON -I smoke.py --version 0.1.0 --jar present|absent
 
-It needs nothing but interbed and the standard library, writes into the current folder, prints what it did, and ends
-with exit code 1 and a message at the first thing that differs.
+It needs only interbed and the standard library, writes into the current folder, prints its steps, and ends with exit
+code 1 and a message at the first difference.
 """
 
 import argparse
@@ -20,7 +20,7 @@ READY = "interbed catalog server listening on "
 
 
 def main() -> None:
-    """Run all checks."""
+    """Run all checks in order."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--version", required=True)
     parser.add_argument("--jar", choices=("present", "absent"), required=True)

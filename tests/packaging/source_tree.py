@@ -1,4 +1,4 @@
-"""A copy of the source tree as it is committed, to build distributions from."""
+"""A copy of the committed source tree, to build distributions from."""
 
 import re
 import shutil
@@ -8,20 +8,20 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS_MAX = 60
-# What a source tree without its history holds besides its sources: what tools and builds write.
+# Other contents of a source tree without its history: output of tools and builds.
 _WRITTEN = shutil.ignore_patterns(".git", ".venv", ".cache", ".*_cache", "__pycache__", "build", "dist", "*.jar")
 
 
 def uncommitted() -> list[str]:
-    """Changed and unknown files, as `git status` prints them."""
+    """Return changed and unknown files, as `git status` prints them."""
     return _git("status", "--porcelain").splitlines()
 
 
 def copy_sources(folder: Path) -> list[str]:
-    """Copy the source files to `folder`, which does not exist yet; their posix paths, sorted.
+    """Copy the source files to `folder`, which does not exist yet; return their posix paths, sorted.
 
-    They are those that git knows, as they are now. In a source tree without a history they are all files that no tool
-    has written.
+    The source files are the current contents of the files in git. In a source tree without a history they are all files
+    that no tool has written.
     """
     if not (ROOT / ".git").exists():
         shutil.copytree(ROOT, folder, ignore=_WRITTEN, symlinks=True)
@@ -38,12 +38,12 @@ def copy_sources(folder: Path) -> list[str]:
 
 
 def version() -> str:
-    """The version of the source tree, from the only place that names it."""
+    """Return the version of the source tree, from the only place that names it."""
     return _single(r'^__version__ = "(.+)"$', (ROOT / "src/interbed/__init__.py").read_text(encoding="utf-8"))
 
 
 def release_problems(tag: str) -> list[str]:
-    """What hinders a release under this tag, a sentence each."""
+    """Return the obstacles to a release under this tag, a sentence each."""
     problems = []
     if tag != f"v{version()}":
         problems.append(

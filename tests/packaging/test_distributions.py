@@ -1,6 +1,7 @@
-"""The wheel and the sdist: what is in them, and what an installation does. `make dist` is the long form.
+"""Contents of the wheel and the sdist, and the behaviour of an installation. `make dist` is the long form.
 
-These are built with the packages of the tests, without the jar and without a network; test_build_hook.py holds the jar.
+These are built with the packages of the tests, without the jar and without a network; test_build_hook.py covers the
+jar.
 """
 
 import os
@@ -16,13 +17,13 @@ import pytest
 from hatch_build import JAR_IN_WHEEL, LINKED_FOLDERS, WITHOUT_JAR
 
 from tests.packaging.contents import JAR, package_files, sdist_problems, wheel_problems
-from tests.packaging.environment import DistributionError, Environment, run
+from tests.packaging.environment import DistributionError, VirtualEnvironment, run
 from tests.packaging.source_tree import copy_sources, release_problems, version
 from tests.support.packages import WHEEL_FOLDERS
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltDistributions:
     """Distributions, and the posix paths of the sources that they are made of."""
 
     sources: list[str]
@@ -31,25 +32,25 @@ class Built:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def built(tmp_path_factory: pytest.TempPathFactory) -> BuiltDistributions:
     """A wheel without the jar, and an sdist."""
     tree = tmp_path_factory.mktemp("sources") / "interbed"
     sources = copy_sources(tree)
     _build(tree, "sdist", "wheel")
-    return Built(sources, *(tree / "dist").glob("*.whl"), *(tree / "dist").glob("*.tar.gz"))
+    return BuiltDistributions(sources, *(tree / "dist").glob("*.whl"), *(tree / "dist").glob("*.tar.gz"))
 
 
 @pytest.fixture(scope="module")
-def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """An environment with the wheel, and with the packages that the tests run with in place of downloads."""
+def installed(built: BuiltDistributions, tmp_path_factory: pytest.TempPathFactory) -> VirtualEnvironment:
+    """Environment with the wheel, and with the packages that the tests run with in place of downloads."""
     folder = tmp_path_factory.mktemp("environment")
     run([sys.executable, "-m", "venv", "--without-pip", folder], folder.parent)
-    environment = Environment(folder)
+    environment = VirtualEnvironment(folder)
     install: list[str | Path] = ["install", "--quiet", "--no-compile", "--no-deps", "--no-index", built.wheel]
     run([sys.executable, "-m", "pip", "--python", environment.python, *install], folder)
     asked = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = run([environment.python, "-c", asked], folder).strip()
-    # A path file: what is installed comes first, and the path files of the other environment, which name this source
+    # A path file: installed packages come first, and the path files of the other environment, which name this source
     # tree, are not read.
     (Path(packages) / "packages.pth").write_text(f"{Path(pa.__file__).parents[1]}\n")
     return environment
@@ -60,15 +61,15 @@ def _build(tree: Path, *targets: str) -> None:
     run([sys.executable, "-m", "hatchling", "build", "-d", "dist", *options], tree, {**os.environ, WITHOUT_JAR: "1"})
 
 
-def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
+def test_the_wheel_holds_the_package_and_nothing_else(built: BuiltDistributions) -> None:
     assert wheel_problems(built.wheel, built.sources, version(), with_jar=False) == []
 
 
-def test_the_sdist_is_the_source_tree_with_its_metadata(built: Built) -> None:
+def test_the_sdist_is_the_source_tree_with_its_metadata(built: BuiltDistributions) -> None:
     assert sdist_problems(built.sdist, built.sources, version()) == []
 
 
-def test_the_sdist_builds_the_same_wheel_as_the_tree(built: Built, tmp_path: Path) -> None:
+def test_the_sdist_builds_the_same_wheel_as_the_tree(built: BuiltDistributions, tmp_path: Path) -> None:
     with tarfile.open(built.sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     (tree,) = tmp_path.iterdir()
@@ -78,7 +79,7 @@ def test_the_sdist_builds_the_same_wheel_as_the_tree(built: Built, tmp_path: Pat
     assert (tree / "dist" / built.wheel.name).read_bytes() == built.wheel.read_bytes()
 
 
-def test_an_installed_wheel_works_without_a_jdk_and_names_what_it_lacks(installed: Environment) -> None:
+def test_an_installed_wheel_works_without_a_jdk_and_reports_the_missing_jar(installed: VirtualEnvironment) -> None:
     printed = installed.smoke(version(), with_jar=False)
 
     assert printed.splitlines()[1:] == [
@@ -88,12 +89,12 @@ def test_an_installed_wheel_works_without_a_jdk_and_names_what_it_lacks(installe
     ]
 
 
-def test_the_smoke_test_notices_what_is_wrong(installed: Environment) -> None:
+def test_the_smoke_test_detects_a_wrong_version(installed: VirtualEnvironment) -> None:
     with pytest.raises(DistributionError, match=r"interbed.__version__: '.*' instead of '9\.9\.9'"):
         installed.smoke("9.9.9", with_jar=False)
 
 
-def test_whatever_does_not_belong_into_a_wheel_is_named(built: Built, tmp_path: Path) -> None:
+def test_files_that_do_not_belong_into_a_wheel_are_named(built: BuiltDistributions, tmp_path: Path) -> None:
     wheel = tmp_path / built.wheel.name
     shutil.copy2(built.wheel, wheel)
     with zipfile.ZipFile(wheel, "a") as archive:
@@ -105,7 +106,7 @@ def test_whatever_does_not_belong_into_a_wheel_is_named(built: Built, tmp_path: 
     ]
 
 
-def test_no_java_source_script_or_picture_belongs_into_the_package() -> None:
+def test_java_sources_scripts_and_tests_do_not_belong_into_the_package() -> None:
     sources = [
         "storage/a.py",
         "spark_ext/jvm/src/A.java",
@@ -117,7 +118,7 @@ def test_no_java_source_script_or_picture_belongs_into_the_package() -> None:
     assert package_files(sources) == {"interbed/storage/a.py"}
 
 
-def test_the_wheel_the_links_and_these_checks_name_the_same_folders() -> None:
+def test_the_wheel_the_links_and_the_checks_name_the_same_folders() -> None:
     linked = {folder: f"interbed/{name}" for name, folder in LINKED_FOLDERS.items()}
 
     assert {**linked, "src/interbed": "interbed"} == WHEEL_FOLDERS

@@ -18,7 +18,7 @@ def catalog(tmp_path: Path) -> interbed.Catalog:
 
 @pytest.fixture
 def orders(catalog: interbed.Catalog) -> interbed.Table:
-    """A table with a primary key and four buckets."""
+    """Table with a primary key and four buckets."""
     schema = interbed.Schema.from_pyarrow_schema(ORDERS, primary_keys=["id"], options={"bucket": "4"})
     catalog.create_table("shop.orders", schema, False)
     return catalog.get_table("shop.orders")
@@ -26,7 +26,7 @@ def orders(catalog: interbed.Catalog) -> interbed.Table:
 
 @pytest.fixture
 def lines(catalog: interbed.Catalog) -> interbed.Table:
-    """An append table of two files: the numbers 0 to 9, and 10 to 14."""
+    """Append table of two files: the numbers 0 to 9, and 10 to 14."""
     table = catalog.create_table(
         "shop.lines", interbed.Schema.from_pyarrow_schema(pa.schema([("n", pa.int64())])), False
     )

@@ -1,4 +1,4 @@
-"""pypaimon's FileIO of a table: what is done with files, under its names."""
+"""pypaimon's FileIO of a table: operations on files under its names."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_a_file_is_replaced_only_on_demand(files: BuiltFiles, tmp_path: Path) ->
     assert files.read_file_utf8(other) == "last"
 
 
-def test_directories_are_made_listed_and_described(files: BuiltFiles, tmp_path: Path) -> None:
+def test_directories_are_created_listed_and_described(files: BuiltFiles, tmp_path: Path) -> None:
     directory = str(tmp_path / "x" / "y")
     assert files.list_status(directory) == []
     assert files.mkdirs(directory)

@@ -1,4 +1,4 @@
-"""pypaimon's types, names, options and errors, and the page about them."""
+"""Types, names, options and errors of pypaimon, and the page about them."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from tests.pypaimon.tables import ORDERS, bought, written
 from tests.support.pages import Page
 
 
-def test_the_python_of_the_page_does_what_it_says(tmp_path: Path) -> None:
+def test_the_python_of_the_page_runs_as_documented(tmp_path: Path) -> None:
     assert Page("pypaimon.md").run_python(warehouse=str(tmp_path / "lake")) > 15
 
 
@@ -36,7 +36,7 @@ def test_the_python_of_the_page_does_what_it_says(tmp_path: Path) -> None:
         ("TIMESTAMP(3) WITH LOCAL TIME ZONE", "TIMESTAMP(3) WITH LOCAL TIME ZONE"),
     ],
 )
-def test_an_atomic_type_is_made_of_its_text(text: str, shown: str) -> None:
+def test_an_atomic_type_is_parsed_from_its_text(text: str, shown: str) -> None:
     made = pp.AtomicType(text)
     assert str(made) == shown
     assert made.type == shown.removesuffix(" NOT NULL")
@@ -58,7 +58,7 @@ def test_an_atomic_type_takes_nullability_second() -> None:
         ("BLOB", NotSupportedError, "BLOB"),
     ],
 )
-def test_text_that_is_no_type_of_interbeds_is_refused(text: str, error: type[Exception], words: str) -> None:
+def test_text_of_an_unknown_type_is_refused(text: str, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         pp.AtomicType(text)
 
@@ -78,7 +78,7 @@ def test_nested_types_take_nullability_first_or_by_name() -> None:
         pp.MapType(True, text)  # type: ignore[call-overload]
 
 
-def test_a_field_has_the_form_of_a_schema_file() -> None:
+def test_a_field_is_written_in_the_form_of_a_schema_file() -> None:
     field = pp.DataField.from_dict({"id": 3, "name": "x", "type": "DATE NOT NULL", "description": "when"})
     assert field == pp.DataField(3, "x", pp.AtomicType("DATE", False), "when")
     assert field.to_dict() == {"id": 3, "name": "x", "type": "DATE NOT NULL", "description": "when"}
@@ -86,7 +86,7 @@ def test_a_field_has_the_form_of_a_schema_file() -> None:
         pp.DataField.from_dict({"id": 3, "name": "x", "type": "DATEE"})
 
 
-def test_a_schema_of_fields_numbers_those_anew_that_share_an_id(catalog: interbed.Catalog) -> None:
+def test_a_schema_renumbers_fields_that_share_an_id(catalog: interbed.Catalog) -> None:
     inside = pp.RowType(True, [pp.DataField(0, "x", pp.AtomicType("INT")), pp.DataField(1, "y", pp.AtomicType("INT"))])
     fields = [pp.DataField(0, "id", pp.AtomicType("BIGINT")), pp.DataField(1, "at", inside)]
     options: dict[str, Any] = {"bucket": 2}
@@ -172,7 +172,7 @@ def test_errors_are_caught_by_pypaimons_names_and_by_built_in_types(
     assert issubclass(NotSupportedError, NotImplementedError)
 
 
-def test_every_name_of_the_module_is_there_and_no_other() -> None:
+def test_the_module_has_exactly_the_listed_names() -> None:
     assert pp.__all__ == sorted(set(pp.__all__), key=lambda name: (not name.isupper(), name))
     for name in pp.__all__:
         assert getattr(pp, name) is not None

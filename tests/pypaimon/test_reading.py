@@ -1,4 +1,4 @@
-"""pypaimon's read builders, splits and streams."""
+"""Read builders, splits and streams of pypaimon."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ from tests.pypaimon.tables import PLACES, bought, numbers, written
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 7, 20])
-def test_shards_of_an_append_table_have_equally_many_rows_and_all_together(lines: interbed.Table, count: int) -> None:
+def test_shards_of_an_append_table_have_equal_sizes_and_together_all_rows(lines: interbed.Table, count: int) -> None:
     builder = lines.new_read_builder()
     parts = []
     for index in range(count):
@@ -41,7 +41,7 @@ def test_shards_of_a_primary_key_table_have_whole_buckets(orders: interbed.Table
     assert {row["name"] for row in seen} == {"y"}
 
 
-def test_a_slice_is_of_the_rows_from_one_position_to_another(lines: interbed.Table) -> None:
+def test_a_slice_has_the_rows_from_one_position_to_another(lines: interbed.Table) -> None:
     builder = lines.new_read_builder()
     splits = builder.new_scan().with_slice(8, 12).plan().splits()
     assert numbers(builder.new_read(), splits) == [8, 9, 10, 11]
@@ -50,7 +50,7 @@ def test_a_slice_is_of_the_rows_from_one_position_to_another(lines: interbed.Tab
     assert builder.new_scan().with_slice(20, 30).plan().splits() == []
 
 
-def test_a_slice_leaves_deleted_rows_and_those_that_a_filter_rules_out_away(catalog: interbed.Catalog) -> None:
+def test_a_slice_omits_deleted_and_filtered_rows(catalog: interbed.Catalog) -> None:
     options = {"deletion-vectors.enabled": "true", "file-index.bitmap.columns": "n"}
     table = catalog.create_table("shop.marked", pa.schema([("n", pa.int64())]), options=options)
     table.append(pa.table({"n": range(10)}))
@@ -62,7 +62,7 @@ def test_a_slice_leaves_deleted_rows_and_those_that_a_filter_rules_out_away(cata
     assert numbers(builder.new_read(), builder.new_scan().with_slice(1, 7).plan().splits()) == [1, 4]
 
 
-def test_shards_and_slices_that_can_not_be_are_refused(lines: interbed.Table, orders: interbed.Table) -> None:
+def test_impossible_shards_and_slices_are_refused(lines: interbed.Table, orders: interbed.Table) -> None:
     scan = lines.new_read_builder().new_scan()
     for wrong in ((3, 3), (-1, 2)):
         with pytest.raises(ValueError, match="Not a shard"):
@@ -102,7 +102,7 @@ def test_fields_inside_of_rows_are_columns_named_by_their_path(catalog: interbed
             builder.with_projection([wrong])
 
 
-def test_a_column_whose_name_has_a_dot_comes_before_a_path(catalog: interbed.Catalog) -> None:
+def test_a_column_with_a_dot_in_its_name_precedes_a_path(catalog: interbed.Catalog) -> None:
     row = pa.struct([("b", pa.int32())])
     schema = pa.schema([("a", row), ("a.b", pa.int32()), ("a_b", pa.int32())])
     table = catalog.create_table("shop.dots", schema)
@@ -129,7 +129,7 @@ def test_parallel_reads_keep_the_order_of_the_splits(catalog: interbed.Catalog) 
         read.to_arrow(splits, parallelism=0)
 
 
-def test_a_partition_filter_is_of_partition_columns_alone(catalog: interbed.Catalog) -> None:
+def test_a_partition_filter_accepts_only_partition_columns(catalog: interbed.Catalog) -> None:
     schema = pa.schema((("n", pa.int64()), ("dt", pa.string())))
     table = catalog.create_table("shop.days", schema, partition_keys=["dt"])
     table.append(pa.table({"n": [1, 2, 3], "dt": ["a", "a", "b"]}))
@@ -143,7 +143,7 @@ def test_a_partition_filter_is_of_partition_columns_alone(catalog: interbed.Cata
         builder.with_partition_filter(predicates.equal("n", 1))
 
 
-def test_a_read_explains_itself_in_pypaimons_figures(orders: interbed.Table) -> None:
+def test_a_read_is_explained_with_pypaimons_figures(orders: interbed.Table) -> None:
     written(orders, bought(*((i, "x", 1.0) for i in range(20))))
     builder = orders.new_read_builder()
     builder.with_filter(builder.new_predicate_builder().equal("id", 3)).with_projection(["id"])
@@ -220,7 +220,7 @@ def test_an_asynchronous_stream_has_the_same_plans(lines: interbed.Table) -> Non
     assert sorted(asyncio.run(first_plan())) == [13, 14]
 
 
-def test_a_stream_of_some_buckets_and_one_with_a_consumer(orders: interbed.Table) -> None:
+def test_streams_of_some_buckets_and_with_a_consumer(orders: interbed.Table) -> None:
     written(orders, bought(*((i, "x", 1.0) for i in range(40))))
     builder = orders.new_stream_read_builder().with_buckets([1, 3])
     plan = builder.new_streaming_scan().plan()

@@ -1,4 +1,4 @@
-"""pypaimon's managers of snapshots, tags and branches, and what a table says of itself."""
+"""pypaimon's managers of snapshots, tags and branches, and the attributes of a table."""
 
 from datetime import timedelta
 
@@ -13,7 +13,7 @@ from interbed.storage.base.errors import (
 from tests.pypaimon.tables import PLACES, bought, written
 
 
-def test_managers_answer_none_for_what_is_not_there(orders: interbed.Table) -> None:
+def test_managers_return_none_for_missing_versions(orders: interbed.Table) -> None:
     snapshots = orders.snapshot_manager()
     assert (snapshots.get_latest_snapshot(), snapshots.try_get_earliest_snapshot()) == (None, None)
     written(orders, bought((1, "x", 1.0)))
@@ -42,7 +42,7 @@ def test_managers_answer_none_for_what_is_not_there(orders: interbed.Table) -> N
     assert consumers.consumers() == {}
 
 
-def test_a_catalog_changes_tags_and_branches_by_the_tables_name(
+def test_a_catalog_changes_tags_and_branches_by_the_name_of_the_table(
     catalog: interbed.Catalog, orders: interbed.Table
 ) -> None:
     assert catalog.load_snapshot("shop.orders") is None
@@ -70,7 +70,7 @@ def test_a_catalog_changes_tags_and_branches_by_the_tables_name(
     assert catalog.rollback_to("shop.orders", "a").id == 1
 
 
-def test_a_snapshot_that_was_taken_back_is_not_there(orders: interbed.Table) -> None:
+def test_a_snapshot_that_was_rolled_back_is_not_found(orders: interbed.Table) -> None:
     written(orders, bought((1, "x", 1.0)))
     written(orders, bought((2, "y", 2.0)))
     snapshots = orders.snapshot_manager()
@@ -103,7 +103,7 @@ def test_arrow_schemas_are_parsed_to_fields_and_back() -> None:
     assert pp.DataTypeParser.parse_data_field(fields[1].to_dict()) == fields[1]
 
 
-def test_a_table_says_what_it_is_by_pypaimons_names(catalog: interbed.Catalog, orders: interbed.Table) -> None:
+def test_a_table_is_described_under_pypaimons_names(catalog: interbed.Catalog, orders: interbed.Table) -> None:
     assert orders.table_path == orders.location
     assert orders.table_schema == orders.schema
     assert orders.schema_manager.latest() == orders.table_schema

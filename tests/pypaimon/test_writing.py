@@ -1,4 +1,4 @@
-"""pypaimon's write builders, and what is refused."""
+"""Write builders of pypaimon, and refused calls."""
 
 from collections.abc import Callable
 
@@ -15,8 +15,8 @@ from interbed.storage.base.errors import (
 from tests.pypaimon.tables import bought, written
 
 
-def test_callbacks_hear_of_every_snapshot_with_its_files(orders: interbed.Table) -> None:
-    class Heard(pp.CommitCallback):
+def test_callbacks_receive_every_snapshot_with_its_files(orders: interbed.Table) -> None:
+    class RecordingCallback(pp.CommitCallback):
         def __init__(self) -> None:
             self.contexts: list[pp.CommitCallbackContext] = []
             self.closed = False
@@ -27,21 +27,21 @@ def test_callbacks_hear_of_every_snapshot_with_its_files(orders: interbed.Table)
         def close(self) -> None:
             self.closed = True
 
-    heard = Heard()
-    written(orders, bought((1, "x", 1.0)), heard)
-    assert [(c.snapshot.id, len(c.commit_entries), c.identifier) for c in heard.contexts] == [
+    callback = RecordingCallback()
+    written(orders, bought((1, "x", 1.0)), callback)
+    assert [(c.snapshot.id, len(c.commit_entries), c.identifier) for c in callback.contexts] == [
         (1, 1, pp.BATCH_COMMIT_IDENTIFIER)
     ]
-    assert heard.closed
+    assert callback.closed
     builder = orders.new_stream_write_builder()
     with builder.new_write() as write, builder.new_commit() as commit:
-        commit.add_commit_callback(heard)
+        commit.add_commit_callback(callback)
         for identifier in (7, 8, 8):
             write.write_arrow(bought((2, "y", float(identifier))))
             commit.commit(write.prepare_commit(identifier), identifier)
-    assert [c.identifier for c in heard.contexts[1:]] == [7, 8]
+    assert [c.identifier for c in callback.contexts[1:]] == [7, 8]
     with pytest.raises(NotImplementedError, match="CommitCallback has no method 'call'"):
-        pp.CommitCallback().call(heard.contexts[0])
+        pp.CommitCallback().call(callback.contexts[0])
 
 
 def test_rows_are_written_one_by_one_between_batches(lines: interbed.Table, orders: interbed.Table) -> None:
@@ -57,7 +57,7 @@ def test_rows_are_written_one_by_one_between_batches(lines: interbed.Table, orde
     assert orders.scan().to_arrow().sort_by("id").to_pylist() == bought((1, "z", 3.0), (2, "w", None)).to_pylist()
 
 
-def test_a_stream_overwrites_too(lines: interbed.Table) -> None:
+def test_a_stream_can_overwrite(lines: interbed.Table) -> None:
     builder = lines.new_stream_write_builder().overwrite()
     with builder.new_write() as write, builder.new_commit() as commit:
         write.write_arrow(pa.table({"n": [99]}))
@@ -65,7 +65,7 @@ def test_a_stream_overwrites_too(lines: interbed.Table) -> None:
     assert lines.scan().to_arrow()["n"].to_pylist() == [99]
 
 
-def test_what_is_made_for_one_batch_is_not_used_twice(orders: interbed.Table) -> None:
+def test_a_batch_writer_and_its_commit_are_used_only_once(orders: interbed.Table) -> None:
     builder = orders.new_batch_write_builder()
     with builder.new_write() as write, builder.new_commit() as commit:
         assert write.table_pyarrow_schema == orders.arrow_schema
@@ -76,7 +76,7 @@ def test_what_is_made_for_one_batch_is_not_used_twice(orders: interbed.Table) ->
             assert isinstance(caught.value, RuntimeError)
 
 
-def test_what_interbed_has_not_is_refused_by_name(orders: interbed.Table) -> None:
+def test_features_that_interbed_lacks_are_refused_by_name(orders: interbed.Table) -> None:
     reads, writes = orders.new_read_builder(), orders.new_batch_write_builder()
     scan, read, write = reads.new_scan(), reads.new_read(), writes.new_write()
     refusals: list[tuple[Callable[[], object], str]] = [

@@ -22,7 +22,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="module", params=each_run(BACKENDS, lambda kind: kind == "postgresql"))
 def metastore(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """A catalog server."""
+    """Catalog server on each kind of database."""
     directory = tmp_path_factory.mktemp(request.param)
     if request.param == "sqlite":
         with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory) as running:
@@ -34,14 +34,14 @@ def metastore(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture
 def hms(metastore: MetastoreUnderTest) -> Iterator[HMSClient]:
-    """hmsclient, connected."""
+    """Connected client of hmsclient."""
     with foreign_client(metastore.port) as client:
         yield client
 
 
 @pytest.fixture
 def database(hms: HMSClient) -> Iterator[str]:
-    """A database that is gone after the test."""
+    """A database that is dropped after the test."""
     name = f"db_{next(_numbers)}"
     hms.create_database(ttypes.Database(name=name))
     yield name

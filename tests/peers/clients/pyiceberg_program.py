@@ -1,9 +1,9 @@
 """Run by tests/peers/clients/test_pyiceberg.py, several at once: appends to an Iceberg table through pyiceberg.
 
-    python pyiceberg_program.py URI TABLE WHO THREADS COMMITS
+    python pyiceberg_program.py URI TABLE WRITER THREADS COMMITS
 
-A commit that lost the race against another is made anew on the table as it is now, which is what users of pyiceberg
-do; it has to come through in the end.
+A commit that lost a race against another one is retried on the current table, as users of pyiceberg do. It must succeed
+in the end.
 """
 
 import random
@@ -18,15 +18,15 @@ from pyiceberg.exceptions import CommitFailedException
 GIVES_UP_AFTER_SECONDS = 240
 
 
-def append(uri: str, table: str, who: str, commits: int) -> None:
-    """Append one row after another, each in a commit of its own."""
+def append(uri: str, table: str, writer: str, commits: int) -> None:
+    """Append rows, each in its own commit."""
     catalog = HiveCatalog(
         "there",
         uri=uri,
         **{"lock-check-min-wait-time": "0.02", "lock-check-max-wait-time": "0.5", "lock-check-retries": "30"},
     )
     for number in range(commits):
-        row = pa.table({"id": pa.array([number], pa.int64()), "who": [who]})
+        row = pa.table({"id": pa.array([number], pa.int64()), "who": [writer]})
         deadline = time.monotonic() + GIVES_UP_AFTER_SECONDS
         while True:
             try:
@@ -35,17 +35,17 @@ def append(uri: str, table: str, who: str, commits: int) -> None:
             except CommitFailedException:
                 if time.monotonic() > deadline:
                     raise
-                # Others are at it: not all of them at the same moment again.
+                # Other writers retry, too: a random pause spreads the retries.
                 time.sleep(random.uniform(0.01, 0.1))
 
 
-def main(uri: str, table: str, who: str, threads: int, commits: int) -> int:
-    """Append from several threads; the number of threads that failed."""
+def main(uri: str, table: str, writer: str, threads: int, commits: int) -> int:
+    """Append from several threads; return the number of threads that failed."""
     failed: list[BaseException] = []
 
     def work(number: int) -> None:
         try:
-            append(uri, table, f"{who}/{number}", commits)
+            append(uri, table, f"{writer}/{number}", commits)
         except BaseException as error:
             failed.append(error)
             raise

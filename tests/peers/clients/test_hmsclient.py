@@ -1,5 +1,5 @@
-"""hmsclient, a client of Hive's metastores made from Hive 2.3's interface: databases, tables, functions, constraints,
-locks, events, and the service itself. test_hmsclient_partitions.py has the rest of its methods.
+"""hmsclient, a client of Hive's metastores generated from Hive 2.3's interface: databases, tables, functions,
+constraints, locks, events, and the service itself. test_hmsclient_partitions.py has the rest of its methods.
 """
 
 import ast
@@ -27,15 +27,15 @@ OUTSIDE = (
     *("cache_file_metadata", "clear_file_metadata", "get_file_metadata", "get_file_metadata_by_expr"),
     "put_file_metadata",
 )
-"""Transactions, indexes, tokens, and the cache of file metadata: unknown to the server, by intention."""
+"""Transactions, indexes, tokens, and the cache of file metadata: intentionally unknown to the server."""
 
 
 def offered() -> set[str]:
-    """The methods of the interface that hmsclient has."""
+    """Return the methods of the interface that hmsclient has."""
     return {name for name in dir(ThriftHiveMetastore.Iface) if not name.startswith("_")}
 
 
-def test_every_method_that_the_client_offers_is_called_or_known_to_be_outside() -> None:
+def test_every_method_of_the_client_is_called_or_listed_as_unsupported() -> None:
     called = set()
     for file in ("test_hmsclient.py", "test_hmsclient_partitions.py"):
         for node in ast.walk(source_tree(Path(__file__).with_name(file))):
@@ -45,7 +45,7 @@ def test_every_method_that_the_client_offers_is_called_or_known_to_be_outside() 
 
 
 @pytest.mark.parametrize("method", OUTSIDE)
-def test_methods_outside_are_unknown_and_leave_the_connection_open(hms: HMSClient, method: str) -> None:
+def test_unsupported_methods_are_unknown_and_leave_the_connection_open(hms: HMSClient, method: str) -> None:
     call = getattr(hms, method)
     arguments = [None] * (call.__func__.__code__.co_argcount - 1)
     with pytest.raises(TApplicationException) as refused:
@@ -54,7 +54,7 @@ def test_methods_outside_are_unknown_and_leave_the_connection_open(hms: HMSClien
     assert "default" in hms.get_all_databases()
 
 
-def test_the_service_says_who_it_is_and_outlives_a_shutdown(hms: HMSClient, metastore: MetastoreUnderTest) -> None:
+def test_the_service_names_itself_and_survives_a_shutdown(hms: HMSClient, metastore: MetastoreUnderTest) -> None:
     assert hms.getStatus() == 2
     assert hms.getName() == "interbed catalog server"
     assert hms.getVersion() == "3.0"
@@ -237,7 +237,7 @@ def test_events(hms: HMSClient, database: str) -> None:
     assert [each.eventId for each in events] == [before + 1, before + 2, before + 3]
 
 
-def test_roles_privileges_and_types_are_not_kept(hms: HMSClient, database: str) -> None:
+def test_roles_privileges_and_types_are_not_stored(hms: HMSClient, database: str) -> None:
     user = ttypes.PrincipalType.USER
     about = ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.DATABASE, dbName=database)
     assert hms.get_role_names() == ["admin", "public"]
@@ -269,6 +269,6 @@ def test_roles_privileges_and_types_are_not_kept(hms: HMSClient, database: str) 
         hms.drop_type("point")
 
 
-def test_what_the_client_makes_of_schemas() -> None:
+def test_schemas_are_read_by_the_client() -> None:
     fields = HMSClient.make_schema(["a:int", "b"])
     assert list(HMSClient.parse_schema(fields)) == ["a\tint", "b\tstring"]

@@ -1,4 +1,4 @@
-"""hmsclient's methods for partitions and statistics."""
+"""Methods of hmsclient for partitions and statistics."""
 
 import pytest
 from hmsclient.genthrift.hive_metastore import ttypes
@@ -11,13 +11,13 @@ CONTEXT = ttypes.EnvironmentContext(properties={})
 
 @pytest.fixture
 def days(hms: HMSClient, database: str) -> ttypes.Table:
-    """A table with the keys dt and n, and no partitions."""
+    """Table with the keys dt and n, and no partitions."""
     hms.create_table(table(database, "days", "id:int", keys=("dt:string", "n:int")))
     return hms.get_table(database, "days")
 
 
 def names(hms: HMSClient, days: ttypes.Table) -> list[str]:
-    """The names of the partitions."""
+    """Return the names of the partitions."""
     found: list[str] = hms.get_partition_names(days.dbName, "days", -1)
     return found
 
@@ -87,7 +87,7 @@ def test_partitions_are_read_in_every_way(hms: HMSClient, days: ttypes.Table) ->
 
     assert of_specs(hms.get_partitions_pspec(database, "days", -1)) == sorted(everything)
     assert of_specs(hms.get_part_specs_by_filter(database, "days", 'dt = "b"', -1)) == [["b", "10"]]
-    # Hive's clients send a serialised Java expression. It is not understood, so that all partitions may be meant.
+    # Hive's clients send a serialised Java expression. The server cannot read it, so any partition may match.
     request = ttypes.PartitionsByExprRequest(dbName=database, tblName="days", expr=b"an expression", maxParts=-1)
     answer = hms.get_partitions_by_expr(request)
     assert (answer.hasUnknownPartitions, values(answer.partitions)) == (True, everything)

@@ -1,5 +1,5 @@
-"""pyiceberg takes the server for the metastore of its Hive catalog: namespaces, tables, and appends of two processes at
-once, of which none is lost.
+"""pyiceberg uses the server as the metastore of its Hive catalog: namespaces, tables, and appends of two concurrent
+processes without a lost one.
 """
 
 import subprocess
@@ -46,24 +46,24 @@ def catalog(metastore: MetastoreUnderTest) -> HiveCatalog:
 
 @pytest.fixture
 def namespace(catalog: HiveCatalog, database: str) -> Iterator[str]:
-    """A namespace that exists, whose database is gone after the test."""
+    """An existing namespace, whose database is dropped after the test."""
     yield database
     for name in catalog.list_tables(database):
         catalog.drop_table(name)
 
 
 def orders(*rows: tuple[int, str]) -> pa.Table:
-    """Rows of the table of orders."""
+    """Return rows of the table of orders."""
     return pa.Table.from_pylist([{"id": number, "who": who} for number, who in rows], schema=ORDERS)
 
 
 def rows(table: Any, **scan: Any) -> list[tuple[Any, ...]]:
-    """The rows of the table as it is now."""
+    """Return the current rows of the table."""
     found = table.scan(**scan).to_arrow()
     return sorted(tuple(row.values()) for row in found.to_pylist())
 
 
-def test_namespaces_are_made_listed_changed_and_dropped(catalog: HiveCatalog, metastore: MetastoreUnderTest) -> None:
+def test_namespaces_are_created_listed_changed_and_dropped(catalog: HiveCatalog, metastore: MetastoreUnderTest) -> None:
     catalog.create_namespace("shop", {"k": "v", "comment": "a shop"})
     with pytest.raises(NamespaceAlreadyExistsError):
         catalog.create_namespace("shop")
@@ -88,7 +88,7 @@ def test_namespaces_are_made_listed_changed_and_dropped(catalog: HiveCatalog, me
         catalog.load_namespace_properties("shop")
 
 
-def test_tables_are_made_listed_renamed_and_dropped(catalog: HiveCatalog, namespace: str, hms: HMSClient) -> None:
+def test_tables_are_created_listed_renamed_and_dropped(catalog: HiveCatalog, namespace: str, hms: HMSClient) -> None:
     name = f"{namespace}.orders"
     made = catalog.create_table(name, ORDERS, properties={"k": "v"})
     assert made.location() == f"{hms.get_database(namespace).locationUri}/orders"
@@ -165,7 +165,7 @@ def test_a_commit_on_an_outdated_table_is_refused(catalog: HiveCatalog, namespac
 
 
 @pytest.mark.long
-def test_appends_of_two_processes_at_once_are_all_kept(
+def test_concurrent_appends_of_two_processes_are_all_kept(
     catalog: HiveCatalog, namespace: str, metastore: MetastoreUnderTest, hms: HMSClient
 ) -> None:
     name = f"{namespace}.counted"

@@ -1,5 +1,5 @@
-"""pymetastore, a client that makes objects of its own of what a metastore says: all that it offers, and what the
-generated client inside it has beyond hmsclient's: catalogs and the constraints of Hive 3.
+"""pymetastore, a client with its own objects for the answers of a metastore: all of its functions, and the calls that
+its generated client has beyond hmsclient's: catalogs and the constraints of Hive 3.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from tests.support.servers.metastore import MetastoreUnderTest
 
 @pytest.fixture
 def metastore_client(metastore: MetastoreUnderTest) -> Iterator[HMS]:
-    """pymetastore, connected."""
+    """Connected client of pymetastore."""
     with HMS.create("127.0.0.1", metastore.port) as client:
         yield client
 

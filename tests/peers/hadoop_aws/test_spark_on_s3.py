@@ -1,6 +1,7 @@
-"""Spark on a store with S3's interface, with Hadoop's client beside interbed: both readers, both kinds of catalogs.
+"""Spark on an S3 object store, with Hadoop's client beside interbed: both readers, both kinds of catalogs.
 
-Nothing of the session says how the store is reached; the catalogs' options do, for Python and for Spark's own reader.
+The session has no settings of the object store. They are options of the catalogs, for Python and for Spark's own
+reader.
 """
 
 import uuid
@@ -19,7 +20,7 @@ from tests.support.spark.spark_process import QUICK_JVM
 pytestmark = pytest.mark.long
 
 BUCKET = "lake"
-# The server's process makes and deletes directories with what its environment says.
+# The server's process creates and deletes directories with the credentials of its environment.
 IN_THE_ENVIRONMENT = {
     "AWS_ENDPOINT_URL": "s3.endpoint",
     "AWS_ACCESS_KEY_ID": "s3.access-key",
@@ -41,11 +42,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkPeer]:
     settings = spark_settings()
     jars = [settings["spark.jars"], *map(str, hadoop_aws_jars())]
     others = {
-        # Executors of their own, which know nothing but what they are sent.
+        # Separate executors, which have only the settings that they are sent.
         "spark.master": "local-cluster[1,2,1024]",
         "spark.executor.memory": "512m",
         "spark.executor.extraJavaOptions": QUICK_JVM,
-        # A bucket's settings of the session, which are not those of the catalogs.
+        # Bucket settings of the session that differ from those of the catalogs.
         "spark.hadoop.fs.s3a.bucket.lake.endpoint": "http://127.0.0.1:9",
         "spark.hadoop.fs.s3a.access.key": "of-hadoop",
         "spark.hadoop.fs.s3a.secret.key": "s",
@@ -57,15 +58,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkPeer]:
 
 
 def create_catalog(spark: SparkPeer, options: dict[str, str]) -> str:
-    """A new catalog in Spark; its name."""
+    """Create a catalog in Spark and return its name."""
     name = f"lake_{uuid.uuid4().hex[:8]}"
     given = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
     spark.run(f"CREATE CATALOG {name} WITH ('type' = 'interbed', {given})")
     return name
 
 
-def table_of_one_row(spark: SparkPeer, options: dict[str, str]) -> str:
-    """A table with a 7, in a catalog of its own; its name."""
+def create_table_of_one_row(spark: SparkPeer, options: dict[str, str]) -> str:
+    """Create a table with a 7 in its own catalog and return its name."""
     catalog = create_catalog(spark, options)
     spark.run(f"CREATE DATABASE {catalog}.db")
     spark.run(f"CREATE TABLE {catalog}.db.t (v INT) TBLPROPERTIES ('bucket' = '-1')")
@@ -73,8 +74,8 @@ def table_of_one_row(spark: SparkPeer, options: dict[str, str]) -> str:
     return f"{catalog}.db.t"
 
 
-def by_hadoops_names(store: dict[str, str]) -> dict[str, str]:
-    """The options of a store under other names."""
+def with_hadoops_names(store: dict[str, str]) -> dict[str, str]:
+    """Return the options of an object store under Hadoop's names."""
     return {
         "fs.s3a.endpoint": store["s3.endpoint"],
         "fs.s3a.access.key": store["s3.access-key"],
@@ -94,19 +95,21 @@ def catalog(
             for variable, option in IN_THE_ENVIRONMENT.items():
                 monkeypatch.setenv(variable, store[option])
             uri = stack.enter_context(metastore(warehouse=home))
-            options = {"metastore": "hive", "uri": uri, "warehouse": home, **by_hadoops_names(store)}
+            options = {"metastore": "hive", "uri": uri, "warehouse": home, **with_hadoops_names(store)}
         yield create_catalog(spark, options)
 
 
 def native_splits(spark: SparkPeer, query: str) -> int:
-    """How many splits Spark's own reader reads."""
+    """Return the number of splits that Spark's own reader reads."""
     plan = str(spark.run(f"EXPLAIN {query}")[0][0])
     assert "native=" in plan, plan
     return int(plan.partition("native=")[2].partition(",")[0].split()[0])
 
 
 def read_by_both(spark: SparkPeer, table: str, splits: int) -> list[list[str | None]]:
-    """The rows of a table, which both readers agree on; Spark's reads so many splits, and Python none of them."""
+    """Return the rows of a table, after comparing both readers; Spark's must read this number of splits, and Python
+    none.
+    """
     query = f"SELECT * FROM {table} ORDER BY 1"
     assert native_splits(spark, query) == splits
     found = spark.run(query)
@@ -119,10 +122,10 @@ def read_by_both(spark: SparkPeer, table: str, splits: int) -> list[list[str | N
     return found
 
 
-def test_a_table_lives_its_life_there(spark: SparkPeer, catalog: str) -> None:
+def test_a_table_is_created_written_compacted_and_dropped(spark: SparkPeer, catalog: str) -> None:
     spark.run(f"CREATE DATABASE {catalog}.shop")
     orders = f"{catalog}.shop.orders"
-    # A partition's value that has to be written otherwise, in the name of its directory and in an address.
+    # A partition value that must be escaped in the name of its directory and in an address.
     spark.run(
         f"CREATE TABLE {orders} (id INT NOT NULL, v STRING, dt STRING NOT NULL) PARTITIONED BY (dt) "
         "TBLPROPERTIES ('primary-key' = 'dt,id', 'bucket' = '1')"
@@ -135,7 +138,7 @@ def test_a_table_lives_its_life_there(spark: SparkPeer, catalog: str) -> None:
     )
     spark.run(f"DELETE FROM {orders} WHERE id = 1")
     expected = [["2", "B", "1/2 of %"], ["3", "C", "z"], ["4", "d", "z"]]
-    # Files have to be merged.
+    # The files must be merged.
     assert read_by_both(spark, orders, 0) == expected
     spark.run(f"CALL {catalog}.sys.compact(table => 'shop.orders', compact_strategy => 'full')")
     assert read_by_both(spark, orders, 2) == expected
@@ -156,11 +159,11 @@ def test_a_table_lives_its_life_there(spark: SparkPeer, catalog: str) -> None:
     spark.run(f"INSERT INTO {marked} VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     spark.run(f"INSERT INTO {marked} VALUES (2, 'B')")
     spark.run(f"DELETE FROM {marked} WHERE id = 3")
-    # Spark's reader leaves out the rows that a worker says are deleted.
+    # Spark's reader omits rows in the deletion vectors that a worker sends.
     assert read_by_both(spark, marked, 1) == [["1", "a"], ["2", "B"]]
 
 
-def test_the_bucket_of_one_name_in_two_stores_is_read_with_the_keys_of_each(
+def test_equally_named_buckets_of_two_object_stores_are_read_with_their_own_keys(
     spark: SparkPeer, store: dict[str, str]
 ) -> None:
     with running_s3(BUCKET) as other:
@@ -172,8 +175,8 @@ def test_the_bucket_of_one_name_in_two_stores_is_read_with_the_keys_of_each(
             assert read_by_both(spark, f"{catalog}.db.t", 1) == [[value]]
 
 
-def test_by_a_path_the_store_is_reached_with_the_readers_options(spark: SparkPeer, store: dict[str, str]) -> None:
-    table_of_one_row(spark, {"warehouse": f"s3://{BUCKET}/paths", **store})
+def test_a_path_is_read_with_the_options_of_the_reader(spark: SparkPeer, store: dict[str, str]) -> None:
+    create_table_of_one_row(spark, {"warehouse": f"s3://{BUCKET}/paths", **store})
     given = ", ".join(f"'{key}' '{value}'" for key, value in store.items())
     place = f"s3a://{BUCKET}/paths/db.db/t"
     spark.run(f"CREATE TEMPORARY VIEW by_path USING interbed OPTIONS ('path' '{place}', {given})")
@@ -181,20 +184,20 @@ def test_by_a_path_the_store_is_reached_with_the_readers_options(spark: SparkPee
     assert spark.run("SELECT * FROM by_path") == [["7"]]
 
 
-def test_streams_are_read_by_sparks_reader_too(spark: SparkPeer, store: dict[str, str], tmp_path: Path) -> None:
-    source = table_of_one_row(spark, {"warehouse": f"s3://{BUCKET}/streams", **store})
+def test_sparks_reader_also_reads_streams(spark: SparkPeer, store: dict[str, str], tmp_path: Path) -> None:
+    source = create_table_of_one_row(spark, {"warehouse": f"s3://{BUCKET}/streams", **store})
     target = source.replace(".t", ".u")
     spark.run(f"CREATE TABLE {target} (v INT, file STRING) TBLPROPERTIES ('bucket' = '-1')")
-    # Python's reader tells no name of a file.
+    # Python's reader has no column with the file name.
     spark.stream(source, ["v", "input_file_name() AS file"], target, tmp_path)
     [[value, file]] = spark.run(f"SELECT * FROM {target}")
     assert (value, str(file).startswith(f"s3a://{BUCKET}/streams/db.db/t/bucket-0/")) == ("7", True)
 
 
-def test_hadoops_own_keys_are_used_only_where_that_is_wanted(spark: SparkPeer, store: dict[str, str]) -> None:
-    # Python has the keys of a profile, Hadoop's configuration others.
+def test_hadoops_own_keys_are_used_only_on_request(spark: SparkPeer, store: dict[str, str]) -> None:
+    # Python uses the keys of a profile, Hadoop's configuration has others.
     options = {"s3.endpoint": store["s3.endpoint"], "s3.region": store["s3.region"]}
-    table = table_of_one_row(spark, {"warehouse": f"s3://{BUCKET}/profile", **options})
+    table = create_table_of_one_row(spark, {"warehouse": f"s3://{BUCKET}/profile", **options})
     assert "native=0 (no keys for Hadoop)" in str(spark.run(f"EXPLAIN SELECT * FROM {table}")[0][0])
     assert spark.run(f"SELECT * FROM {table}") == [["7"]]
     spark.run("SET spark.interbed.spark.native-read=true")

@@ -1,4 +1,4 @@
-"""A catalog server, and a HiveServer2 that knows no other metastore."""
+"""A catalog server, and a HiveServer2 that uses it as its only metastore."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_
 
 @pytest.fixture(scope="module")
 def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """The server, on SQLite."""
+    """Server on a SQLite database."""
     directory = tmp_path_factory.mktemp("metastore")
     with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Hive reads tables that interbed made and wrote, and finds the rows that interbed's own scan finds."""
+"""Hive reads tables that interbed created and wrote, and finds the same rows as interbed's own scan."""
 
 import itertools
 from typing import Any
@@ -22,7 +22,9 @@ SECOND = 1_000_000_000
 
 
 def _readable(of: TypeJson, values: list[Any]) -> list[Any]:
-    """Without what the connector can't read: fractions of seconds before 1970 in a TIMESTAMP without a time zone."""
+    """Return the values that the connector can read: no fractions of seconds before 1970 in a TIMESTAMP without a time
+    zone.
+    """
     if isinstance(of, str) and of.startswith("TIMESTAMP") and "ZONE" not in of:
         return [value for value in values if value >= 0 or value % SECOND == 0]
     if of == {"type": "ARRAY", "element": "TIMESTAMP(9)"}:
@@ -30,7 +32,7 @@ def _readable(of: TypeJson, values: list[Any]) -> list[Any]:
     return values
 
 
-# All that Hive has a name for and the connector reads: no MULTISET.
+# Types that Hive has a name for and the connector reads: no MULTISET.
 TYPES: list[tuple[TypeJson, list[Any]]] = [
     (of, _readable(of, values)) for of, values in [*SCALARS.items(), *NESTED] if "MULTISET" not in str(of)
 ]
@@ -38,7 +40,7 @@ TYPES: list[tuple[TypeJson, list[Any]]] = [
 
 @pytest.fixture
 def table(catalog: interbed.Catalog) -> MetastoreTable:
-    """A table that is not there yet."""
+    """A table that does not exist yet."""
     return metastore_table(catalog, f"lake.t{next(_numbers)}")
 
 
@@ -61,13 +63,13 @@ def test_all_types_are_read_before_and_after_upserts_deletes_and_compaction(
         partition_keys=partition,
         options={"bucket": "2", "write-only": "true"} if keyed else {},
     )
-    assert _seen_by_both(hive, table) == []
+    assert _read_by_both(hive, table) == []
 
     turns = max(len(values) for _, values in TYPES)
     rows: list[list[Any]] = [["ab"[i % 2], i, *(values[i % len(values)] for _, values in TYPES)] for i in range(turns)]
     rows.append(["c", turns, *(None for _ in TYPES)])
     table.write(rows)
-    assert _seen_by_both(hive, table) == comparable(rows, types)
+    assert _read_by_both(hive, table) == comparable(rows, types)
 
     again = [[*rows[i][:2], *rows[i + 1][2:]] for i in range(0, turns, 2)]
     table.write(again)
@@ -77,12 +79,12 @@ def test_all_types_are_read_before_and_after_upserts_deletes_and_compaction(
             table.write([expected.pop(key)], kinds=["-D"])
         table.write([rows[4]])
         expected[4] = rows[4]
-    assert _seen_by_both(hive, table) == comparable(expected.values(), types)
+    assert _read_by_both(hive, table) == comparable(expected.values(), types)
     table.compact()
-    assert _seen_by_both(hive, table) == comparable(expected.values(), types)
+    assert _read_by_both(hive, table) == comparable(expected.values(), types)
 
 
-# For every type that conditions can be made of: values in ascending order, and how both write them in SQL.
+# For every type that supports conditions: values in ascending order, and their SQL in both engines.
 ORDERED: list[tuple[str, list[Any], list[str]]] = [
     ("TINYINT", [-128, -1, 0, 5, 127], ["-128", "-1", "0", "5", "127"]),
     ("SMALLINT", [-32768, -1, 0, 5, 32767], ["-32768", "-1", "0", "5", "32767"]),
@@ -131,7 +133,7 @@ ORDERED: list[tuple[str, list[Any], list[str]]] = [
 
 @pytest.fixture(scope="module")
 def ordered(catalog: interbed.Catalog) -> MetastoreTable:
-    """Two copies of the values of every type in files of their own, so that conditions leave files out, and nulls."""
+    """Table with two copies of the values of every type in separate files, so that conditions exclude files, and nulls."""
     table = metastore_table(catalog, "lake.ordered")
     columns = [("id", "INT NOT NULL"), ("flag", "BOOLEAN"), *((f"c{i}", of) for i, (of, _, _) in enumerate(ORDERED))]
     table.create(columns, primary_keys=["id"], options={"bucket": "1", "write-only": "true"})
@@ -142,7 +144,7 @@ def ordered(catalog: interbed.Catalog) -> MetastoreTable:
     return table
 
 
-# A number; a text has patterns to find in the test below, and the others take long.
+# One number type; patterns of texts are in the test below, and all types take too long.
 OF_EACH_RUN = ("DECIMAL(38, 10)",)
 
 
@@ -170,7 +172,7 @@ def test_conditions_on_every_type_find_the_same_rows(hive: HiveServer2, ordered:
         f"NOT ({column} < {middle} OR id = 5)": [4, 6, 7, 8, 9],
     }
     if column == f"c{[of for of, _, _ in ORDERED].index('FLOAT')}":
-        # A number too large for a FLOAT is no literal of it.
+        # A number too large for a FLOAT is not a literal of it.
         conditions = {condition: ids for condition, ids in conditions.items() if most not in condition}
     for condition, ids in conditions.items():
         ours = sorted(row[0] for row in ordered.read(columns=["id"], filter=condition).rows)
@@ -189,7 +191,7 @@ def test_conditions_on_booleans_and_patterns_find_the_same_rows(hive: HiveServer
 
 @pytest.fixture(scope="module")
 def shop(catalog: interbed.Catalog) -> duckdb.DuckDBPyConnection:
-    """Orders and customers in the lake, and DuckDB over interbed's scans of them under the same names."""
+    """DuckDB over interbed's scans of the lake's orders and customers, under the names that Hive uses."""
     orders = metastore_table(catalog, "lake.orders")
     orders.create(
         [
@@ -237,7 +239,7 @@ QUERIES = [
 
 # A join with an aggregate and a condition on a partition.
 @pytest.mark.parametrize("query", each_run(QUERIES, lambda query: query == QUERIES[4]))
-def test_queries_have_the_answers_that_another_engine_finds_in_interbeds_scans(
+def test_queries_have_the_results_of_duckdb_over_interbeds_scans(
     hive: HiveServer2, shop: duckdb.DuckDBPyConnection, query: str
 ) -> None:
     expected = [[None if value is None else str(value) for value in row] for row in shop.execute(query).fetchall()]
@@ -247,9 +249,7 @@ def test_queries_have_the_answers_that_another_engine_finds_in_interbeds_scans(
     assert _rounded(found.rows, numbers) == _rounded(expected, numbers)
 
 
-def test_a_schema_that_evolved_is_the_same_to_hive(
-    hive: HiveServer2, table: MetastoreTable, catalog: interbed.Catalog
-) -> None:
+def test_hive_reads_an_evolved_schema(hive: HiveServer2, table: MetastoreTable, catalog: interbed.Catalog) -> None:
     table.create(
         [("id", "INT NOT NULL"), ("name", "STRING"), ("old", "INT")], primary_keys=["id"], options={"bucket": "1"}
     )
@@ -257,10 +257,10 @@ def test_a_schema_that_evolved_is_the_same_to_hive(
     string, bigint = AtomicType(root=TypeRoot.VARCHAR, length=2**31 - 1), AtomicType(root=TypeRoot.BIGINT)
     catalog.alter_table(table.name, [AddColumn("note", string, description="new"), UpdateColumnType("old", bigint)])
     table.write([[2, "c", 2**40, "x"], [3, "d", 3, None]])
-    assert _seen_by_both(hive, table) == [[1, "a", 1, None], [2, "c", 2**40, "x"], [3, "d", 3, None]]
+    assert _read_by_both(hive, table) == [[1, "a", 1, None], [2, "c", 2**40, "x"], [3, "d", 3, None]]
     catalog.alter_table(table.name, [RenameColumn("name", "title"), DropColumn("old")])
     table.write([[4, "e", "y"]])
-    assert _seen_by_both(hive, table) == [[1, "a", None], [2, "c", "x"], [3, "d", None], [4, "e", "y"]]
+    assert _read_by_both(hive, table) == [[1, "a", None], [2, "c", "x"], [3, "d", None], [4, "e", "y"]]
     described = hive.run(f"DESCRIBE {table.name}")
     assert [row[:2] for row in described.rows] == [["id", "int"], ["title", "string"], ["note", "string"]]
     assert described.rows[2][2] == "new"
@@ -268,10 +268,10 @@ def test_a_schema_that_evolved_is_the_same_to_hive(
 
 
 @pytest.mark.parametrize("keyed", each_run([True, False], bool), ids=["keyed", "append"])
-def test_partitions_kept_in_the_metastore_are_hives_partitions(
+def test_partitions_in_the_metastore_are_hives_partitions(
     hive: HiveServer2, table: MetastoreTable, keyed: bool
 ) -> None:
-    # With legacy names, a DATE's partition is called by its number of days, as which Hive can't read it.
+    # With legacy names, a DATE partition is named by its number of days, which Hive cannot read.
     options = {"metastore.partitioned-table": "true", "partition.legacy-name": "false"}
     table.create(
         [("id", "INT NOT NULL"), ("v", "STRING"), ("dt", "DATE NOT NULL"), ("h", "INT NOT NULL")],
@@ -284,14 +284,14 @@ def test_partitions_kept_in_the_metastore_are_hives_partitions(
     table.write([[1, "A", 19000, 1], [4, "d", 19002, 1]])
     names = ["dt=2022-01-08/h=1", "dt=2022-01-08/h=2", "dt=2022-01-09/h=1", "dt=2022-01-10/h=1"]
     assert hive.run(f"SHOW PARTITIONS {table.name}").column("partition") == names
-    assert len(_seen_by_both(hive, table)) == (4 if keyed else 5)
+    assert len(_read_by_both(hive, table)) == (4 if keyed else 5)
     found = hive.run(f"SELECT id, v, h FROM {table.name} WHERE dt = DATE '2022-01-08' AND h > 1")
     assert found.rows == [["2", "b", "2"]]
     grouped = hive.run(f"SELECT dt, max(v) FROM {table.name} WHERE dt > DATE '2022-01-08' GROUP BY dt ORDER BY dt")
     assert grouped.rows == [["2022-01-09", "c"], ["2022-01-10", "d"]]
 
 
-def test_show_and_describe_tell_what_interbed_registered(
+def test_show_and_describe_return_what_interbed_registered(
     hive: HiveServer2, metastore: MetastoreUnderTest, catalog: interbed.Catalog
 ) -> None:
     catalog.create_database("shown", properties={"comment": "to look at", "k": "v"})
@@ -331,15 +331,15 @@ def test_show_and_describe_tell_what_interbed_registered(
     assert not (metastore.warehouse / "shown.db").exists()
 
 
-def test_a_commit_is_seen_by_the_next_statement(hive: HiveServer2, table: MetastoreTable) -> None:
+def test_the_next_statement_reads_a_new_commit(hive: HiveServer2, table: MetastoreTable) -> None:
     table.create([("id", "INT NOT NULL"), ("v", "INT")], primary_keys=["id"], options={"bucket": "1"})
     for value in range(5):
         table.write([[1, value]])
         assert hive.run(f"SELECT v FROM {table.name}").rows == [[str(value)]]
 
 
-def _seen_by_both(hive: HiveServer2, table: MetastoreTable) -> list[list[Any]]:
-    """The rows of the table, when Hive and interbed see the same."""
+def _read_by_both(hive: HiveServer2, table: MetastoreTable) -> list[list[Any]]:
+    """Return the rows of the table after asserting that Hive and interbed read the same."""
     ours = table.read()
     theirs = hive.run(f"SELECT * FROM {table.name}")
     assert theirs.names == ours.names
@@ -352,7 +352,7 @@ def _described(hive: HiveServer2, name: str) -> list[list[str | None]]:
 
 
 def _rounded(rows: list[list[str | None]], numbers: list[int]) -> list[list[object]]:
-    """The rows with these columns as numbers of nine digits."""
+    """Return the rows with these columns as numbers of nine digits."""
     return [
         [float(f"{float(value):.9g}") if i in numbers and value is not None else value for i, value in enumerate(row)]
         for row in rows

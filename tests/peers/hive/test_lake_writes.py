@@ -1,4 +1,4 @@
-"""Hive writes: rows into interbed's tables, and tables of Paimon's format that interbed then reads and writes."""
+"""Hive inserts rows into interbed's tables, and creates tables in Paimon's format that interbed reads and writes."""
 
 from decimal import Decimal
 
@@ -105,7 +105,7 @@ def test_hive_and_interbed_write_one_partitioned_table_in_turns(hive: HiveServer
     assert hive_comparable(hive.run(f"SELECT * FROM {table.name}"), table.types()) == expected
 
 
-def test_a_table_that_hive_makes_is_one_of_interbeds(
+def test_interbed_uses_a_table_that_hive_created(
     hive: HiveServer2, catalog: interbed.Catalog, metastore: MetastoreUnderTest
 ) -> None:
     hive.run(
@@ -138,7 +138,7 @@ def test_a_table_that_hive_makes_is_one_of_interbeds(
     assert not (metastore.warehouse / "lake.db" / "made").exists()
 
 
-def test_hive_makes_partitioned_and_external_tables_that_interbed_reads(
+def test_interbed_reads_partitioned_and_external_tables_that_hive_created(
     hive: HiveServer2, catalog: interbed.Catalog, metastore: MetastoreUnderTest
 ) -> None:
     hive.run(f"CREATE TABLE lake.parts (id INT, v STRING) PARTITIONED BY (dt STRING) {STORED_BY}")
@@ -156,7 +156,9 @@ def test_hive_makes_partitioned_and_external_tables_that_interbed_reads(
     assert catalog.get_table("lake.parts").scan().count() == 2
 
 
-def test_what_interbed_drops_and_renames_is_gone_for_hive(hive: HiveServer2, catalog: interbed.Catalog) -> None:
+def test_hive_does_not_find_tables_that_interbed_dropped_or_renamed(
+    hive: HiveServer2, catalog: interbed.Catalog
+) -> None:
     table = metastore_table(catalog, "lake.moving")
     table.create([("id", "INT NOT NULL")], primary_keys=["id"], options={"bucket": "1"})
     table.write([[1]])

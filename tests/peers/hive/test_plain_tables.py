@@ -1,4 +1,4 @@
-"""Hive's own tables beside the lake: everything that a platform's Hive does on the metastore that it shares with us.
+"""Hive's own tables beside the lake: the operations of a platform's Hive on a metastore that it shares with interbed.
 
 The server keeps its metadata in PostgreSQL here.
 """
@@ -20,7 +20,7 @@ from tests.support.shares import each_run
 
 @pytest.fixture(scope="module")
 def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """The server, on PostgreSQL."""
+    """Server on a PostgreSQL database."""
     directory = tmp_path_factory.mktemp("metastore")
     with postgres_server() as url, metastore_under_test(new_database(url), directory) as running:
         yield running
@@ -28,7 +28,7 @@ def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnd
 
 @pytest.fixture
 def database(hive: HiveServer2, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A database of the test's own, which is the session's."""
+    """A database for one test, which is the current one of the session."""
     name = request.node.name.partition("[")[0].removeprefix("test_")[:40]
     hive.run(f"CREATE DATABASE {name}")
     hive.run(f"USE {name}")
@@ -37,7 +37,7 @@ def database(hive: HiveServer2, request: pytest.FixtureRequest) -> Iterator[str]
     hive.run(f"DROP DATABASE {name} CASCADE")
 
 
-def test_databases_are_made_described_changed_and_dropped(hive: HiveServer2, metastore: MetastoreUnderTest) -> None:
+def test_databases_are_created_described_changed_and_dropped(hive: HiveServer2, metastore: MetastoreUnderTest) -> None:
     hive.run("CREATE DATABASE plain COMMENT 'of hive' WITH DBPROPERTIES ('k'='v')")
     with pytest.raises(PeerError, match="plain already exists"):
         hive.run("CREATE DATABASE plain")
@@ -61,7 +61,7 @@ def test_databases_are_made_described_changed_and_dropped(hive: HiveServer2, met
 @pytest.mark.parametrize(
     "file_format", each_run(["ORC", "PARQUET", "TEXTFILE", "AVRO"], lambda name: name in ("PARQUET", "TEXTFILE"))
 )
-def test_rows_of_every_format_come_back(hive: HiveServer2, database: str, file_format: str) -> None:
+def test_rows_of_every_format_are_read_back(hive: HiveServer2, database: str, file_format: str) -> None:
     hive.run(
         "CREATE TABLE t (b BOOLEAN, i INT, l BIGINT, d DOUBLE, n DECIMAL(10,2), s STRING, v VARCHAR(5), dt DATE,"
         f" ts TIMESTAMP, a ARRAY<INT>, m MAP<STRING,INT>, r STRUCT<x:INT,y:STRING>) STORED AS {file_format}"
@@ -143,7 +143,7 @@ def test_partitions_are_dropped_by_conditions(hive: HiveServer2, database: str, 
 def test_statistics_are_gathered_kept_and_shown(hive: HiveServer2, database: str) -> None:
     hive.run("CREATE TABLE t (id INT, name STRING, amount DOUBLE) STORED AS ORC")
     hive.run("INSERT INTO t VALUES (1, 'x', 0.5), (2, 'longer', NULL), (3, 'y', 2.5)")
-    # Gathered by the INSERT; ANALYZE says the same.
+    # Gathered by the INSERT; ANALYZE computes the same.
     for _ in range(2):
         column = {row[0]: row[1] for row in hive.run("DESCRIBE FORMATTED t id").rows}
         assert (column["min"], column["max"], column["num_nulls"], column["distinct_count"]) == ("1", "3", "0", "3")
@@ -222,7 +222,7 @@ def test_external_tables_find_their_partitions_and_keep_their_files(
 
 
 @pytest.mark.long
-def test_tables_are_made_of_queries_and_of_each_other_overwritten_and_emptied(
+def test_tables_are_created_from_queries_and_tables_overwritten_and_truncated(
     hive: HiveServer2, database: str, metastore: MetastoreUnderTest
 ) -> None:
     hive.run("CREATE TABLE a (id INT, name STRING) STORED AS ORC")
@@ -249,7 +249,7 @@ def test_tables_are_made_of_queries_and_of_each_other_overwritten_and_emptied(
     assert list((metastore.warehouse / f"{database}.db").glob("[abc]*")) == []
 
 
-def test_views_are_made_changed_shown_and_dropped(hive: HiveServer2, database: str) -> None:
+def test_views_are_created_changed_shown_and_dropped(hive: HiveServer2, database: str) -> None:
     hive.run("CREATE TABLE t (id INT, name STRING)")
     hive.run("INSERT INTO t VALUES (1, 'x'), (2, 'y')")
     hive.run("CREATE VIEW v (number COMMENT 'a key') COMMENT 'seen' AS SELECT id FROM t WHERE id > 1")
@@ -265,7 +265,7 @@ def test_views_are_made_changed_shown_and_dropped(hive: HiveServer2, database: s
 
 
 @pytest.mark.long
-def test_constraints_are_kept_shown_and_obeyed_by_hive(hive: HiveServer2, database: str) -> None:
+def test_constraints_are_stored_shown_and_enforced_by_hive(hive: HiveServer2, database: str) -> None:
     hive.run(
         "CREATE TABLE parent (id INT, x INT, y INT DEFAULT 5, z INT NOT NULL ENABLE,"
         " PRIMARY KEY (id) DISABLE NOVALIDATE RELY, CONSTRAINT ux UNIQUE (x) DISABLE NOVALIDATE)"
@@ -295,7 +295,7 @@ def test_constraints_are_kept_shown_and_obeyed_by_hive(hive: HiveServer2, databa
     assert "ck" in _text(hive, "DESCRIBE FORMATTED child")
 
 
-def test_functions_are_made_called_listed_and_dropped(hive: HiveServer2, database: str) -> None:
+def test_functions_are_created_called_listed_and_dropped(hive: HiveServer2, database: str) -> None:
     hive.run("CREATE FUNCTION shout AS 'org.apache.hadoop.hive.ql.udf.generic.GenericUDFUpper'")
     assert hive.run(f"SELECT {database}.shout('abc')").rows == [["ABC"]]
     assert hive.run(f"SHOW FUNCTIONS LIKE '{database}.%'").rows == [[f"{database}.shout"]]
@@ -304,7 +304,7 @@ def test_functions_are_made_called_listed_and_dropped(hive: HiveServer2, databas
         hive.run(f"SELECT {database}.shout('abc')")
 
 
-def test_interbed_leaves_hives_tables_to_hive(hive: HiveServer2, database: str, catalog: interbed.Catalog) -> None:
+def test_interbed_refuses_hives_tables(hive: HiveServer2, database: str, catalog: interbed.Catalog) -> None:
     hive.run("CREATE TABLE t (id INT)")
     hive.run("CREATE VIEW v AS SELECT id FROM t")
     assert catalog.list_tables(database) == []

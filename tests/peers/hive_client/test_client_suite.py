@@ -1,5 +1,5 @@
-"""Hive 4.0.1's own tests of its metastore's client, class by class, against our server: no class fails more than on
-Java's own server.
+"""Hive 4.0.1's own tests of its metastore client, class by class, against interbed's server: no class fails more than
+on Java's own server.
 """
 
 from collections.abc import Iterator
@@ -20,16 +20,16 @@ BY_CHANCE = {
     "TestTablesCreateDropAlterTruncate": ("testAlterTable", "testCreateGetDeleteTable"),
     "TestTablesGetExists": ("testGetTableObjectsByName", "testGetTableObjectsByNameCaseInsensitive"),
 }
-"""By class the tests that have been seen to pass and to fail on Java's own server."""
+"""By class, the tests that pass and fail on Java's own server."""
 
 
 REFUSED = {"TestAlterPartitions": {"deprecatedCalls": "is neither an absolute path nor a URI"}}
-"""By class the tests that do what our server refuses and Hive's takes: a location that is relative."""
+"""By class, the tests of a feature that interbed's server refuses and Hive's accepts: a relative location."""
 
 
 @pytest.fixture(scope="module")
 def suite() -> Iterator[ClientSuite]:
-    """The JVM that the tests run in."""
+    """The JVM that runs the tests."""
     with ClientSuite() as started:
         yield started
 
@@ -49,7 +49,7 @@ def test_a_class_fails_no_more_than_on_hives_own_server(suite: ClientSuite, tmp_
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", CLASSES)
-def test_the_reference_is_what_hives_own_server_makes_of_a_class(suite: ClientSuite, name: str) -> None:
+def test_the_reference_has_the_results_of_hives_own_server(suite: ClientSuite, name: str) -> None:
     found, known = run_on_java(suite, name), reference()[name]
     assert found.passed + len(found.failed) == known.passed + len(known.failed)
     steady = [{*failed} - {*BY_CHANCE.get(name, ())} for failed in (found.failed, known.failed)]

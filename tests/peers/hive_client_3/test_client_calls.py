@@ -1,5 +1,5 @@
-"""The Java client of Hive 3.1.3 on our server: databases, tables, partitions, statistics, constraints, functions,
-locks, catalogs, settings and events, call by call what Java's own metastore 3.1.3 answers.
+"""The Java client of Hive 3.1.3 on interbed's server: databases, tables, partitions, statistics, constraints,
+functions, locks, catalogs, settings and events. Each call has the answer of Java's own metastore 3.1.3.
 """
 
 from contextlib import ExitStack
@@ -26,7 +26,7 @@ EVENTS = {
 
 
 @pytest.mark.parametrize("backend", each_run(BACKENDS, lambda backend: backend == "sqlite"))
-def test_each_call_is_answered_as_by_hives_own_server(tmp_path: Path, backend: str) -> None:
+def test_each_call_has_the_answer_of_hives_own_server(tmp_path: Path, backend: str) -> None:
     with ExitStack() as stack:
         url = f"sqlite:///{tmp_path / 'metastore.db'}"
         if backend == "postgresql":
@@ -41,5 +41,5 @@ def test_each_call_is_answered_as_by_hives_own_server(tmp_path: Path, backend: s
 
 
 @pytest.mark.long
-def test_the_reference_is_what_hives_own_server_answers() -> None:
+def test_the_reference_has_the_answers_of_hives_own_server() -> None:
     assert answers_of_java() == reference()

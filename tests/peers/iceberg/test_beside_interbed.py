@@ -1,4 +1,4 @@
-"""Iceberg's extension and interbed's in one session of Spark, whichever of the two is named first."""
+"""Iceberg's and interbed's extensions in one Spark session, in either order of their names."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ ICEBERGS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", ["iceberg", "interbed"])
-def test_each_parses_its_own_statements(first: str, tmp_path: Path) -> None:
+def test_each_extension_parses_its_own_statements(first: str, tmp_path: Path) -> None:
     settings = spark_settings()
     jars = [settings["spark.jars"], *map(str, maven_jars("iceberg", "iceberg-spark-1.12.0").glob("*.jar"))]
     extensions = [ICEBERGS, settings[OURS]]
@@ -32,7 +32,7 @@ def test_each_parses_its_own_statements(first: str, tmp_path: Path) -> None:
         peer.run("INSERT INTO ice.db.t VALUES (1, 2), (3, 4)")
         peer.run("ALTER TABLE ice.db.t ADD PARTITION FIELD bucket(2, a)")
         peer.run("ALTER TABLE ice.db.t WRITE ORDERED BY a")
-        # Iceberg looks for its parser among the session's to read the order.
+        # Iceberg looks for its parser among those of the session to read the sort order.
         peer.run(
             "CALL ice.system.rewrite_data_files(table => 'db.t', strategy => 'sort', sort_order => 'zorder(a, b)', "
             "options => map('rewrite-all', 'true'))"
@@ -41,7 +41,7 @@ def test_each_parses_its_own_statements(first: str, tmp_path: Path) -> None:
         peer.run("CREATE DATABASE lake.db")
         peer.run("CREATE TABLE lake.db.t (a INT, b INT) TBLPROPERTIES ('primary-key' = 'a')")
         peer.run("MERGE INTO lake.db.t t USING ice.db.t s ON t.a = s.a WHEN NOT MATCHED THEN INSERT *")
-        # Iceberg's parser takes tags of all tables for its own, and hands on what it does not know.
+        # Iceberg's parser handles the tags of all tables and passes on unknown statements.
         tagging = {
             "iceberg": "ALTER TABLE lake.db.t CREATE TAG one",
             "interbed": "CALL lake.sys.create_tag('db.t', 'one')",

@@ -1,5 +1,5 @@
-"""Iceberg's Spark runtime takes the server for the metastore of its Hive catalog: namespaces, tables, views, and
-commits of two processes at once, of which none is lost.
+"""Iceberg's Spark runtime uses the server as the metastore of its Hive catalog: namespaces, tables, views, and commits
+of two concurrent processes without a lost one.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ TRIES = "'commit.retry.num-retries'='100', 'commit.retry.min-wait-ms'='20', 'com
 
 @pytest.fixture(scope="module")
 def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """A server on PostgreSQL."""
+    """Server on a PostgreSQL database."""
     directory = tmp_path_factory.mktemp("metastore")
     with postgres_server() as url, metastore_under_test(new_database(url), directory) as running:
         yield running
@@ -36,8 +36,8 @@ def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnd
 
 @pytest.fixture(scope="module")
 def peers(metastore: MetastoreUnderTest) -> Iterator[list[SparkPeer]]:
-    """Two sessions in processes of their own, each with the catalogs `ice`, which takes locks of the metastore, and
-    `cas`, which relies on what the metastore compares when a table is altered; one where no test needs both.
+    """Two sessions in separate processes, each with the catalogs `ice`, which takes locks of the metastore, and `cas`,
+    which relies on the comparison that the metastore makes when a table is altered; one session if no test needs both.
     """
     settings = {
         **iceberg_settings(metastore.uri, metastore.warehouse),
@@ -50,22 +50,22 @@ def peers(metastore: MetastoreUnderTest) -> Iterator[list[SparkPeer]]:
 
 @pytest.fixture(scope="module")
 def spark(peers: list[SparkPeer]) -> SparkPeer:
-    """One of the sessions."""
+    """The first of the sessions."""
     return peers[0]
 
 
 def column(rows: Rows, place: int = 0) -> list[str | None]:
-    """One column."""
+    """Return one column of an answer."""
     return [row[place] for row in rows]
 
 
 def assert_no_locks(metastore: MetastoreUnderTest) -> None:
-    """Nobody holds a lock or waits for one."""
+    """Assert that no lock is held or waited for."""
     with foreign_client(metastore.port) as client:
         assert client.show_locks(ShowLocksRequest()).locks == []
 
 
-def test_namespaces_are_made_described_changed_and_dropped(spark: SparkPeer, tmp_path: Path) -> None:
+def test_namespaces_are_created_described_changed_and_dropped(spark: SparkPeer, tmp_path: Path) -> None:
     spark.run("CREATE NAMESPACE ice.shop")
     spark.run(f"CREATE NAMESPACE ice.there COMMENT 'c' LOCATION 'file:{tmp_path}/there' WITH DBPROPERTIES ('k'='v')")
     assert column(spark.run("SHOW NAMESPACES IN ice")) == ["default", "shop", "there"]
@@ -86,7 +86,7 @@ def test_namespaces_are_made_described_changed_and_dropped(spark: SparkPeer, tmp
 
 
 @pytest.mark.parametrize("catalog", each_run(["ice", "cas"], lambda name: name == "ice"))
-def test_tables_are_made_written_merged_evolved_renamed_and_dropped(
+def test_tables_are_created_written_merged_evolved_renamed_and_dropped(
     spark: SparkPeer, metastore: MetastoreUnderTest, catalog: str
 ) -> None:
     spark.run(f"CREATE NAMESPACE {catalog}.one")
@@ -154,7 +154,7 @@ def test_tables_are_made_written_merged_evolved_renamed_and_dropped(
     assert_no_locks(metastore)
 
 
-def test_views_are_made_replaced_renamed_and_dropped(spark: SparkPeer, metastore: MetastoreUnderTest) -> None:
+def test_views_are_created_replaced_renamed_and_dropped(spark: SparkPeer, metastore: MetastoreUnderTest) -> None:
     spark.run("CREATE NAMESPACE ice.views")
     spark.run("CREATE TABLE ice.views.t USING iceberg AS SELECT id FROM range(3)")
     spark.run("CREATE VIEW ice.views.few AS SELECT id FROM ice.views.t WHERE id < 1")
@@ -182,7 +182,7 @@ def test_views_are_made_replaced_renamed_and_dropped(spark: SparkPeer, metastore
 
 
 def next_lock(metastore: MetastoreUnderTest) -> int:
-    """The number of a lock that is taken now and given back; they are counted through."""
+    """Return the number of a lock that is acquired now and released; the numbers are consecutive."""
     with foreign_client(metastore.port) as client:
         component = lock_component(LockType.EXCLUSIVE, "default", "nobodys")
         lock_id: int = client.lock(LockRequest(component=[component], user="tester", hostname="here")).lockid
@@ -190,14 +190,14 @@ def next_lock(metastore: MetastoreUnderTest) -> int:
     return lock_id
 
 
-# In each run clients take locks in turn and swap values at once in tests/catalog/server/thrift/calls/test_locks.py.
+# tests/catalog/server/thrift/calls/test_locks.py tests concurrent locks and swaps in each run.
 @pytest.mark.long
 @pytest.mark.parametrize("catalog", ["ice", "cas"])
-def test_commits_of_two_processes_at_once_are_all_kept(
+def test_concurrent_commits_of_two_processes_are_all_kept(
     peers: list[SparkPeer], metastore: MetastoreUnderTest, catalog: str
 ) -> None:
     name = f"{catalog}.default.counted_{catalog}"
-    peers[0].run(f"CREATE TABLE {name} (id BIGINT, who STRING) USING iceberg TBLPROPERTIES ({TRIES})")
+    peers[0].run(f"CREATE TABLE {name} (id BIGINT, writer STRING) USING iceberg TBLPROPERTIES ({TRIES})")
     before = next_lock(metastore)
     with ThreadPoolExecutor(len(peers)) as both:
         writing = [
@@ -219,7 +219,7 @@ def test_commits_of_two_processes_at_once_are_all_kept(
         for thread in range(THREADS)
         for commit in range(COMMITS)
     )
-    assert sorted(peers[1].run(f"SELECT id, who FROM {name}")) == expected
+    assert sorted(peers[1].run(f"SELECT id, writer FROM {name}")) == expected
     assert peers[0].run(f"SELECT count(*) FROM {name}.snapshots") == [[str(len(expected))]]
     if catalog == "ice":
         assert locks_between >= len(expected)
@@ -228,7 +228,7 @@ def test_commits_of_two_processes_at_once_are_all_kept(
     assert_no_locks(metastore)
 
 
-def test_nothing_that_iceberg_asked_for_was_missing_and_nothing_broke(
+def test_the_server_answered_all_calls_of_iceberg_without_failures(
     spark: SparkPeer, metastore: MetastoreUnderTest
 ) -> None:
     assert spark.version().startswith("4.1.")

@@ -1,4 +1,4 @@
-"""The peer that writes Iceberg tables for tests of a reader: each command does what it says, by Spark's own reading."""
+"""The peer that writes Iceberg tables for tests of readers: effects of its commands, as Spark reads them."""
 
 import math
 from collections.abc import Iterator
@@ -22,29 +22,29 @@ from tests.support.peers.iceberg import (
 )
 from tests.support.peers.process import PeerError
 
-# The tests of the reader use all of it in each run.
+# The tests of readers use the whole peer in each run.
 pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
 def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[IcebergPeer]:
-    """A session for all of the tests."""
+    """Session that all tests share."""
     with IcebergPeer(tmp_path_factory.mktemp("warehouse")) as running:
         yield running
 
 
 def values(answer: pa.Table) -> list[list[Any]]:
-    """The rows of an answer, in an order of their own."""
+    """Return the rows of an answer, sorted."""
     return sorted(([*row.values()] for row in answer.to_pylist()), key=repr)
 
 
 def deletes(peer: IcebergPeer, table: str) -> list[TableFile]:
-    """The delete files of the current snapshot, the oldest first."""
+    """Return the delete files of the current snapshot, oldest first."""
     files = [file for file in peer.files(table) if file.content != "data"]
     return sorted(files, key=lambda file: file.sequence_number)
 
 
-def test_equality_deletes_of_two_column_sets_end_older_rows_alone_and_null_equals_null(peer: IcebergPeer) -> None:
+def test_equality_deletes_delete_only_older_rows_and_null_equals_null(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, b STRING, c DOUBLE")
     peer.append(table, [[1, "x", 1.0], [2, None, math.nan], [3, "z", None]])
     peer.equality_delete(table, ["b"], [[None]])
@@ -56,7 +56,7 @@ def test_equality_deletes_of_two_column_sets_end_older_rows_alone_and_null_equal
     assert described == [("equality_deletes", "parquet", [2], 2), ("equality_deletes", "avro", [3, 1], 3)]
 
 
-def test_an_equality_delete_is_one_of_its_partition_unless_its_spec_has_no_fields(peer: IcebergPeer) -> None:
+def test_an_equality_delete_applies_to_its_partition_or_globally_when_unpartitioned(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, p STRING")
     peer.append(table, [[1, "old"]])
     peer.run(f"ALTER TABLE {table} ADD PARTITION FIELD p")
@@ -88,7 +88,7 @@ def test_one_file_deletes_positions_of_two_data_files(peer: IcebergPeer) -> None
         assert values(before) == [[11], [12], [21]]
 
 
-def test_a_vector_takes_over_what_was_deleted_before_also_by_the_files_of_version_2(peer: IcebergPeer) -> None:
+def test_a_deletion_vector_includes_earlier_deletes_also_of_version_2_files(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT")
     paths = [peer.append(table, [[n], [n + 1], [n + 2]]) for n in (10, 20)]
     peer.position_delete(table, [(paths[0], 0)])
@@ -111,14 +111,14 @@ def test_a_vector_takes_over_what_was_deleted_before_also_by_the_files_of_versio
 def test_an_upsert_in_one_commit_keeps_its_new_row(peer: IcebergPeer, version: int) -> None:
     table = peer.new_table("id INT, v STRING", version)
     peer.append(table, [[1, "old"], [2, "old"]])
-    # Flink deletes a key by equality, and by position what the same commit has written of it before.
+    # Flink deletes a key by equality, and by position the earlier rows of the same commit.
     within = deletion_vector([(0, 0)]) if version == 3 else position_delete([(0, 0)])
     told = peer.together(table, [append([[1, "lost"], [1, "new"]]), equality_delete(["id"], [[1]]), within])
     assert (told.operation, told.sequence_number) == ("overwrite", 2)
     assert values(peer.rows(table)) == [[1, "new"], [2, "old"]]
 
 
-def test_a_stream_of_flinks_upserts_leaves_deletes_by_key_and_within_a_checkpoint_by_position(
+def test_flinks_upserts_write_equality_deletes_and_within_a_checkpoint_position_deletes(
     peer: IcebergPeer, tmp_path: Path
 ) -> None:
     columns = "id INT, v STRING, PRIMARY KEY (id) NOT ENFORCED"
@@ -138,7 +138,7 @@ def test_a_stream_of_flinks_upserts_leaves_deletes_by_key_and_within_a_checkpoin
     assert {file.content for file in peer.files("ice.flink.t")} == {"data", "position_deletes", "equality_deletes"}
 
 
-def test_an_equality_delete_outlives_the_evolution_of_its_columns(peer: IcebergPeer) -> None:
+def test_an_equality_delete_applies_after_evolution_of_its_columns(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT, v STRING")
     peer.append(table, [[1, "one"], [2, "two"]])
     peer.equality_delete(table, ["id"], [[1]])
@@ -169,7 +169,7 @@ ALL = {
 }
 
 
-def test_values_of_all_types_come_back_as_they_were_given(peer: IcebergPeer) -> None:
+def test_values_of_all_types_are_read_back_unchanged(peer: IcebergPeer) -> None:
     fields: list[dict[str, Any]] = [
         {"id": n, "name": f"c{n}", "type": of, "required": False} for n, of in enumerate(ALL, 1)
     ]
@@ -187,7 +187,7 @@ def test_values_of_all_types_come_back_as_they_were_given(peer: IcebergPeer) -> 
     fields += [{"id": 30 + n, "name": f"n{n}", "type": shape, "required": False} for n, (shape, _) in enumerate(shapes)]
     peer.create("ice.db.all_types", fields, properties={"format-version": "2"})
     given = [*ALL.values(), *(value for _, value in shapes)]
-    for format in ("parquet", "orc", "avro"):  # noqa: A001 - the field's word
+    for format in ("parquet", "orc", "avro"):  # noqa: A001 - the name of the field
         peer.append("ice.db.all_types", [given, [None] * len(given)], format=format)
     rows = [row for row in peer.records("ice.db.all_types") if row[0] is not None]
     expected = [
@@ -198,7 +198,7 @@ def test_values_of_all_types_come_back_as_they_were_given(peer: IcebergPeer) -> 
     assert [repr(row) for row in rows] == [repr(expected)] * 3
 
 
-def test_equality_knows_one_nan_and_two_zeros_and_a_missing_column_as_null(peer: IcebergPeer) -> None:
+def test_equality_has_one_nan_two_zeros_and_null_for_a_missing_column(peer: IcebergPeer) -> None:
     table = peer.new_table("a DOUBLE")
     peer.append(table, [[0.0], [-0.0], [math.nan], [1.0]])
     peer.run(f"ALTER TABLE {table} ADD COLUMN b INT")
@@ -209,7 +209,7 @@ def test_equality_knows_one_nan_and_two_zeros_and_a_missing_column_as_null(peer:
     assert values(peer.rows(table)) == [[3.0, 3]]
 
 
-def test_a_delete_within_a_struct_knows_a_null_struct_from_one_with_a_null(peer: IcebergPeer) -> None:
+def test_a_delete_within_a_struct_distinguishes_a_null_struct_from_a_null_field(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, s STRUCT<x: INT, y: STRING>")
     peer.append(table, [[1, [None, "k"]], [2, None]])
     peer.equality_delete(table, ["s.x"], [{"s": {"x": None}}])
@@ -218,7 +218,7 @@ def test_a_delete_within_a_struct_knows_a_null_struct_from_one_with_a_null(peer:
     assert values(peer.rows(table)) == []
 
 
-def test_old_rows_have_the_default_of_a_column_that_came_later(peer: IcebergPeer) -> None:
+def test_old_rows_have_the_default_of_a_column_added_later(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT", version=3)
     peer.append(table, [[1]])
     peer.add_column(table, "b", "long", 5)
@@ -235,7 +235,7 @@ def test_a_branch_has_commits_of_its_own(peer: IcebergPeer) -> None:
     assert values(peer.rows(table)) == [[1], [2]]
 
 
-def test_statements_answer_in_values_that_json_has(peer: IcebergPeer) -> None:
+def test_statements_return_values_that_json_supports(peer: IcebergPeer) -> None:
     answer = peer.run(
         "SELECT DATE '2024-01-02', 1.50BD, X'00FF', MAP('k', ARRAY(1)), STRUCT(TIMESTAMP_NTZ '2024-01-02 03:04:05')"
     )

@@ -1,4 +1,4 @@
-"""Catalog servers on both kinds of database, and Spark sessions with Hive's clients of three families on them."""
+"""Catalog servers on both kinds of database, and Spark sessions on them with three versions of Hive's client."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,21 +19,21 @@ class SparkOnMetastore:
     metastore: MetastoreUnderTest
 
     def run(self, statement: str) -> Rows:
-        """The answer of one statement."""
+        """Return the answer of one statement."""
         return self.peer.run(statement)
 
     def column(self, statement: str, place: int = 0) -> list[str | None]:
-        """One column of the answer."""
+        """Return one column of the answer."""
         return [row[place] for row in self.peer.run(statement)]
 
     def described(self, thing: str) -> dict[str | None, str | None]:
-        """What DESCRIBE says of a thing, the second column by the first; a later line wins."""
+        """Return the output of DESCRIBE, the second column by the first; a later line wins."""
         return {row[0]: row[1] for row in self.peer.run(f"DESCRIBE {thing}")}
 
 
 @pytest.fixture(scope="module")
 def metastore(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """A server on the kind of database that is asked for."""
+    """Server on the requested kind of database."""
     directory = tmp_path_factory.mktemp("metastore")
     if request.param == "sqlite":
         with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory) as running:
@@ -45,14 +45,14 @@ def metastore(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 def spark(request: pytest.FixtureRequest, metastore: MetastoreUnderTest) -> Iterator[SparkOnMetastore]:
-    """Spark 4.1 with Hive support, with the client that is asked for."""
+    """Spark 4.1 with Hive support, with the requested client."""
     with SparkPeer(hive_settings(metastore.uri, metastore.warehouse, request.param)) as peer:
         yield SparkOnMetastore(peer=peer, metastore=metastore)
 
 
 @pytest.fixture
 def database(spark: SparkOnMetastore, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A database of the test's own, which is the session's."""
+    """A database for one test, which is the current one of the session."""
     name = request.node.name.partition("[")[0].removeprefix("test_")[:40]
     spark.run(f"CREATE DATABASE {name}")
     spark.run(f"USE {name}")
@@ -62,7 +62,9 @@ def database(spark: SparkOnMetastore, request: pytest.FixtureRequest) -> Iterato
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test with each client, the newest two on different kinds of databases; a module takes one in each run."""
+    """Run every test with each client, the newest two on different kinds of databases; a run takes one pair for each
+    module.
+    """
     if "spark" in metafunc.fixturenames:
         pairs = [(HIVE_4_CLIENT, "sqlite"), (BUNDLED_CLIENT, "postgresql"), (HIVE_3_CLIENT, "sqlite")]
         partitions = metafunc.module.__name__.endswith("partitions")

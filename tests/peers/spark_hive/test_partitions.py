@@ -1,5 +1,5 @@
 """Spark 4.1 with Hive support keeps partitions on the server, with its bundled client and with Hive 4's: written,
-filtered by keys of many types, added, dropped, renamed, moved, found again in the file system.
+filtered by keys of many types, added, dropped, renamed, moved, and recovered from the file system.
 """
 
 import datetime
@@ -17,8 +17,8 @@ from tests.support.shares import LONG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A row of the table that filters look at: its number and its keys."""
+class FilteredRow:
+    """A row of the filtered table: its number and its keys."""
 
     id: int
     s: str | None
@@ -30,16 +30,16 @@ class Row:
 DAY = datetime.date.fromisoformat
 
 ROWS = (
-    Row(id=1, s="a", n=1, d=DAY("2024-01-01"), big=2**40),
-    Row(id=2, s="b c", n=2, d=DAY("2024-01-02"), big=-1),
-    Row(id=3, s="a/b=c%", n=10, d=DAY("2024-01-31"), big=0),
-    Row(id=4, s=None, n=9, d=DAY("2024-02-01"), big=7),
-    Row(id=5, s="it's", n=-5, d=DAY("2023-12-31"), big=7),
-    Row(id=6, s='say "hi"', n=0, d=DAY("1969-12-31"), big=2**62),
-    Row(id=7, s="München", n=100, d=DAY("2024-02-29"), big=7),
+    FilteredRow(id=1, s="a", n=1, d=DAY("2024-01-01"), big=2**40),
+    FilteredRow(id=2, s="b c", n=2, d=DAY("2024-01-02"), big=-1),
+    FilteredRow(id=3, s="a/b=c%", n=10, d=DAY("2024-01-31"), big=0),
+    FilteredRow(id=4, s=None, n=9, d=DAY("2024-02-01"), big=7),
+    FilteredRow(id=5, s="it's", n=-5, d=DAY("2023-12-31"), big=7),
+    FilteredRow(id=6, s='say "hi"', n=0, d=DAY("1969-12-31"), big=2**62),
+    FilteredRow(id=7, s="München", n=100, d=DAY("2024-02-29"), big=7),
 )
 
-FILTERS: tuple[tuple[str, Callable[[Row], bool]], ...] = (
+FILTERS: tuple[tuple[str, Callable[[FilteredRow], bool]], ...] = (
     ("s = 'a'", lambda row: row.s == "a"),
     ("'a' = s", lambda row: row.s == "a"),
     ("s <> 'a'", lambda row: row.s is not None and row.s != "a"),
@@ -82,7 +82,7 @@ FILTERS: tuple[tuple[str, Callable[[Row], bool]], ...] = (
 
 
 def literal(value: str | int | datetime.date | None) -> str:
-    """The value in SQL."""
+    """Return the value as an SQL literal."""
     match value:
         case None:
             return "NULL"
@@ -95,7 +95,7 @@ def literal(value: str | int | datetime.date | None) -> str:
 
 
 @pytest.mark.long
-def test_filters_on_keys_of_many_types_choose_the_right_rows(spark: SparkOnMetastore, database: str) -> None:
+def test_filters_on_keys_of_many_types_select_the_right_rows(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE TABLE keyed (id INT) PARTITIONED BY (s STRING, n INT, d DATE, big BIGINT) STORED AS PARQUET")
     values = ", ".join(f"({row.id}, {literal(row.s)}, {row.n}, {literal(row.d)}, {row.big})" for row in ROWS)
     spark.run(f"INSERT INTO keyed VALUES {values}")
@@ -109,7 +109,7 @@ def test_filters_on_keys_of_many_types_choose_the_right_rows(spark: SparkOnMetas
     ]
 
 
-def test_inserts_make_partitions_and_overwrites_replace_them(spark: SparkOnMetastore, database: str) -> None:
+def test_inserts_create_partitions_and_overwrites_replace_them(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE TABLE days (id INT) PARTITIONED BY (dt STRING, n INT) STORED AS PARQUET")
     spark.run("INSERT INTO days VALUES (1, '2024-01-01', 1), (2, '2024-01-02', 2), (3, '2024-01-02', 3)")
     spark.run("INSERT INTO days PARTITION (dt='2024-01-03', n=4) VALUES (4), (5)")
@@ -164,7 +164,7 @@ def test_partitions_are_added_dropped_renamed_and_moved(spark: SparkOnMetastore,
     assert partition.sd.location == f"file:{spark.metastore.warehouse}/{database}.db/nights/dt=d/n=4"
 
 
-def test_msck_repair_finds_directories_and_forgets_those_that_are_gone(
+def test_msck_repair_adds_found_directories_and_drops_missing_ones(
     spark: SparkOnMetastore, database: str, tmp_path: Path
 ) -> None:
     files = tmp_path / "found"
@@ -187,7 +187,7 @@ def test_msck_repair_finds_directories_and_forgets_those_that_are_gone(
     spark.run("ALTER TABLE found RECOVER PARTITIONS")
 
 
-def test_tables_of_a_provider_keep_their_partitions_too(spark: SparkOnMetastore, database: str) -> None:
+def test_tables_of_a_provider_also_keep_their_partitions(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE TABLE mine (Id INT, kind STRING, d DATE) USING parquet PARTITIONED BY (kind, d)")
     spark.run("INSERT INTO mine VALUES (1, 'a', DATE'2024-01-01'), (2, 'b', DATE'2024-01-02'), (3, NULL, NULL)")
     assert spark.column("SELECT id FROM mine WHERE KIND = 'a'") == ["1"]
@@ -208,7 +208,7 @@ def test_hundreds_of_partitions_are_written_at_once(spark: SparkOnMetastore, dat
     assert spark.run("SHOW PARTITIONS many PARTITION (k=77)") == [["k=77"]]
 
 
-def test_nothing_that_spark_asked_for_was_missing_and_nothing_broke(spark: SparkOnMetastore) -> None:
+def test_the_server_answered_all_calls_of_spark_without_failures(spark: SparkOnMetastore) -> None:
     log = (spark.metastore.warehouse.parent / "server.log").read_text()
     assert "not served" not in log
     assert "Traceback" not in log

@@ -1,4 +1,4 @@
-"""Spark 4.1 with Hive support takes the server for a Hive Metastore, with its bundled client and with Hive 4's:
+"""Spark 4.1 with Hive support uses the server as a Hive Metastore, with its bundled client and with Hive 4's:
 databases, tables, views, functions, statistics.
 """
 
@@ -12,7 +12,7 @@ from tests.support.peers.process import PeerError
 PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 
 
-def test_databases_are_made_described_changed_and_dropped(spark: SparkOnMetastore, tmp_path: Path) -> None:
+def test_databases_are_created_described_changed_and_dropped(spark: SparkOnMetastore, tmp_path: Path) -> None:
     spark.run("CREATE DATABASE shop COMMENT 'a shop' WITH DBPROPERTIES ('k'='v')")
     spark.run("CREATE DATABASE IF NOT EXISTS shop COMMENT 'another'")
     with pytest.raises(PeerError, match="SCHEMA_ALREADY_EXISTS"):
@@ -130,7 +130,7 @@ def test_tables_are_found_by_pattern_and_shown(spark: SparkOnMetastore, database
     assert spark.run(f"SELECT OTHER FROM {database.upper()}.BETA") == []
 
 
-def test_wide_tables_with_every_type_come_back(spark: SparkOnMetastore, database: str) -> None:
+def test_wide_tables_with_every_type_are_read_back(spark: SparkOnMetastore, database: str) -> None:
     spark.run(
         "CREATE TABLE kinds (a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DECIMAL(38,18), "
         "i STRING, j CHAR(3), k VARCHAR(5), l BINARY, m DATE, n TIMESTAMP, o ARRAY<MAP<STRING, INT>>, "
@@ -151,7 +151,7 @@ def test_wide_tables_with_every_type_come_back(spark: SparkOnMetastore, database
 
 
 @pytest.mark.long
-def test_tables_made_of_queries(spark: SparkOnMetastore, database: str) -> None:
+def test_tables_are_created_from_queries(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE TABLE numbers STORED AS PARQUET AS SELECT id, id % 3 AS k FROM range(10)")
     spark.run(
         "CREATE TABLE grouped USING parquet PARTITIONED BY (k) AS SELECT k, count(*) AS n FROM numbers GROUP BY k"
@@ -168,7 +168,7 @@ def test_tables_made_of_queries(spark: SparkOnMetastore, database: str) -> None:
     assert spark.run("SELECT * FROM alike") == []
 
 
-def test_views_are_made_changed_listed_and_dropped(spark: SparkOnMetastore, database: str) -> None:
+def test_views_are_created_changed_listed_and_dropped(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE TABLE numbers STORED AS PARQUET AS SELECT id FROM range(5)")
     spark.run("CREATE VIEW few (n COMMENT 'a number') COMMENT 'small ones' AS SELECT id FROM numbers WHERE id < 2")
     assert spark.run("SELECT n FROM few ORDER BY n") == [["0"], ["1"]]
@@ -213,7 +213,7 @@ def test_statistics_are_gathered_and_described(spark: SparkOnMetastore, database
     spark.run("ANALYZE TABLES IN " + database + " COMPUTE STATISTICS NOSCAN")
 
 
-def test_functions_are_made_used_listed_and_dropped(spark: SparkOnMetastore, database: str) -> None:
+def test_functions_are_created_used_listed_and_dropped(spark: SparkOnMetastore, database: str) -> None:
     spark.run("CREATE FUNCTION in_bits AS 'org.apache.hadoop.hive.ql.udf.UDFBin'")
     assert spark.run("SELECT in_bits(5)") == [["101"]]
     assert spark.column("SHOW USER FUNCTIONS") == [f"spark_catalog.{database}.in_bits"]
@@ -230,7 +230,7 @@ def test_functions_are_made_used_listed_and_dropped(spark: SparkOnMetastore, dat
     assert spark.run("SHOW USER FUNCTIONS") == []
 
 
-def test_nothing_that_spark_asked_for_was_missing_and_nothing_broke(spark: SparkOnMetastore) -> None:
+def test_the_server_answered_all_calls_of_spark_without_failures(spark: SparkOnMetastore) -> None:
     log = (spark.metastore.warehouse.parent / "server.log").read_text()
     assert "not served" not in log
     assert "Traceback" not in log
