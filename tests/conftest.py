@@ -1,7 +1,7 @@
-"""What all tests share: which of them a run takes, in which order, and how Hypothesis looks for examples.
+"""Setup of all tests: the selection and the order of the tests of a run, and the settings of Hypothesis.
 
-README.md beside this file says what a test may cost and how the long ones are shared out. Nothing that the user has
-configured has a say in them.
+README.md in this folder describes the limits of a test's cost and the shares of the long tests. The configuration of
+the user has no influence on either.
 """
 
 import os
@@ -44,31 +44,31 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(durations.Stopwatch())
         config.pluginmanager.register(tally.Tallies())
     if shares.LONG:
-        # The processes that start from here take the same share, whatever is committed in between.
+        # Child processes take the same share, independent of commits in between.
         os.environ[shares.SHARE_VARIABLE] = str(shares.chosen_share(os.environ, ROOT))
 
 
 @pytest.fixture(name="tally")
 def _tally(request: pytest.FixtureRequest) -> tally.Tally:
-    """Adds to the numbers that the run prints at its end: `tally("crash points", 12)`."""
+    """Return a function that adds to the numbers printed at the end of the run: `tally("crash points", 12)`."""
     return tally.adding_to(request.node)
 
 
 @pytest.fixture(name="hdfs", scope="session")
 def _hdfs() -> Iterator[HdfsServer]:
-    """A real HDFS, which the tests of a process share: each works below a directory of its own."""
+    """Real HDFS, shared by the tests of a process: each works below its own directory."""
     with running_hdfs() as server:
         yield server
 
 
 def pytest_report_header() -> str:
-    """Say which tests the run takes, and how to repeat it."""
+    """Return the selection of tests, and the command that repeats it."""
     return shares.header(ROOT)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take the tests of this run, and start with the longest files."""
+    """Select the tests of this run, and start with the longest files."""
     shares.mark_samples(items)
     costs.mark_unaffordable(items, costs.recorded())
     quarantine.mark_quarantined(items, quarantine.quarantined())

@@ -1,4 +1,4 @@
-"""docs/api.md: it names everything that the package offers, and its examples run."""
+"""docs/api.md: it names all public names of the package, and its examples run."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ from tests.support import api_page
 from tests.support.pages import Page
 
 
-def test_the_page_is_what_the_code_says() -> None:
+def test_the_page_is_up_to_date_with_the_code() -> None:
     written = api_page.PAGE.read_text(encoding="utf-8")
-    assert written == api_page.page(), "docs/api.md is stale; `python -m tests.support.api_page` writes it anew"
+    assert written == api_page.page(), "docs/api.md is stale; `python -m tests.support.api_page` writes it again"
 
 
-def test_the_page_names_all_that_is_public() -> None:
+def test_the_page_names_all_public_names() -> None:
     assert sorted(api_page.listed()) == sorted(interbed.__all__)
     text = api_page.PAGE.read_text(encoding="utf-8")
     for name in set(interbed.__all__) - {"__version__"}:

@@ -1,4 +1,4 @@
-"""The command line, run as a program would run it."""
+"""The command line, called as a program calls it."""
 
 import json
 import re
@@ -24,7 +24,7 @@ SCHEMA = pa.schema((("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.stri
 
 @pytest.fixture
 def warehouse(tmp_path: Path) -> Path:
-    """A warehouse with the table `shop.orders`: two partitions, two snapshots."""
+    """Warehouse with the table `shop.orders`: two partitions, two snapshots."""
     catalog = interbed.load_catalog(warehouse=tmp_path / "lake")
     catalog.create_database("shop")
     table = catalog.create_table(
@@ -39,7 +39,7 @@ def run(warehouse: Path, *arguments: str) -> Result:
     return CliRunner().invoke(main, ["table", "-o", f"warehouse={warehouse}", *arguments])
 
 
-def test_levels_are_shown_for_people_and_for_programs(warehouse: Path) -> None:
+def test_levels_are_shown_as_text_and_as_json(warehouse: Path) -> None:
     shown = run(warehouse, "levels", "shop.orders")
     assert shown.exit_code == 0, shown.output
     assert "level" in shown.output.lower()
@@ -47,7 +47,7 @@ def test_levels_are_shown_for_people_and_for_programs(warehouse: Path) -> None:
     assert levels == interbed.load_table(f"{warehouse}/shop.db/orders").levels().to_json()
 
 
-def test_the_health_of_a_table_is_shown_for_people_and_for_programs(warehouse: Path) -> None:
+def test_the_health_of_a_table_is_shown_as_text_and_as_json(warehouse: Path) -> None:
     shown = run(warehouse, "health", "shop.orders").output
     assert re.match(r"shop\.orders, snapshot 2: \d+ of 100\n  -\d+ ", shown)
     assert re.search(r"a read merges 1\.\d sorted runs on average", shown)
@@ -61,7 +61,7 @@ def test_the_health_of_a_table_is_shown_for_people_and_for_programs(warehouse: P
     assert "buckets to compact" not in shown
 
 
-def test_the_worst_buckets_are_shown_unless_all_are_asked_for(tmp_path: Path) -> None:
+def test_only_the_worst_buckets_are_shown_by_default(tmp_path: Path) -> None:
     catalog = interbed.load_catalog(warehouse=tmp_path / "lake")
     catalog.create_database("shop")
     table = catalog.create_table("shop.orders", SCHEMA, partition_keys=["dt"])
@@ -73,7 +73,7 @@ def test_the_worst_buckets_are_shown_unless_all_are_asked_for(tmp_path: Path) ->
     assert all(f"dt={name}" in shown for name in "abcdefg")
 
 
-def test_an_explanation_is_shown_for_people_and_for_programs(warehouse: Path) -> None:
+def test_an_explanation_is_shown_as_text_and_as_json(warehouse: Path) -> None:
     shown = run(warehouse, "explain", "shop.orders", "--filter", "dt = 'b'")
     assert shown.exit_code == 0, shown.output
     assert "shop.orders" in shown.output
@@ -92,7 +92,7 @@ def test_snapshots_are_listed_oldest_first(warehouse: Path) -> None:
     assert [s["id"] for s in found] == [1, 2]
 
 
-def test_a_compaction_is_told_before_it_is_done(warehouse: Path) -> None:
+def test_a_compaction_is_announced_before_it_is_done(warehouse: Path) -> None:
     planned = run(warehouse, "compact", "shop.orders", "--dry-run")
     assert "full (asked for)" in planned.output
     as_json = json.loads(run(warehouse, "compact", "shop.orders", "--dry-run", "--json").output)
@@ -135,7 +135,7 @@ def test_errors_are_one_line_and_an_exit_code(warehouse: Path, arguments: list[s
     assert len(interbed.load_table(f"{warehouse}/shop.db/orders").snapshots()) == 2
 
 
-def test_wrong_options_of_the_catalog_are_named() -> None:
+def test_invalid_options_of_the_catalog_are_named() -> None:
     for options, code, message in [
         (["-o", "warehouse"], 2, "KEY=VALUE"),
         (["-o", "colour=red"], 1, "colour"),
@@ -146,7 +146,7 @@ def test_wrong_options_of_the_catalog_are_named() -> None:
         assert (result.exit_code, message in result.output) == (code, True), result.output
 
 
-def test_the_program_tells_its_version_and_its_commands() -> None:
+def test_the_program_prints_its_version_and_its_commands() -> None:
     program = [sys.executable, "-W", "error", "-m", "interbed.cli"]
     version = subprocess.run([*program, "--version"], capture_output=True, text=True, timeout=60, check=True)
     assert version.stdout.strip() == f"interbed, version {interbed.__version__}"
@@ -156,7 +156,7 @@ def test_the_program_tells_its_version_and_its_commands() -> None:
     assert "127.0.0.1" in server.stdout
 
 
-def test_a_server_starts_without_what_only_tables_and_filters_need() -> None:
+def test_a_server_starts_without_imports_for_tables_and_filters() -> None:
     program = """
 import sys
 from interbed.cli import main
@@ -167,16 +167,16 @@ print(sorted({"pyarrow", "numpy", "lark", "alembic", "rich"} & set(sys.modules))
     assert done.stdout.strip() == "[]"
 
 
-def test_help_imports_nothing_that_is_slow() -> None:
+def test_help_imports_no_slow_modules() -> None:
     program = """
 import contextlib, io, sys
 import click
 from interbed.cli import main
 
 def ask(command, path):
-    with contextlib.redirect_stdout(io.StringIO()) as told:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         main.main([*path, "--help"], prog_name="interbed", standalone_mode=False)
-    assert "Usage: interbed" in told.getvalue(), path
+    assert "Usage: interbed" in printed.getvalue(), path
     if isinstance(command, click.Group):
         context = click.Context(command)
         return 1 + sum(ask(command.get_command(context, n), [*path, n]) for n in command.list_commands(context))
@@ -193,7 +193,7 @@ print(sorted(name for name in foreign if not name.startswith("_")))
     assert (done.stdout, done.stderr) == ("['click', 'interbed']\n", "")
 
 
-def test_the_list_of_commands_names_each_with_what_it_does() -> None:
+def test_the_list_of_commands_describes_each() -> None:
     context = click.Context(main)
     listed = CliRunner().invoke(main, ["--help"]).output
     for name in main.list_commands(context):
@@ -204,7 +204,7 @@ def test_the_list_of_commands_names_each_with_what_it_does() -> None:
         assert command.help
 
 
-def test_choices_are_those_that_there_are() -> None:
+def test_choices_are_the_existing_values() -> None:
     def choices(command: click.Command, name: str) -> list[str]:
         [parameter] = [p for p in command.params if p.name == name]
         assert isinstance(parameter.type, click.Choice)

@@ -1,4 +1,4 @@
-"""The subject of a commit has an area and a length, by the check that pre-commit calls."""
+"""The check of commit subjects that pre-commit runs: area, length and form."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_a_fault_is_named(message: str, fault: str) -> None:
     assert any(fault in text for text in faults(message))
 
 
-def test_the_hook_ends_with_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_hook_exits_with_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "COMMIT_EDITMSG"
     file.write_text("bad subject\n")
     assert main([str(file)]) == 1

@@ -1,4 +1,4 @@
-"""The documentation as a whole: what is made from the code is as the code has it, and what is named exists."""
+"""The documentation as a whole: generated pages agree with the code, and named things exist."""
 
 import re
 import subprocess
@@ -21,7 +21,7 @@ from tests.support.servers.http_servers import running_s3
 from tests.support.tally import Tally
 
 
-def test_the_reference_pages_are_as_the_code_has_them() -> None:
+def test_the_reference_pages_agree_with_the_code() -> None:
     command = [sys.executable, "-m", "tests.support.reference_docs", "--check"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, f"run python -m tests.support.reference_docs\n{done.stdout}{done.stderr[-2000:]}"
@@ -73,7 +73,7 @@ def test_the_pages_at_the_root_are_short() -> None:
     assert words["ARCHITECTURE.md"] <= 2000
 
 
-def test_links_of_the_pages_at_the_root_lead_somewhere() -> None:
+def test_links_of_the_pages_at_the_root_have_targets() -> None:
     for page in sorted(ROOT.glob("*.md")):
         links = re.findall(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
         assert [link for link in links if not (ROOT / link).exists()] == [], page.name
@@ -84,14 +84,14 @@ def test_every_page_is_in_the_navigation() -> None:
     assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} == listed
 
 
-def test_the_page_of_stores_does_what_it_says() -> None:
+def test_the_page_of_object_stores_runs_as_documented() -> None:
     with running_s3("lake") as store:
         assert Page("stores.md").run_python(store=store) == 8
     assert Page("stores.md").check_commands() == 3
 
 
 @pytest.mark.parametrize(("name", "examples"), [("tutorial.md", 20), ("sql.md", 5)])
-def test_the_python_of_the_page_does_what_it_says(name: str, examples: int, tmp_path: Path) -> None:
+def test_the_python_of_the_page_runs_as_documented(name: str, examples: int, tmp_path: Path) -> None:
     assert Page(name).run_python(warehouse=tmp_path / "lake") >= examples
 
 
@@ -112,7 +112,7 @@ def test_the_loop_on_the_page_of_errors_runs(tmp_path: Path) -> None:
     assert table.scan().count() == 2
 
 
-def test_examples_that_are_listed_exist_and_the_others_are_listed() -> None:
+def test_listed_examples_exist_and_all_examples_are_listed() -> None:
     named = set(re.findall(r"`examples/([\w.]+)`", Page("examples.md").text))
     assert named == {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".ipynb")}
 
@@ -141,7 +141,7 @@ def test_figures_of_a_benchmark_become_tables_with_ratios() -> None:
     assert with_figures(with_figures(page, text), text).count(text) == 1
 
 
-def test_the_figures_of_runs_stand_side_by_side() -> None:
+def test_the_figures_of_runs_are_columns_of_one_table() -> None:
     faster = {"scan": {"interbed": {"cpu_s": 1.0}, "pypaimon": {"cpu_s": 12.0}}, "count": {"interbed": {"cpu_s": 0.5}}}
     text = history_text([RUN, {**RUN, "commit": "def", "when": "2026-02-01T10:00:00+00:00", "stages": faster}])
     assert "| `def` | 2026-02-01 | `make bench` | a machine |" in text
@@ -152,7 +152,7 @@ def test_the_figures_of_runs_stand_side_by_side() -> None:
     assert "minute" not in text
 
 
-def test_the_pages_have_the_figures_that_are_kept() -> None:
+def test_the_pages_have_the_recorded_figures() -> None:
     runs = kept_runs()
     for name, text in (("performance.md", figures_text(runs)), ("performance-history.md", history_text(runs))):
         page = Page(name).text

@@ -1,4 +1,4 @@
-"""The programs and the notebook in examples/ run, and show what they promise."""
+"""The programs and the notebook in examples/ run, and print the promised results."""
 
 import ast
 import json
@@ -25,7 +25,7 @@ TIMEOUT_SECONDS = 600
             "two_clients.py",
             ["    account 2: 550 in 10 deposits", "No deposit was lost, in 10 commits of two programs."],
         ),
-        # It starts a Spark of its own.
+        # The program starts its own Spark.
         pytest.param(
             "spark_merge.py",
             ["    4 dee 40", "    +U 2 25", "Python, without Spark: {'id': 2, 'customer': 'bob', 'amount': 25}"],
@@ -49,7 +49,7 @@ def test_a_program_runs(program: str, shows: list[str], tmp_path: Path) -> None:
 
 
 def run_cell(source: str, names: dict[str, Any]) -> Any:
-    """Run a cell as a notebook does; the value of its last line, None if that is no expression."""
+    """Run a cell as a notebook does; return the value of its last line, None if that is no expression."""
     tree = ast.parse(source)
     last = tree.body[-1]
     if not isinstance(last, ast.Expr):

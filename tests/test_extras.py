@@ -60,7 +60,7 @@ def sketches(table: interbed.Table) -> Any:
         ),
     ],
 )
-def test_what_is_missing_is_named_with_the_way_to_it(
+def test_a_missing_library_is_named_with_its_extra(
     monkeypatch: pytest.MonkeyPatch,
     table: interbed.Table,
     library: str,
@@ -86,14 +86,14 @@ def hide(monkeypatch: pytest.MonkeyPatch, library: str) -> None:
     monkeypatch.setitem(sys.modules, library, None)
 
 
-def test_a_command_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_command_reports_a_missing_library_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     hide(monkeypatch, "psycopg")
     result = CliRunner().invoke(main, ["server", "--db", "postgresql://x@localhost/y", "--warehouse", str(tmp_path)])
     assert result.exit_code == 1
     assert result.stderr == "Error: A PostgreSQL database needs psycopg: pip install 'interbed[postgres]'\n"
 
 
-def test_what_an_installed_library_lacks_is_not_taken_for_the_library(
+def test_a_missing_dependency_of_an_installed_library_is_not_taken_for_the_library(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "polars.py").write_text("import no_such_library\n")
@@ -105,9 +105,9 @@ def test_what_an_installed_library_lacks_is_not_taken_for_the_library(
         load_extra("polars", needed_by="to_polars")
 
 
-def test_every_extra_is_one_of_the_projects() -> None:
+def test_every_named_extra_exists_in_the_project() -> None:
     declared = (ROOT / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1].split("\n[")[0]
     for library, extra in EXTRAS.items():
         assert f"\n{extra} = [" in declared
-        # A distribution has hyphens where its module has underscores.
+        # Names of distributions have hyphens for the underscores of their modules.
         assert library.replace("_", "-") in declared

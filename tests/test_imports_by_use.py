@@ -1,4 +1,4 @@
-"""What a process loads grows with what it does: opening a table loads no Arrow, and nothing of ours loads pandas."""
+"""Imports of a process by its use of the package: opening a table loads no Arrow, and interbed never loads pandas."""
 
 import importlib.util
 import json
@@ -49,7 +49,7 @@ print(json.dumps(loaded))
 
 
 def loaded_by(warehouse: Path, *steps: str) -> list[set[str]]:
-    """The modules that a new process has after each of the steps."""
+    """Return the modules that a new process has loaded after each of the steps."""
     codes = json.dumps([STEPS[step] for step in steps])
     done = subprocess.run(
         [sys.executable, "-c", RUN, str(warehouse), codes], check=True, capture_output=True, text=True, timeout=60
@@ -59,7 +59,7 @@ def loaded_by(warehouse: Path, *steps: str) -> list[set[str]]:
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[set[str]]]:
-    """A warehouse with a table, and what making and writing it have loaded."""
+    """Warehouse with a table, and the modules loaded by creating and writing it."""
     warehouse = tmp_path_factory.mktemp("lake")
     return warehouse, loaded_by(warehouse, "make", "write")
 
@@ -77,7 +77,7 @@ def test_a_step_loads_the_layers_that_it_needs(written: tuple[Path, list[set[str
     assert layers(found) == layers(planned) | {"files"}
     for modules in (found, read, counted):
         assert not layers(modules) & {"write", "commit", "upkeep", "version"}
-        # Formats, merge engines and indexes that this table does not have.
+        # Formats, merge engines and indexes that this table does not use.
         assert not modules & {
             "interbed.storage.files.format.orc",
             "interbed.storage.files.format.avro",
@@ -86,7 +86,7 @@ def test_a_step_loads_the_layers_that_it_needs(written: tuple[Path, list[set[str
         }
 
 
-def test_a_table_is_opened_without_arrow_and_without_what_changes_it(written: tuple[Path, list[set[str]]]) -> None:
+def test_a_table_is_opened_without_arrow_and_without_modules_for_changes(written: tuple[Path, list[set[str]]]) -> None:
     (opened,) = loaded_by(written[0], "open")
     libraries = {name for name in opened if "." not in name} - sys.stdlib_module_names
     assert {name for name in libraries if not name.startswith("_")} == {"interbed"}
@@ -104,7 +104,7 @@ def test_a_table_is_opened_without_arrow_and_without_what_changes_it(written: tu
     }
 
 
-def test_a_plan_needs_neither_functions_of_arrow_nor_threads(written: tuple[Path, list[set[str]]]) -> None:
+def test_a_plan_needs_neither_arrow_functions_nor_threads(written: tuple[Path, list[set[str]]]) -> None:
     _, planned = loaded_by(written[0], "open", "plan by key")
     assert not planned & {"pyarrow.compute", "pyarrow.fs", "pyarrow.parquet"}
     assert not planned & {"concurrent.futures", "html", "pyroaring", "secrets"}
@@ -117,7 +117,7 @@ def test_a_plan_needs_neither_functions_of_arrow_nor_threads(written: tuple[Path
 
 
 @pytest.mark.parametrize("step", ["get", "first rows"])
-def test_rows_of_a_compacted_table_are_found_without_functions_of_arrow(
+def test_rows_of_a_compacted_table_are_found_without_arrow_functions(
     written: tuple[Path, list[set[str]]], step: str
 ) -> None:
     _, found = loaded_by(written[0], "open", step)
@@ -125,17 +125,17 @@ def test_rows_of_a_compacted_table_are_found_without_functions_of_arrow(
     assert "pyarrow.compute" not in found
 
 
-def test_the_command_that_shows_rows_loads_no_other_form_of_them(written: tuple[Path, list[set[str]]]) -> None:
+def test_the_command_that_shows_rows_loads_no_other_output_format(written: tuple[Path, list[set[str]]]) -> None:
     (shown,) = loaded_by(written[0], "head")
     assert "rich" in shown
     assert not shown & {"pyarrow.compute", "pyarrow.csv", "interbed.storage.views.changes"}
 
 
-def test_pandas_and_other_slow_libraries_are_not_loaded_for_us(written: tuple[Path, list[set[str]]]) -> None:
+def test_interbed_does_not_load_pandas_and_other_slow_libraries(written: tuple[Path, list[set[str]]]) -> None:
     assert importlib.util.find_spec("pandas") is not None, "without pandas this shows nothing"
     warehouse, making = written
     reading = loaded_by(warehouse, "open", "plan", "get", "read", "count", "look", "nothing")
     for modules in (*making, *reading):
         assert not modules & {"pandas", "pyarrow.dataset", "fsspec", "rich", "sqlalchemy", "asyncio"}
-    # The grammar of filters is there for those who use it.
+    # The grammar of filters is loaded for programs that use filters.
     assert "lark" not in reading[0]

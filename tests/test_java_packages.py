@@ -16,13 +16,13 @@ OURS = "interbed.spark"
 CLASSES_MAX = 20
 
 PACKAGE = re.compile(r"^package ([\w.]+);", re.MULTILINE)
-# Also outside of imports: a class may be named in full where two have one name.
+# The pattern also matches outside of imports: code has the full name of a class when two classes share a name.
 NAME = re.compile(rf"\b(?P<package>{re.escape(OURS)}(?:\.[a-z]\w*)*)\.(?P<type>[A-Z]\w*|\*)")
 NO_CODE = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 
 
 def _edges(sources: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
-    """From package to package, with the classes whose sources name something there."""
+    """Return the edges between packages, with the classes whose sources cause them."""
     edges = defaultdict(list)
     for name, text in sources.items():
         package = PACKAGE.search(text)
@@ -33,7 +33,7 @@ def _edges(sources: Mapping[str, str]) -> dict[tuple[str, str], list[str]]:
 
 
 def _cycles(edges: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The edges that lie on a cycle."""
+    """Return the edges that are part of a cycle."""
     beyond = defaultdict(set)
     for start, end in edges:
         beyond[start].add(end)
@@ -52,7 +52,7 @@ def _cycles(edges: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def sources() -> dict[str, str]:
-    """The texts of all Java sources, by the full names of their classes."""
+    """Texts of all Java sources, by the full names of their classes."""
     return {
         ".".join(file.relative_to(folder).with_suffix("").parts): file.read_text(encoding="utf-8")
         for folder in (WRITTEN, GENERATED)
@@ -60,7 +60,7 @@ def sources() -> dict[str, str]:
     }
 
 
-def test_no_package_needs_one_that_needs_it(sources: dict[str, str]) -> None:
+def test_packages_have_no_cyclic_imports(sources: dict[str, str]) -> None:
     edges = _edges(sources)
 
     assert len(edges) > 20
@@ -83,11 +83,11 @@ def test_imports_name_classes(sources: dict[str, str]) -> None:
     assert [name for name, text in sources.items() if re.search(rf"import {re.escape(OURS)}[\w.]*\.\*;", text)] == []
 
 
-def test_nothing_below_needs_the_classes_that_settings_name(sources: dict[str, str]) -> None:
+def test_lower_packages_do_not_need_the_classes_that_settings_name(sources: dict[str, str]) -> None:
     assert [by for (_, end), by in _edges(sources).items() if end == OURS] == [["paimon.DefaultSource"]]
 
 
-def test_the_names_in_settings_are_those_of_classes() -> None:
+def test_class_names_in_settings_exist() -> None:
     constants = (WRITTEN / "interbed/spark/catalog/ConfiguredNames.java").read_text(encoding="utf-8")
 
     for name in (EXTENSION_CLASS, CATALOG_CLASS, SESSION_CATALOG_CLASS):

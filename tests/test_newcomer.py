@@ -1,4 +1,4 @@
-"""A newcomer's session on the command line, in an empty home: as processes, and as the page docs/cli.md shows it."""
+"""First session of a new user on the command line, in an empty home: as processes, and as docs/cli.md shows it."""
 
 import json
 import os
@@ -21,7 +21,7 @@ SECOND = '{"id": 1, "name": "pen", "amount": 7.0, "dt": "2026-01-01"}\n{"id": 4,
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty home, which is the working directory, too."""
+    """An empty home, which is also the working directory."""
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("INTERBED_CONFIG")
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
@@ -31,7 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def shop(home: Path) -> Path:
-    """The home of somebody who has the table `shop.orders` with three rows."""
+    """Home of a user with a table `shop.orders` of three rows."""
     (home / ".interbed.toml").write_text(f'[catalog.lake]\nwarehouse = "file:{home}/lake"\n')
     (home / "orders.csv").write_text(FIRST)
     run("catalog create-database shop")
@@ -108,7 +108,7 @@ def test_the_configuration_of_the_page_is_read(home: Path) -> None:
     assert prod["s3.endpoint"] == {"value": "https://s3.example.com", "source": str(home / ".interbed.toml")}
 
 
-def test_everything_comes_as_json(shop: Path) -> None:
+def test_all_output_is_available_as_json(shop: Path) -> None:
     assert loaded("catalog create-database other --comment x") == {"database": "other", "created": True}
     assert loaded("catalog create-database other --if-not-exists") == {"database": "other", "created": False}
     assert loaded("catalog list") == ["other", "shop"]
@@ -135,7 +135,7 @@ def test_everything_comes_as_json(shop: Path) -> None:
     assert loaded("catalog drop-database shop --cascade") == {"database": "shop", "dropped": True}
 
 
-def test_people_read_the_same_as_text(shop: Path) -> None:
+def test_text_output_has_the_same_contents(shop: Path) -> None:
     assert run("catalog list") == "shop\n"
     assert run("table list") == "shop.orders\n"
     text = run("table describe shop.orders")
@@ -150,7 +150,7 @@ def test_people_read_the_same_as_text(shop: Path) -> None:
     assert (written.stdout, written.stderr) == ("", "3 rows in out.parquet\n")
 
 
-def test_a_table_for_people_ends_after_a_hundred_rows(shop: Path) -> None:
+def test_a_text_table_ends_after_a_hundred_rows(shop: Path) -> None:
     (shop / "many.csv").write_text("id,dt\n" + "".join(f"{i},2026-01-05\n" for i in range(150)))
     run("table import shop.orders many.csv")
     assert run("table scan shop.orders").endswith("the first 100 rows; --limit shows more\n")
@@ -160,7 +160,7 @@ def test_a_table_for_people_ends_after_a_hundred_rows(shop: Path) -> None:
     assert len(run("table head shop.orders -n 3 --json").splitlines()) == 3
 
 
-def test_sql_joins_tables_and_reads_only_what_it_needs(shop: Path) -> None:
+def test_sql_joins_tables_and_reads_only_needed_columns(shop: Path) -> None:
     query = (
         "SELECT a.id, b.name FROM shop.orders a JOIN shop.orders b USING (id) "
         "WHERE b.amount > 2 AND a.dt = DATE '2026-01-01' AND b.name <> 'x' ORDER BY id"
@@ -249,23 +249,23 @@ def test_sql_without_its_packages_names_the_extra(shop: Path, monkeypatch: pytes
         ("table drop shop.orders", 1, "This deletes shop.orders with all rows and versions."),
     ],
 )
-def test_an_error_is_one_line_with_the_way_out(shop: Path, line: str, code: int, message: str) -> None:
+def test_an_error_is_one_line_with_a_remedy(shop: Path, line: str, code: int, message: str) -> None:
     result = invoke(line)
     assert (result.exit_code, message in result.stderr, result.stdout) == (code, True, ""), result.output
     assert isinstance(result.exception, SystemExit)
     assert loaded("table describe shop.orders")["snapshot"]["records"] == 3
 
 
-def test_a_configuration_that_is_wrong_is_named_with_its_line(shop: Path) -> None:
+def test_a_configuration_error_is_named_with_its_line(shop: Path) -> None:
     (shop / ".interbed.toml").write_text("[catalog.lake]\nwarehouse = \n")
     result = invoke("table list")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert f"{shop}/.interbed.toml, line 2: " in result.stderr
-    # Nobody asks it about a catalog that is described in full.
+    # The configuration is not read for a catalog that the options describe in full.
     assert run(f"table list -o warehouse={shop}/lake") == "shop.orders\n"
 
 
-def test_commands_that_read_make_no_directories(home: Path) -> None:
+def test_commands_that_read_create_no_directories(home: Path) -> None:
     for line in ("catalog list", "table list", "table head shop.t", "compact", "sql 'SELECT * FROM shop.t'"):
         result = invoke(f"{line} -o warehouse={home}/lake")
         assert result.exit_code == 1
@@ -275,11 +275,11 @@ def test_commands_that_read_make_no_directories(home: Path) -> None:
     assert list(home.iterdir()) == []
 
 
-def test_options_stand_before_or_after_the_command(home: Path) -> None:
+def test_options_are_accepted_before_and_after_the_command(home: Path) -> None:
     option = f"-o warehouse={home}/lake"
     run(f"catalog {option} create-database shop")
     assert run(f"{option} catalog list") == run(f"catalog {option} list") == run(f"catalog list {option}") == "shop\n"
-    # The later one wins.
+    # The later option wins.
     assert run(f"-o warehouse=none catalog list {option}") == "shop\n"
     run(f"table create {option} shop.t --column 'id INT NOT NULL' --primary-key id --option bucket=1")
     run(f"table {option} levels shop.t")

@@ -1,5 +1,5 @@
-"""What the package is made of: its public names, its types, what an import brings along, and what the project says of
-it: version, extras, dependencies, commands, files.
+"""The package: its public names, its types, the imports of an import; and the project's statements about it: version,
+extras, dependencies, commands, files.
 """
 
 import pkgutil
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(interbed.__file__).parent
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     assert sorted(interbed.__all__) == interbed.__all__
     assert dir(interbed) == interbed.__all__
     for name in interbed.__all__:
@@ -43,27 +43,27 @@ def test_every_error_of_the_package_is_public_by_a_name_of_its_own() -> None:
     assert set(names) == public - {"InterbedError"}
     shown = interbed.__doc__ or ""
     assert [name for name in sorted(public) if name not in shown] == []
-    # Those that stay inside of the server have other names.
+    # Errors that are internal to the server have other names.
     inside = {e.__name__ for e in errors_below(MetastoreError)}
     assert inside & public == set()
 
 
 def errors_below(error: type[Exception]) -> set[type[Exception]]:
-    """All classes derived from an error."""
+    """Return all classes derived from an error."""
     return {e for child in error.__subclasses__() for e in {child, *errors_below(child)}}
 
 
-def test_public_names_are_the_things_themselves() -> None:
+def test_public_names_are_the_original_objects() -> None:
     for name in set(interbed.__all__) - {"__version__"}:
         value = getattr(interbed, name)
         assert getattr(import_module(value.__module__), name) is value
 
 
-def test_the_package_tells_type_checkers_that_it_is_typed() -> None:
+def test_the_package_is_marked_as_typed() -> None:
     assert (PACKAGE / "py.typed").read_text() == ""
 
 
-def test_the_folders_of_the_package_are_the_projects() -> None:
+def test_the_folders_of_the_package_are_those_of_the_project() -> None:
     for folder, package in WHEEL_FOLDERS.items():
         if folder.startswith("src/"):
             continue
@@ -91,7 +91,7 @@ def test_the_folder_of_migrations_does_not_hide_the_library_of_its_name() -> Non
         ("interbed.catalog.server.process.main", {"pyspark", "pyarrow"}),
     ],
 )
-def test_an_import_brings_along_nothing_that_it_does_not_need(module: str, unwanted: set[str]) -> None:
+def test_an_import_loads_no_unneeded_modules(module: str, unwanted: set[str]) -> None:
     code = f"import sys, {module}; print(*sys.modules, sep='\\n')"
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=60, check=True
@@ -121,7 +121,7 @@ def test_the_version_is_named_in_one_place() -> None:
 
 
 def test_the_changelog_has_the_version() -> None:
-    # As a section of its own once it is released; before that, as what the section Unreleased becomes.
+    # As its own section after the release; before, as the version that the section Unreleased becomes.
     changelog = _text("CHANGELOG.md")
     version = re.escape(interbed.__version__)
     released = re.search(rf"^## \[{version}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE)
@@ -129,7 +129,7 @@ def test_the_changelog_has_the_version() -> None:
     assert released or re.search(rf"^## \[Unreleased\]\n\nBecomes {version}\b", changelog, re.MULTILINE)
 
 
-def test_the_readme_names_the_extras_that_there_are() -> None:
+def test_the_readme_names_the_existing_extras() -> None:
     extras = set(_project()["project"]["optional-dependencies"])
     pages = [_text("README.md"), *(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))]
     named = {
@@ -168,7 +168,7 @@ def test_the_classifiers_name_the_oldest_python() -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", ".github/workflows/ci.yml", ".ci/run"])
-def test_pages_name_make_targets_that_there_are(page: str) -> None:
+def test_pages_name_existing_make_targets(page: str) -> None:
     targets = set(re.findall(r"^([\w-]+):", _text("Makefile"), re.MULTILINE))
     named = set(re.findall(r"(?:`|^|run: )make ([\w-]+)", _text(page), re.MULTILINE))
     assert named
@@ -176,14 +176,14 @@ def test_pages_name_make_targets_that_there_are(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
-def test_links_between_pages_lead_somewhere(page: str) -> None:
+def test_links_between_pages_have_targets(page: str) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]+)", _text(page))
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
 def test_workflows_run_actions_by_their_commits() -> None:
-    # A tag of somebody else's repository can be moved to other code.
+    # A tag in a third party's repository can be moved to other code.
     used = [
         line
         for path in (ROOT / ".github/workflows").glob("*.yml")
@@ -193,10 +193,10 @@ def test_workflows_run_actions_by_their_commits() -> None:
     assert [line for line in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v[\d.]+", line)] == []
 
 
-def test_the_files_of_the_image_name_what_there_is() -> None:
+def test_the_files_of_the_image_name_existing_files() -> None:
     dockerfile, ignored = _text("docker/Dockerfile"), _text("docker/Dockerfile.dockerignore")
     copied = re.findall(r"^COPY (\S+)", dockerfile, re.MULTILINE)
-    # What is copied is all that reaches the builder; the wheel is made by hand before.
+    # Only the copied files reach the builder; the wheel is built before.
     assert [f"!{source}" for source in copied] == [line for line in ignored.splitlines() if line.startswith("!")]
     assert [source for source in copied if source != "dist/*.whl" and not (ROOT / source).is_file()] == []
     assert set(re.findall(r"wheel\}\[(\w+)\]", dockerfile)) <= set(_project()["project"]["optional-dependencies"])
@@ -205,7 +205,7 @@ def test_the_files_of_the_image_name_what_there_is() -> None:
     assert "dockerfile: docker/Dockerfile" in _text("docker/compose.yaml")
 
 
-def test_the_image_sets_settings_that_there_are() -> None:
+def test_the_image_sets_existing_settings() -> None:
     settings = {f"INTERBED_SERVER_{name.upper()}" for name in SETTINGS}
     for file in ("Dockerfile", "compose.yaml", "entrypoint.sh"):
         named = set(re.findall(r"INTERBED_SERVER_[A-Z_]*[A-Z]", _text(f"docker/{file}")))

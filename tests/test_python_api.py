@@ -1,4 +1,4 @@
-"""The Python API as the README and the tour show it and as programs use it, on both kinds of catalog."""
+"""The Python API as shown in the README and the tour and as programs use it, on both kinds of catalog."""
 
 import re
 import subprocess
@@ -63,7 +63,7 @@ def test_the_python_of_the_tour_runs_as_written(tmp_path: Path, capsys: pytest.C
     assert block is not None
     assert "file:/tmp/lake" in block[1]
     names: dict[str, Any] = {}
-    # The last line of each statement shows what it gives, as a notebook would.
+    # The last line of each statement prints its value, as in a notebook.
     exec(block[1].replace("file:/tmp/lake", f"file:{tmp_path}/lake"), names)
     table = names["table"]
     row = {"id": 1, "name": "x", "amount": 7.0, "dt": "2026-01-01", "note": None}
@@ -139,7 +139,7 @@ def test_a_stream_of_batches_is_one_commit(orders: interbed.Table) -> None:
     assert len(orders.snapshots()) == 1
 
 
-def test_a_delete_takes_the_rows_that_its_filter_selects(orders: interbed.Table) -> None:
+def test_a_delete_removes_the_rows_that_its_filter_selects(orders: interbed.Table) -> None:
     orders.upsert(rows(*((i, "x", float(i), "ab"[i % 2]) for i in range(20))))
     assert orders.delete("id < 10 and dt = 'a'") == 2
     assert ids(orders) == [1, 3, 5, 7, 9, *range(10, 20)]
@@ -148,7 +148,7 @@ def test_a_delete_takes_the_rows_that_its_filter_selects(orders: interbed.Table)
     assert ids(orders) == [1, 3, 5, 7, 9, *range(10, 20)]
 
 
-def test_an_overwrite_replaces_a_partition_those_of_the_data_or_everything(orders: interbed.Table) -> None:
+def test_an_overwrite_replaces_one_partition_those_of_the_data_or_the_table(orders: interbed.Table) -> None:
     orders.upsert(rows((1, "x", 1.0, "a"), (2, "x", 1.0, "b"), (3, "x", 1.0, "c")))
     orders.overwrite(rows((10, "y", 1.0, "a")), partitions={"dt": "a"})
     assert ids(orders) == [2, 3, 10]
@@ -165,7 +165,7 @@ def test_an_overwrite_replaces_a_partition_those_of_the_data_or_everything(order
         orders.overwrite(rows((1, "x", 1.0, "b")), partitions={"dt": "a"})
 
 
-def test_a_scan_is_had_in_many_forms(orders: interbed.Table) -> None:
+def test_a_scan_has_many_result_types(orders: interbed.Table) -> None:
     orders.upsert(rows(*((i, "xy"[i % 2], float(i), "a") for i in range(10))))
     query = orders.scan(columns=["id"], filter="amount > 5 and name = 'x'", limit=10)
     table: Any = query.to_arrow()
@@ -182,7 +182,7 @@ def test_a_scan_is_had_in_many_forms(orders: interbed.Table) -> None:
     assert orders.scan(columns=["amount", "id"]).to_arrow().schema.names == ["amount", "id"]
 
 
-def test_an_explanation_tells_what_was_pruned(orders: interbed.Table) -> None:
+def test_an_explanation_shows_the_pruned_files(orders: interbed.Table) -> None:
     orders.upsert(rows((1, "x", 1.0, "a"), (2, "x", 1.0, "b")))
     everything, one = orders.explain(), orders.explain(filter="dt = 'a'")
     assert "shop.orders" in str(one)
@@ -197,7 +197,7 @@ def test_changes_carry_their_kinds(orders: interbed.Table) -> None:
     assert orders.scan(columns=["id", "name"]).to_arrow().to_pylist() == [{"id": 2, "name": "new"}]
 
 
-def test_an_append_table_takes_rows_without_a_key(catalog: interbed.Catalog) -> None:
+def test_an_append_table_accepts_rows_without_a_key(catalog: interbed.Catalog) -> None:
     log = catalog.create_table("shop.log", SCHEMA)
     log.append(rows((1, "x", 1.0, "a"), (1, "x", 1.0, "a")))
     log.append(rows((2, "x", 1.0, "a")))
@@ -211,7 +211,7 @@ def test_an_append_table_takes_rows_without_a_key(catalog: interbed.Catalog) -> 
     assert ids(log) == [2, 3]
 
 
-def test_tables_opened_before_and_after_a_change_of_columns_go_on_side_by_side(catalog: interbed.Catalog) -> None:
+def test_tables_opened_before_and_after_a_schema_change_are_both_usable(catalog: interbed.Catalog) -> None:
     old = catalog.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "2"})
     old.upsert(rows((1, "x", 1.0, "a")))
     catalog.alter_table(
@@ -221,7 +221,7 @@ def test_tables_opened_before_and_after_a_change_of_columns_go_on_side_by_side(c
     new = catalog.get_table("shop.t")
     assert (old.schema.id, new.schema.id) == (0, 1)
     assert new.arrow_schema.names == ["id", "title", "dt", "extra"]
-    # Both see the rows of both, each in its own columns.
+    # Both read the rows of both, each in its own columns.
     new.upsert(pa.table({"id": [2], "title": ["y"], "dt": ["b"], "extra": [5]}))
     old.upsert(rows((3, "z", 3.0, "c")))
     assert sorted(new.scan().to_arrow().to_pylist(), key=lambda r: int(r["id"])) == [
@@ -241,7 +241,7 @@ def test_tables_opened_before_and_after_a_change_of_columns_go_on_side_by_side(c
     assert ids(new) == ids(old) == [1, 2, 3]
 
 
-def test_dynamic_options_open_the_past(orders: interbed.Table) -> None:
+def test_dynamic_options_open_earlier_snapshots(orders: interbed.Table) -> None:
     orders.upsert(rows((1, "x", 1.0, "a")))
     orders.upsert(rows((2, "x", 1.0, "a")))
     assert ids(orders.copy({"scan.snapshot-id": "1"})) == [1]
@@ -287,14 +287,14 @@ def test_a_program_written_for_pypaimon_runs(tmp_path: Path) -> None:
     assert ids(table) == [9]
 
 
-def test_a_stream_of_commits_makes_each_once(orders: interbed.Table) -> None:
+def test_a_stream_makes_each_commit_once(orders: interbed.Table) -> None:
     builder = orders.new_stream_write_builder().with_commit_user("job")
     with builder.new_write() as write, builder.new_commit() as commit:
         for number in range(3):
             write.write_arrow(rows((number, "x", 1.0, "a")))
             messages = write.prepare_commit(number)
             commit.commit(messages, number)
-            # A job that does not know whether this commit came through repeats it.
+            # A job repeats a commit whose outcome it does not know.
             commit.commit(messages, number)
     assert [s.commit_identifier for s in orders.snapshots()] == [0, 1, 2]
     assert ids(orders) == [0, 1, 2]

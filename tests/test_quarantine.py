@@ -1,4 +1,4 @@
-"""Tests in quarantine are listed with a date and a cause, and do not stay there."""
+"""The list of tests in quarantine: each has a date and a cause, and a limited time."""
 
 import datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LONGEST_STAY = datetime.timedelta(days=14)
 
 
-def test_each_test_of_the_list_exists_and_is_there_for_a_short_time() -> None:
+def test_each_listed_test_exists_and_is_in_quarantine_for_a_limited_time() -> None:
     today = datetime.datetime.now(datetime.UTC).date()
     for test in quarantined():
         file, _, name = test.id.partition("::")
@@ -26,7 +26,7 @@ def test_a_list_is_read(tmp_path: Path) -> None:
     assert quarantined(path) == [QuarantinedTest(id="tests/a.py::test_b", since=datetime.date(2026, 11, 28), cause="c")]
 
 
-def test_a_failure_in_quarantine_is_an_expected_one(request: pytest.FixtureRequest) -> None:
+def test_a_failure_in_quarantine_is_expected(request: pytest.FixtureRequest) -> None:
     item = request.node
     mark_quarantined([item], [QuarantinedTest(id=item.nodeid, since=datetime.date(2026, 11, 28), cause="c")])
     assert item.get_closest_marker("xfail").kwargs == {"reason": "in quarantine: c", "strict": False}

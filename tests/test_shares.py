@@ -1,4 +1,4 @@
-"""The long tests are shared out: by number, by commit or by date, and each belongs to one share."""
+"""Shares of the long tests, by number, by commit or by date; each test belongs to one share."""
 
 import datetime
 from itertools import product
@@ -22,7 +22,7 @@ def test_each_test_belongs_to_one_share() -> None:
     assert all(any(share.holds(name) for name in IDS) for share in shares)
 
 
-def test_commits_and_days_that_follow_one_another_take_all_shares() -> None:
+def test_consecutive_commits_and_days_run_all_shares() -> None:
     by_commit = [_share("commit/5", commits) for commits in range(1600, 1605)]
     by_date = [_share("date/5", today=TODAY + datetime.timedelta(days)) for days in range(5)]
 
@@ -31,7 +31,7 @@ def test_commits_and_days_that_follow_one_another_take_all_shares() -> None:
         assert {share.count for share in taken} == {5}
 
 
-def test_a_share_is_repeated_by_what_it_prints() -> None:
+def test_a_share_is_repeated_by_its_printed_name() -> None:
     share = _share("commit/5", 1602)
 
     assert str(share) == "3/5"
@@ -39,7 +39,7 @@ def test_a_share_is_repeated_by_what_it_prints() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "3", "0/4", "5/4", "1/0", "-1/4", "commit/", "month/4", "1/4/8"])
-def test_what_names_no_share_is_refused_with_the_way_out(text: str) -> None:
+def test_an_invalid_share_is_refused_with_a_remedy(text: str) -> None:
     with pytest.raises(ShareError, match=r"names no share: write k/n"):
         _share(text)
 

@@ -1,4 +1,5 @@
-"""What import-linter's contracts cannot say of the structure: no cycles, small folders, what storage offers.
+"""Rules of the structure that import-linter's contracts cannot express: no cycles, small folders, the modules that
+storage offers.
 
 The contracts themselves (layers of storage, packages of the server and of Spark) are in pyproject.toml.
 """
@@ -19,22 +20,22 @@ from tests.support.packages import PACKAGES, ROOT, source_files
 from tests.support.source_trees import source_tree
 
 MOST_FILES = 20
-"""Modules in a folder, beside its `__init__.py`."""
+"""Greatest number of modules in a folder, without its `__init__.py`."""
 
 
 @cache
 def graph() -> grimp.ImportGraph:
-    """All modules of interbed with their imports, also those for type checkers alone and those in functions."""
+    """All modules of interbed with their imports, including those for type checkers alone and those in functions."""
     return grimp.build_graph("interbed", cache_dir=None)
 
 
 def packages() -> list[str]:
-    """All packages with modules in them."""
+    """Return all packages that have modules."""
     return sorted(m for m in graph().modules if graph().find_children(m))
 
 
 def imports_between(parent: str) -> dict[str, dict[str, list[str]]]:
-    """For each child of a package, which of its siblings it imports, and by which edges."""
+    """Return the siblings that each child of a package imports, and the edges of these imports."""
     found: dict[str, dict[str, list[str]]] = {child: defaultdict(list) for child in graph().find_children(parent)}
     for child, siblings in found.items():
         for module in {child} | graph().find_descendants(child):
@@ -46,7 +47,7 @@ def imports_between(parent: str) -> dict[str, dict[str, list[str]]]:
 
 
 @pytest.mark.parametrize("parent", packages())
-def test_no_two_siblings_import_each_other_even_by_way_of_others(parent: str) -> None:
+def test_siblings_have_no_cyclic_imports_even_through_others(parent: str) -> None:
     between = imports_between(parent)
     try:
         TopologicalSorter(between).prepare()
@@ -58,26 +59,26 @@ def test_no_two_siblings_import_each_other_even_by_way_of_others(parent: str) ->
 
 
 def folders() -> Iterator[Path]:
-    """The folders with Python modules in them."""
+    """Yield the folders that have Python modules."""
     for package in PACKAGES:
         yield from (f.parent for f in sorted((ROOT / package).rglob("__init__.py")))
 
 
 @pytest.mark.parametrize("folder", [str(f.relative_to(ROOT)) for f in folders()])
-def test_a_folder_fits_in_a_readers_head(folder: str) -> None:
+def test_a_folder_has_a_limited_number_of_modules(folder: str) -> None:
     modules = [f.name for f in (ROOT / folder).glob("*.py") if f.name != "__init__.py"]
     assert len(modules) <= MOST_FILES, f"{folder} has {len(modules)} modules; group those of one subject in a folder."
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_folder_of_modules_is_a_package(package: str) -> None:
-    """Import-linter passes over modules in folders without `__init__.py`."""
+    """Import-linter skips modules in folders without `__init__.py`."""
     lacking = {f.parent for f in (ROOT / package).rglob("*.py") if not (f.parent / "__init__.py").exists()}
     assert not lacking
 
 
 def test_layers_above_storage_import_only_offered_modules() -> None:
-    """interbed.storage.OFFERED names every module that they import, and no other."""
+    """interbed.storage.OFFERED names exactly the modules that they import."""
     used: dict[str, list[str]] = defaultdict(list)
     for module in graph().modules:
         if not module.startswith("interbed.storage"):
@@ -88,11 +89,11 @@ def test_layers_above_storage_import_only_offered_modules() -> None:
     assert len(offered) == len(set(offered))
     more = {name: sorted(by) for name, by in used.items() if name not in offered}
     assert not more, f"Use what storage offers, or offer these in storage/__init__.py: {more}"
-    assert not set(offered) - set(used), "These are offered, but nobody uses them."
+    assert not set(offered) - set(used), "These are offered, but no layer above storage uses them."
 
 
 def test_no_two_public_classes_share_a_name() -> None:
-    """A name in a traceback or on a page of the documentation leads to one class."""
+    """A name in a traceback or on a page of the documentation identifies one class."""
     places: dict[str, list[str]] = defaultdict(list)
     for file in source_files():
         for node in source_tree(file).body:
@@ -117,11 +118,11 @@ def test_only_the_back_off_sleeps() -> None:
 
 
 LOCATION_SCHEMES = {"catalog/server/service/directories/locations.py": "a location of the metastore, not a file system"}
-"""Modules that compare a scheme with that of local files, and what it is the scheme of."""
+"""Modules that compare a scheme with that of local files, and the object that has the scheme."""
 
 
 def depends_on_scheme(node: ast.AST) -> bool:
-    """Whether the node compares an attribute `scheme` with `file`, or asks for `is_remote`."""
+    """Return whether the node compares an attribute `scheme` with `file`, or calls `is_remote`."""
     if isinstance(node, ast.Compare):
         sides = (node.left, *node.comparators)
         is_scheme = any(isinstance(side, ast.Attribute) and side.attr == "scheme" for side in sides)

@@ -1,4 +1,4 @@
-"""interbed.testing: servers for the length of a block."""
+"""Servers of interbed.testing, which live as long as a block."""
 
 import os
 import socket
@@ -23,15 +23,15 @@ from tests.support.servers.postgres import postgres_server
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory for temporary files that nobody else uses."""
+    """A directory for temporary files that no other process uses."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
-def test_a_server_is_there_in_the_block_and_gone_after_it(
+def test_a_server_runs_during_the_block_and_is_deleted_after_it(
     temporary: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What the user has set up for a server of his own does not matter here.
+    # The settings of the user for another server have no influence here.
     monkeypatch.setenv("INTERBED_SERVER_PORT", "none")
     with testing.metastore() as uri, HiveMetastoreClient(uri) as client:
         client.create_table(table("default", "t"))
@@ -41,7 +41,7 @@ def test_a_server_is_there_in_the_block_and_gone_after_it(
     assert capfd.readouterr() == ("", "")
 
 
-def test_it_is_gone_when_the_block_fails(temporary: Path) -> None:
+def test_a_server_is_deleted_when_the_block_fails(temporary: Path) -> None:
     addresses: list[str] = []
 
     def fail() -> None:
@@ -56,7 +56,7 @@ def test_it_is_gone_when_the_block_fails(temporary: Path) -> None:
         client.get_all_databases()
 
 
-def test_several_at_once_in_threads_have_nothing_to_do_with_each_other() -> None:
+def test_concurrent_servers_in_threads_are_independent() -> None:
     found: dict[int, list[str]] = {}
 
     def use(number: int) -> None:
@@ -72,7 +72,7 @@ def test_several_at_once_in_threads_have_nothing_to_do_with_each_other() -> None
     assert found == {number: [f"t{number}"] for number in range(4)}
 
 
-def test_a_database_and_a_warehouse_that_are_given_stay(tmp_path: Path) -> None:
+def test_a_given_database_and_warehouse_are_kept(tmp_path: Path) -> None:
     with postgres_server() as db:
         for tables in (["t0"], ["t0", "t1"]):
             with testing.metastore(db=db, warehouse=f"file:{tmp_path}") as uri, HiveMetastoreClient(uri) as client:
@@ -81,7 +81,7 @@ def test_a_database_and_a_warehouse_that_are_given_stay(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["t0", "t1"]
 
 
-def test_a_server_that_cannot_start_says_why() -> None:
+def test_a_server_that_cannot_start_reports_the_reason() -> None:
     with (
         pytest.raises(MetastoreError, match="unable to open database file"),
         testing.metastore(db="sqlite:////no/m.db"),
@@ -89,14 +89,14 @@ def test_a_server_that_cannot_start_says_why() -> None:
         pass
 
 
-def test_it_is_up_quickly() -> None:
-    """Under a second on a quiet machine; here it is only seen to be no minute."""
+def test_a_server_starts_quickly() -> None:
+    """Under a second on a quiet machine; the test only excludes a start of a minute."""
     started = time.monotonic()
     with testing.metastore():
         assert time.monotonic() - started < 20
 
 
-def test_it_ends_with_a_program_that_is_interrupted(tmp_path: Path) -> None:
+def test_a_server_ends_with_an_interrupted_program(tmp_path: Path) -> None:
     program = (
         "import interbed.testing, os, signal\n"
         "with interbed.testing.metastore() as uri:\n"
@@ -117,7 +117,7 @@ def test_it_ends_with_a_program_that_is_interrupted(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_is_there_in_the_block_and_gone_after_it(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_object_store_runs_during_the_block_and_is_deleted_after_it(capfd: pytest.CaptureFixture[str]) -> None:
     with testing.s3(python=str(moto_python())) as one, testing.s3("other", python=str(moto_python())) as two:
         assert one["s3.endpoint"] != two["s3.endpoint"]
         with interbed.load_catalog("test", warehouse="s3://lake/warehouse", **one) as catalog:
@@ -130,7 +130,9 @@ def test_a_store_is_there_in_the_block_and_gone_after_it(capfd: pytest.CaptureFi
     assert capfd.readouterr() == ("", "")
 
 
-def test_without_moto_a_store_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_object_store_without_moto_names_the_package_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "moto", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'moto\[s3,server\]'"), testing.s3():
         pass
@@ -145,6 +147,6 @@ def test_without_moto_a_store_says_what_to_install(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("bucket", ["", "ab", "My", "a_b", "a/b", "-ab"])
-def test_a_bucket_has_a_name_that_s3_takes(bucket: str) -> None:
+def test_a_bucket_name_is_valid_in_s3(bucket: str) -> None:
     with pytest.raises(InvalidInputError, match="no name of a bucket"), testing.s3(bucket):
         pass

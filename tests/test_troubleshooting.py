@@ -1,4 +1,4 @@
-"""The page of troubleshooting quotes messages that there are, and commands that there are."""
+"""The troubleshooting page quotes existing messages and commands."""
 
 import re
 
@@ -12,8 +12,10 @@ QUOTED = re.findall(r"```text\n(.*?)\n```", PAGE, re.DOTALL)
 
 
 @pytest.mark.parametrize("text", QUOTED)
-def test_a_quoted_message_is_one_of_the_code(text: str) -> None:
-    assert has_message(text.removesuffix("…").rstrip()), "the code says something else; change the page with it"
+def test_a_quoted_message_exists_in_the_code(text: str) -> None:
+    assert has_message(text.removesuffix("…").rstrip()), (
+        "no message of the code has this text; change the page with the code"
+    )
 
 
 def test_the_page_quotes_messages_and_commands() -> None:
@@ -24,7 +26,7 @@ def test_the_page_quotes_messages_and_commands() -> None:
         check_command(command.replace("`", ""))
 
 
-def test_a_text_that_no_message_has_is_found_out() -> None:
+def test_a_text_that_no_message_has_is_detected() -> None:
     assert not has_message("The moon is made of green cheese")
-    # A docstring is no message.
+    # A docstring is not a message.
     assert not has_message("The texts of messages in the code")

@@ -133,7 +133,7 @@ ORDERED: list[tuple[str, list[Any], list[str]]] = [
 
 @pytest.fixture(scope="module")
 def ordered(catalog: interbed.Catalog) -> MetastoreTable:
-    """Table with two copies of the values of every type in separate files, so that conditions exclude files, and nulls."""
+    """Table with all values twice in separate files, so that conditions exclude files, and with a row of nulls."""
     table = metastore_table(catalog, "lake.ordered")
     columns = [("id", "INT NOT NULL"), ("flag", "BOOLEAN"), *((f"c{i}", of) for i, (of, _, _) in enumerate(ORDERED))]
     table.create(columns, primary_keys=["id"], options={"bucket": "1", "write-only": "true"})
