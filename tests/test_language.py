@@ -62,19 +62,19 @@ FAULTY = '''"""What is there."""
 
 
 class Begun:
-    """Prefetches files of a store, le-st readers wait."""
+    """Prefetches files of a store, le~st readers wait."""
 
     def is_open(self) -> bool:
-        """Whether it is open, as the server te-lls."""
-        # Who-ever comes too late goes without.
+        """Whether it is open, as the server te~lls."""
+        # W~hoever comes too late goes without.
         return True
 
     @property
     def is_closed(self) -> bool:
         """Whether it is closed by now."""
         return False
-'''.replace("-", "")
-"""Module with a fault of each rule. Hyphens hide its faults from the check of this file."""
+'''.replace("~", "")
+"""Module with a fault of each rule. Tildes hide its faults from the check of this file."""
 
 
 def test_faults_are_found(tmp_path: Path) -> None:
