@@ -16,7 +16,7 @@ from interbed.storage.table.opening import open_store
 from tests.bad_input.tables import GOOD, unchanged
 
 
-def test_a_read_only_warehouse_is_named(tmp_path: Path) -> None:
+def test_an_unusable_warehouse_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     catalog = interbed.load_catalog(warehouse=f"file:{tmp_path}/file/lake")
     with pytest.raises(StorageAccessError, match=f"{tmp_path}/file"):

@@ -103,9 +103,9 @@ def test_java_refuses_the_same_changes(java_paimon: JavaPaimon, tmp_path: Path, 
                 table.write([ROW])
         said = refusal(lambda key=key, value=value, java=java: java.alter(java_change(key, value)))  # type: ignore[misc]
         change = RemoveOption(key) if value is None else SetOption(key, value)
-        told = refusal(lambda change=change, ours=ours: ours.load().store.schemas.change([change]))  # type: ignore[misc]
-        if (said is None) != (told is None):
-            differing[key, value] = told or said
+        interbeds_refusal = refusal(lambda change=change, ours=ours: ours.load().store.schemas.change([change]))  # type: ignore[misc]
+        if (said is None) != (interbeds_refusal is None):
+            differing[key, value] = interbeds_refusal or said
     assert differing == {}
 
 
@@ -123,9 +123,9 @@ def test_java_refuses_the_same_dynamic_options(java_paimon: JavaPaimon, tmp_path
         if value is None:
             continue
         said = refusal(lambda key=key, value=value: java.with_options({key: value}))  # type: ignore[misc]
-        told = refusal(lambda key=key, value=value: table.copy({key: value}))  # type: ignore[misc]
-        if (said is None) != (told is None):
-            differing[key, value] = told or said
+        interbeds_refusal = refusal(lambda key=key, value=value: table.copy({key: value}))  # type: ignore[misc]
+        if (said is None) != (interbeds_refusal is None):
+            differing[key, value] = interbeds_refusal or said
     # Java rescales by dynamic options for the number of buckets; interbed has `Table.rescale`.
     # A table with deletion vectors cannot be read without them.
     assert set(differing) == {("bucket", "4"), ("deletion-vectors.enabled", "false")}, differing

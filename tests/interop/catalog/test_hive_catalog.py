@@ -328,10 +328,10 @@ def test_both_write_one_table_concurrently(java: JavaHiveCatalog, ours: HiveCata
         theirs = future.result(timeout=240)
     assert "".join(errors for _, errors, _ in results) == ""
     assert [code for code, _, _ in results] == [0] * WRITERS_EACH
-    told = [commits for _, _, commits in results]
+    committed = [commits for _, _, commits in results]
 
     # No row is lost.
-    expected = set().union(*(keys_of(commits, w) for w, commits in enumerate(told)))
+    expected = set().union(*(keys_of(commits, w) for w, commits in enumerate(committed)))
     assert len(expected) == WRITERS_EACH * COMMITS_EACH
     expected |= {commit[0][0] for commits in work for commit in commits}
     assert own_keys(table) == sorted(expected)
@@ -340,7 +340,7 @@ def test_both_write_one_table_concurrently(java: JavaHiveCatalog, ours: HiveCata
     count = 2 * WRITERS_EACH * COMMITS_EACH
     snapshots = table.snapshots()
     assert [s.id for s in snapshots] == list(range(1, count + 1))
-    mine = [snapshot_id for commits in told for _, snapshot_id in commits]
+    mine = [snapshot_id for commits in committed for _, snapshot_id in commits]
     assert sorted([*mine, *(i for ids in theirs for i in ids)]) == list(range(1, count + 1))
     check_every_snapshot(table)
 

@@ -33,7 +33,7 @@ _LEAP = 1_709_210_096_123_456_789
 _DAY_MILLIS = 86_400_000
 
 
-def _moments(digits: int) -> list[int]:
+def _timestamps(digits: int) -> list[int]:
     """Return timestamps around the epoch; Java's readers of files before it are covered by another test."""
     step = 10 ** (9 - digits)
     return [value // step * step for value in (0, _LEAP, -_LEAP, SECOND * 86_399, -SECOND, 120_000_000, -1)]
@@ -58,12 +58,12 @@ VALUES: dict[str, list[Any]] = {
     "TIME(0)": [0, 1000, 86_399_000],
     "TIME(2)": [0, 120, 1230, 86_399_990],
     "TIME(3)": [0, 1, 120, 1234, 86_399_999],
-    "TIMESTAMP(0)": _moments(0),
-    "TIMESTAMP(2)": _moments(2),
-    "TIMESTAMP(6)": _moments(6),
-    "TIMESTAMP(9)": _moments(9),
-    "TIMESTAMP(3) WITH LOCAL TIME ZONE": _moments(3),
-    "TIMESTAMP(6) WITH LOCAL TIME ZONE": _moments(6),
+    "TIMESTAMP(0)": _timestamps(0),
+    "TIMESTAMP(2)": _timestamps(2),
+    "TIMESTAMP(6)": _timestamps(6),
+    "TIMESTAMP(9)": _timestamps(9),
+    "TIMESTAMP(3) WITH LOCAL TIME ZONE": _timestamps(3),
+    "TIMESTAMP(6) WITH LOCAL TIME ZONE": _timestamps(6),
 }
 TARGETS: list[TypeJson] = [
     *("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE"),

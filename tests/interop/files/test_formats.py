@@ -185,7 +185,7 @@ COMBINED = ("orc, lookup", "by level")
     each_run(TABLES, lambda table: table[0] not in COMBINED),
     ids=[name for name, _ in TABLES],
 )
-def test_tables_of_any_format_evolve_as_javas_do(
+def test_tables_with_any_file_formats_equal_javas_after_each_commit(
     java_paimon: JavaPaimon, tmp_path: Path, name: str, options: dict[str, str]
 ) -> None:
     options = {"bucket": "1", "target-file-size": "2 kb", "num-sorted-run.compaction-trigger": "3", **options}
@@ -208,5 +208,5 @@ def test_tables_of_any_format_evolve_as_javas_do(
     assert changelog(table) == changelog(model)
     endings = {f["level"]: f["file_name"].partition(".")[2] for f in table.files()}
     assert endings == {f["level"]: f["file_name"].partition(".")[2] for f in model.files()}
-    told = {p.name.partition(".")[2] for p in (tmp_path / "db.db" / "t").rglob("changelog-*")}
-    assert told == {p.name.partition(".")[2] for p in (tmp_path / "db.db" / "model").rglob("changelog-*")}
+    changelog_formats = {p.name.partition(".")[2] for p in (tmp_path / "db.db" / "t").rglob("changelog-*")}
+    assert changelog_formats == {p.name.partition(".")[2] for p in (tmp_path / "db.db" / "model").rglob("changelog-*")}

@@ -51,7 +51,7 @@ def test_the_default_url_opens_a_journal(state: Path) -> None:
 
 
 @pytest.mark.parametrize("given", [None, "", "relative/path"])
-def test_a_relative_state_directory_is_ignored_for_the_home_directory(
+def test_without_an_absolute_state_directory_the_journal_is_below_the_home(
     given: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -262,8 +262,8 @@ class Simulation:
 
     def _record(self, process: Process) -> None:
         self.ended[process.state] += 1
-        told = (process.id, process.table, process.kind, process.created_millis, process.ended_millis, process.state)
-        self.digest.update(repr(told).encode())
+        event = (process.id, process.table, process.kind, process.created_millis, process.ended_millis, process.state)
+        self.digest.update(repr(event).encode())
 
     def _pause(self, load: WriteLoad) -> int:
         return max(1, round(self._random.expovariate(1 / load.interval_millis)))

@@ -74,7 +74,7 @@ def test_only_the_result_of_the_newest_attempt_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("ref", [TaskRef(process="q", number=0, attempt=1), TaskRef(process="p", number=9, attempt=1)])
-def test_results_of_unknown_processes_are_left_to_other_schedulers(ref: TaskRef) -> None:
+def test_results_of_unknown_processes_are_answered_as_unknown(ref: TaskRef) -> None:
     board, _ = process()
     assert board.complete(ref, DONE, FIRST) is ResultStatus.UNKNOWN
     assert not board.beat(ref, FIRST)

@@ -129,7 +129,7 @@ def test_a_standby_refuses_calls_with_a_reason(harness: PortHarness) -> None:
     assert harness.client.poll(harness.enter(), 1) == []
 
 
-def test_results_of_unknown_processes_are_left_to_other_schedulers(harness: PortHarness) -> None:
+def test_results_of_unknown_processes_are_answered_as_unknown(harness: PortHarness) -> None:
     ref = TaskRef(process="p", number=0, attempt=1)
     failure = "a \0 and half a \udc00 character"
     assert harness.client.complete(ref, TaskOutcome(failure=failure)) is ResultStatus.UNKNOWN

@@ -201,26 +201,26 @@ def test_a_worker_continues_after_a_restart_of_the_scheduler(
 
 
 def test_a_result_is_sent_until_it_is_answered(harness: WorkerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[ResultStatus | None] = []
+    answers: list[ResultStatus | None] = []
     complete = SchedulerClient.complete
 
     def losing(self: SchedulerClient, ref: TaskRef, outcome: TaskOutcome) -> ResultStatus:
         """Lose the first answer and the second request."""
-        if len(told) == 0:
-            told.append(complete(self, ref, outcome))
+        if len(answers) == 0:
+            answers.append(complete(self, ref, outcome))
             raise NoSchedulerError("lost")
-        if len(told) == 1:
-            told.append(None)
+        if len(answers) == 1:
+            answers.append(None)
             raise NoSchedulerError("lost")
-        told.append(complete(self, ref, outcome))
-        return told[-1] or ResultStatus.UNKNOWN
+        answers.append(complete(self, ref, outcome))
+        return answers[-1] or ResultStatus.UNKNOWN
 
     monkeypatch.setattr(SchedulerClient, "complete", losing)
     with harness.worker():
-        harness.steps_until(lambda: len(told) >= 1, "a task was completed")
-        until(lambda: len(told) >= 3, "the verdict has come")
+        harness.steps_until(lambda: len(answers) >= 1, "a task was completed")
+        until(lambda: len(answers) >= 3, "the verdict has come")
         harness.steps_until(harness.is_done, "all tables were compacted")
-    assert told[0] is ResultStatus.ACCEPTED
+    assert answers[0] is ResultStatus.ACCEPTED
     lake.check_rows(harness.catalog, 8)
     lake.check_shape(harness.catalog)
 

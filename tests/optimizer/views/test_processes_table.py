@@ -16,8 +16,8 @@ def test_past_processes_are_rows_of_a_system_table(tmp_path: Path) -> None:
         journal = SqlJournal.open(url)
         work(catalog, journal)
         journal.close()
-        told = ["database_name", "table_name", "kind", "state", "reason", "read_amplification_after"]
-        shown = catalog.get_table("sys.optimizing_processes").scan(told, filter="seconds >= 0").to_arrow()
+        columns = ["database_name", "table_name", "kind", "state", "reason", "read_amplification_after"]
+        shown = catalog.get_table("sys.optimizing_processes").scan(columns, filter="seconds >= 0").to_arrow()
         assert [tuple(row.values()) for row in shown.to_pylist()] == [
             ("shop", "orders", "minor", "succeeded", "8 sorted runs > 5", 1.0)
         ]

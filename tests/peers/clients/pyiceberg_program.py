@@ -1,4 +1,4 @@
-"""Run by tests/peers/clients/test_pyiceberg.py, several at once: appends to an Iceberg table through pyiceberg.
+"""Appends to an Iceberg table through pyiceberg, run in concurrent processes by tests/peers/clients/test_pyiceberg.py.
 
     python pyiceberg_program.py URI TABLE WRITER THREADS COMMITS
 

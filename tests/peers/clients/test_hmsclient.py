@@ -269,6 +269,6 @@ def test_roles_privileges_and_types_are_not_stored(hms: HMSClient, database: str
         hms.drop_type("point")
 
 
-def test_schemas_are_read_by_the_client() -> None:
+def test_the_client_reads_schemas() -> None:
     fields = HMSClient.make_schema(["a:int", "b"])
     assert list(HMSClient.parse_schema(fields)) == ["a\tint", "b\tstring"]

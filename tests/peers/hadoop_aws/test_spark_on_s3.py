@@ -122,7 +122,7 @@ def read_by_both(spark: SparkPeer, table: str, splits: int) -> list[list[str | N
     return found
 
 
-def test_a_table_is_created_written_compacted_and_dropped(spark: SparkPeer, catalog: str) -> None:
+def test_tables_are_created_written_compacted_and_read(spark: SparkPeer, catalog: str) -> None:
     spark.run(f"CREATE DATABASE {catalog}.shop")
     orders = f"{catalog}.shop.orders"
     # A partition value that must be escaped in the name of its directory and in an address.
