@@ -1,11 +1,11 @@
-# make demo | test | test-unit | test-long | check | docs | bench | bench-ch | server | dist, and nothing else to remember.
+# make demo | test | test-unit | test-long | coverage | check | docs | bench | bench-ch | server | dist, and nothing else to remember.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.interbed-ready
 DIST_TOOLS := build/dist-tools
 
-.PHONY: demo test test-unit test-long check docs bench bench-ch server dist idl clean
+.PHONY: demo test test-unit test-long coverage check docs bench bench-ch server dist idl clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt hatch_build.py thrift_idl/planner.thrift $(shell find spark_ext/jvm/src thrift_idl/java -name '*.java')
@@ -22,7 +22,7 @@ demo: $(READY) ## The main job on embedded defaults and real data.
 	$(BIN)/python demo/flights.py --peer-python "$$($(BIN)/python -m tests.support.peers.cache)" $(DEMO_STORE) $(ARGS)
 
 # Every process of the tests finds the modules compiled, whatever the environment says: a server starts in half the time.
-test test-unit test-long: export PYTHONDONTWRITEBYTECODE :=
+test test-unit test-long coverage: export PYTHONDONTWRITEBYTECODE :=
 
 # The order in which files start is that of tests/durations.json, the longest first.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -35,6 +35,12 @@ test-unit: $(READY) ## The tests that need neither a JVM nor a server.
 
 test-long: $(READY) ## The long tests, or the share of them that INTERBED_TEST_SHARE names: k/n, commit/n or date/n.
 	INTERBED_TEST_LONG=1 $(PYTEST) $(ARGS)
+
+coverage: $(READY) ## The unit tests with branch coverage; fails below the floor of pyproject.toml.
+	$(BIN)/python -m coverage erase
+	INTERBED_TEST_TIER=unit $(BIN)/python -m coverage run -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report --skip-covered --sort=cover
 
 check: $(READY) ## Lint, types, layers, and the documentation's links.
 	$(BIN)/ruff check .
