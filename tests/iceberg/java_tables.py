@@ -10,17 +10,17 @@ from tests.support.peers.iceberg import IcebergPeer
 
 
 def ours(peer: IcebergPeer, table: str) -> IcebergTable:
-    """The table as interbed reads it, as it is now."""
+    """Return the table as interbed reads it, opened at its current version."""
     return load_iceberg_table(peer.metadata(table), name=table)
 
 
 def ordered(answer: pa.Table) -> list[tuple[Any, ...]]:
-    """The rows, in an order of their own; texts and bytes of one kind, NaN as what equals itself."""
+    """Return the rows in a total order; strings and bytes become comparable, and NaN equals itself."""
     return sorted((tuple(map(_plain, row.values())) for row in answer.to_pylist()), key=repr)
 
 
 def assert_alike(peer: IcebergPeer, table: str) -> list[tuple[Any, ...]]:
-    """Both read the same rows, which are returned; and so many of them interbed counts."""
+    """Assert that interbed and Spark read the same rows, and that interbed counts as many. Return the rows."""
     expected = peer.rows(table)
     found = ours(peer, table)
     rows = found.scan().to_arrow()

@@ -1,4 +1,6 @@
-"""Iceberg tables without a JVM: pyiceberg writes data, and deletes are written here, as pyiceberg has none."""
+"""Iceberg tables without a JVM: pyiceberg writes data, and this module writes deletes, which pyiceberg does not
+support.
+"""
 
 import io
 import uuid
@@ -17,7 +19,7 @@ from interbed.iceberg.table import IcebergTable
 
 
 def delete_by_key(table: IcebergTable, column: str, keys: Sequence[int]) -> None:
-    """Commit one equality delete file for all partitions of the table, which has no partition fields."""
+    """Commit one equality delete file that applies to all partitions; the file's spec has no partition fields."""
     home = table.required_home()
     now = home.load()
     number = now.metadata.schema().find_field(column).field_id
@@ -28,7 +30,7 @@ def delete_by_key(table: IcebergTable, column: str, keys: Sequence[int]) -> None
 
 
 def delete_by_position(table: Table, data: str, positions: Sequence[int]) -> None:
-    """Commit one file of position deletes of a data file, in the table's catalog."""
+    """Commit one position delete file of a data file, in the table's catalog."""
     fields = [_field("file_path", pa.string(), False, 2147483546), _field("pos", pa.int64(), False, 2147483545)]
     rows = pa.table([[data] * len(positions), list(positions)], schema=pa.schema(fields))
     _commit(CatalogHome(table), table, rows, FileContent.POSITION_DELETES, referenced=data)
@@ -39,7 +41,7 @@ def _field(name: str, kind: pa.DataType, nullable: bool, number: int) -> "pa.Fie
 
 
 def _commit(home: TableHome, now: Table, rows: pa.Table, content: FileContent, **facts: Any) -> None:
-    """Commit a file of deletes to the table as it is now."""
+    """Commit a delete file to the current version of the table."""
     snapshot = now.metadata.current_snapshot()
     assert snapshot is not None
     sink = io.BytesIO()

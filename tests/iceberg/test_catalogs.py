@@ -1,4 +1,4 @@
-"""Tables of a REST catalog in Java, and tables in a store with S3's interface: by location and by a metastore."""
+"""Tables of a REST catalog in Java, and tables in an object store with the S3 API: by location and by a metastore."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ KEPT = [f"v{n}" for n in range(100) if n != 7]
 
 
 def filled(catalog: Any, location: str | None = None) -> Any:
-    """A new table of a catalog of pyiceberg's, of which a row is deleted."""
+    """Create a table in a catalog of pyiceberg, and delete one of its rows."""
     catalog.create_namespace_if_not_exists("shop")
     table = catalog.create_table("shop.orders", ROWS.schema, location=location)
     table.append(ROWS)
@@ -28,7 +28,7 @@ def filled(catalog: Any, location: str | None = None) -> Any:
 
 
 def texts(table: interbed.IcebergTable) -> list[str]:
-    """The column `v`, in an order of its own."""
+    """Return the values of column `v` in sorted order."""
     return sorted(map(str, table.scan().to_arrow()["v"].to_pylist()))
 
 
@@ -40,7 +40,7 @@ def test_tables_of_a_rest_catalog_are_read(tmp_path: Path) -> None:
         assert table.scan(filter="id between 6 and 8", columns=["id"]).to_arrow()["id"].to_pylist() == [6, 8]
         before = table.snapshots()[0].snapshot_id
         assert table.scan(snapshot_id=before).count() == 100
-        # What comes later is seen by a table that is opened later.
+        # A table that is opened later sees later commits.
         theirs.load_table("shop.orders").append(ROWS)
         assert table.count() == 99
         assert interbed.IcebergTable("shop.orders", theirs.load_table("shop.orders")).count() == 199
@@ -48,7 +48,7 @@ def test_tables_of_a_rest_catalog_are_read(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def store() -> Iterator[dict[str, str]]:
-    """A store's options."""
+    """Options of the object store."""
     with running_s3(BUCKET) as options:
         yield options
 
@@ -61,7 +61,7 @@ def test_tables_in_s3_are_read_by_location(store: dict[str, str], tmp_path: Path
         table = interbed.load_iceberg_table(made.metadata_location, properties)
         assert table.location == f"s3://{BUCKET}/sql/shop/orders"
         assert texts(table) == sorted(KEPT)
-        # The same bucket by the name that Hadoop has for the store.
+        # The same bucket by Hadoop's scheme for the object store.
         named = interbed.load_iceberg_table(made.metadata_location.replace("s3://", "s3a://"), properties)
         assert named.count() == 99
         assert interbed.IcebergTable("shop.orders", theirs.load_table("shop.orders")).count() == 99
@@ -69,7 +69,7 @@ def test_tables_in_s3_are_read_by_location(store: dict[str, str], tmp_path: Path
         interbed.load_iceberg_table(f"s3://{BUCKET}/nothing/v1.metadata.json", properties)
 
 
-def test_tables_in_s3_are_read_by_the_metastores_name(store: dict[str, str], tmp_path: Path) -> None:
+def test_tables_in_s3_are_read_by_their_name_in_the_metastore(store: dict[str, str], tmp_path: Path) -> None:
     with interbed.testing.metastore(warehouse=f"file:{tmp_path}/lake") as uri:
         with load_pyiceberg(
             "ice", type="hive", uri=uri, warehouse=f"file:{tmp_path}/lake", **store_properties(store)

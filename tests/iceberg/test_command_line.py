@@ -1,4 +1,4 @@
-"""`interbed table` on Iceberg tables: of a metastore by their names, and of directories."""
+"""`interbed table` on Iceberg tables: tables of a metastore by name, and tables of directories."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from tests.support.servers.metastore import table as hive_table
 
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """The options of a catalog with tables of kinds: `shop.ours`, `shop.theirs`, and `shop.others` of neither."""
+    """Options of a catalog with `shop.ours` (interbed), `shop.theirs` (Iceberg), and `shop.others` of neither."""
     directory = tmp_path_factory.mktemp("lake")
     with interbed.testing.metastore(warehouse=f"file:{directory}") as uri:
         with interbed.load_catalog("lake", metastore="hive", uri=uri) as made:
@@ -47,24 +47,24 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 
 
 def run(catalog: list[str], *arguments: str) -> Result:
-    """A command about tables."""
+    """Run a command about tables."""
     return CliRunner().invoke(main, ["table", *arguments, *catalog])
 
 
 def said(catalog: list[str], *arguments: str) -> str:
-    """What it prints, of which there is no error."""
+    """Run a command that has to succeed, and return its output."""
     done = run(catalog, *arguments)
     assert done.exit_code == 0, done.output
     return done.stdout
 
 
 def location(catalog: list[str]) -> str:
-    """Where the table of Iceberg's is."""
+    """Return the location of the Iceberg table."""
     place: str = json.loads(said(catalog, "describe", "shop.theirs", "--json"))["location"]
     return place
 
 
-def test_tables_are_listed_with_their_kinds_when_all_are_asked_for(catalog: list[str]) -> None:
+def test_all_tables_are_listed_with_their_kinds_on_request(catalog: list[str]) -> None:
     assert said(catalog, "list", "shop") == "shop.ours\n"
     lines = said(catalog, "list", "--all").splitlines()
     assert lines == ["shop.empty   iceberg", "shop.ours    interbed", "shop.theirs  iceberg"]
@@ -72,7 +72,7 @@ def test_tables_are_listed_with_their_kinds_when_all_are_asked_for(catalog: list
     assert json.loads(said(catalog, "list", "--json")) == ["shop.ours"]
 
 
-def test_rows_are_shown_as_of_interbeds_own(catalog: list[str]) -> None:
+def test_rows_are_shown_like_those_of_interbeds_own_tables(catalog: list[str]) -> None:
     rows = said(catalog, "scan", "shop.theirs", "--filter", "id > 2", "--columns", "v,id", "--json").splitlines()
     assert sorted(map(json.loads, rows), key=lambda row: int(row["id"]))[0] == {"v": "c", "id": 3}
     assert len(rows) == 4
@@ -110,7 +110,7 @@ def test_columns_and_snapshots_are_described(catalog: list[str]) -> None:
     assert lines[1].endswith("6 records")
 
 
-def test_a_table_of_no_catalog_is_named_by_its_location(catalog: list[str], tmp_path: Path) -> None:
+def test_a_table_outside_of_catalogs_is_named_by_its_location(catalog: list[str], tmp_path: Path) -> None:
     place = Path(location(catalog).removeprefix("file:"))
     (metadata,) = place.glob("metadata/00002-*.json")
     assert len(said(catalog, "scan", str(metadata), "--json").splitlines()) == 6
@@ -137,7 +137,7 @@ def test_a_table_of_no_catalog_is_named_by_its_location(catalog: list[str], tmp_
     ],
     ids=lambda command: command[0],
 )
-def test_what_only_interbeds_own_tables_have_is_refused_by_name(catalog: list[str], command: list[str]) -> None:
+def test_commands_for_interbeds_own_tables_are_refused_by_name(catalog: list[str], command: list[str]) -> None:
     refused = run(catalog, *command)
     assert refused.exit_code == 1, refused.output
     assert "'shop.theirs' is a table of Iceberg's; it takes" in refused.output
@@ -148,7 +148,7 @@ def test_what_only_interbeds_own_tables_have_is_refused_by_name(catalog: list[st
     [["drop", "shop.theirs", "--yes"], ["alter", "shop.theirs", "--comment", "x"], ["scan", "shop.others"]],
     ids=lambda command: command[0],
 )
-def test_tables_that_are_not_interbeds_to_change_or_to_read_are_refused(catalog: list[str], command: list[str]) -> None:
+def test_changes_and_reads_of_unsupported_tables_are_refused(catalog: list[str], command: list[str]) -> None:
     refused = run(catalog, *command)
     assert refused.exit_code == 1
     assert "is no table of Paimon's format" in refused.output
@@ -160,7 +160,7 @@ def test_queries_join_tables_of_both_kinds(catalog: list[str]) -> None:
     assert (done.exit_code, json.loads(done.stdout)) == (0, {"n": 6, "s": 21}), done.output
 
 
-def test_a_warehouse_of_directories_has_none(tmp_path: Path) -> None:
+def test_a_warehouse_of_directories_has_no_iceberg_tables(tmp_path: Path) -> None:
     made = interbed.load_catalog("lake", warehouse=tmp_path)
     made.create_database("shop")
     assert made.list_iceberg_tables("shop") == []
@@ -168,7 +168,7 @@ def test_a_warehouse_of_directories_has_none(tmp_path: Path) -> None:
         made.list_iceberg_tables("none")
 
 
-def test_tables_are_kept_in_shape_by_name_and_by_location(catalog: list[str], tmp_path: Path) -> None:
+def test_tables_are_optimized_by_name_and_by_location(catalog: list[str], tmp_path: Path) -> None:
     with interbed.testing.metastore(warehouse=f"file:{tmp_path}") as uri:
         with load_pyiceberg("ice", type="hive", uri=uri, warehouse=f"file:{tmp_path}") as theirs:
             theirs.create_namespace("shop")

@@ -1,4 +1,4 @@
-"""Rows that Java deleted, in all the ways there are: interbed reads what Spark reads."""
+"""Rows deleted by Java in every way: interbed reads the rows that Spark reads."""
 
 import math
 from typing import Any
@@ -23,7 +23,7 @@ def test_equality_deletes_of_two_column_sets(peer: IcebergPeer, format: str) -> 
     assert len(assert_alike(peer, table)) == 3
 
 
-def test_equality_deletes_of_partitions_and_of_all(peer: IcebergPeer) -> None:
+def test_equality_deletes_of_single_partitions_and_of_all(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, p STRING")
     peer.append(table, [[1, "old"]])
     peer.run(f"ALTER TABLE {table} ADD PARTITION FIELD p")
@@ -37,7 +37,7 @@ def test_equality_deletes_of_partitions_and_of_all(peer: IcebergPeer) -> None:
     assert len(assert_alike(peer, table)) == 2
 
 
-def test_equality_deletes_inside_of_a_struct(peer: IcebergPeer) -> None:
+def test_equality_deletes_of_a_nested_field(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, s STRUCT<x: INT, y: STRING>")
     rows: list[list[Any]] = [[1, {"x": 1, "y": "a"}], [2, {"x": None, "y": "b"}], [3, None], [4, {"x": 1, "y": None}]]
     peer.append(table, rows)
@@ -47,19 +47,19 @@ def test_equality_deletes_inside_of_a_struct(peer: IcebergPeer) -> None:
     assert [row[0] for row in assert_alike(peer, table)] == [3]
 
 
-# Equality deletes are of each format in each run.
+# Equality deletes are tested with each file format in each run.
 @pytest.mark.parametrize("format", each_run(["parquet", "orc", "avro"], lambda name: name == "parquet"))
 def test_position_deletes_of_two_data_files(peer: IcebergPeer, format: str) -> None:  # noqa: A002
     table = peer.new_table("a INT")
     paths = [peer.append(table, [[n], [n + 1], [n + 2]], format=format) for n in (10, 20)]
     peer.position_delete(table, [(paths[0], 0), (paths[1], 0), (paths[1], 2)], format=format)
     assert assert_alike(peer, table) == [(11,), (12,), (21,)]
-    # One of a file is twice, and one is behind its end.
+    # One position is listed twice, and one is beyond the end of the file.
     peer.position_delete(table, [(paths[0], 0), (paths[0], 1), (paths[0], 99)], format=format)
     assert assert_alike(peer, table) == [(12,), (21,)]
 
 
-def test_vectors_take_over_from_position_deletes_and_go_with_equality_deletes(peer: IcebergPeer) -> None:
+def test_deletion_vectors_replace_position_deletes_and_combine_with_equality_deletes(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, b STRING")
     paths = [peer.append(table, [[n + i, str(i)] for i in range(4)]) for n in (10, 20)]
     peer.position_delete(table, [(paths[0], 0), (paths[1], 3)])
@@ -85,7 +85,7 @@ def test_an_upsert_in_one_commit_keeps_its_new_row(peer: IcebergPeer, version: i
         assert len(assert_alike(peer, table)) == step + 3
 
 
-def test_deletes_hold_when_their_columns_have_changed(peer: IcebergPeer) -> None:
+def test_deletes_apply_after_their_columns_have_changed(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, b STRING, c FLOAT")
     peer.append(table, [[1, "x", 0.5], [2, "y", 1.5], [3, "z", 2.5], [4, None, 3.5]])
     peer.equality_delete(table, ["a", "b"], [[1, "x"]])
@@ -98,7 +98,7 @@ def test_deletes_hold_when_their_columns_have_changed(peer: IcebergPeer) -> None
     peer.equality_delete(table, ["c"], [[2.5]])
     assert len(assert_alike(peer, table)) == 2
     peer.run(f"ALTER TABLE {table} DROP COLUMN a")
-    # Not `a` again: Iceberg's Java reader takes no two columns of one name, one of which deletes go by.
+    # Not `a` again: Iceberg's Java reader supports no two columns of one name of which deletes use one.
     peer.run(f"ALTER TABLE {table} ADD COLUMN d BIGINT")
     peer.append(table, [["w", 0.5, 4]])
     assert len(assert_alike(peer, table)) == 3
@@ -114,7 +114,7 @@ def test_a_column_that_files_lack_is_deleted_by_its_default(peer: IcebergPeer) -
     assert assert_alike(peer, table) == [(4, 8)]
 
 
-def test_each_delete_file_is_read_once_and_explained(peer: IcebergPeer) -> None:
+def test_each_delete_file_is_read_once_and_shown_in_the_plan(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT, v STRING")
     for step in range(6):
         rows, keys = [[key, str(step)] for key in range(10)], [[key] for key in range(10)]

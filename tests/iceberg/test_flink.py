@@ -1,4 +1,4 @@
-"""What Flink's stream of upserts leaves in an Iceberg table is read as Spark reads it, after each of its commits."""
+"""Upserts that a Flink stream writes to an Iceberg table are read as Spark reads them, after each commit."""
 
 import random
 from pathlib import Path
@@ -14,10 +14,10 @@ COLUMNS = "id INT, city STRING, v DOUBLE, PRIMARY KEY (id, city) NOT ENFORCED"
 
 
 def changes(seed: int, count: int) -> tuple[list[tuple[str, list[Any]]], list[tuple[Any, ...]]]:
-    """Upserts and deletes of few keys, so that most come again, and the rows that they leave."""
+    """Return upserts and deletes of few keys, so that most keys recur, and the resulting rows."""
     dice = random.Random(seed)
     made: list[tuple[str, list[Any]]] = []
-    # Of a DOUBLE the peer takes the text.
+    # The peer takes a DOUBLE as text.
     rows: dict[tuple[int, str], str] = {}
     for _ in range(count):
         key = dice.randrange(12), dice.choice("xy")
@@ -52,7 +52,7 @@ def test_upserts_of_a_stream_are_read_as_spark_reads_them(peer: IcebergPeer, tmp
         assert ordered(found.scan(snapshot_id=snapshot.snapshot_id).to_arrow()) == expected
     narrow = found.scan(columns=["v"], filter="id = 3").to_arrow()["v"].to_pylist()
     assert sorted(map(repr, narrow)) == sorted(value for number, _, value in left if number == 3)
-    # Nothing changes when the keys become positions, of files that are not small, and when all is written anew.
+    # The rows stay the same when equality deletes become position deletes, and when all files are rewritten.
     peer.run(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.target-file-size-bytes'='500')")
     for mode, kinds in (("minor", {"data", "position_deletes"}), ("full", {"data"})):
         opened(peer, table).compact(mode=mode)

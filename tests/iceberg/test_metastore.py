@@ -1,4 +1,4 @@
-"""Tables of Iceberg's that stand in a metastore are read by their names, beside interbed's own."""
+"""Iceberg tables of a metastore are read by their names, beside interbed's own tables."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +15,7 @@ from interbed.catalog.client.api import Catalog
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    """A catalog over a metastore with an Iceberg table that pyiceberg made, and one of interbed's."""
+    """A catalog over a metastore with an Iceberg table created by pyiceberg, and a table of interbed."""
     with interbed.testing.metastore(warehouse=f"file:{tmp_path}/lake") as uri:
         made = interbed.load_catalog("lake", metastore="hive", uri=uri)
         made.create_database("shop")
@@ -34,7 +34,7 @@ def test_an_iceberg_table_is_read_by_its_name(catalog: Catalog) -> None:
     assert catalog.get_table("shop.ours").count() == 1
 
 
-def test_what_is_interbeds_alone_is_refused_of_it(catalog: Catalog) -> None:
+def test_operations_of_interbeds_own_tables_are_refused(catalog: Catalog) -> None:
     with pytest.raises(interbed.NotAnInterbedTableError, match="ICEBERG"):
         catalog.get_table("shop.theirs$files")
     with pytest.raises(interbed.NotAnInterbedTableError, match="ICEBERG"):

@@ -1,4 +1,4 @@
-"""Where tables come from, and what is said of those that can't be opened."""
+"""Ways to open an Iceberg table, and errors of tables that can not be opened."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ import interbed
 
 
 def made(directory: Path) -> interbed.IcebergTable:
-    """A table with three rows, in a catalog of pyiceberg's."""
+    """Create a table with three rows in a catalog of pyiceberg."""
     with load_catalog("ice", type="sql", uri=f"sqlite:///{directory}/ice.db", warehouse=f"file://{directory}") as ice:
         ice.create_namespace("shop")
         rows = pa.table({"id": [1, 2, 3]})
@@ -39,7 +39,7 @@ def test_compressed_metadata_are_read_under_either_name(tmp_path: Path, name: st
     content = gzip.compress(path.read_bytes())
     path.with_name(name).write_bytes(content)
     assert interbed.load_iceberg_table(str(path.with_name(name))).count() == 3
-    # As the newest version of a directory.
+    # The file is also found as the newest version of a directory.
     for other in path.parent.glob("*.metadata.json"):
         if other.name != name:
             other.unlink()
@@ -57,7 +57,7 @@ def test_compressed_metadata_are_read_under_either_name(tmp_path: Path, name: st
         ({"schemas": "none"}, interbed.CorruptFileError, "no table metadata"),
     ],
 )
-def test_metadata_that_are_not_known_are_refused(
+def test_unknown_metadata_are_refused(
     tmp_path: Path, change: dict[str, object], error: type[Exception], said: str
 ) -> None:
     location = Path(made(tmp_path).metadata.metadata_location.removeprefix("file://"))
@@ -76,7 +76,7 @@ def test_a_manifest_that_is_damaged_is_named(tmp_path: Path) -> None:
         table.scan().to_arrow()
 
 
-def test_a_data_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_a_missing_data_file_is_named(tmp_path: Path) -> None:
     table = made(tmp_path)
     for path in tmp_path.rglob("*.parquet"):
         path.unlink()

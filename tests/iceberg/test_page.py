@@ -1,4 +1,4 @@
-"""docs/iceberg.md does what it says."""
+"""The examples of docs/iceberg.md run as written."""
 
 from pathlib import Path
 

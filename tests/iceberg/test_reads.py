@@ -1,4 +1,4 @@
-"""Columns, types, filters and versions of tables that Java wrote: interbed reads what Spark reads."""
+"""Columns, types, filters and versions of tables written by Java: interbed reads what Spark reads."""
 
 import datetime as dt
 from decimal import Decimal
@@ -39,14 +39,14 @@ ROWS = [
 
 @pytest.mark.parametrize("version", each_run([1, 2, 3], lambda version: version == 2))
 @pytest.mark.parametrize("format", ["parquet", "orc", "avro"])
-def test_values_of_all_types_are_those_of_spark(peer: IcebergPeer, version: int, format: str) -> None:  # noqa: A002
+def test_values_of_all_types_equal_those_of_spark(peer: IcebergPeer, version: int, format: str) -> None:  # noqa: A002
     table = peer.new_table(TYPES, version, properties=f"'write.format.default'='{format}'")
     for row in ROWS:
         peer.run(f"INSERT INTO {table} VALUES {row}")
     assert len(assert_alike(peer, table)) == 3
 
 
-def test_types_that_spark_has_not_are_read_as_well(peer: IcebergPeer) -> None:
+def test_types_unknown_to_spark_are_read_as_well(peer: IcebergPeer) -> None:
     table = "ice.db.others"
     fields = [
         {"id": 1, "name": "t", "type": "time", "required": False},
@@ -61,7 +61,7 @@ def test_types_that_spark_has_not_are_read_as_well(peer: IcebergPeer) -> None:
     assert found.to_pylist()[0] == {"t": dt.time(1, 2, 3, 456), "u": number.bytes, "x": b"abc"}
 
 
-def test_columns_are_found_by_their_ids_whatever_became_of_their_names(peer: IcebergPeer) -> None:
+def test_columns_are_found_by_field_id_after_renames(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, b STRING, r STRUCT<x: INT, y: STRING>, l ARRAY<STRUCT<p: INT>>")
     peer.run(f"INSERT INTO {table} VALUES (1, 'one', named_struct('x', 1, 'y', 'y'), array(named_struct('p', 1)))")
     peer.run(f"ALTER TABLE {table} RENAME COLUMN a TO c")
@@ -99,7 +99,7 @@ FILTERS = [
 
 @pytest.fixture(scope="module")
 def filtered(peer: IcebergPeer) -> str:
-    """A table with files, partitions by what two specs say, and a column that came later."""
+    """A table with several files, partitions of two specs, and a column that was added later."""
     columns = "a INT, p STRING, d DATE, n DECIMAL(9,2), s STRING, f FLOAT, at TIMESTAMP"
     table = peer.new_table(columns, partitioned="p, days(at)")
     for step in range(3):
@@ -118,7 +118,7 @@ def filtered(peer: IcebergPeer) -> str:
 
 @pytest.mark.sample(5)
 @pytest.mark.parametrize(("condition", "sql"), FILTERS)
-def test_filters_choose_the_rows_that_spark_chooses(peer: IcebergPeer, filtered: str, condition: str, sql: str) -> None:
+def test_filters_select_the_rows_that_spark_selects(peer: IcebergPeer, filtered: str, condition: str, sql: str) -> None:
     found = ours(peer, filtered)
     expected = ordered(peer.arrow(f"SELECT * FROM {filtered} WHERE {sql}"))
     scan = found.scan(filter=condition)
@@ -128,7 +128,7 @@ def test_filters_choose_the_rows_that_spark_chooses(peer: IcebergPeer, filtered:
     assert sorted(map(str, some["s"].to_pylist())) == sorted(row[4] for row in expected)
 
 
-def test_filters_leave_files_and_manifests_out(peer: IcebergPeer, filtered: str) -> None:
+def test_filters_prune_files_and_manifests(peer: IcebergPeer, filtered: str) -> None:
     found = ours(peer, filtered)
     everything = found.explain()
     assert everything.files == everything.files_total
@@ -167,7 +167,7 @@ def test_versions_are_named_by_snapshot_time_branch_and_tag(peer: IcebergPeer) -
         found.scan(tag="kept", branch="other")
 
 
-def test_results_come_as_frames_and_to_sql(peer: IcebergPeer) -> None:
+def test_results_are_available_as_data_frames_and_in_sql(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, s STRING")
     peer.append(table, [[n, str(n)] for n in range(100)])
     peer.equality_delete(table, ["a"], [[n] for n in range(0, 100, 2)])
@@ -181,7 +181,7 @@ def test_results_come_as_frames_and_to_sql(peer: IcebergPeer) -> None:
     assert pa.table(found).num_rows == 50
 
 
-def test_files_of_others_are_read_by_the_names_of_their_columns(peer: IcebergPeer) -> None:
+def test_files_without_field_ids_are_read_by_column_name(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, b STRING, p INT", partitioned="p")
     directory = peer.warehouse / "others"
     (directory / "p=1").mkdir(parents=True)
@@ -192,7 +192,7 @@ def test_files_of_others_are_read_by_the_names_of_their_columns(peer: IcebergPee
     assert assert_alike(peer, table) == [(1, "x", 1), (2, None, 1)]
 
 
-def test_what_is_not_there_or_not_known_is_named(peer: IcebergPeer) -> None:
+def test_missing_and_unknown_names_are_reported(peer: IcebergPeer) -> None:
     table = peer.new_table("a INT, v VARIANT", version=3)
     with pytest.raises(NotSupportedError, match="variant"):
         ours(peer, table)

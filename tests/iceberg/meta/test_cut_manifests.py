@@ -1,4 +1,4 @@
-"""Manifests that were cut off are damaged, and not shorter."""
+"""A truncated manifest is reported as damaged and never read as a shorter one."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from interbed.storage.base.errors import CorruptFileError
 
 
 @pytest.mark.parametrize("kind", ["snap-*.avro", "*-m0.avro"])
-def test_wherever_a_manifest_is_cut_off_no_row_is_missed(tmp_path: Path, kind: str) -> None:
+def test_a_manifest_truncated_at_any_length_is_reported_as_damaged(tmp_path: Path, kind: str) -> None:
     catalog = SqlCatalog("c", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("d")
     rows = pa.table({"id": range(3)})

@@ -1,4 +1,4 @@
-"""Filters of Iceberg tables that pyiceberg takes otherwise than the rows do."""
+"""Filters that pyiceberg evaluates differently from the values of the rows."""
 
 import math
 from collections.abc import Callable
@@ -26,7 +26,7 @@ FILTERS: dict[str, Callable[[float], bool]] = {
 
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
 @pytest.mark.parametrize("values", VALUES, ids=str)
-def test_infinities_are_found(tmp_path: Path, kind: pa.DataType, values: list[float | None]) -> None:
+def test_filters_find_infinite_values(tmp_path: Path, kind: pa.DataType, values: list[float | None]) -> None:
     catalog = InMemoryCatalog("ice", warehouse=f"file://{tmp_path}")
     catalog.create_namespace("d")
     rows = pa.table({"c": pa.array(values, kind)})

@@ -1,4 +1,4 @@
-"""Manifests and manifest lists that are written are what pyiceberg reads, whatever version and content."""
+"""Manifests and manifest lists of every format version and content that interbed writes are readable by pyiceberg."""
 
 import io
 from pathlib import Path
@@ -55,7 +55,7 @@ def entry(path: str, day: str, status: ManifestEntryStatus, sequence_number: int
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_entries_come_back_with_status_partition_and_sequence_number(tmp_path: Path, version: TableVersion) -> None:
+def test_entries_keep_status_partition_and_sequence_number(tmp_path: Path, version: TableVersion) -> None:
     entries = [
         entry("a", "mon", ManifestEntryStatus.ADDED, None if version > 1 else 0),
         entry("b", "tue", ManifestEntryStatus.EXISTING, 2 if version > 1 else 0),
@@ -95,7 +95,7 @@ def test_entries_come_back_with_status_partition_and_sequence_number(tmp_path: P
     assert [e.sequence_number for e in read] == ([9, 2, 1] if version > 1 else [0, 0, 0])
 
 
-def test_a_manifest_of_deletes_takes_no_row_ids_and_what_had_one_keeps_it(tmp_path: Path) -> None:
+def test_delete_manifests_get_no_row_ids_and_data_manifests_keep_theirs(tmp_path: Path) -> None:
     def made(name: str, content: ManifestContent, path: str) -> ManifestFile:
         return write_manifest(
             IO,
@@ -125,7 +125,7 @@ def test_a_manifest_of_deletes_takes_no_row_ids_and_what_had_one_keeps_it(tmp_pa
     assert following == 15
 
 
-def test_version_1_has_no_deletes_and_no_manifest_is_empty(tmp_path: Path) -> None:
+def test_version_1_refuses_delete_manifests_and_empty_manifests(tmp_path: Path) -> None:
     for entries, content in [([], ManifestContent.DATA), (["d"], ManifestContent.DELETES)]:
         with pytest.raises(ValueError, match=r"at least one entry|no deletes"):
             write_manifest(
@@ -141,7 +141,7 @@ def test_version_1_has_no_deletes_and_no_manifest_is_empty(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_a_list_without_manifests_has_no_block(tmp_path: Path) -> None:
+def test_an_empty_manifest_list_has_no_block(tmp_path: Path) -> None:
     path = tmp_path / "list.avro"
     write_manifest_list(
         IO,

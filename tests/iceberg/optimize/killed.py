@@ -1,4 +1,4 @@
-"""An optimization in a process of its own, which a fault kills at one of its file operations.
+"""An optimization in its own process, which an injected fault kills at one of its file operations.
 
 The operations are those of interbed's FileIO, and each file that pyiceberg creates (manifests).
 """
@@ -23,7 +23,7 @@ _context.set_forkserver_preload([__name__])
 
 
 def run_killed(location: str, mode: str, action: FaultAction, skip: int) -> int:
-    """Optimize the table, and expire its old snapshots, until the fault after `skip` operations; the exit code."""
+    """Optimize the table and expire its old snapshots until the fault after `skip` operations. Return the exit code."""
     process = _context.Process(target=_optimize, args=(location, mode, action, skip))
     process.start()
     process.join(DEADLINE_SECONDS)

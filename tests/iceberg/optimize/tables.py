@@ -1,4 +1,4 @@
-"""Tables that Java wrote, opened where they can be changed."""
+"""Tables written by Java, opened for changes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,33 +13,33 @@ from tests.support.peers.iceberg import IcebergPeer
 
 
 def opened(peer: IcebergPeer, table: str) -> IcebergTable:
-    """The table by its directory."""
+    """Open the table by its directory."""
     return load_iceberg_table(peer.metadata(table).partition("/metadata/")[0], name=table)
 
 
-class Interrupted:
-    """A home before whose commits something happens: each of `events` once, in order."""
+class InterruptedHome:
+    """Table home that runs one of `events`, in order, before each of its commits."""
 
     def __init__(self, home: TableHome, *events: Callable[[], Any]) -> None:
         self._home = home
         self._events = list(events)
 
     def load(self) -> Metadata:
-        """As of the home."""
+        """Return the metadata of the wrapped home."""
         return self._home.load()
 
     def commit(
         self, base: Metadata, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> None:
-        """As of the home, after the next event."""
+        """Run the next event, then commit to the wrapped home."""
         if self._events:
             self._events.pop(0)()
         self._home.commit(base, requirements, updates)
 
 
 def interrupted(peer: IcebergPeer, table: str, *events: Callable[[], Any]) -> IcebergTable:
-    """The table, with what others do to it while its first commits are under way."""
+    """Open the table such that the events happen during its first commits."""
     found = opened(peer, table)
     assert found.home is not None
-    found.home = Interrupted(found.home, *events)
+    found.home = InterruptedHome(found.home, *events)
     return found

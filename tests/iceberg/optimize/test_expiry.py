@@ -1,4 +1,6 @@
-"""Expiry, orphans and manifests: what goes and what stays, by tables that Java wrote."""
+"""Expiry of snapshots, orphan files and manifests: files that are deleted and files that stay, in tables written by
+Java.
+"""
 
 import datetime as dt
 import os
@@ -17,11 +19,11 @@ IN_A_WEEK = time.time() + 7 * 24 * 3600
 
 
 def now() -> int:
-    """Milliseconds since the epoch."""
+    """Return the milliseconds since the epoch."""
     return int(time.time() * 1000)
 
 
-def test_what_only_old_snapshots_name_goes_and_tags_and_branches_stay(peer: IcebergPeer) -> None:
+def test_expiry_deletes_files_of_old_snapshots_only_and_keeps_tags_and_branches(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT", 3)
     for number in range(4):
         peer.append(table, [[number], [number + 100]])
@@ -46,7 +48,7 @@ def test_what_only_old_snapshots_name_goes_and_tags_and_branches_stay(peer: Iceb
     assert len(assert_alike(peer, table)) == len(before) + 1
 
 
-def test_the_properties_of_the_table_say_what_is_kept(peer: IcebergPeer) -> None:
+def test_table_properties_decide_which_snapshots_are_kept(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT", 2)
     for number in range(4):
         peer.append(table, [[number]])
@@ -62,7 +64,7 @@ def test_the_properties_of_the_table_say_what_is_kept(peer: IcebergPeer) -> None
         opened(peer, table).remove_orphan_files()
 
 
-def test_orphans_are_old_files_of_the_table_that_nothing_names(peer: IcebergPeer) -> None:
+def test_orphan_files_are_old_files_of_the_table_without_a_reference(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT, p STRING", 2, partitioned="p")
     peer.run(f"INSERT INTO {table} VALUES (1, 'a'), (2, 'b')")
     found = opened(peer, table)
@@ -90,7 +92,7 @@ def test_orphans_are_old_files_of_the_table_that_nothing_names(peer: IcebergPeer
 
 
 @pytest.mark.parametrize("version", [1, 3])
-def test_small_manifests_are_put_together_and_rows_keep_their_ids(peer: IcebergPeer, version: int) -> None:
+def test_small_manifests_are_merged_and_rows_keep_their_ids(peer: IcebergPeer, version: int) -> None:
     table = peer.new_table("id INT", version, properties="'commit.manifest-merge.enabled'='false'")
     for number in range(5):
         peer.append(table, [[number]])
@@ -106,7 +108,7 @@ def test_small_manifests_are_put_together_and_rows_keep_their_ids(peer: IcebergP
         assert peer.run(f"SELECT id, _row_id FROM {table} ORDER BY id") == ids
 
 
-def test_statistics_go_with_their_snapshots(peer: IcebergPeer) -> None:
+def test_statistics_files_are_deleted_with_their_snapshots(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT, p STRING", 2, partitioned="p")
     peer.run(f"INSERT INTO {table} VALUES (1, 'a')")
     for procedure in ("compute_table_stats", "compute_partition_stats"):

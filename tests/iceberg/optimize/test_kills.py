@@ -1,4 +1,4 @@
-"""An optimization or an expiry that is killed with -9 at any of its steps loses no row and has none twice."""
+"""An optimization or an expiry that is killed (SIGKILL) at any step loses and duplicates no row."""
 
 import random
 import signal
@@ -14,12 +14,12 @@ from tests.iceberg.optimize.test_races import unnamed
 from tests.support.peers.iceberg import IcebergPeer
 
 STEPS = 200
-"""More than there are."""
+"""Upper bound of the number of steps."""
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("version", [2, 3])
-def test_rows_are_there_once_whatever_step_it_was_killed_at(peer: IcebergPeer, version: int) -> None:
+def test_a_kill_at_any_step_neither_loses_nor_duplicates_rows(peer: IcebergPeer, version: int) -> None:
     dice = random.Random(version)
     table = peer.new_table("id INT, v STRING", version)
     location = opened(peer, table).location
@@ -40,11 +40,11 @@ def test_rows_are_there_once_whatever_step_it_was_killed_at(peer: IcebergPeer, v
         assert ordered(rows) == sorted(expected.items(), key=repr), (number, action, step)
         if ends[-1] == 0:
             break
-        # Whoever comes next makes an end of it, lest there are more steps each time.
+        # The next process finishes the work; without that, the number of steps would grow from kill to kill.
         assert run_killed(location, "minor", action, STEPS * 100) == 0
         assert len(opened(peer, table).scan().to_arrow()) == len(expected)
         step += dice.randint(1, 3)
-    # At last no step was left to be killed at.
+    # The last run ended because no step was left to be killed at.
     assert set(ends[:-1]) == {-signal.SIGKILL}
     assert ends[-1] == 0
     found = opened(peer, table)

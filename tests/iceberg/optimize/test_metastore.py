@@ -1,4 +1,5 @@
-"""Iceberg tables of a metastore are compacted by their names, beside Java's commits, and from Spark and the shell.
+"""Iceberg tables of a metastore are compacted by name, concurrently with commits of Java, from Spark and the command
+line.
 
 In each run tests/iceberg/test_command_line.py does it from the shell, and
 tests/spark_ext/calls/test_hive_catalog.py from Spark.
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[IcebergPeer, interbed.Catalog, str]]:
-    """A metastore with Iceberg in Java over it, and our catalog."""
+    """A metastore with Iceberg in Java over it, and interbed's catalog."""
     directory = tmp_path_factory.mktemp("lake")
     with (
         interbed.testing.metastore(warehouse=f"file:{directory}/lake") as uri,
@@ -36,14 +37,14 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[IcebergPeer
 
 
 def run_cli(*arguments: str) -> str:
-    """What a command writes, which succeeds."""
+    """Run a command that has to succeed, and return its output."""
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_table_is_compacted_by_name_and_java_goes_on(
+def test_a_table_is_compacted_by_name_and_java_continues_it(
     lake: tuple[IcebergPeer, interbed.Catalog, str], version: int
 ) -> None:
     peer, catalog, _ = lake
@@ -68,7 +69,7 @@ def test_a_table_is_compacted_by_name_and_java_goes_on(
     assert parameters["previous_metadata_location"] != parameters["metadata_location"]
 
 
-def test_the_command_compacts_it_and_shows_plans(lake: tuple[IcebergPeer, interbed.Catalog, str]) -> None:
+def test_the_command_compacts_a_table_and_shows_plans(lake: tuple[IcebergPeer, interbed.Catalog, str]) -> None:
     peer, catalog, uri = lake
     name = peer.new_table("id INT", 2).removeprefix("ice.")
     for number in range(3):

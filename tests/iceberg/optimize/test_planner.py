@@ -1,4 +1,4 @@
-"""What is worth doing, what stays, and units on their way to other processes: all of it without a table."""
+"""Planning without a table: choice of files, files that stay, and units on their way to other processes."""
 
 from dataclasses import replace
 from decimal import Decimal
@@ -22,27 +22,27 @@ SETTINGS = OptimizeSettings(target=100, small_files=3)
 
 
 def data(path: str, number: int = 1, *, size: int = 100, records: int = 100, partition: int = 0) -> LiveFile:
-    """A data file of a partition."""
+    """Return a data file of a partition."""
     return files.data(path, number, size=size, records=records, partition=(partition,))
 
 
 def keys(path: str, number: int, partition: int = 0) -> LiveFile:
-    """An equality delete file of a partition."""
+    """Return an equality delete file of a partition."""
     return files.equality(path, number, partition=(partition,), size=1)
 
 
 def positions(path: str, number: int, of: str) -> LiveFile:
-    """A position delete file of one data file."""
+    """Return a position delete file of one data file."""
     return files.positions(path, number, of, partition=(0,))
 
 
 def vector(path: str, number: int, of: str) -> LiveFile:
-    """A deletion vector."""
+    """Return the deletion vector of one data file."""
     return replace(files.vector(path, number, of), partition=(0,))
 
 
 def tasks(given: list[LiveFile], deletes: list[LiveFile]) -> list[DataTask]:
-    """The files with what applies to them."""
+    """Return the data files with the deletes that apply to them."""
     index = DeleteIndex(deletes, lambda _: False)
     return [DataTask(file=file, deletes=index.of(file)) for file in given]
 
@@ -62,7 +62,7 @@ KEYS = st.lists(st.builds(keys, st.uuids().map(str), st.integers(1, 6), st.integ
 
 
 @given(FILES, KEYS, st.sampled_from(Mode), st.randoms())
-def test_each_file_is_in_one_unit_at_most_and_the_order_of_files_does_not_matter(
+def test_each_file_is_in_at_most_one_unit_whatever_the_order_of_the_files(
     some: list[LiveFile], deletes: list[LiveFile], mode: Mode, dice: object
 ) -> None:
     planned = tasks(some, deletes)
@@ -80,11 +80,11 @@ def test_each_file_is_in_one_unit_at_most_and_the_order_of_files_does_not_matter
 
 
 @pytest.mark.parametrize("mode", list(Mode))
-def test_what_is_in_shape_is_left_alone(mode: Mode) -> None:
+def test_files_without_need_for_optimization_are_left_alone(mode: Mode) -> None:
     assert plan_units(tasks([data("a"), data("b"), data("c", size=20, partition=1)], []), mode, SETTINGS) == ()
 
 
-def test_small_files_are_put_together_when_there_are_enough_or_they_make_a_whole_one() -> None:
+def test_small_files_are_merged_when_there_are_enough_or_they_fill_a_whole_file() -> None:
     few = [data("a", size=10), data("b", size=20)]
     assert plan_units(tasks(few, []), Mode.MINOR, SETTINGS) == ()
     (unit,) = plan_units(tasks([*few, data("c", size=1)], []), Mode.MINOR, SETTINGS)
@@ -101,23 +101,23 @@ def test_small_files_are_put_together_when_there_are_enough_or_they_make_a_whole
         ("self-optimizing.minor.trigger.file-count", "1"),
     ],
 )
-def test_properties_that_can_not_be_heeded_are_named(name: str, value: str) -> None:
+def test_errors_name_the_invalid_property(name: str, value: str) -> None:
     with pytest.raises(InvalidOptionError, match=name):
         OptimizeSettings.of({name: value})
 
 
 def removed(replacement: FileReplacement, some: list[LiveFile], deletes: list[LiveFile]) -> set[str]:
-    """The paths of what goes."""
+    """Return the paths of the files that the replacement removes."""
     return {path for path, _ in files_to_remove(replacement, some, deletes, lambda _: False, 9)}
 
 
 def replaced(**given: object) -> FileReplacement:
-    """A replacement over a snapshot."""
+    """Return a replacement of files of snapshot 1."""
     values: dict[str, object] = {"rewritten": (), "converted": (), "added": (), "known": frozenset()}
     return FileReplacement(snapshot_id=1, **{**values, **given})  # type: ignore[arg-type]
 
 
-def test_keys_stay_as_long_as_a_file_is_left_that_they_may_be_for() -> None:
+def test_equality_deletes_stay_while_an_unconverted_file_remains_that_they_may_apply_to() -> None:
     some, deletes = [data("a"), data("b")], [keys("d", 2)]
     first, second = tasks(some, deletes)
     known = frozenset({("d", None)})
@@ -125,18 +125,18 @@ def test_keys_stay_as_long_as_a_file_is_left_that_they_may_be_for() -> None:
     assert removed(replaced(converted=(first,), known=known), some, deletes) == set()
     assert removed(replaced(converted=(first, second), known=known), some, deletes) == {"d"}
     assert removed(replaced(rewritten=(first,), converted=(second,), known=known), some, deletes) == {"a", "d"}
-    # Of a file that another commit wrote anew, as old as before, nobody has looked at the keys.
+    # The keys were not applied to a file that another commit rewrote and that is as old as before.
     late = [*some, data("c")]
     assert removed(replaced(converted=(first, second), known=known), late, deletes) == set()
-    # Keys that came later are for files that were converted as well.
+    # Keys that were committed later apply to the converted files, too.
     assert removed(replaced(converted=(first, second), known=known), some, [*deletes, keys("e", 3)]) == {"d"}
 
 
-def test_deletes_of_nothing_go_by_the_way() -> None:
+def test_deletes_that_apply_to_no_file_are_removed_as_well() -> None:
     assert removed(replaced(), [data("a", 5)], [keys("d", 2), positions("p", 3, "gone")]) == {"d", "p"}
 
 
-def test_a_vector_is_superseded_by_the_one_that_was_written() -> None:
+def test_a_deletion_vector_is_replaced_by_the_newly_written_one() -> None:
     some, deletes = [data("a")], [vector("v", 2, "a"), keys("d", 3)]
     made = NewTableFile(
         path="w",
@@ -157,7 +157,7 @@ def test_a_vector_is_superseded_by_the_one_that_was_written() -> None:
     }
 
 
-def test_files_that_others_changed_are_a_conflict() -> None:
+def test_files_changed_by_other_commits_are_a_conflict() -> None:
     some = [data("a"), data("b")]
     (first, _) = tasks(some, [])
     with pytest.raises(CommitConflictError, match="replaced a while"):
@@ -166,12 +166,12 @@ def test_files_that_others_changed_are_a_conflict() -> None:
         removed(replaced(rewritten=(first,)), some, [positions("p", 3, "a")])
     with pytest.raises(CommitConflictError, match="deleted rows of a"):
         removed(replaced(converted=(first,)), some, [vector("v", 3, "a")])
-    # Positions on top of positions both hold; and what is of another file is not in the way.
+    # Position deletes add up; position deletes of other files do not conflict.
     assert removed(replaced(converted=(first,)), some, [positions("p", 3, "a")]) == set()
     assert removed(replaced(rewritten=(first,)), some, [positions("p", 3, "b")]) == {"a"}
 
 
-def test_units_and_outcomes_come_back_from_their_bytes() -> None:
+def test_units_and_outcomes_keep_their_values_in_a_round_trip_through_bytes() -> None:
     value = (None, 1, 2.5, "ä", b"\0\xff", Decimal("1.50"), UUID(int=7), True, "NaN")
     file = LiveFile(
         path="a",

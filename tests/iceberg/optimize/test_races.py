@@ -1,4 +1,4 @@
-"""What others commit while a rewrite is under way is neither lost nor undone."""
+"""Commits of other writers during a rewrite are neither lost nor undone."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +13,7 @@ from interbed.iceberg.optimize.expire import named_files
 from interbed.iceberg.table import IcebergTable
 from interbed.storage.base.errors import CommitConflictError, CommitFailedError, CommitStateUnknownError
 from tests.iceberg.java_tables import assert_alike
-from tests.iceberg.optimize.tables import Interrupted, interrupted, opened
+from tests.iceberg.optimize.tables import InterruptedHome, interrupted, opened
 from tests.support.peers.iceberg import IcebergPeer
 from tests.support.shares import LONG, each_run
 
@@ -21,12 +21,12 @@ Event = Callable[[IcebergPeer, str], Any]
 
 
 def rows_of(start: int) -> list[list[Any]]:
-    """A hundred rows."""
+    """Return a hundred rows with consecutive ids."""
     return [[start + number, "x"] for number in range(100)]
 
 
 def made(peer: IcebergPeer, version: int) -> str:
-    """A table of two data files with deletes of both kinds."""
+    """Create a table of two data files with equality deletes and position deletes."""
     table = peer.new_table("id INT, v STRING", version)
     first = peer.append(table, rows_of(0))
     peer.append(table, rows_of(100))
@@ -36,7 +36,7 @@ def made(peer: IcebergPeer, version: int) -> str:
 
 
 def delete_a_row(peer: IcebergPeer, table: str) -> None:
-    """Delete by position, as Spark does."""
+    """Delete a row by position, as Spark does."""
     peer.run(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')")
     peer.run(f"DELETE FROM {table} WHERE id = 50")
 
@@ -52,14 +52,14 @@ EVENTS: dict[str, Event] = {
     "column": lambda peer, table: peer.run(f"ALTER TABLE {table} ADD COLUMN w INT"),
 }
 OF_EACH_RUN = ("keys", "rewrite")
-"""Deletes that have to hold for rows of the new files, and a rewrite of the same files."""
+"""Deletes that have to apply to the rows of the new files, and a rewrite of the same files."""
 
 
 @pytest.mark.longer
 @pytest.mark.parametrize(
     ("version", "mode"), each_run(list(product([2, 3], ["minor", "full"])), lambda case: case == (3, "full"))
 )
-def test_what_is_committed_meanwhile_is_kept(peer: IcebergPeer, version: int, mode: str) -> None:
+def test_concurrent_commits_are_kept(peer: IcebergPeer, version: int, mode: str) -> None:
     for name in EVENTS if LONG else OF_EACH_RUN:
         event = EVENTS[name]
         expected = made(peer, version)
@@ -72,7 +72,7 @@ def test_what_is_committed_meanwhile_is_kept(peer: IcebergPeer, version: int, mo
         assert assert_alike(peer, table) == assert_alike(peer, expected), name
 
 
-def test_a_rollback_behind_the_snapshot_that_was_read_is_a_conflict(peer: IcebergPeer) -> None:
+def test_a_rollback_to_before_the_read_snapshot_is_a_conflict(peer: IcebergPeer) -> None:
     table = made(peer, 2)
     older = opened(peer, table).snapshots()[1].snapshot_id
 
@@ -81,24 +81,24 @@ def test_a_rollback_behind_the_snapshot_that_was_read_is_a_conflict(peer: Iceber
 
     found = interrupted(peer, table, back)
     assert found.compact().snapshot_id is not None
-    # All 200 rows are back: what was deleted after that snapshot is deleted no more.
+    # All 200 rows are visible again: the rollback also removed the deletes that came after that snapshot.
     assert len(assert_alike(peer, table)) == 200
 
 
 def files_of(table: IcebergTable) -> set[str]:
-    """All files in the table's directory."""
+    """Return all files in the table's directory."""
     root = Path(table.location.removeprefix("file:"))
     return {str(path) for path in root.rglob("*") if path.is_file() and not path.name.startswith(".")}
 
 
 def unnamed(table: IcebergTable) -> set[str]:
-    """The files that the table's metadata do not name."""
+    """Return the files that the table's metadata do not reference."""
     assert table.home is not None
     named = {path.removeprefix("file:") for path in named_files(table.home.load())}
     return {path for path in files_of(table) if path not in named and "/metadata/v" not in path}
 
 
-def test_a_rewrite_that_is_given_up_leaves_nothing(peer: IcebergPeer) -> None:
+def test_an_abandoned_rewrite_leaves_no_files(peer: IcebergPeer) -> None:
     table = made(peer, 3)
     before = assert_alike(peer, table)
     found = opened(peer, table)
@@ -108,7 +108,7 @@ def test_a_rewrite_that_is_given_up_leaves_nothing(peer: IcebergPeer) -> None:
         raise CommitFailedException("another one was faster")
 
     assert found.home is not None
-    found.home = Interrupted(found.home, *[lost] * 100)
+    found.home = InterruptedHome(found.home, *[lost] * 100)
     peer.run(f"ALTER TABLE {table} SET TBLPROPERTIES ('commit.retry.num-retries'='2', 'commit.retry.min-wait-ms'='1')")
     files = files_of(opened(peer, table))
     for mode in ("minor", "full"):
@@ -119,7 +119,7 @@ def test_a_rewrite_that_is_given_up_leaves_nothing(peer: IcebergPeer) -> None:
     assert assert_alike(peer, table) == before
 
 
-def test_a_rewrite_that_conflicts_again_and_again_is_given_up(peer: IcebergPeer) -> None:
+def test_a_rewrite_with_repeated_conflicts_is_abandoned(peer: IcebergPeer) -> None:
     table = made(peer, 2)
     others = unnamed(opened(peer, table))
     keys = iter(range(20, 90))
@@ -135,15 +135,15 @@ def test_a_rewrite_that_conflicts_again_and_again_is_given_up(peer: IcebergPeer)
     assert len(assert_alike(peer, table)) == 197 - 3 * 2
 
 
-def test_a_lost_answer_is_looked_up_and_an_unknown_state_cleans_nothing_up(peer: IcebergPeer) -> None:
+def test_a_commit_whose_response_was_lost_is_looked_up_and_an_unknown_state_keeps_all_files(peer: IcebergPeer) -> None:
     table = made(peer, 3)
     before = assert_alike(peer, table)
     found = opened(peer, table)
     home = found.home
     assert home is not None
 
-    class Lossy(Interrupted):
-        """A home whose answers get lost, after the commit or before it."""
+    class LossyHome(InterruptedHome):
+        """Table home whose responses are lost, after the commit or before it."""
 
         carries_out = True
 
@@ -152,7 +152,7 @@ def test_a_lost_answer_is_looked_up_and_an_unknown_state_cleans_nothing_up(peer:
                 super().commit(base, requirements, updates)
             raise ConnectionError("the connection broke")
 
-    found.home = lossy = Lossy(home)
+    found.home = lossy = LossyHome(home)
     assert found.compact(mode="minor").snapshot_id is not None
     assert assert_alike(peer, table) == before
     lossy.carries_out = False

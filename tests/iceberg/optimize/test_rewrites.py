@@ -1,4 +1,4 @@
-"""Each kind of rewriting, by tables that Java wrote and by what Spark reads afterwards."""
+"""Each kind of rewrite of tables written by Java, verified by Spark."""
 
 import datetime as dt
 from uuid import UUID
@@ -17,13 +17,13 @@ LINEAGE = "id, _row_id, _last_updated_sequence_number"
 
 
 def kinds(peer: IcebergPeer, table: str) -> list[str]:
-    """What the files of the newest snapshot are."""
+    """Return the kinds of the files of the newest snapshot."""
     return sorted("vector" if file.format == "puffin" else file.content for file in peer.files(table))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("version", each_run([1, 2, 3], lambda version: version == 3))
-def test_values_of_all_types_are_the_same_in_files_that_are_written_anew(peer: IcebergPeer, version: int) -> None:
+def test_values_of_all_types_are_the_same_in_rewritten_files(peer: IcebergPeer, version: int) -> None:
     table = peer.new_table(TYPES, version)
     for row in ROWS:
         peer.run(f"INSERT INTO {table} VALUES {row}")
@@ -37,7 +37,7 @@ def test_values_of_all_types_are_the_same_in_files_that_are_written_anew(peer: I
     assert opened(peer, table).compact().snapshot_id is None
 
 
-def test_types_that_spark_has_not_are_written_as_java_reads_them(peer: IcebergPeer) -> None:
+def test_types_unknown_to_spark_are_written_as_java_reads_them(peer: IcebergPeer) -> None:
     table = "ice.db.others_again"
     fields = [
         {"id": 1, "name": "t", "type": "time", "required": False},
@@ -53,7 +53,7 @@ def test_types_that_spark_has_not_are_written_as_java_reads_them(peer: IcebergPe
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_keys_become_one_file_of_positions_or_one_vector_for_each_data_file(peer: IcebergPeer, version: int) -> None:
+def test_equality_deletes_become_position_deletes_or_a_vector_of_each_file(peer: IcebergPeer, version: int) -> None:
     table = peer.new_table("id INT, v STRING", version)
     for start in (0, 100):
         peer.append(table, [[start + number, "x"] for number in range(100)])
@@ -71,14 +71,14 @@ def test_keys_become_one_file_of_positions_or_one_vector_for_each_data_file(peer
     assert kinds(peer, table) == sorted(["data", "data", delete, delete])
     assert opened(peer, table).explain().delete_file_reads == 2
     assert opened(peer, table).compact(mode="minor").snapshot_id is None
-    # What comes later is deleted on top.
+    # Later deletes apply on top of them.
     peer.equality_delete(table, ["id"], [[3]])
     assert len(assert_alike(peer, table)) == len(before) - 1
     opened(peer, table).compact(mode="minor")
     assert len(assert_alike(peer, table)) == len(before) - 1
 
 
-def test_a_data_file_without_rows_that_are_left_goes_by_the_way(peer: IcebergPeer) -> None:
+def test_a_data_file_whose_rows_are_all_deleted_is_removed(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT", 3)
     peer.append(table, [[1], [2]])
     peer.append(table, [[number] for number in range(10, 90)])
@@ -88,7 +88,7 @@ def test_a_data_file_without_rows_that_are_left_goes_by_the_way(peer: IcebergPee
     assert len(assert_alike(peer, table)) == 79
 
 
-def test_a_major_compaction_writes_files_anew_that_have_many_deleted_rows(peer: IcebergPeer) -> None:
+def test_a_major_compaction_rewrites_files_with_many_deleted_rows(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT", 2, properties="'write.target-file-size-bytes'='1000'")
     first = peer.append(table, [[number] for number in range(1000)])
     second = peer.append(table, [[number] for number in range(1000, 2000)])
@@ -103,7 +103,7 @@ def test_a_major_compaction_writes_files_anew_that_have_many_deleted_rows(peer: 
 
 
 @pytest.mark.parametrize("mode", each_run(["minor", "full"], lambda mode: mode == "full"))
-def test_rows_of_version_3_keep_their_ids_and_when_they_were_changed(peer: IcebergPeer, mode: str) -> None:
+def test_rows_of_version_3_keep_their_ids_and_their_last_updated_sequence_number(peer: IcebergPeer, mode: str) -> None:
     properties = "'self-optimizing.minor.trigger.file-count'='2', 'write.update.mode'='merge-on-read'"
     table = peer.new_table("id INT, v STRING", 3, properties=properties)
     for start in (0, 10, 20):
@@ -113,13 +113,13 @@ def test_rows_of_version_3_keep_their_ids_and_when_they_were_changed(peer: Icebe
     before = ordered(peer.rows(table, LINEAGE))
     opened(peer, table).compact(mode=mode)
     assert ordered(peer.rows(table, LINEAGE)) == before
-    # Rows that come next get ids that no other has.
+    # Rows that are inserted next get unused ids.
     peer.run(f"INSERT INTO {table} VALUES (99, 'z')")
     ids = [row[1] for row in ordered(peer.rows(table, LINEAGE))]
     assert len(set(ids)) == len(ids) == 30
 
 
-def test_partitions_and_older_specs_stay_apart(peer: IcebergPeer) -> None:
+def test_files_of_different_partitions_and_specs_are_not_merged(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT, p STRING", 2, partitioned="p")
     for number in range(3):
         peer.run(f"INSERT INTO {table} VALUES ({number}, 'a'), ({number}, 'b/c'), ({number}, NULL)")
@@ -134,7 +134,7 @@ def test_partitions_and_older_specs_stay_apart(peer: IcebergPeer) -> None:
     assert "equality_deletes" not in kinds(peer, table)
 
 
-def test_some_partitions_alone_are_compacted_by_a_filter(peer: IcebergPeer) -> None:
+def test_a_filter_restricts_compaction_to_some_partitions(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT, p STRING", 2, partitioned="p")
     for number in range(3):
         peer.run(f"INSERT INTO {table} VALUES ({number}, 'a'), ({number}, 'b')")
@@ -147,7 +147,7 @@ def test_some_partitions_alone_are_compacted_by_a_filter(peer: IcebergPeer) -> N
 
 
 @pytest.mark.parametrize("strategy", ["order", "zorder"])
-def test_a_full_compaction_sorts_when_it_is_asked_to(peer: IcebergPeer, strategy: str) -> None:
+def test_a_full_compaction_sorts_on_request(peer: IcebergPeer, strategy: str) -> None:
     table = peer.new_table("a INT, b INT", 3, properties="'write.target-file-size-bytes'='4000'")
     for part in range(2):
         peer.append(table, [[number * 7919 % 2000, number * 104729 % 2000] for number in range(part, 4000, 2)])
@@ -159,7 +159,7 @@ def test_a_full_compaction_sorts_when_it_is_asked_to(peer: IcebergPeer, strategy
     assert found.explain("a < 100").files < found.explain().files
 
 
-def test_what_can_not_be_done_is_refused_by_name(peer: IcebergPeer) -> None:
+def test_unsupported_requests_are_refused_with_a_reason(peer: IcebergPeer) -> None:
     table = peer.new_table("id INT", 2, properties="'write.format.default'='orc'")
     for _ in range(2):
         peer.run(f"INSERT INTO {table} VALUES (1)")

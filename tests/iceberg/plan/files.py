@@ -1,4 +1,4 @@
-"""Files as a manifest has them, for tests of planning."""
+"""Data files and delete files as a manifest lists them, for tests of planning."""
 
 from typing import Any
 
@@ -6,17 +6,17 @@ from interbed.iceberg.meta.live_files import FileContent, LiveFile
 
 
 def data(path: str = "a", number: int = 1, **more: Any) -> LiveFile:
-    """A data file of that sequence number."""
+    """Return a data file with that sequence number."""
     return _file(FileContent.DATA, path, number, **more)
 
 
 def equality(path: str, number: int, **more: Any) -> LiveFile:
-    """An equality delete file."""
+    """Return an equality delete file."""
     return _file(FileContent.EQUALITY_DELETES, path, number, equality_ids=(1,), **more)
 
 
 def positions(path: str, number: int, first: str | None = None, last: str | None = None, **more: Any) -> LiveFile:
-    """A position delete file, of data files with paths from the first to the last."""
+    """Return a position delete file for data files with paths from the first to the last."""
     bounds = {
         "lower_path": None if first is None else first.encode(),
         "upper_path": None if last is None and first is None else (last or first or "").encode(),
@@ -25,7 +25,7 @@ def positions(path: str, number: int, first: str | None = None, last: str | None
 
 
 def vector(path: str, number: int, of: str, offset: int = 4) -> LiveFile:
-    """A deletion vector."""
+    """Return a deletion vector of a data file."""
     more = {"file_format": "puffin", "referenced": of, "offset": offset, "length": 40}
     return _file(FileContent.POSITION_DELETES, path, number, **more)
 

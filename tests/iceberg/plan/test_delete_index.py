@@ -1,4 +1,4 @@
-"""Which deletes apply to a data file, by sequence numbers, partitions and paths."""
+"""Choice of the deletes that apply to a data file, by sequence numbers, partitions and paths."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tests.iceberg.plan.files import data, equality, positions, vector
 
 
 def index(*deletes: LiveFile, unpartitioned: tuple[int, ...] = (0,)) -> DeleteIndex:
-    """An index of the deletes, of a table whose specs of these numbers have no partitions."""
+    """Return an index of the deletes of a table whose specs of these numbers have no partitions."""
     return DeleteIndex(deletes, lambda number: number in unpartitioned)
 
 
@@ -19,14 +19,14 @@ def paths(files: tuple[LiveFile, ...]) -> list[str]:
     return [file.path for file in files]
 
 
-def test_equality_deletes_apply_to_what_is_older_than_they_are() -> None:
+def test_equality_deletes_apply_to_older_files_only() -> None:
     found = index(equality("d2", 2), equality("d3", 3), equality("d1", 1))
     assert paths(found.of(data(number=1)).equality) == ["d2", "d3"]
     assert paths(found.of(data(number=2)).equality) == ["d3"]
     assert paths(found.of(data(number=3)).equality) == []
 
 
-def test_position_deletes_apply_to_what_came_with_them_too() -> None:
+def test_position_deletes_apply_to_files_of_the_same_commit_too() -> None:
     found = index(positions("p1", 1), positions("p2", 2))
     assert paths(found.of(data(number=1)).positions) == ["p1", "p2"]
     assert paths(found.of(data(number=2)).positions) == ["p2"]
@@ -46,14 +46,14 @@ def test_equality_deletes_of_an_unpartitioned_spec_apply_to_all_partitions() -> 
     assert paths(found.of(data(spec_id=1, partition=("x",))).files) == ["e"]
 
 
-def test_position_deletes_that_can_not_name_a_file_are_passed_over() -> None:
+def test_position_deletes_whose_path_range_excludes_a_file_are_skipped() -> None:
     found = index(positions("of b", 1, "b"), positions("of a to c", 1, "a", "c"), positions("of any", 1))
     assert sorted(paths(found.of(data("b")).positions)) == ["of a to c", "of any", "of b"]
     assert sorted(paths(found.of(data("a")).positions)) == ["of a to c", "of any"]
     assert sorted(paths(found.of(data("d")).positions)) == ["of any"]
 
 
-def test_a_vector_stands_for_all_position_deletes_of_its_file() -> None:
+def test_a_deletion_vector_replaces_all_position_deletes_of_its_file() -> None:
     found = index(positions("p", 3), vector("v", 2, of="a"), equality("e", 2))
     of_a, of_b = found.of(data("a")), found.of(data("b"))
     assert of_a.vector is not None
@@ -62,10 +62,10 @@ def test_a_vector_stands_for_all_position_deletes_of_its_file() -> None:
     assert paths(of_b.files) == ["p", "e"]
 
 
-def test_a_vector_of_an_older_file_of_that_path_does_not_apply() -> None:
+def test_a_vector_of_an_older_file_with_the_same_path_does_not_apply() -> None:
     assert index(vector("v", 1, of="a")).of(data("a", number=2)).vector is None
 
 
-def test_two_vectors_of_a_file_are_refused() -> None:
+def test_two_deletion_vectors_of_one_file_are_refused() -> None:
     with pytest.raises(CorruptFileError, match="two deletion vectors"):
         index(vector("v", 1, of="a"), vector("w", 2, of="a"))

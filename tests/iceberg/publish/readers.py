@@ -1,4 +1,4 @@
-"""Statements in DuckDB and ClickHouse, which have an environment of their own."""
+"""Statements in DuckDB and ClickHouse, which run in a separate environment."""
 
 import json
 import subprocess
@@ -10,7 +10,7 @@ from tests.support.peers.cache import readers_python
 
 
 def read_by_others(statements: Sequence[tuple[str, str]]) -> list[tuple[Any, str | None]]:
-    """The rows, or the error, of each statement; each comes with `duckdb` or `clickhouse`."""
+    """Return the rows or the error of each statement; each is paired with `duckdb` or `clickhouse`."""
     program = Path(__file__).with_name("readers_program.py")
     command = [readers_python(), program]
     text = json.dumps(statements)

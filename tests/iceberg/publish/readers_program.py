@@ -1,4 +1,4 @@
-"""Runs statements in DuckDB and ClickHouse, in the environment of readers-requirements.txt.
+"""Run statements in DuckDB and ClickHouse, in the environment of readers-requirements.txt.
 
 Standard input is a JSON list of [engine, statement]; standard output a JSON list of [rows, error], one of them null.
 Rows are texts of values, as the engine itself writes them.
@@ -16,7 +16,7 @@ import duckdb
 
 
 def extension(name: str) -> str:
-    """The path of an extension that a wheel has brought."""
+    """Return the path of an extension that a wheel contains."""
     package = importlib.util.find_spec(f"duckdb_extension_{name}")
     assert package is not None
     assert package.origin is not None
@@ -24,19 +24,19 @@ def extension(name: str) -> str:
 
 
 def in_duckdb(connection: Any, statement: str) -> list[list[str | None]]:
-    """The rows of a statement."""
+    """Return the rows of a statement in DuckDB."""
     return [[None if v is None else str(v) for v in row] for row in connection.execute(statement).fetchall()]
 
 
 def in_clickhouse(statement: str) -> list[list[str | None]]:
-    """The rows of a statement."""
+    """Return the rows of a statement in ClickHouse."""
     found = [json.loads(line) for line in str(chdb.query(statement, "JSONCompactEachRow")).splitlines()]
     return [[None if v is None else str(v) for v in row] for row in found]
 
 
 def main() -> None:
-    """Run all statements."""
-    # ClickHouse reads files below its working directory alone.
+    """Run all statements of standard input."""
+    # ClickHouse reads only files below its working directory.
     os.chdir("/")
     connection = duckdb.connect()
     for name in ("avro", "iceberg"):

@@ -1,4 +1,4 @@
-"""Tables that are published, and what Iceberg's readers see of them."""
+"""Published tables, and the rows that readers of Iceberg see of them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,12 +26,12 @@ _TEXT: "pa.Field[Any]" = pa.field("v", pa.string())
 ROWS = pa.schema([_ID, _TEXT, pa.field("p", pa.int32())])
 KEYED = pa.schema([_ID, _TEXT, pa.field("p", pa.int32(), nullable=False)])
 
-# pyiceberg reads snappy with python-snappy alone, or with this.
+# pyiceberg reads snappy only with python-snappy or with this module.
 use_arrow_snappy()
 
 
 def lake(warehouse: Path) -> Catalog:
-    """A catalog of directories with a database `db`."""
+    """Return a catalog of directories with a database `db`."""
     catalog = interbed.load_catalog(warehouse=str(warehouse))
     catalog.create_database("db", ignore_if_exists=True)
     return catalog
@@ -46,7 +46,7 @@ def published(
     partitions: Sequence[str] = (),
     name: str = "t",
 ) -> Table:
-    """A table that is published in the warehouse `iceberg` beside its database."""
+    """Create a table that is published in the warehouse `iceberg` beside its database."""
     return lake(warehouse).create_table(
         f"db.{name}",
         schema,
@@ -57,46 +57,46 @@ def published(
 
 
 def rows(*ids: int, v: str = "a", p: int | None = 1) -> list[dict[str, Any]]:
-    """Rows of ROWS."""
+    """Return rows with the schema ROWS."""
     return [{"id": i, "v": v, "p": p} for i in ids]
 
 
 def place_of(table: Table) -> str:
-    """The directory of the table as a Hadoop catalog has it."""
+    """Return the directory of the table in a Hadoop catalog."""
     database, _, name = table.location.rpartition("/")
     warehouse, _, directory = database.rpartition("/")
     return f"{warehouse}/iceberg/{directory.removesuffix('.db')}/{name}"
 
 
 def metadata_directory(table: Table) -> Path:
-    """The directory of its metadata."""
+    """Return the directory of the published metadata."""
     return Path(place_of(table)) / "metadata"
 
 
 def by_pyiceberg(table: Table) -> StaticTable:
-    """The table as pyiceberg has it, found by the version hint."""
+    """Return the table as pyiceberg finds it by the version hint."""
     return StaticTable.from_metadata(place_of(table))
 
 
 def ordered(found: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Rows in one order."""
+    """Return the rows in a total order."""
     return sorted((dict(row) for row in found), key=repr)
 
 
 def seen(table: Table, **scan: Any) -> list[dict[str, Any]]:
-    """The rows that interbed reads of the Iceberg table."""
+    """Return the rows that interbed reads of the Iceberg table."""
     return ordered(interbed.load_iceberg_table(place_of(table)).scan(**scan).to_arrow().to_pylist())
 
 
 def shown(table: Table) -> list[dict[str, Any]]:
-    """The rows that Iceberg's readers are to see: all, or those of the top level of a primary-key table."""
+    """Return the rows that readers of Iceberg have to see: all, or those of the top level of a primary-key table."""
     is_merged = table.schema.has_primary_key and not table.options.deletion_vectors_enabled
     of = ReadOptimizedTable.of(table) if is_merged else table
     return ordered(of.scan().to_arrow().to_pylist())
 
 
 def named_files(table: Table) -> set[str]:
-    """The paths of all files that the newest metadata name."""
+    """Return the paths of all files that the newest metadata reference."""
     static = by_pyiceberg(table)
     found = set()
     for snapshot in static.metadata.snapshots:
@@ -108,14 +108,14 @@ def named_files(table: Table) -> set[str]:
 
 
 def puffins(table: Table) -> set[str]:
-    """The paths of the Puffin files beside the metadata."""
+    """Return the paths of the Puffin files beside the metadata."""
     return {str(path) for path in metadata_directory(table).glob("*.puffin")}
 
 
 def has_whole_puffins(table: Table) -> bool:
-    """Whether vectors are in Puffin files, as pyiceberg reads them, and not in index files, as Java Paimon names them.
+    """Return True if vectors are in Puffin files, as pyiceberg reads them, and not in index files, as Java Paimon does.
 
-    Each vector in a Puffin file is where it is said to be, and of that data file.
+    Each vector in a Puffin file is at the recorded offset and belongs to the recorded data file.
     """
     static = by_pyiceberg(table)
     current = static.current_snapshot()
@@ -140,7 +140,7 @@ def has_whole_puffins(table: Table) -> bool:
 
 
 def assert_true(table: Table) -> None:
-    """The Iceberg table is what the table is: rows, statistics, and all files that it names are there."""
+    """Assert that the Iceberg table equals the table: rows, statistics, and that all referenced files exist."""
     snapshot = table.store.snapshots.latest()
     assert snapshot is not None
     static = by_pyiceberg(table)

@@ -1,4 +1,4 @@
-"""What the command of a publication says of the rows that readers of Iceberg see."""
+"""The command of a publication reports the number of rows that readers of Iceberg see."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def published(warehouse: Path, *more: str) -> str:
         ([], {}, False, "readers of Iceberg see all 3 rows"),
     ],
 )
-def test_the_command_says_how_many_rows_are_seen(
+def test_the_command_reports_the_number_of_visible_rows(
     tmp_path: Path, keys: list[str], options: dict[str, str], compacts: bool, expected: str
 ) -> None:
     catalog = interbed.load_catalog(warehouse=str(tmp_path))
@@ -67,7 +67,7 @@ def test_the_command_says_how_many_rows_are_seen(
         ([], {"metadata.iceberg.storage": "table-location", "bucket": "-1"}, None),
     ],
 )
-def test_published_tables_have_files_without_columns_that_iceberg_lacks(
+def test_files_of_published_tables_have_no_columns_that_iceberg_lacks(
     tmp_path: Path, keys: list[str], options: dict[str, str], thin: str | None
 ) -> None:
     catalog = interbed.load_catalog(warehouse=str(tmp_path))

@@ -1,5 +1,6 @@
-"""A process that is killed at any step while it commits or publishes: what is published is whole, and the next commit,
-or an explicit call, makes up for the rest.
+"""Crashes of a process at any step of a commit or a publication.
+
+The published metadata are consistent after each crash. The next commit or an explicit call publishes the rest.
 """
 
 import contextlib
@@ -58,7 +59,7 @@ KEYED_OPERATIONS: dict[str, Operation] = {
 
 
 def killed(location: str, operation: Operation, step: int | None) -> int:
-    """Carry an operation out in a process that dies before a step; how many steps it took."""
+    """Run an operation in a process that dies before a step. Return the number of steps it took."""
     disk = DyingDisk(step)
     table = Table("t", open_store(location, LocalFileIO(disk)))
     with contextlib.suppress(Killed):
@@ -67,17 +68,19 @@ def killed(location: str, operation: Operation, step: int | None) -> int:
 
 
 def assert_whole(table: Table, versions: dict[int, list[dict[str, object]]]) -> None:
-    """What is published names files that are there, and shows the rows of one of the table's snapshots."""
+    """Assert that the published metadata reference existing files only, and show the rows of one of the table's
+    snapshots.
+    """
     gone = [path for path in named_of_current(table) if not Path(path).exists()]
     assert not gone
-    # Readers that look for versions after the one of the hint may see a newer one.
+    # Readers that look for versions after the version hint may see a newer one.
     current = interbed.load_iceberg_table(place_of(table)).snapshots()[-1].snapshot_id
     if current in versions:
         assert seen(table) == versions[current]
 
 
 def named_of_current(table: Table) -> set[str]:
-    """The files that a reader of the newest snapshot needs."""
+    """Return the files that a reader of the newest snapshot needs."""
     static = by_pyiceberg(table)
     snapshot = static.current_snapshot()
     assert snapshot is not None
@@ -87,7 +90,7 @@ def named_of_current(table: Table) -> set[str]:
 
 
 def campaign(tmp_path: Path, name: str, operation: Operation, make: Callable[[Path], Table]) -> None:
-    """Kill the operation before each of its steps, each time on the table as it was before."""
+    """Kill the operation before each of its steps, each time on a copy of the original table."""
     here = tmp_path / "lake"
     location = make(here).location
     origin = tmp_path / "origin"

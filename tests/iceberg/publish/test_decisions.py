@@ -1,4 +1,4 @@
-"""What is decided without a file: types, changes of files, what stays, what is merged."""
+"""Pure decisions of a publication, without files: types, changed files, retained snapshots, merged manifests."""
 
 import pytest
 from pyiceberg.table.snapshots import Operation, Summary
@@ -40,7 +40,7 @@ COARSE = AtomicType(TypeRoot.TIMESTAMP, precision=6)
         (ArrayType(INT), INT, False),
     ],
 )
-def test_a_type_is_followed_where_iceberg_follows_it(before: DataType, after: DataType, is_read: bool) -> None:
+def test_type_changes_are_accepted_where_iceberg_allows_them(before: DataType, after: DataType, is_read: bool) -> None:
     old, new = DataField(id=1, name="x", type=before), DataField(id=1, name="y", type=after)
     assert first_changed([old], [new]) == (None if is_read else "y")
     assert first_changed([old], [DataField(id=2, name="x", type=after)]) is None
@@ -51,7 +51,7 @@ def entry(kind: FileKind, name: str, level: int) -> tuple[str, ManifestEntry]:
     return name, ManifestEntry(kind=kind, partition=b"", bucket=0, total_buckets=1, file=file)
 
 
-def test_files_come_and_go_by_what_is_shown() -> None:
+def test_added_and_removed_files_follow_the_shown_levels() -> None:
     add, delete = FileKind.ADD, FileKind.DELETE
     delta = [entry(delete, "a", 0), entry(add, "a", 5), entry(delete, "b", 5), entry(add, "c", 3), entry(add, "d", 5)]
     top = changes_of(delta, ShownLevels(5))
@@ -62,7 +62,7 @@ def test_files_come_and_go_by_what_is_shown() -> None:
     assert (nothing.added, nothing.removed, nothing.adds_only) == ({}, {}, True)
 
 
-def test_a_summary_goes_on_from_the_one_before() -> None:
+def test_a_summary_continues_the_previous_totals() -> None:
     added, removed = [entry(FileKind.ADD, "a", 0)[1]], [entry(FileKind.ADD, "b", 0)[1]]
     rows, size = added[0].file.row_count, added[0].file.file_size
     before = {"total-data-files": "3", "total-records": "30", "total-files-size": "300"}
@@ -104,24 +104,24 @@ def theirs(number: int, identity: str | None = None) -> Published:
     )
 
 
-def test_a_snapshot_is_known_by_its_commit() -> None:
+def test_a_published_snapshot_is_identified_by_its_commit() -> None:
     assert is_of(theirs(1, "id-1"), ours(1))
     assert not is_of(theirs(1, "id-1"), ours(1, uuid="other"))
     assert identity_of(ours(2, uuid=None)) == "u:1:200"
     assert is_of(theirs(2, "u:1:200"), ours(2, uuid=None))
-    # Java 1.4 does not say; it publishes after it has committed.
+    # Java 1.4 records no identity; it publishes after it has committed.
     assert is_of(theirs(1), ours(1))
     assert not is_of(theirs(1), ours(1, time_millis=101))
 
 
-def test_what_expires_goes_and_what_is_tagged_stays() -> None:
+def test_expired_snapshots_are_removed_and_tagged_snapshots_stay() -> None:
     line = [theirs(number, f"id-{number}") for number in range(1, 7)]
     retention = PublishedRetention(least=1, most=2, millis=10_000)
     tagged = {"two": ours(2), "other": ours(3, uuid="another"), "gone": ours(9)}
     left = kept(line, {3, 4, 5, 6}, tagged, retention, now_millis=600)
     assert [one.snapshot_id for one in left] == [2, 5, 6]
     assert {name: ref.snapshot_id for name, ref in references(left, tagged).items()} == {"two": 2}
-    # Time alone lets them go, too, but for the least.
+    # Expiry by time removes them, too, but keeps the minimum number.
     by_time = PublishedRetention(least=2, most=9, millis=1)
     assert [one.snapshot_id for one in kept(line, {4, 5, 6}, {}, by_time, 10_000)] == [5, 6]
     gone = forgotten(line, left)
@@ -132,7 +132,7 @@ def test_what_expires_goes_and_what_is_tagged_stays() -> None:
     ]
 
 
-def test_what_a_rollback_took_back_is_next_to_what_was_there_before() -> None:
+def test_rolled_back_snapshots_are_compared_with_their_neighbours_in_both_histories() -> None:
     def of(number: int, manifest_list: str) -> Published:
         return theirs(number).model_copy(update={"manifest_list": manifest_list})
 
@@ -154,21 +154,21 @@ def test_small_manifests_are_merged_by_number_or_by_size() -> None:
     assert due_for_compaction([90, 40, 40, 40], settings) == [1, 2, 3]
 
 
-def test_a_puffin_file_is_called_by_its_index_file() -> None:
+def test_a_puffin_file_is_named_after_its_index_file() -> None:
     place = PublishPlace("/lake/metadata")
     plain, other = place.vectors("index-1-0", None), place.vectors("index-1-0", "file:/lake/t")
     assert plain == "/lake/metadata/index-1-0.puffin"
-    # The paths in it are spelled as the table's location is.
+    # The paths in it have the same form as the table's location.
     assert other not in {plain, place.vectors("index-1-0", "s3a://lake/t")}
     assert {index_file_of(path) for path in (plain, other, "/lake/db.db/t/index/index-1-0")} == {"index-1-0"}
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"format-version": 2}', b'{"format-version": 9}'])
-def test_damaged_metadata_are_written_anew(content: bytes) -> None:
+def test_damaged_metadata_are_ignored(content: bytes) -> None:
     assert MetadataDocument.decode(content) is None
     assert InheritedIds.of(content).next_row_id == 0
 
 
-def test_who_a_table_is_outlives_its_metadata() -> None:
+def test_table_identity_is_inherited_from_incomplete_metadata() -> None:
     found = InheritedIds.of(b'{"format-version": 3, "table-uuid": "u", "last-column-id": 7, "next-row-id": 9}')
     assert found == InheritedIds(table_uuid="u", last_column_id=7, next_row_id=9)

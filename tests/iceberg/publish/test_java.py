@@ -1,4 +1,4 @@
-"""Java Paimon 1.4.2 goes on from the Iceberg metadata that interbed wrote, and interbed from Java's."""
+"""Java Paimon 1.4.2 continues the Iceberg metadata that interbed wrote, and interbed those of Java."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -47,21 +47,21 @@ def java() -> Iterator[JavaPaimon]:
 
 
 def write(table: Table, *ids: int, v: str) -> None:
-    """Rows by interbed, fully compacted where they have keys."""
+    """Write rows with interbed, fully compacted where they have keys."""
     table.append(rows(*ids, v=v))
     if table.schema.has_primary_key:
         table.compact()
 
 
 def write_by_java(table: JavaTable, *ids: int, v: str, keyed: bool) -> None:
-    """Rows by Java, likewise."""
+    """Write rows with Java, fully compacted where they have keys."""
     table.write([[i, v, 1] for i in ids])
     if keyed:
         table.compact()
 
 
 def assert_alike(table: Table, snapshots: bool) -> None:
-    """What is seen is what is there, and of all snapshots when they were continued."""
+    """Assert that readers see the rows of the table, and all of its `snapshots` if asked to."""
     assert_true(table)
     latest = table.store.snapshots.latest_id()
     assert latest is not None
@@ -71,9 +71,9 @@ def assert_alike(table: Table, snapshots: bool) -> None:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
-def test_each_continues_what_the_other_wrote(tmp_path: Path, java: JavaPaimon, kind: str) -> None:
+def test_each_implementation_continues_the_metadata_of_the_other(tmp_path: Path, java: JavaPaimon, kind: str) -> None:
     options, keys, partitions = KINDS[kind]
-    # Java 1.4.2 writes no row ids, so that metadata of version 3 after it are written anew.
+    # Java 1.4.2 writes no row ids, so interbed starts new metadata of version 3 after it.
     continued = VERSION not in options
     table = published(tmp_path, options, schema=KEYED if keys else ROWS, keys=keys, partitions=partitions)
     theirs = java.table(tmp_path, "db.t")
@@ -98,7 +98,7 @@ def test_each_continues_what_the_other_wrote(tmp_path: Path, java: JavaPaimon, k
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
-def test_interbed_goes_on_where_java_began(tmp_path: Path, java: JavaPaimon, kind: str) -> None:
+def test_interbed_continues_a_publication_that_java_began(tmp_path: Path, java: JavaPaimon, kind: str) -> None:
     options, keys, partitions = KINDS[kind]
     lake(tmp_path)
     theirs = java.table(tmp_path, "db.t")
@@ -118,7 +118,7 @@ def test_interbed_goes_on_where_java_began(tmp_path: Path, java: JavaPaimon, kin
     assert_true(table)
 
 
-def test_vectors_are_in_whole_files_after_each_of_our_changes(tmp_path: Path, java: JavaPaimon) -> None:
+def test_vectors_are_in_puffin_files_after_each_change_by_interbed(tmp_path: Path, java: JavaPaimon) -> None:
     keep = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2"}
     table = published(tmp_path, {**VECTORS, **keep, "bucket": "1"}, schema=KEYED, keys=["id"])
     theirs = java.table(tmp_path, "db.t")
@@ -130,18 +130,18 @@ def test_vectors_are_in_whole_files_after_each_of_our_changes(tmp_path: Path, ja
         assert puffins(table)
         assert_true(table)
         write_by_java(theirs, 100 + turn, v="java", keyed=False)
-        # Java names the index files themselves, which interbed's reader and Iceberg's own read.
+        # Java references the index files themselves, which the readers of interbed and of Iceberg support.
         assert not has_whole_puffins(table)
         assert_true(table)
     table.delete("id = 9")
     for number in range(2):
         table.append(rows(30_000 + number))
     assert_true(table)
-    # What Java's metadata did not say was there goes as well.
+    # Files that Java's metadata did not reference are deleted, too.
     assert puffins(table) <= named_files(table)
 
 
-def test_both_have_the_same_schemas(tmp_path: Path, java: JavaPaimon) -> None:
+def test_both_implementations_publish_the_same_schemas(tmp_path: Path, java: JavaPaimon) -> None:
     lake(tmp_path)
     theirs = java.table(tmp_path, "db.t")
     theirs.create(
@@ -168,7 +168,7 @@ def test_both_have_the_same_schemas(tmp_path: Path, java: JavaPaimon) -> None:
     assert seen(table) == shown(table)
     before = by_pyiceberg(table).schema()
     bounds = _bounds(table)
-    # Of metadata that are gone nothing is left to be continued.
+    # Deleted metadata can not be continued, so interbed publishes from scratch.
     for path in metadata_directory(table).glob("v*.json"):
         path.unlink()
     assert table.maintenance.publish_iceberg() == 1
@@ -178,6 +178,6 @@ def test_both_have_the_same_schemas(tmp_path: Path, java: JavaPaimon) -> None:
 
 
 def _bounds(table: Table) -> list[tuple[object, ...]]:
-    """What is known of the columns of all files."""
+    """Return the null counts and the bounds of the columns of all files."""
     files = [task.file for task in by_pyiceberg(table).scan().plan_files()]
     return [(file.null_value_counts, file.lower_bounds, file.upper_bounds) for file in files]

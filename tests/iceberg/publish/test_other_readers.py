@@ -1,4 +1,4 @@
-"""Published tables as DuckDB and ClickHouse read them, by the page docs/readers.md."""
+"""Published tables in DuckDB and ClickHouse, read as the page docs/readers.md describes."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ REFUSED = {("clickhouse", "vectors of an append table")}
 
 
 def made(warehouse: Path, name: str, kind: Mapping[str, Any], storage: str) -> Table:
-    """A table of the kind with deleted, changed and new rows."""
+    """Create a table of the kind with deleted, updated and inserted rows."""
     options = {"metadata.iceberg.storage": storage, **kind.get("options", {})}
     rows = ROWS
     if "day" in kind.get("primary_keys", ()):
@@ -64,7 +64,7 @@ def made(warehouse: Path, name: str, kind: Mapping[str, Any], storage: str) -> T
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("storage", ["table-location", "hadoop-catalog"])
-def test_they_read_the_rows_that_interbed_reads(tmp_path: Path, storage: str, tally: Tally) -> None:
+def test_duckdb_and_clickhouse_read_the_rows_that_interbed_reads(tmp_path: Path, storage: str, tally: Tally) -> None:
     tables = {kind: made(tmp_path, f"t{n}", arguments, storage) for n, (kind, arguments) in enumerate(KINDS.items())}
     columns = "id, s, day, CAST(n * 100 AS BIGINT), CAST(moment AS VARCHAR), CAST(b AS INTEGER), x, p"
     tried: list[tuple[str, str]] = []
@@ -120,7 +120,7 @@ def _texts(row: Mapping[str, Any]) -> list[Any]:
 
 
 def _normal(row: Sequence[str | None]) -> list[Any]:
-    """A row with the moment and the fraction as all engines have them."""
+    """Return a row with the timestamp and the fraction normalized over all engines."""
     moment, fraction = row[4], row[6]
     return [
         *row[:4],

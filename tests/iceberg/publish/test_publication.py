@@ -1,4 +1,4 @@
-"""What readers of Iceberg see of a published table after each of its changes, and what is kept of older metadata."""
+"""Rows that readers of Iceberg see of a published table after each of its changes, and retention of older metadata."""
 
 import datetime as dt
 import json
@@ -56,7 +56,7 @@ def test_an_append_table_shows_all_of_its_rows(tmp_path: Path, version: str, par
     assert by_pyiceberg(table).metadata.format_version == int(version)
 
 
-def test_a_table_with_a_key_shows_what_is_fully_compacted(tmp_path: Path) -> None:
+def test_a_primary_key_table_shows_the_rows_of_its_top_level(tmp_path: Path) -> None:
     table = published(tmp_path, {"write-only": "true"}, schema=KEYED, keys=["id"])
     table.upsert(rows(1, 2))
     assert_true(table)
@@ -74,9 +74,9 @@ def test_a_table_with_a_key_shows_what_is_fully_compacted(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("keys", [(), ("id",)])
-def test_with_deletion_vectors_all_rows_are_seen(tmp_path: Path, keys: tuple[str, ...]) -> None:
+def test_a_primary_key_table_with_deletion_vectors_shows_all_rows(tmp_path: Path, keys: tuple[str, ...]) -> None:
     table = published(tmp_path, {**VECTORS, "bucket": "1"} if keys else VECTORS, schema=KEYED, keys=keys)
-    # So many that a few new rows are not merged with them.
+    # So many rows that a few new rows are not compacted with them.
     table.append([{"id": i, "v": str(i * 7919 % 10_007), "p": 1} for i in range(20_000)])
     if keys:
         table.compact()
@@ -94,14 +94,14 @@ def test_with_deletion_vectors_all_rows_are_seen(tmp_path: Path, keys: tuple[str
 
 
 def current_manifests(table: Table) -> set[str]:
-    """The paths of the manifests of what is published."""
+    """Return the paths of the manifests of the current snapshot."""
     static = by_pyiceberg(table)
     snapshot = static.current_snapshot()
     assert snapshot is not None
     return {manifest.manifest_path for manifest in snapshot.manifests(static.io)}
 
 
-def test_a_commit_writes_no_more_than_it_changes(tmp_path: Path) -> None:
+def test_a_commit_writes_only_the_manifests_that_it_changes(tmp_path: Path) -> None:
     table = published(tmp_path, partitions=["p"])
     for p in (1, 2, 3):
         table.append(rows(p, p=p))
@@ -111,7 +111,7 @@ def test_a_commit_writes_no_more_than_it_changes(tmp_path: Path) -> None:
     assert_true(table)
 
 
-def test_small_manifests_are_merged_when_there_are_many(tmp_path: Path) -> None:
+def test_many_small_manifests_are_merged(tmp_path: Path) -> None:
     few = {"metadata.iceberg.compaction.min.file-num": "3", "metadata.iceberg.compaction.max.file-num": "4"}
     table = published(tmp_path, {**few, VERSION: "3"})
     for number in range(9):
@@ -122,7 +122,7 @@ def test_small_manifests_are_merged_when_there_are_many(tmp_path: Path) -> None:
     assert now.next_row_id >= 9
 
 
-def test_columns_come_change_and_are_renamed(tmp_path: Path) -> None:
+def test_columns_are_added_dropped_and_renamed(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1))
     table.store.alter([AddColumn("x", AtomicType(TypeRoot.INT)), RenameColumn("v", "w")])
@@ -141,7 +141,7 @@ def test_columns_come_change_and_are_renamed(tmp_path: Path) -> None:
     assert seen(table, filter="x > 100") == [{"id": 3, "w": "c", "p": 1, "x": 1 << 40}]
 
 
-def test_a_change_of_a_type_that_iceberg_does_not_follow_is_refused(tmp_path: Path) -> None:
+def test_a_type_change_that_iceberg_does_not_support_is_refused(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1))
     with pytest.raises(NotSupportedError, match=r"The column 'id' .* can't get that type"):
@@ -158,7 +158,7 @@ def test_a_change_of_a_type_that_iceberg_does_not_follow_is_refused(tmp_path: Pa
     assert_true(changed)
 
 
-def test_statistics_leave_files_out(tmp_path: Path) -> None:
+def test_statistics_prune_files(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1, 2))
     table.append([*rows(5, v=None), *rows(6, v="zz")])  # type: ignore[arg-type]
@@ -169,7 +169,7 @@ def test_statistics_leave_files_out(tmp_path: Path) -> None:
     assert len(list(static.scan(row_filter="id > 6").plan_files())) == 0
 
 
-def test_tags_are_references_and_keep_their_snapshots(tmp_path: Path) -> None:
+def test_tags_become_references_and_retain_their_snapshots(tmp_path: Path) -> None:
     table = published(tmp_path)
     for number in range(3):
         table.append(rows(number))
@@ -192,7 +192,7 @@ def test_tags_are_references_and_keep_their_snapshots(tmp_path: Path) -> None:
     assert raw["properties"] == {"gc.enabled": "false"}
 
 
-def test_expired_snapshots_go_with_their_manifests(tmp_path: Path) -> None:
+def test_expired_snapshots_are_removed_with_their_manifests(tmp_path: Path) -> None:
     keep = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2"}
     table = published(tmp_path, {**keep, "write-only": "false"})
     for number in range(6):
@@ -203,7 +203,7 @@ def test_expired_snapshots_go_with_their_manifests(tmp_path: Path) -> None:
     assert there <= named_files(table)
 
 
-def test_a_rollback_takes_the_iceberg_table_back(tmp_path: Path) -> None:
+def test_a_rollback_rolls_back_the_iceberg_table(tmp_path: Path) -> None:
     table = published(tmp_path, {VERSION: "3"})
     for number in range(4):
         table.append(rows(number))
@@ -222,7 +222,7 @@ def test_a_rollback_takes_the_iceberg_table_back(tmp_path: Path) -> None:
     assert {str(p) for p in metadata_directory(table).glob("*.avro")} <= named_files(table)
 
 
-def test_what_was_committed_without_publishing_is_made_up_for(
+def test_a_later_commit_publishes_snapshots_whose_publication_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = published(tmp_path)
@@ -244,7 +244,7 @@ def test_what_was_committed_without_publishing_is_made_up_for(
     assert set(then["id"].to_pylist()) == {1, 2}
 
 
-def test_a_table_with_rows_is_published_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_an_existing_table_with_rows_is_published_on_request(tmp_path: Path) -> None:
     table = lake(tmp_path).create_table("db.t", ROWS)
     table.append(rows(1, 2))
     table.append(rows(3))
@@ -278,7 +278,7 @@ def test_branches_are_not_published(tmp_path: Path) -> None:
         table.branch("b").maintenance.publish_iceberg()
 
 
-def test_a_table_that_is_made_again_has_an_iceberg_table_of_its_own(tmp_path: Path) -> None:
+def test_a_recreated_table_has_a_new_iceberg_table(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1, 2))
     before = by_pyiceberg(table).metadata.table_uuid
@@ -289,7 +289,7 @@ def test_a_table_that_is_made_again_has_an_iceberg_table_of_its_own(tmp_path: Pa
     assert by_pyiceberg(again).metadata.table_uuid != before
 
 
-def test_a_table_that_is_made_of_data_is_published_at_its_place(tmp_path: Path) -> None:
+def test_a_table_created_from_data_is_published_in_its_own_location(tmp_path: Path) -> None:
     data = pa.table({"id": [1, 2], "v": ["a", "b"]})
     table = lake(tmp_path).create_table_as("db.t", data, options={STORAGE: "table-location"})
     found = interbed.load_iceberg_table(table.location).scan().to_arrow()
@@ -300,12 +300,12 @@ def test_a_table_that_is_made_of_data_is_published_at_its_place(tmp_path: Path) 
 
 
 def named_of(location: str) -> list[str]:
-    """The data files that the metadata at a location name."""
+    """Return the data files that the metadata at a location reference."""
     plan = interbed.load_iceberg_table(location).scan().plan
     return [file.file.path for task in plan.tasks for file in task.files]
 
 
-def test_a_replaced_table_begins_anew(tmp_path: Path) -> None:
+def test_a_replaced_table_starts_new_metadata(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1, 2))
     other = pa.table({"id": [5], "w": ["b"], "p": [1]}).schema
@@ -316,7 +316,7 @@ def test_a_replaced_table_begins_anew(tmp_path: Path) -> None:
     assert by_pyiceberg(table).schema().field_ids != {0, 1, 2}
 
 
-def test_older_metadata_files_stay_as_long_as_asked(tmp_path: Path) -> None:
+def test_older_metadata_files_are_retained_as_configured(tmp_path: Path) -> None:
     table = published(tmp_path, {"metadata.iceberg.previous-versions-max": "2"})
     for number in range(5):
         table.append(rows(number))
@@ -331,7 +331,7 @@ def test_older_metadata_files_stay_as_long_as_asked(tmp_path: Path) -> None:
     assert len(list(metadata_directory(kept).glob("*.json"))) == 3
 
 
-def test_a_version_grows_and_never_goes_back(tmp_path: Path) -> None:
+def test_version_numbers_only_grow(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1))
     name = by_pyiceberg(table).metadata.table_uuid
@@ -354,7 +354,7 @@ def test_a_snapshot_is_found_by_its_time(tmp_path: Path) -> None:
     assert found.to_arrow()["id"].to_pylist() == [1] or table.versions.snapshot(2).time_millis == first.time_millis
 
 
-def test_nested_columns_have_the_ids_of_the_files(tmp_path: Path) -> None:
+def test_nested_columns_have_the_field_ids_of_the_data_files(tmp_path: Path) -> None:
     kind = pa.struct([("x", pa.int64()), ("y", pa.list_(pa.struct([("z", pa.int64())])))])
     maps = pa.map_(pa.string(), pa.list_(pa.int32()))
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("s", kind), pa.field("m", maps)])
@@ -377,7 +377,7 @@ def _ids(fields: "pa.Schema | pa.DataType") -> list[int]:
     return found
 
 
-def test_publishing_again_writes_nothing(tmp_path: Path) -> None:
+def test_publishing_twice_writes_nothing(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1))
     before = {path.name: path.stat().st_mtime_ns for path in metadata_directory(table).iterdir()}
@@ -385,7 +385,7 @@ def test_publishing_again_writes_nothing(tmp_path: Path) -> None:
     assert {path.name: path.stat().st_mtime_ns for path in metadata_directory(table).iterdir()} == before
 
 
-def test_a_lost_hint_and_newer_leftovers_are_put_right(tmp_path: Path) -> None:
+def test_a_missing_version_hint_and_newer_leftover_files_are_repaired(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1))
     directory = metadata_directory(table)
@@ -400,7 +400,7 @@ def test_a_lost_hint_and_newer_leftovers_are_put_right(tmp_path: Path) -> None:
     ]
 
 
-def test_a_purged_table_is_published_no_more(tmp_path: Path) -> None:
+def test_a_purged_table_is_published_as_empty(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1))
     table.maintenance.purge_files()
@@ -409,7 +409,7 @@ def test_a_purged_table_is_published_no_more(tmp_path: Path) -> None:
     assert_true(table)
 
 
-def test_a_gap_in_the_snapshots_is_bridged_by_new_metadata(tmp_path: Path) -> None:
+def test_a_gap_in_the_snapshots_starts_new_metadata_of_the_same_table(tmp_path: Path) -> None:
     table = published(tmp_path, {VERSION: "3"})
     table.append(rows(1))
     before: Any = by_pyiceberg(table).metadata
@@ -426,7 +426,7 @@ def test_a_gap_in_the_snapshots_is_bridged_by_new_metadata(tmp_path: Path) -> No
     assert [one.snapshot_id for one in now.snapshots] == [6]
 
 
-def test_writers_that_commit_at_once_publish_what_is_newest(tmp_path: Path) -> None:
+def test_concurrent_writers_publish_the_newest_snapshot(tmp_path: Path) -> None:
     table = published(tmp_path, {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "5"})
     location = table.location
 
@@ -443,7 +443,7 @@ def test_writers_that_commit_at_once_publish_what_is_newest(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("vectors", [False, True])
-def test_files_elsewhere_are_named_where_they_are(tmp_path: Path, vectors: bool) -> None:
+def test_files_outside_of_the_table_are_referenced_at_their_location(tmp_path: Path, vectors: bool) -> None:
     places = {
         "data-file.external-paths": f"file://{tmp_path}/one,file://{tmp_path}/two",
         "data-file.external-paths.strategy": "round-robin",
@@ -458,7 +458,7 @@ def test_files_elsewhere_are_named_where_they_are(tmp_path: Path, vectors: bool)
     assert any(path.startswith((f"{tmp_path}/one", f"{tmp_path}/two")) for path in named_files(table))
 
 
-def test_partitions_of_all_types_are_found(tmp_path: Path) -> None:
+def test_partitions_of_all_types_are_pruned(tmp_path: Path) -> None:
     moment = dt.datetime(2024, 2, 29, 1, 2, 3, 456789)
     values: dict[str, Any] = {
         "day": moment.date(),
@@ -481,7 +481,7 @@ def test_partitions_of_all_types_are_found(tmp_path: Path) -> None:
     assert [row["id"] for row in seen(table, filter="i is null")] == [2, 2]
 
 
-def test_the_iceberg_table_is_not_changed_by_itself(tmp_path: Path) -> None:
+def test_the_iceberg_table_refuses_changes(tmp_path: Path) -> None:
     table = published(tmp_path)
     table.append(rows(1))
     table.append(rows(2))

@@ -1,4 +1,4 @@
-"""Published tables stand in a Hive metastore as Iceberg tables."""
+"""Published tables are registered in a Hive metastore as Iceberg tables."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,13 +36,13 @@ def catalog(uri: str) -> Iterator[Catalog]:
 
 
 def made(catalog: Catalog, options: dict[str, str], **schema: Any) -> Table:
-    """A table in the metastore's database `shop`, published in that metastore."""
+    """Create a table in the metastore's database `shop`, published in that metastore."""
     own = {"metadata.iceberg.uri": catalog.options.raw["uri"], **options}
     return catalog.create_table("shop.orders", schema.pop("columns", ROWS), options=own, **schema)
 
 
 def theirs(uri: str, name: str) -> Any:
-    """What pyiceberg's catalog has under the name."""
+    """Return the table that pyiceberg's catalog has under the name."""
     with load_pyiceberg("ice", type="hive", uri=uri) as catalog:
         return catalog.load_table(name)
 
@@ -64,7 +64,7 @@ def test_a_published_table_is_found_by_its_name(tmp_path: Path, catalog: Catalog
     assert found.count() == 2
 
 
-def test_the_entry_has_what_readers_of_hive_go_by(catalog: Catalog, uri: str) -> None:
+def test_the_entry_has_the_parameters_that_hive_readers_require(catalog: Catalog, uri: str) -> None:
     table = made(
         catalog, {**HIVE, "metadata.iceberg.table": "aliased", "metadata.iceberg.hive-skip-update-stats": "true"}
     )
@@ -82,7 +82,7 @@ def test_the_entry_has_what_readers_of_hive_go_by(catalog: Catalog, uri: str) ->
     assert [(column.name, column.type) for column in entry.sd.cols] == [("id", "int"), ("v", "string"), ("p", "int")]
 
 
-def test_a_table_may_stand_in_several_databases(catalog: Catalog, uri: str) -> None:
+def test_a_table_may_be_registered_in_several_databases(catalog: Catalog, uri: str) -> None:
     table = made(catalog, {**HIVE, "metadata.iceberg.database": "one; two"})
     table.append(rows(1))
     for name in ("one.orders", "two.orders"):
@@ -100,7 +100,9 @@ def test_the_entry_of_the_table_itself_is_left_alone(
     assert catalog.get_table("shop.orders").count() == 1
 
 
-def test_a_metastore_that_is_away_is_made_up_for(catalog: Catalog, uri: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_metastore_gets_the_entry_later(
+    catalog: Catalog, uri: str, caplog: pytest.LogCaptureFixture
+) -> None:
     table = made(catalog, HIVE)
     away = table.copy({"metadata.iceberg.uri": "thrift://127.0.0.1:1"})
     away.append(rows(1))
@@ -112,7 +114,7 @@ def test_a_metastore_that_is_away_is_made_up_for(catalog: Catalog, uri: str, cap
     assert theirs(uri, "ice.orders").metadata.current_snapshot_id == 3
 
 
-# The stories of published tables end with Spark in each run, by the place of the table.
+# The random changes of published tables end with Spark in each run, by the location of the table.
 @pytest.mark.long
 def test_spark_reads_a_published_table_by_its_name(tmp_path: Path, catalog: Catalog, uri: str) -> None:
     table = made(catalog, {**HIVE, "bucket": "1"}, columns=KEYED, primary_keys=["id"])
@@ -143,7 +145,7 @@ def test_the_metastore_is_found(tmp_path: Path, options: dict[str, str], address
     assert metastore_address(PublishSettings.of(CoreOptions(given)), {}) == address
 
 
-def test_the_metastore_is_found_where_hive_is_configured_or_asked_for(tmp_path: Path) -> None:
+def test_the_metastore_address_is_taken_from_hive_configuration_or_options(tmp_path: Path) -> None:
     settings = PublishSettings.of(CoreOptions({STORAGE: "hive-catalog"}))
     with pytest.raises(interbed.InvalidOptionError, match=r"needs 'metadata.iceberg.uri'"):
         metastore_address(settings, {"HIVE_CONF_DIR": str(tmp_path)})

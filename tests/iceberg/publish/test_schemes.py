@@ -1,4 +1,6 @@
-"""Published metadata name their files by the scheme that the warehouse has: Hadoop's client knows `s3a` alone."""
+"""URI schemes of published metadata: files have the scheme of the warehouse, because Hadoop's client supports `s3a`
+only.
+"""
 
 import pickle
 import uuid
@@ -39,7 +41,7 @@ def by_pyiceberg(store: Mapping[str, str], table: Table, scheme: str) -> StaticT
 
 
 def schemes_of(table: StaticTable) -> set[str]:
-    """Those of all paths that the metadata and what they name have."""
+    """Return the schemes of all paths in the metadata and in the files that they reference."""
     paths: list[str | None] = [table.metadata.location]
     for snapshot in table.metadata.snapshots:
         paths.append(snapshot.manifest_list)
@@ -65,7 +67,7 @@ def test_all_files_are_named_by_the_scheme_of_the_warehouse(store: dict[str, str
         table.versions.create_tag("first")
         table.delete("id = 1")
         table.compact()
-        # As is said anew of it, and as another process knows it.
+        # The table is loaded again and pickled, as another process gets it.
         again: Table = pickle.loads(pickle.dumps(lake.get_table("db.t")))
         again.upsert(rows(7))
         again.versions.rollback_to("first")
@@ -76,7 +78,7 @@ def test_all_files_are_named_by_the_scheme_of_the_warehouse(store: dict[str, str
         assert ordered(found.scan().to_arrow().to_pylist()) == shown(again)
 
 
-def test_what_is_published_keeps_its_scheme(store: dict[str, str]) -> None:
+def test_published_files_keep_their_scheme(store: dict[str, str]) -> None:
     directory = str(uuid.uuid4())
     with opened(store, "s3a", directory) as lake, opened(store, "s3", directory) as other:
         lake.create_database("db")
@@ -92,7 +94,7 @@ def test_what_is_published_keeps_its_scheme(store: dict[str, str]) -> None:
 
 
 @pytest.mark.long
-def test_iceberg_reads_it_by_hadoops_client_which_knows_no_other_scheme(store: dict[str, str]) -> None:
+def test_iceberg_reads_the_table_by_hadoops_client_which_supports_one_scheme(store: dict[str, str]) -> None:
     directory = str(uuid.uuid4())
     with opened(store, "s3a", directory) as lake:
         lake.create_database("db")

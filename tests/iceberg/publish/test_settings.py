@@ -1,4 +1,4 @@
-"""The options of publishing: what is refused when a table is made, and where metadata are."""
+"""Options of publication: values that are refused at creation, and the location of the metadata."""
 
 import sys
 from pathlib import Path
@@ -48,7 +48,7 @@ from tests.iceberg.publish.tables import (
         ({"metadata.iceberg.no-such": "1"}, InvalidOptionError, "There is no option"),
     ],
 )
-def test_what_is_not_carried_out_is_refused_when_a_table_is_made(
+def test_unsupported_options_are_refused_at_creation(
     tmp_path: Path, options: dict[str, str], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -57,22 +57,20 @@ def test_what_is_not_carried_out_is_refused_when_a_table_is_made(
 
 
 @pytest.mark.parametrize(("kind", "name"), [(pa.timestamp("ns"), "at"), (pa.timestamp("s"), "at")])
-def test_columns_that_iceberg_has_not_are_refused(tmp_path: Path, kind: pa.DataType, name: str) -> None:
+def test_columns_of_types_that_iceberg_lacks_are_refused(tmp_path: Path, kind: pa.DataType, name: str) -> None:
     schema = pa.schema([("id", pa.int64()), (name, kind)])
     with pytest.raises(NotSupportedError, match=f"The column '{name}'"):
         published(tmp_path, schema=schema)
 
 
-def test_a_metastore_that_nothing_names_is_said_when_the_table_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_metastore_address_is_reported_at_creation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HIVE_CONF_DIR", "HADOOP_CONF_DIR", "HADOOP_HOME", "HIVE_HOME"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(InvalidOptionError, match=r"metadata\.iceberg\.uri"):
         published(tmp_path, {"metadata.iceberg.storage": "hive-catalog"})
 
 
-def test_nanoseconds_are_of_version_3(tmp_path: Path) -> None:
+def test_nanosecond_timestamps_require_version_3(tmp_path: Path) -> None:
     schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("ns"))])
     table = published(tmp_path, {VERSION: "3"}, schema=schema)
     at = pa.array([1_700_000_000_123_456_789], pa.timestamp("ns"))
@@ -81,7 +79,7 @@ def test_nanoseconds_are_of_version_3(tmp_path: Path) -> None:
     assert by_pyiceberg(table).scan().to_arrow()["at"].cast(pa.int64()).to_pylist() == [1_700_000_000_123_456_789]
 
 
-def test_an_option_of_tables_that_are_there_is_refused_in_changes(tmp_path: Path) -> None:
+def test_invalid_options_are_refused_in_changes_of_existing_tables(tmp_path: Path) -> None:
     table = published(tmp_path)
     with pytest.raises(InvalidOptionError, match=r"file\.format"):
         table.store.alter([SetOption("file.format", "avro")])
@@ -89,7 +87,7 @@ def test_an_option_of_tables_that_are_there_is_refused_in_changes(tmp_path: Path
         table.copy({"deletion-vectors.enabled": "true"})
 
 
-def test_without_pyiceberg_making_and_writing_say_what_is_missing(
+def test_without_pyiceberg_creation_and_writes_name_the_missing_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = published(tmp_path)
@@ -118,7 +116,7 @@ def test_metadata_are_where_paimon_has_them(location: str, kind: StorageLocation
     assert PublishPlace.of(location, kind).directory == directory
 
 
-def test_a_table_outside_of_a_warehouse_keeps_its_metadata_with_it(tmp_path: Path) -> None:
+def test_a_table_outside_of_a_warehouse_keeps_its_metadata_in_its_location(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match=r"storage-location' = 'table-location'"):
         PublishPlace.of("/somewhere/t", StorageLocation.CATALOG_LOCATION)
     table = published(tmp_path, {"metadata.iceberg.storage-location": "table-location"})
@@ -126,7 +124,7 @@ def test_a_table_outside_of_a_warehouse_keeps_its_metadata_with_it(tmp_path: Pat
     assert interbed.load_iceberg_table(table.location).count() == 1
 
 
-def test_the_place_follows_from_the_storage() -> None:
+def test_the_metadata_location_depends_on_the_storage_option() -> None:
     def of(**options: str) -> StorageLocation:
         return PublishSettings.of(CoreOptions({f"metadata.iceberg.{k}": v for k, v in options.items()})).location
 
@@ -135,13 +133,13 @@ def test_the_place_follows_from_the_storage() -> None:
     assert PublishSettings.of(CoreOptions({})).storage is Storage.DISABLED
 
 
-def test_only_metadata_files_are_versions() -> None:
+def test_only_metadata_files_count_as_versions() -> None:
     names = ["v12.metadata.json", "version-hint.text", "v1.json", "vx.metadata.json", "0-v3.metadata.json"]
     assert [version_of(name) for name in names] == [12, None, None, None, None]
 
 
 @pytest.mark.parametrize("codec", ["snappy", "zstd", "gzip", "none"])
-def test_manifests_are_compressed_as_asked(tmp_path: Path, codec: str) -> None:
+def test_manifests_are_compressed_as_configured(tmp_path: Path, codec: str) -> None:
     table = published(tmp_path, {"metadata.iceberg.manifest-compression": codec})
     table.append(rows(1))
     table.append(rows(2))
@@ -153,7 +151,7 @@ def test_manifests_are_compressed_as_asked(tmp_path: Path, codec: str) -> None:
 
 
 @pytest.mark.parametrize("legacy", ["true", "false"])
-def test_lists_have_the_names_of_older_readers_on_request(tmp_path: Path, legacy: str) -> None:
+def test_manifest_lists_have_the_field_names_of_older_readers_on_request(tmp_path: Path, legacy: str) -> None:
     options = {"metadata.iceberg.manifest-legacy-version": legacy, "metadata.iceberg.manifest-compression": "none"}
     table = published(tmp_path, options)
     table.append(rows(1))

@@ -1,4 +1,4 @@
-"""Deletion vectors of published tables: one Puffin file for each index file, written once, and deleted with the last
+"""Deletion vectors of published tables: one Puffin file per index file, written once, and deleted with the last
 snapshot that names it.
 """
 
@@ -35,7 +35,7 @@ from tests.iceberg.publish.tables import (
 
 
 def with_vectors(warehouse: Path, **options: str) -> Table:
-    """An append table whose partitions have an index file each."""
+    """Create an append table whose partitions have one index file each."""
     table = published(warehouse, {**VECTORS, **options}, partitions=["p"])
     for p in (1, 2, 3):
         table.append(rows(*range(10 * p, 10 * p + 10), p=p))
@@ -43,7 +43,7 @@ def with_vectors(warehouse: Path, **options: str) -> Table:
 
 
 class IndexFilesRead:
-    """The index files of which vectors are read, by their names."""
+    """Recorder of the names of index files whose vectors are read."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._read = deletion_vectors.read_vectors
@@ -55,7 +55,7 @@ class IndexFilesRead:
         return self._read(files, path, ranges)
 
     def taken(self) -> list[str]:
-        """Those since it was asked the last time."""
+        """Return the names since the last call."""
         names, self._names = self._names, []
         return names
 
@@ -77,7 +77,7 @@ def test_only_vectors_of_new_index_files_are_read_and_written(tmp_path: Path, mo
     assert read.taken() == []
 
 
-def test_a_file_goes_with_the_last_snapshot_that_names_it(tmp_path: Path) -> None:
+def test_a_puffin_file_is_deleted_with_the_last_snapshot_that_references_it(tmp_path: Path) -> None:
     keep = {"snapshot.num-retained.min": "2", "snapshot.num-retained.max": "2"}
     table = with_vectors(tmp_path, **keep)
     for number in (11, 12, 21, 13, 14):
@@ -97,7 +97,7 @@ def test_a_file_goes_with_the_last_snapshot_that_names_it(tmp_path: Path) -> Non
     assert puffins(table) == set()
 
 
-def test_a_rollback_takes_newer_files_back(tmp_path: Path) -> None:
+def test_a_rollback_deletes_newer_puffin_files(tmp_path: Path) -> None:
     table = with_vectors(tmp_path)
     table.delete("id = 11")
     before = puffins(table)
@@ -110,7 +110,7 @@ def test_a_rollback_takes_newer_files_back(tmp_path: Path) -> None:
     assert_true(table)
 
 
-def test_a_rollback_that_was_not_published_takes_nothing_of_older_snapshots(
+def test_an_unpublished_rollback_deletes_no_files_of_older_snapshots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = with_vectors(tmp_path)
@@ -124,13 +124,13 @@ def test_a_rollback_that_was_not_published_takes_nothing_of_older_snapshots(
         away.setattr(publication, "publish", refuse)
         table.versions.rollback_to(4)
     table.delete("id = 21")
-    # The new snapshot has manifests of its own where the one that went shared them with what stays.
+    # The new snapshot has its own manifests where the removed one shared them with retained snapshots.
     assert_true(table)
     assert [one.snapshot_id for one in by_pyiceberg(table).metadata.snapshots] == [1, 2, 3, 4, 5]
     assert puffins(table) <= named_files(table)
 
 
-def test_what_a_killed_run_left_is_used_when_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_complete_files_of_a_killed_publication_are_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = with_vectors(tmp_path)
     table.delete("id = 11 or id = 21")
     whole, half = sorted(puffins(table))
@@ -145,8 +145,8 @@ def test_what_a_killed_run_left_is_used_when_it_is_whole(tmp_path: Path, monkeyp
     assert Path(half).read_bytes() == content
 
 
-class Beaten(LocalFileIO):
-    """The files of a process that another one beats to each new version."""
+class OvertakenFileIO(LocalFileIO):
+    """Files of a process that loses the race for each new metadata version."""
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
         if path.endswith(".metadata.json"):
@@ -154,16 +154,16 @@ class Beaten(LocalFileIO):
         return super().create_exclusive(path, content)
 
 
-def test_files_that_another_run_names_stay(tmp_path: Path) -> None:
+def test_files_that_another_publication_references_stay(tmp_path: Path) -> None:
     table = with_vectors(tmp_path)
-    Table("t", open_store(table.location, Beaten())).delete("id = 11")
+    Table("t", open_store(table.location, OvertakenFileIO())).delete("id = 11")
     assert_true(table)
     assert len(puffins(table)) == 1
     assert puffins(table) <= named_files(table)
 
 
-class Recorded(LocalFileIO):
-    """Files that say which of them were made durable, and of which a version was then made."""
+class RecordingFileIO(LocalFileIO):
+    """Files that record which of them were durable before each new metadata version."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -181,16 +181,16 @@ class Recorded(LocalFileIO):
         return super().create_exclusive(path, content)
 
 
-def test_files_are_durable_before_they_are_named(tmp_path: Path) -> None:
+def test_files_are_durable_before_they_are_referenced(tmp_path: Path) -> None:
     location = with_vectors(tmp_path).location
-    files = Recorded()
+    files = RecordingFileIO()
     table = Table("t", open_store(location, files))
     table.delete("id = 11")
     assert puffins(table) <= files.before_versions[-1]
 
 
 @pytest.mark.parametrize("bitmap64", ["false", "true"])
-def test_vectors_from_before_a_table_was_published_are_shown(tmp_path: Path, bitmap64: str) -> None:
+def test_vectors_written_before_the_publication_are_shown(tmp_path: Path, bitmap64: str) -> None:
     silent = {STORAGE: "disabled", "deletion-vectors.enabled": "true", "deletion-vectors.bitmap64": bitmap64}
     table = published(tmp_path, silent)
     table.append(rows(*range(10)))
@@ -206,7 +206,7 @@ def test_vectors_from_before_a_table_was_published_are_shown(tmp_path: Path, bit
     assert len(seen(table)) == 8
 
 
-def test_paths_are_spelled_in_them_as_in_the_manifests(tmp_path: Path) -> None:
+def test_paths_have_the_same_form_in_vectors_and_manifests(tmp_path: Path) -> None:
     table = published(tmp_path, {"deletion-vectors.modifiable": "true"})
     table.append(rows(*range(10)))
     (newest,) = metadata_directory(table).glob("v*.json")
@@ -222,7 +222,7 @@ def test_paths_are_spelled_in_them_as_in_the_manifests(tmp_path: Path) -> None:
     assert all(".at-" in path for path in puffins(table))
 
 
-def test_several_commits_are_made_up_for_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_unpublished_commits_are_published_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = {"data-file.external-paths": f"file://{tmp_path}/one", "data-file.external-paths.strategy": "round-robin"}
     table = with_vectors(tmp_path / "lake", **places)
 
@@ -243,7 +243,7 @@ def test_several_commits_are_made_up_for_at_once(tmp_path: Path, monkeypatch: py
         assert ordered(found.to_pylist()) == ordered(then.to_pylist())
 
 
-def test_a_table_with_a_key_has_whole_files_after_each_upsert(tmp_path: Path) -> None:
+def test_a_primary_key_table_has_complete_puffin_files_after_each_upsert(tmp_path: Path) -> None:
     table = published(tmp_path, {**VECTORS, "bucket": "2", VERSION: "3"}, schema=KEYED, keys=["id"])
     table.upsert([{"id": i, "v": str(i * 7919 % 10_007), "p": 1} for i in range(20_000)])
     table.compact()

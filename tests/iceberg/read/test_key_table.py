@@ -1,4 +1,4 @@
-"""Keys of equality deletes against columns, compared with a loop over rows."""
+"""Matching of equality delete keys against columns, compared with a loop over rows."""
 
 import math
 from typing import Any
@@ -24,7 +24,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
 
 @st.composite
 def keys_and_rows(draw: st.DrawFn) -> tuple[list[str], list[tuple[Any, ...]], list[int], list[tuple[Any, ...]], int]:
-    """Kinds of columns, keys with their sequence numbers, rows and theirs."""
+    """Strategy for column kinds, keys with their sequence numbers, and rows with theirs."""
     kinds = draw(st.lists(st.sampled_from(sorted(VALUES)), min_size=1, max_size=3))
     key = st.tuples(*(VALUES[kind][1] for kind in kinds))
     keys = draw(st.lists(key, min_size=1, max_size=12))
@@ -34,23 +34,23 @@ def keys_and_rows(draw: st.DrawFn) -> tuple[list[str], list[tuple[Any, ...]], li
 
 
 def columns(kinds: list[str], rows: list[tuple[Any, ...]]) -> list[Any]:
-    """The rows by columns."""
+    """Return the rows as columns."""
     return [pa.array([row[place] for row in rows], VALUES[kind][0]) for place, kind in enumerate(kinds)]
 
 
 def comparable(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """A row whose equality is Java's: NaN equals itself, the zeros differ."""
+    """Return a row with Java's equality: NaN equals itself, and the zeros differ."""
     return tuple((str(value), math.copysign(1, value)) if isinstance(value, float) else value for value in row)
 
 
 def comparable_rows(kinds: list[str], rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """The rows as their columns hold them."""
+    """Return the rows with the values that their columns hold."""
     held = zip(*(column.to_pylist() for column in columns(kinds, rows)), strict=True)
     return [comparable(row) for row in held]
 
 
 @given(keys_and_rows())
-def test_a_row_is_deleted_by_an_equal_key_that_is_newer(
+def test_a_row_is_deleted_by_an_equal_newer_key(
     drawn: tuple[list[str], list[tuple[Any, ...]], list[int], list[tuple[Any, ...]], int],
 ) -> None:
     kinds, keys, numbers, rows, age = drawn
@@ -60,7 +60,7 @@ def test_a_row_is_deleted_by_an_equal_key_that_is_newer(
     assert (found.tolist() if found is not None else [False] * len(rows)) == expected
 
 
-def test_many_columns_with_many_values_do_not_outgrow_their_numbers() -> None:
+def test_combined_codes_of_many_columns_do_not_overflow() -> None:
     rng = np.random.default_rng(7)
     keys = [pa.array(rng.integers(0, 2**62, 5_000)) for _ in range(8)]
     table = KeyTable.of(keys, np.ones(5_000, np.int64))

@@ -1,4 +1,4 @@
-"""What a store is asked for the data files of an Iceberg table that lies in it."""
+"""Requests to an object store for the data files of an Iceberg table."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,12 +18,12 @@ BUCKET = "lake"
 
 @pytest.fixture(scope="module")
 def opened() -> Iterator[tuple[dict[str, str], StoreProxy]]:
-    """The store's own options, and a proxy before it."""
+    """Options of the object store, and a proxy in front of it."""
     with running_s3(BUCKET) as options, StoreProxy.before(options) as found:
         yield options, found
 
 
-def test_each_file_is_opened_by_one_request_and_several_are_at_once(
+def test_each_file_is_opened_by_one_request_and_several_files_concurrently(
     opened: tuple[dict[str, str], StoreProxy], tmp_path: Path
 ) -> None:
     options, proxy = opened
@@ -56,7 +56,7 @@ def test_each_file_is_opened_by_one_request_and_several_are_at_once(
     assert data.received_bytes < rows.nbytes / 2
 
 
-def test_manifests_come_at_once_and_so_do_deletes_with_the_file_that_they_are_of(
+def test_manifests_are_read_concurrently_and_deletes_together_with_their_data_file(
     opened: tuple[dict[str, str], StoreProxy], tmp_path: Path
 ) -> None:
     options, proxy = opened
@@ -77,5 +77,5 @@ def test_manifests_come_at_once_and_so_do_deletes_with_the_file_that_they_are_of
     metadata = Seen([request for request in seen.requests if "/metadata/" in request.path])
     assert len(metadata.requests) == 14
     assert metadata.rounds == 2
-    # Eight of the twelve files with deletes are read at once, each by one request, while the data file comes.
+    # Eight of the twelve files with deletes are read concurrently, each by one request, together with the data file.
     assert Seen([request for request in seen.requests if "/data/" in request.path]).rounds <= 3

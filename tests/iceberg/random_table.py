@@ -1,4 +1,4 @@
-"""Tables that Java writes at random: rows and deletes of all kinds, in any order with evolution."""
+"""Random Iceberg tables written by Java: rows and deletes of all kinds, in any order with schema evolution."""
 
 import random
 from typing import Any
@@ -15,8 +15,8 @@ from tests.support.peers.iceberg import (
 FORMATS = ("parquet", "parquet", "orc", "avro")
 
 
-class Story:
-    """One table, and what is done to it: columns `id`, `v` and `p`, and those that come later."""
+class RandomTable:
+    """Random operations on one table with columns `id`, `v` and `p`, and columns that are added later."""
 
     def __init__(self, peer: IcebergPeer, seed: int) -> None:
         self.peer = peer
@@ -31,7 +31,7 @@ class Story:
         self.has_orc = False
 
     def step(self) -> None:
-        """One change."""
+        """Apply one random operation."""
         kind = self.dice.choice(["rows", "rows", "keys", "keys", "positions", "upsert", "sql", "evolve"])
         match kind:
             case "rows":
@@ -48,12 +48,12 @@ class Story:
                 self.evolve()
 
     def row(self, p: int | None) -> dict[str, Any]:
-        """A row of a partition."""
+        """Return a row of a partition."""
         values = {"id": self.dice.choice([None, *range(8)]), "v": self.dice.choice([None, "a", "b", "c"]), "p": p}
         return {name: values.get(name.rstrip("_"), self.dice.choice([None, 1, 2])) for name in self.columns}
 
     def rows(self) -> list[Operation]:
-        """A data file."""
+        """Return the append of one data file."""
         p = self.dice.choice([None, 1, 2])
         rows = [self.row(p) for _ in range(self.dice.randint(1, 12))]
         chosen = self.dice.choice(FORMATS)
@@ -61,7 +61,7 @@ class Story:
         return [append(rows, format=chosen)]  # type: ignore[arg-type]
 
     def keys(self) -> Operation:
-        """An equality delete file of some columns."""
+        """Return an equality delete file of some columns."""
         p = self.dice.choice([None, 1, 2])
         columns = self.dice.sample(self.columns, self.dice.randint(1, 2))
         rows = [{name: self.row(p)[name] for name in columns} for _ in range(self.dice.randint(1, 4))]
@@ -69,7 +69,7 @@ class Story:
         return equality_delete(columns, rows, partition=partition, format=self.dice.choice(FORMATS))  # type: ignore[arg-type]
 
     def positions(self) -> None:
-        """Position deletes, or vectors, of some data files of one partition."""
+        """Commit position deletes or deletion vectors for some data files of one partition."""
         data = [file for file in self.peer.files(self.table) if file.content == "data"]
         if not data:
             return
@@ -84,7 +84,7 @@ class Story:
         self.peer.together(self.table, [make(deletes)])
 
     def statement(self) -> None:
-        """What Spark does by itself, merge-on-read or copy-on-write."""
+        """Run a DELETE, UPDATE or INSERT OVERWRITE in Spark, merge-on-read or copy-on-write."""
         mode = self.dice.choice(["merge-on-read", "copy-on-write"])
         properties = ", ".join(f"'write.{kind}.mode'='{mode}'" for kind in ("delete", "update", "merge"))
         self.peer.run(f"ALTER TABLE {self.table} SET TBLPROPERTIES ({properties})")
@@ -98,12 +98,12 @@ class Story:
                 self.peer.run(f"INSERT OVERWRITE {self.table} SELECT * FROM {self.table} WHERE {self.columns[0]} < 6")
 
     def evolve(self) -> None:
-        """Other columns, names and types."""
+        """Add, rename, widen or drop a column."""
         match self.dice.randint(0, 3):
             case 0 if len(self.columns) < 6:
                 self.made += 1
                 name = f"n{self.made}"
-                # Java reads no default for what a file of ORC lacks.
+                # Java applies no default to columns that an ORC file lacks.
                 if self.version == 3 and self.dice.random() < 0.5 and not self.has_orc:
                     self.peer.add_column(self.table, name, "int", 2)
                 else:

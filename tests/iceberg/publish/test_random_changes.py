@@ -1,5 +1,6 @@
-"""Published tables to which anything is done in any order: after each step pyiceberg and interbed's reader see what the
-table is, and at the end Iceberg's own reader in Spark.
+"""Published tables under random changes: readers of Iceberg see the rows of the table.
+
+pyiceberg and interbed's reader are checked after each change, and Iceberg's reader in Spark at the end.
 """
 
 import random
@@ -50,7 +51,7 @@ FEW = {
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake, beside whose databases is the warehouse of Iceberg's."""
+    """A lake whose Iceberg warehouse is beside the databases."""
     return tmp_path_factory.mktemp("lake")
 
 
@@ -61,8 +62,8 @@ def spark(warehouse: Path) -> Iterator[IcebergPeer]:
         yield running
 
 
-class Story:
-    """One table, and what is done to it."""
+class RandomChanges:
+    """Random changes of one published table."""
 
     def __init__(self, warehouse: Path, kind: str, seed: int) -> None:
         self.dice = random.Random(f"{kind} {seed}")
@@ -79,7 +80,7 @@ class Story:
         self.made = 0
 
     def step(self) -> str:
-        """One change; its name."""
+        """Apply one random change and return its name."""
         steps: list[Callable[[], Any]] = [
             *[self.write] * 6,
             *[self.delete] * 2,
@@ -95,11 +96,11 @@ class Story:
         return chosen.__name__
 
     def write(self) -> None:
-        """New rows, or newer ones of their keys."""
+        """Write new rows, or new versions of existing keys."""
         self.table.append([self.row() for _ in range(self.dice.choice([1, 3, 40]))])
 
     def row(self) -> dict[str, Any]:
-        """A row with values for all columns."""
+        """Return a row with values for all columns."""
         values: dict[str, Any] = {name: self.dice.choice([None, 1, 2]) for name in self.columns}
         values["id"] = self.dice.randint(0, 60) + (1 << 35 if self.wide and self.dice.random() < 0.1 else 0)
         values["p"] = self.dice.choice([1, 2, 3] if self.keyed else [None, 1, 2])
@@ -107,20 +108,20 @@ class Story:
         return values
 
     def delete(self) -> None:
-        """Some rows."""
+        """Delete a random range of ids."""
         low = self.dice.randint(0, 60)
         self.table.delete(f"id >= {low} and id < {low + self.dice.randint(1, 20)}")
 
     def compact(self) -> None:
-        """Fully."""
+        """Compact the whole table."""
         self.table.compact()
 
     def overwrite(self) -> None:
-        """The table, or the partitions of the new rows."""
+        """Overwrite the table, or the partitions of the new rows."""
         self.table.overwrite([self.row() for _ in range(self.dice.randint(1, 5))])
 
     def evolve(self) -> None:
-        """Other columns, names and types."""
+        """Add, rename, widen or drop a column."""
         match self.dice.randint(0, 3):
             case 0:
                 self.made += 1
@@ -139,15 +140,15 @@ class Story:
                 pass
 
     def alter(self, change: Any) -> None:
-        """The next schema."""
+        """Apply the schema change and publish it."""
         self.table.store.alter([change])
         self.table = load_table(self.table.location)
-        # Nothing was committed yet that would be published.
+        # No snapshot was committed yet that could be published.
         if self.table.store.snapshots.latest() is not None:
             self.table.maintenance.publish_iceberg()
 
     def tag(self) -> None:
-        """A tag comes, or all go."""
+        """Create a tag, or delete all tags."""
         if self.table.store.snapshots.latest() is None:
             return
         if self.dice.random() < 0.3:
@@ -158,27 +159,27 @@ class Story:
             self.table.versions.create_tag(f"t{self.made}", self.dice.choice(self.table.store.snapshots.ids()))
 
     def rollback(self) -> None:
-        """Back to one of the newest snapshots of these columns."""
+        """Roll back to one of the newest snapshots with the current schema."""
         store = self.table.store
         ids = [n for n in store.snapshots.ids()[-4:] if store.snapshots.snapshot(n).schema_id == store.schema.id]
         if ids:
             self.table.versions.rollback_to(self.dice.choice(ids))
 
     def expire(self) -> None:
-        """Old snapshots."""
+        """Expire all but a few snapshots."""
         self.table.maintenance.expire_snapshots(retain_max=self.dice.randint(1, 4), retain_min=1)
 
     def check(self) -> None:
-        """What is seen is what is there, also of the snapshots before."""
+        """Assert that readers see the rows of the table and of its earlier snapshots."""
         if self.table.store.snapshots.latest() is None:
             return
         self.table = load_table(self.table.location)
         assert_true(self.table)
-        # So pyiceberg has read the rows, which passes over no table whose vectors are in whole files.
+        # So pyiceberg has read the rows, because it skips only tables whose vectors are in index files.
         assert has_whole_puffins(self.table)
 
     def check_history(self) -> None:
-        """Each snapshot of an append table shows the rows of its time."""
+        """Assert that each snapshot of an append table shows its rows."""
         found = interbed.load_iceberg_table(place_of(self.table))
         for one in found.snapshots():
             if self.keyed:
@@ -193,18 +194,18 @@ class Story:
 @pytest.mark.sample(1)
 @pytest.mark.longer
 @pytest.mark.parametrize("kind", each_run(KINDS, lambda kind: kind in OF_EACH_RUN))
-def test_an_iceberg_table_is_what_the_table_is_whatever_is_done(spark: IcebergPeer, warehouse: Path, kind: str) -> None:
+def test_an_iceberg_table_equals_its_table_after_any_changes(spark: IcebergPeer, warehouse: Path, kind: str) -> None:
     for seed in range(12 if shares.LONG else 1):
-        story = Story(warehouse, kind, seed)
+        trial = RandomChanges(warehouse, kind, seed)
         done = []
         for _ in range(40 if shares.LONG else 16):
-            done.append(story.step())
+            done.append(trial.step())
             try:
-                story.check()
+                trial.check()
             except AssertionError as error:
                 error.add_note(f"{kind}, seed {seed}, after {', '.join(done)}")
                 raise
-        story.check_history()
-        name = f"ice.db.{story.table.name.rpartition('.')[2] or story.table.name}".replace("ice.db.ice.db.", "ice.db.")
-        assert in_order(spark.rows(name)) == in_order(pa.Table.from_pylist(seen(story.table), spark.rows(name).schema))
-        assert seen(story.table) == shown(story.table)
+        trial.check_history()
+        name = f"ice.db.{trial.table.name.rpartition('.')[2] or trial.table.name}".replace("ice.db.ice.db.", "ice.db.")
+        assert in_order(spark.rows(name)) == in_order(pa.Table.from_pylist(seen(trial.table), spark.rows(name).schema))
+        assert seen(trial.table) == shown(trial.table)
