@@ -10,13 +10,13 @@ from tests.support.servers.schema_registry import SchemaRegistryServer, running_
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaServer]:
-    """One broker for all tests of a process; each takes topics of its own. A test that kills it starts it again."""
+    """One broker for all tests of a process; each test uses its own topics, and restarts the broker if it kills it."""
     with running_kafka() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def registry() -> Iterator[SchemaRegistryServer]:
-    """One schema registry for all tests of a process; each takes subjects of its own."""
+    """One schema registry for all tests of a process; each test uses its own subjects."""
     with running_schema_registry() as server:
         yield server

@@ -24,9 +24,9 @@ from interbed.ingest.job import Ingestion
 from interbed.ingest.run_settings import DeadLetters, IngestSettings
 from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
-from tests.ingest.formats.avro.events import Schemas, avro_event, envelope
+from tests.ingest.formats.avro.events import FakeRegistry, avro_event, envelope
 from tests.ingest.formats.test_debezium_json import payload, with_schema
-from tests.ingest.formats.test_pgoutput import UNCHANGED, Stream, Types
+from tests.ingest.formats.test_pgoutput import UNCHANGED, FakeTypeCatalog, PgOutputStream
 from tests.ingest.memory_source import MemorySource
 
 Row = dict[str, Any]
@@ -36,7 +36,7 @@ GUESSED = ("debezium-json", "maxwell-json", "json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class RowChange:
     """A row that is inserted, updated or deleted."""
 
     before: Row | None = None
@@ -44,34 +44,35 @@ class Change:
 
     @property
     def row(self) -> Row:
-        """The row after it, or the one that was deleted."""
+        """The row after the change, or the deleted row."""
         row = self.after if self.after is not None else self.before
         assert row is not None
         return row
 
     @property
     def op(self) -> str:
-        """How Debezium calls it; an update that has no row before it has an empty one."""
+        """Debezium's code of the operation; an update without a row before it has an empty row."""
         return "c" if self.before is None else "d" if self.after is None else "u"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """Messages, and what decodes them."""
+class EncodedStream:
+    """Messages, and a factory of their decoder."""
 
     messages: Sequence[Message]
     decoder: Callable[[], Decoder]
 
 
-def written(form: str, changes: Sequence[Change], types: Mapping[str, str], **more: Any) -> Written:
-    """The changes in a format, one message each, with Kafka's keys where the format has them. Debezium's take the
-    placeholder of what is `unavailable`.
+def written(form: str, changes: Sequence[RowChange], types: Mapping[str, str], **more: Any) -> EncodedStream:
+    """Encode the changes in a format, one message each, with Kafka's keys where the format has them.
+
+    Debezium's messages have the placeholder of `unavailable` values.
     """
     return _FORMATS[form](changes, types, **more)
 
 
-def pg_places(changes: Sequence[Change], types: Mapping[str, str]) -> list[int]:
-    """The offset of each change in pgoutput, which has descriptions of the table among them."""
+def pg_places(changes: Sequence[RowChange], types: Mapping[str, str]) -> list[int]:
+    """Return the offset of each change in pgoutput, whose messages include descriptions of the table."""
     places, at, columns = [], 0, None
     for change in changes:
         here = list(_columns(change, types))
@@ -82,21 +83,21 @@ def pg_places(changes: Sequence[Change], types: Mapping[str, str]) -> list[int]:
     return places
 
 
-def place_of(form: str, changes: Sequence[Change], types: Mapping[str, str], number: int) -> int:
-    """The offset of a change's message."""
+def place_of(form: str, changes: Sequence[RowChange], types: Mapping[str, str], number: int) -> int:
+    """Return the offset of a change's message."""
     return pg_places(changes, types)[number] if form == "pgoutput" else number
 
 
 def ingested(
     catalog: Catalog,
-    stream: Written,
+    stream: EncodedStream,
     *,
     tables: TableSettings | None = None,
     sizes: Sequence[int] = (1000,),
     dead_letters: DeadLetters | None = None,
     **settings: Any,
 ) -> Ingestion:
-    """Read the messages to the end, into shop.orders."""
+    """Read the messages to the end into shop.orders."""
     run = Ingestion(
         catalog,
         MemorySource({"t": [list(stream.messages)]}, sizes),
@@ -111,13 +112,13 @@ def ingested(
     return run
 
 
-def _columns(change: Change, types: Mapping[str, str]) -> dict[str, str]:
+def _columns(change: RowChange, types: Mapping[str, str]) -> dict[str, str]:
     names = {**(change.before or {}), **(change.after or {})}
     return {name: kind for name, kind in types.items() if name in names}
 
 
-def _key(change: Change) -> Row:
-    """The key names its column also where the row has no value for it: otherwise the table would have another key."""
+def _key(change: RowChange) -> Row:
+    """Return the key. It names its column even if the row has no value for it; otherwise the table gets another key."""
     return {"id": change.row.get("id")}
 
 
@@ -134,10 +135,10 @@ def _json_row(row: Row | None) -> Row | None:
 
 
 def _debezium_json(
-    changes: Sequence[Change], types: Mapping[str, str], unavailable: UnavailableValue | None = None
-) -> Written:
+    changes: Sequence[RowChange], types: Mapping[str, str], unavailable: UnavailableValue | None = None
+) -> EncodedStream:
     messages = [(_key(each), payload(each.op, _json_row(each.before), _json_row(each.after))) for each in changes]
-    return Written(messages=messages, decoder=lambda: DebeziumJson(unavailable))
+    return EncodedStream(messages=messages, decoder=lambda: DebeziumJson(unavailable))
 
 
 _CONNECT: Mapping[str, Row] = {
@@ -161,14 +162,14 @@ _CONNECT: Mapping[str, Row] = {
 
 
 def _debezium_json_schema(
-    changes: Sequence[Change], types: Mapping[str, str], unavailable: UnavailableValue | None = None
-) -> Written:
+    changes: Sequence[RowChange], types: Mapping[str, str], unavailable: UnavailableValue | None = None
+) -> EncodedStream:
     messages = []
     for each in changes:
         fields = [{**_CONNECT[t], "optional": True, "field": n} for n, t in _columns(each, types).items()]
         event = payload(each.op, _json_row(each.before), _json_row(each.after))
         messages.append((_key(each), with_schema(event, fields)))
-    return Written(messages=messages, decoder=lambda: DebeziumJson(unavailable))
+    return EncodedStream(messages=messages, decoder=lambda: DebeziumJson(unavailable))
 
 
 _AVRO: Mapping[str, Any] = {
@@ -192,16 +193,16 @@ _AVRO: Mapping[str, Any] = {
 
 
 def _debezium_avro(
-    changes: Sequence[Change], types: Mapping[str, str], unavailable: UnavailableValue | None = None
-) -> Written:
-    schemas = Schemas()
+    changes: Sequence[RowChange], types: Mapping[str, str], unavailable: UnavailableValue | None = None
+) -> EncodedStream:
+    schemas = FakeRegistry()
     messages = []
     for each in changes:
         fields = [{"name": n, "type": ["null", _AVRO[t]], "default": None} for n, t in _columns(each, types).items()]
         event = avro_event(each.op, each.before or None, each.after or None)
         key = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": ["null", "long"]}]}
         messages.append((schemas.encoded(key, _key(each)), schemas.encoded(envelope(fields), event)))
-    return Written(messages=messages, decoder=lambda: DebeziumAvro(schemas, unavailable))
+    return EncodedStream(messages=messages, decoder=lambda: DebeziumAvro(schemas, unavailable))
 
 
 _MYSQL = {"bigint": "bigint", "int": "int", "text": "varchar(500)", "bytes": "blob"}
@@ -211,7 +212,7 @@ def _canal_text(value: Any) -> str | None:
     return value.decode("latin-1") if isinstance(value, bytes) else None if value is None else str(value)
 
 
-def _canal_json(changes: Sequence[Change], types: Mapping[str, str]) -> Written:
+def _canal_json(changes: Sequence[RowChange], types: Mapping[str, str]) -> EncodedStream:
     messages: list[Message] = []
     for each in changes:
         row = {n: _canal_text(v) for n, v in each.row.items()}
@@ -228,10 +229,10 @@ def _canal_json(changes: Sequence[Change], types: Mapping[str, str]) -> Written:
             old = {n: _canal_text(v) for n, v in (each.before or {}).items()}
             message["old"] = [{n: v for n, v in old.items() if n not in row or row[n] != v}]
         messages.append((None, message))
-    return Written(messages=messages, decoder=CanalJson)
+    return EncodedStream(messages=messages, decoder=CanalJson)
 
 
-def _maxwell_json(changes: Sequence[Change], types: Mapping[str, str]) -> Written:
+def _maxwell_json(changes: Sequence[RowChange], types: Mapping[str, str]) -> EncodedStream:
     messages: list[Message] = []
     for each in changes:
         row = _json_row(each.row) or {}
@@ -246,18 +247,18 @@ def _maxwell_json(changes: Sequence[Change], types: Mapping[str, str]) -> Writte
             old = _json_row(each.before) or {}
             message["old"] = {n: v for n, v in old.items() if n not in row or row[n] != v}
         messages.append((None, message))
-    return Written(messages=messages, decoder=MaxwellJson)
+    return EncodedStream(messages=messages, decoder=MaxwellJson)
 
 
-def _plain_json(changes: Sequence[Change], types: Mapping[str, str]) -> Written:
+def _plain_json(changes: Sequence[RowChange], types: Mapping[str, str]) -> EncodedStream:
     messages: list[Message] = [(_key(each), None if each.op == "d" else _json_row(each.after)) for each in changes]
-    return Written(messages=messages, decoder=PlainJson)
+    return EncodedStream(messages=messages, decoder=PlainJson)
 
 
-def _pgoutput(changes: Sequence[Change], types: Mapping[str, str]) -> Written:
+def _pgoutput(changes: Sequence[RowChange], types: Mapping[str, str]) -> EncodedStream:
     names = {"bigint": "int8", "int": "int4", "text": "text", "bytes": "bytea", "texts": "text[]", "ints": "int4[]"}
     names |= {"dates": "date[]", "uuids": "uuid[]", "json": "jsonb", "longs": "int8[]", "blobs": "bytea[]"}
-    stream = Stream({}, identity=b"d")
+    stream = PgOutputStream({}, identity=b"d")
     for each in changes:
         columns = {n: names[t] for n, t in _columns(each, types).items()}
         if columns != stream.columns:
@@ -273,11 +274,13 @@ def _pgoutput(changes: Sequence[Change], types: Mapping[str, str]) -> Written:
                 stream.update(*after, old=tuple(before) if each.before else None, tag=_pg_tag(each.before))
             case _:
                 stream.delete(*before, tag=_pg_tag(each.before))
-    return Written(messages=[(None, value) for value in stream.values], decoder=lambda: PgOutput(Types()))
+    return EncodedStream(
+        messages=[(None, value) for value in stream.values], decoder=lambda: PgOutput(FakeTypeCatalog())
+    )
 
 
 def _pg_tag(before: Row | None) -> bytes:
-    """Whether a row before a change is a key, which has nulls for all other columns, or whole."""
+    """Return the tag of a row before a change: a key, with nulls in all other columns, or a whole row."""
     others = [value for name, value in (before or {}).items() if name != "id"]
     return b"K" if others and all(value is None for value in others) else b"O"
 
@@ -293,7 +296,7 @@ def _pg_text(value: Any) -> Any:
     return value if value is UNCHANGED else str(value).encode()
 
 
-_FORMATS: Mapping[str, Callable[..., Written]] = {
+_FORMATS: Mapping[str, Callable[..., EncodedStream]] = {
     "canal-json": _canal_json,
     "debezium-avro": _debezium_avro,
     "debezium-json": _debezium_json,

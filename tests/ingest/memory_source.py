@@ -1,4 +1,4 @@
-"""A source in memory, for what does not depend on Kafka: topics are lists, and a poll brings any number of messages."""
+"""Source in memory, for tests without Kafka: topics are lists, and polls return any number of messages."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ Value = object
 
 
 def encoded(value: Value) -> bytes | None:
-    """A key or a value of a message."""
+    """Encode a key or a value of a message."""
     if value is None or isinstance(value, bytes):
         return value
     return json.dumps(value, separators=(",", ":")).encode()
@@ -28,7 +28,7 @@ def messages_of(
     partition: int = 0,
     first: int = 0,
 ) -> Messages:
-    """Messages of one partition, with offsets from `first` on."""
+    """Return messages of one partition, with offsets from `first` on."""
     count = len(values)
     return Messages(
         topic=topic,
@@ -40,8 +40,9 @@ def messages_of(
 
 
 class MemorySource:
-    """Topics with partitions as lists of (key, value); `sizes` says how many messages polls bring of a partition, by
-    turns, so that some are ahead of others.
+    """Topics with partitions as lists of (key, value).
+
+    Polls return `sizes` messages of a partition, in rotation, so that some partitions are ahead of others.
     """
 
     lag_unit = LagUnit.MESSAGES

@@ -17,13 +17,13 @@ DEADLINE_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A process that ingests; what it says on standard error goes into the log."""
+    """An ingesting process, whose standard error goes into the log."""
 
     process: "subprocess.Popen[bytes]"
     log: Path
 
     def next_commit(self, seconds: float = DEADLINE_SECONDS) -> bool:
-        """Wait until it says that it has committed; whether it did within some seconds."""
+        """Wait for the log line of the next commit. Return False if it does not come within some seconds."""
         assert self.process.stdout is not None
         if not select.select([self.process.stdout], [], [], seconds)[0]:
             return False
@@ -34,13 +34,13 @@ class Run:
 
     def stop(self) -> None:
         self.process.terminate()
-        # It may have had nothing to do, and not be so far as to note the signal.
+        # It may be idle, or not have installed its signal handler yet.
         assert self.process.wait(DEADLINE_SECONDS) in (0, -signal.SIGTERM), self.log.read_text()
 
 
 @contextmanager
 def ingesting(kafka: KafkaServer, warehouse: Path, *options: str) -> Iterator[Run]:
-    """The command as a process, which is killed at the end unless it has ended; into tables of the database shop."""
+    """Run the command, into tables of the database shop, and kill the process at the end unless it has ended."""
     command = [sys.executable, "-m", "interbed.cli", "ingest", "kafka", "-o", f"warehouse={warehouse}", "--json"]
     command += ["--bootstrap-servers", kafka.bootstrap_servers, *options]
     command += ["--database", "shop", "--commit-interval", "100ms"]

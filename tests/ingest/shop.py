@@ -1,4 +1,4 @@
-"""A small shop as its changes: Debezium's events of two tables, and jobs that read them into a catalog."""
+"""Changes of a small shop: Debezium's events of two tables, and jobs that read them into a catalog."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ Event = tuple[object, object]
 
 
 def event(op: str, before: Row | None, after: Row | None, table: str = "orders", key: str = "id") -> Event:
-    """The key and the value of a change event without a schema."""
+    """Return the key and the value of a change event without a schema."""
     row = after or before
     source = {"db": "shop", "schema": "public", "table": table, "lsn": 5}
     return (
@@ -34,7 +34,7 @@ def job(
     dead_letters: DeadLetters | None = None,
     **settings: Any,
 ) -> Ingestion:
-    """A job that reads to the end, into tables of one bucket, and does not wait before it tries again."""
+    """Return a job that reads to the end, into tables of one bucket, without a pause before retries."""
     return Ingestion(
         catalog,
         source,
@@ -48,11 +48,11 @@ def job(
 
 
 def rows_of(catalog: Catalog, name: str = "shop.orders", key: str = "id") -> list[Row]:
-    """A table's rows in the order of a column, without columns that are null."""
+    """Return a table's rows in the order of a column, without nulls."""
     rows = catalog.get_table(name).scan().to_arrow().to_pylist()
     return sorted(({n: v for n, v in row.items() if v is not None} for row in rows), key=lambda row: row[key])
 
 
 def lake(path: object) -> Catalog:
-    """A catalog in a directory."""
+    """Return a catalog in a directory."""
     return interbed.load_catalog("lake", warehouse=str(path))

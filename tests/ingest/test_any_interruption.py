@@ -1,4 +1,4 @@
-"""Runs that are interrupted between any two steps, over random topics: each table is what one run gives."""
+"""Runs that are interrupted between any two steps, over random topics: tables equal those of one uninterrupted run."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from tests.support.examples import examples
 
 
 class InterruptedRunError(Exception):
-    """The end of a run, at a commit of one table or at a note of how far was read."""
+    """Interruption of a run, at a commit of one table or when positions are recorded."""
 
 
 TOPICS = st.lists(
@@ -21,7 +21,7 @@ TOPICS = st.lists(
     min_size=1,
     max_size=2,
 )
-"""Topics, partitions, and for each message the table that it goes to and a column that it has beside the others."""
+"""Topics, partitions, and for each message its table and a column beside the others."""
 
 
 @given(
@@ -30,7 +30,7 @@ TOPICS = st.lists(
     ends=st.lists(st.integers(1, 6)),
 )
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_rows_come_once_however_often_runs_are_interrupted(
+def test_rows_are_ingested_once_whatever_the_interruptions(
     topics: list[list[list[tuple[str, str]]]],
     sizes: list[int],
     ends: list[int],
@@ -67,7 +67,7 @@ def test_rows_come_once_however_often_runs_are_interrupted(
 
 
 def interrupt(patch: pytest.MonkeyPatch, end: int) -> None:
-    """Let the run end before its commit or note of that number."""
+    """Interrupt the run before its commit or record of that number."""
     left = [end]
     for name in ("commit", "advance"):
         carry_out = getattr(TableSink, name)

@@ -1,4 +1,4 @@
-"""Whatever JSON has for a column of whatever type, a run that skips bad messages goes on."""
+"""A run that skips bad messages continues, whatever JSON value a column of any type gets."""
 
 import random
 from pathlib import Path
@@ -10,7 +10,7 @@ from interbed import DataField, Schema, data_type
 from interbed.catalog.client.api import Catalog
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.table_sink import TableSettings
-from tests.ingest.every_format import GUESSED, Change, Row, ingested, written
+from tests.ingest.every_format import GUESSED, Row, RowChange, ingested, written
 from tests.ingest.shop import lake
 from tests.support.examples import examples
 from tests.support.tally import Tally
@@ -36,7 +36,7 @@ KEYS: tuple[Any, ...] = (None, "x", 2**70, 1.5)
 
 
 def table_of(dice: random.Random, catalog: Catalog) -> int:
-    """Make a table with some columns, and maybe partitions, or none; the number of columns."""
+    """Create a table with some columns, and maybe partitions, or no table. Return the number of columns."""
     kinds = dice.sample(KINDS, dice.randint(1, 4))
     fields = [DataField(id=i + 1, name=f"c{i}", type=data_type(kind)) for i, kind in enumerate(kinds)]
     fields.insert(0, DataField(id=0, name="id", type=data_type("BIGINT NOT NULL")))
@@ -52,8 +52,8 @@ def table_of(dice: random.Random, catalog: Catalog) -> int:
     return len(kinds)
 
 
-def stream_of(dice: random.Random, count: int) -> list[Change]:
-    """Changes of rows with any values, keys and names."""
+def stream_of(dice: random.Random, count: int) -> list[RowChange]:
+    """Strategy for changes of rows with any values, keys and names."""
     found = []
     for i in range(dice.randint(1, 12)):
         row: Row = {"id": dice.choice([i, i, i, 0, *KEYS])}
@@ -61,7 +61,7 @@ def stream_of(dice: random.Random, count: int) -> list[Change]:
         if dice.random() < 0.15:
             row[dice.choice(["new", "ID", "_KEY_q", "", "C0"])] = dice.choice(VALUES)
         after = {**row, "c0": dice.choice(VALUES)} if dice.random() < 0.2 else None
-        found.append(Change(before=row, after=after) if after or dice.random() < 0.1 else Change(after=row))
+        found.append(RowChange(before=row, after=after) if after or dice.random() < 0.1 else RowChange(after=row))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Jobs that read Debezium's Avro with schemas of a real registry, which may not answer, and the command's options."""
+"""Jobs that read Debezium's Avro with schemas of a real registry, which may be unavailable, and the options."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -81,7 +81,7 @@ def test_rows_of_several_schemas_are_in_the_table(
     assert {f.name: str(f.type) for f in table.schema.fields} == {"id": "INT NOT NULL", "v": "STRING", "w": "BIGINT"}
 
 
-def test_a_registry_that_answers_again_loses_nothing(
+def test_a_temporary_failure_of_the_registry_loses_nothing(
     catalog: Catalog, source: MemorySource, registry: SchemaRegistryServer
 ) -> None:
     with running_gate(Gate(registry.port, answers=[(503, {})] * (BACKOFF.retries or 0))) as gate:
@@ -91,7 +91,7 @@ def test_a_registry_that_answers_again_loses_nothing(
     assert rows_of(catalog) == ROWS
 
 
-def test_a_registry_that_is_down_ends_a_run_that_skips_bad_messages(
+def test_an_unavailable_registry_ends_a_run_that_skips_bad_messages(
     catalog: Catalog, source: MemorySource, registry: SchemaRegistryServer
 ) -> None:
     with running_gate(Gate(registry.port, answers=[(503, {})] * 100)) as gate:
@@ -102,10 +102,10 @@ def test_a_registry_that_is_down_ends_a_run_that_skips_bad_messages(
     assert rows_of(catalog) == ROWS
 
 
-def test_a_registry_that_refuses_ends_a_run_at_once(
+def test_a_registry_that_refuses_access_ends_a_run_at_once(
     catalog: Catalog, source: MemorySource, registry: SchemaRegistryServer
 ) -> None:
-    with running_gate(Gate(registry.port, authorization="somebody else")) as gate:
+    with running_gate(Gate(registry.port, authorization="another caller")) as gate:
         url = f"http://127.0.0.1:{gate.port}{PATH}"
         job = avro_job(catalog, source, url, BadMessages.SKIP, **{"bearer.auth.token": SECRET})
         with pytest.raises(SchemaRegistryError, match="it answers 401") as caught:
@@ -114,7 +114,7 @@ def test_a_registry_that_refuses_ends_a_run_at_once(
     assert SECRET not in str(caught.value)
 
 
-def test_a_message_of_a_schema_that_the_registry_does_not_have_is_bad(
+def test_a_message_with_an_unregistered_schema_is_bad(
     catalog: Catalog, source: MemorySource, registry: SchemaRegistryServer
 ) -> None:
     lost = encoded(1_999_999, KEY, {"id": 1})
@@ -151,7 +151,7 @@ def test_a_decoder_without_its_registry_is_refused() -> None:
         ),
     ],
 )
-def test_options_that_do_not_go_together_are_refused_and_no_secret_is_shown(
+def test_incompatible_options_are_refused_without_showing_secrets(
     tmp_path: Path, options: list[str], reason: str
 ) -> None:
     begin = ["ingest", "kafka", "-o", f"warehouse={tmp_path}", "--bootstrap-servers", "127.0.0.1:1", "--topic", "t"]

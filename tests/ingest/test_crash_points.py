@@ -1,4 +1,4 @@
-"""A run of ingestion that dies before any of its steps, and the runs after it: no row is lost or repeated."""
+"""A run of ingestion that crashes before any of its steps, and the runs after it: no row is lost or duplicated."""
 
 import contextlib
 import shutil
@@ -28,20 +28,21 @@ LOG = [
     [event("c", None, {"n": n}, "log", "none") for n in (2, 3, 4)],
 ]
 TOPICS = {"log": LOG, "orders": [ORDERS], "more": [[event("c", None, {"n": 5}, "log", "none")]]}
-"""Two tables, one without a key, in which every repetition shows; columns that come late, several topics and partitions
-for one table, and a truncation.
+"""Two tables, one without a key, in which every duplicate shows.
+
+There are columns that are added late, several topics and partitions for one table, and a truncation.
 """
 
 
 def read_on(catalog: FileSystemCatalog) -> None:
-    """One run, with a commit after a few rows, so that one table is ahead of the other at times."""
+    """Run once, with a commit after a few rows, so that one table is ahead of the other at times."""
     names = TableNames(database="shop")
     job(catalog, MemorySource(TOPICS, sizes=[1, 2, 3]), names=names, commit_rows=2).run()
 
 
 @pytest.fixture
 def template(tmp_path: Path) -> Path:
-    """A warehouse with the tables, empty."""
+    """A warehouse with empty tables."""
     warehouse = tmp_path / "template"
     catalog = opened(warehouse)
     catalog.create_database("shop")
@@ -66,7 +67,7 @@ def rows_of_snapshot(catalog: FileSystemCatalog, snapshot_id: int) -> list[int]:
 
 
 @pytest.mark.parametrize("every", each_run([7, 1], lambda every: every == 7))
-def test_a_run_that_dies_anywhere_loses_and_repeats_nothing(
+def test_a_crash_at_any_step_loses_and_duplicates_nothing(
     template: Path, tmp_path: Path, every: int, tally: Tally
 ) -> None:
     warehouse = tmp_path / "lake"
@@ -80,7 +81,7 @@ def test_a_run_that_dies_anywhere_loses_and_repeats_nothing(
         shutil.copytree(template, warehouse)
         with contextlib.suppress(Killed):
             read_on(opened(warehouse, DyingDisk(point)))
-        # Another process dies a little later, and the third one lives.
+        # Another process crashes a little later, and the third one finishes.
         with contextlib.suppress(Killed):
             read_on(opened(warehouse, DyingDisk(17)))
         read_on(opened(warehouse))

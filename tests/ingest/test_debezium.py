@@ -1,4 +1,4 @@
-"""Changes of a real PostgreSQL by a real Debezium and Kafka: after kills at any time the tables are the source's."""
+"""Changes of a real PostgreSQL by a real Debezium and Kafka: after kills at any time the tables equal the source."""
 
 import base64
 import datetime
@@ -27,7 +27,7 @@ from tests.support.servers.schema_registry import SchemaRegistryServer
 from tests.support.shares import each_run
 
 KEYS = {"orders": ("id",), "items": ("id", "part"), "log": ("id",)}
-"""What tells a table's rows apart; the log has no primary key, so that a row that is repeated shows."""
+"""Columns that identify a row; the log has no primary key, so that a duplicate row shows."""
 
 COLUMNS = """
     id int NOT NULL, part text NOT NULL, n int, price numeric(10, 2) NOT NULL, loose numeric, zoned timestamptz,
@@ -54,7 +54,7 @@ STATED = {
     "note": "STRING",
     "extra": "INT",
 }
-"""The types that Debezium's schemas give."""
+"""The types of Debezium's schemas."""
 
 GUESSED = {
     **STATED,
@@ -68,7 +68,7 @@ GUESSED = {
     "list": "ARRAY<BIGINT>",
     "extra": "BIGINT",
 }
-"""The types by which JSON is written."""
+"""The types that are inferred from JSON."""
 
 _MADE: "list[pa.Field[Any]]" = [
     pa.field("id", pa.int32(), nullable=False),
@@ -95,7 +95,7 @@ SETTINGS = {
     "skipped.operations": "none",
     "topic.creation.default.replication.factor": "1",
     "topic.creation.default.partitions": "2",
-    # A truncation has no key: only in a topic of one partition it has a place among the other changes.
+    # A truncation has no key: its order among the other changes is defined only in a topic of one partition.
     "topic.creation.groups": "one",
     "topic.creation.one.include": r".*\\.items",
     "topic.creation.one.partitions": "1",
@@ -105,7 +105,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[str]:
-    """A PostgreSQL that tells of changes; each test has a database of its own."""
+    """A PostgreSQL with logical replication; each test has its own database."""
     with postgres_server({"wal_level": "logical"}) as url:
         yield url
 
@@ -116,11 +116,11 @@ def java() -> Iterator[JavaPaimon]:
         yield peer
 
 
-class Shop:
-    """The source: tables with rows of all types, that change at random."""
+class SourceDatabase:
+    """The source: tables with rows of all types that change at random."""
 
     def __init__(self, url: str, choice: random.Random, *, plainly: Sequence[str]) -> None:
-        """Tables named `plainly` have no values that JSON writes in another way than the others of their column."""
+        """Tables named `plainly` have only values whose JSON has the same form within a column."""
         self._connection = psycopg.connect(url, autocommit=True)
         self._choice = choice
         self._plainly = plainly
@@ -141,7 +141,7 @@ class Shop:
         self._connection.close()
 
     def change(self, count: int) -> None:
-        """Carry out some transactions."""
+        """Run some random transactions."""
         for _ in range(count):
             with self._connection.transaction():
                 for _ in range(self._choice.randint(1, 3)):
@@ -164,7 +164,7 @@ class Shop:
         self._keys["items"].clear()
 
     def rows(self, table: str) -> list[Row]:
-        """The rows as they are now, in the form of `canonical`."""
+        """Return the current rows in the form of `canonical`."""
         texts = {"clock", "loose", "doc", "uid"}
         names = [*MADE.names, "extra"] if table in self._keys else ["id", "note"]
         columns = sql.SQL(", ").join(
@@ -187,7 +187,7 @@ class Shop:
             keys.remove(key)
             keys.add(other)
         elif choice.random() < 0.2 and table == "items":
-            # The other half of the key. What does not change may be large, and is left out by PostgreSQL.
+            # The other half of the key. Unchanged values may be large, and PostgreSQL does not send those.
             self._update(table, key, {"part": choice.choice("abc"), "n": 5})
         else:
             values = self._values(table)
@@ -233,7 +233,7 @@ class Shop:
 
 
 def canonical(rows: Sequence[Row], key: Sequence[str]) -> list[Row]:
-    """Rows in the order of their key, without nulls, and with each value in one of the forms that it may have."""
+    """Return rows in the order of their key, without nulls, and with each value in one canonical form."""
     found = [{n: _FORMS.get(n, lambda v: v)(v) for n, v in row.items() if v is not None} for row in rows]
     return sorted(found, key=lambda row: [row[name] for name in key])
 
@@ -252,7 +252,7 @@ def _micros(clock: str | int) -> int:
 
 _FORMS: dict[str, Callable[[Any], Any]] = {
     "price": str,
-    # Debezium cuts zeros at the end off, where the column does not say how many digits there are.
+    # Debezium removes trailing zeros where the column does not define the scale.
     "loose": Decimal,
     "zoned": lambda v: datetime.datetime.fromisoformat(v) if isinstance(v, str) else v,
     "plain": lambda v: _EPOCH + datetime.timedelta(microseconds=v) if isinstance(v, int) else v,
@@ -264,7 +264,7 @@ _FORMS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def wait_until_alike(run: Run, shop: Shop, catalog: Catalog, debezium: DebeziumServer) -> None:
+def wait_until_alike(run: Run, shop: SourceDatabase, catalog: Catalog, debezium: DebeziumServer) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while time.monotonic() < deadline:
         if all(read(catalog, table) == shop.rows(table) for table in KEYS):
@@ -285,10 +285,10 @@ def check_no_snapshot_repeats(catalog: Catalog, name: str) -> None:
         assert len(keys) == len(set(keys))
 
 
-# What has schemas as JSON is read in each run by the tests of transactions, what has none by those of Kafka alone.
+# The tests of transactions read JSON with schemas in each run, and the tests of Kafka alone JSON without them.
 @pytest.mark.parametrize("written", each_run(["avro", "with", "without"], lambda written: written == "avro"))
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.long)])
-def test_tables_become_those_of_postgresql_however_often_the_process_is_killed(
+def test_tables_equal_those_of_postgresql_after_any_number_of_kills(
     kafka: KafkaServer,
     postgres: str,
     java: JavaPaimon,
@@ -312,7 +312,7 @@ def test_tables_become_those_of_postgresql_however_often_the_process_is_killed(
     if not schemas:
         settings["decimal.handling.mode"] = "string"
         catalog.create_table("shop.orders", MADE, primary_keys=["id"], options={"bucket": "2"})
-    shop = Shop(url, choice, plainly=() if schemas else ("items",))
+    shop = SourceDatabase(url, choice, plainly=() if schemas else ("items",))
     options = ["--topic-pattern", rf"{prefix}\.public\..*"]
     if registry is not None:
         options += ["--format", "debezium-avro", "--schema-registry", registry.url]
@@ -325,7 +325,7 @@ def test_tables_become_those_of_postgresql_however_often_the_process_is_killed(
                 shop.change(20)
                 with ingesting(kafka, warehouse, *options) as run:
                     assert run.next_commit()
-                    # It has committed something, and is in the middle of what follows.
+                    # It has committed something, and is in the middle of the next commit.
                     for happening in _HAPPENINGS.get(turn, ()):
                         happening(shop)
                         shop.change(10)
@@ -346,12 +346,12 @@ def test_tables_become_those_of_postgresql_however_often_the_process_is_killed(
         shop.close()
 
 
-_HAPPENINGS: dict[int, Sequence[Callable[[Shop], None]]] = {
-    0: [Shop.add_column],
-    1: [Shop.widen, Shop.truncate],
-    7: [Shop.truncate],
+_HAPPENINGS: dict[int, Sequence[Callable[[SourceDatabase], None]]] = {
+    0: [SourceDatabase.add_column],
+    1: [SourceDatabase.widen, SourceDatabase.truncate],
+    7: [SourceDatabase.truncate],
 }
-"""What is done to the tables in some of the turns."""
+"""Changes of the tables in some of the rounds."""
 
 
 def types_of(catalog: Catalog, table: str) -> dict[str, str]:

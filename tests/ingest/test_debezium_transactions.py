@@ -1,4 +1,4 @@
-"""Transactions of a real PostgreSQL by a real Debezium and Kafka: readers never see the half of one."""
+"""Transactions of a real PostgreSQL by a real Debezium and Kafka: readers never see part of a transaction."""
 
 import random
 import time
@@ -44,7 +44,7 @@ def postgres() -> Iterator[str]:
 
 
 def transfer(connection: "psycopg.Connection[Any]", choice: random.Random) -> None:
-    """One transaction that moves money between accounts of both tables."""
+    """Run one transaction that moves money between accounts of both tables."""
     with connection.transaction():
         for _ in range(choice.randint(1, 4)):
             amount = choice.randint(1, 50)
@@ -56,7 +56,7 @@ def transfer(connection: "psycopg.Connection[Any]", choice: random.Random) -> No
 
 
 def balances(catalog: Catalog) -> dict[str, tuple[int, int]]:
-    """The sum of both tables' balances and the number of accounts, by the position that their snapshots have."""
+    """Return the sum of both tables' balances and the number of accounts, by the position of the snapshots."""
     found: dict[str, tuple[int, int]] = {}
     for name in TABLES:
         table = catalog.get_table(f"shop.{name}")
@@ -115,9 +115,9 @@ def test_readers_see_whole_transactions(
                     run.next_commit(1)
                 run.stop()
     assert {table: balances_of(catalog, table) for table in TABLES} == wanted
-    # The first rows are those of Debezium's snapshot, which belong to no transaction.
+    # The initial rows are those of Debezium's snapshot, which belong to no transaction.
     sums = [total for total, accounts in balances(catalog).values() if accounts == 2 * ACCOUNTS]
-    # How many commits there are depends on how fast the machine is; each run ends with one.
+    # The number of commits depends on the speed of the machine; each run ends with one.
     assert len(sums) > 1
     assert set(sums) == {TOTAL}
 

@@ -1,4 +1,4 @@
-"""Source tables that are dropped or renamed: the run ends before rows of two tables get into one.
+"""Source tables that are dropped or renamed: the run ends before rows of two source tables are mixed in one table.
 
 Each end is tried in a running process (in one batch and in two) and between two runs.
 """
@@ -25,8 +25,8 @@ Message = tuple[object, object]
 ACCEPTED = frozenset({"shop.orders"})
 
 
-class Canal:
-    """Messages of Canal."""
+class CanalMessages:
+    """Messages as Canal writes them."""
 
     decoder: type[Decoder] = CanalJson
 
@@ -50,8 +50,8 @@ class Canal:
         return None, {"database": database, "table": table, "type": kind, "isDdl": True, "sql": sql, "data": None}
 
 
-class Maxwell:
-    """Messages of Maxwell."""
+class MaxwellMessages:
+    """Messages as Maxwell writes them."""
 
     decoder: type[Decoder] = MaxwellJson
 
@@ -75,8 +75,8 @@ class Maxwell:
         return None, {"database": database, "table": table, "type": kind, **more}
 
 
-Messages = Canal | Maxwell
-FORMATS: dict[str, Messages] = {"canal": Canal(), "maxwell": Maxwell()}
+Messages = CanalMessages | MaxwellMessages
+FORMATS: dict[str, Messages] = {"canal": CanalMessages(), "maxwell": MaxwellMessages()}
 ENDS = {
     "dropped": ("drop", (), "was dropped"),
     "renamed": ("rename", ("orders", "past"), "was renamed to"),
@@ -135,7 +135,7 @@ def test_the_end_of_a_source_table_ends_the_run(
             "drop shop.orders",
         ):
             assert each in str(error.value)
-        # What came before the message is committed, once.
+        # Rows before the message are committed, once.
         assert ids(catalog) == [1]
         assert len(list(catalog.get_table("shop.orders").snapshots())) == 1
     read(catalog, form, messages, accept_changed_source=ACCEPTED)
@@ -144,8 +144,8 @@ def test_the_end_of_a_source_table_ends_the_run(
     assert ids(catalog) == [1, 2, 3]
 
 
-def test_a_recreated_table_is_read_after_its_rows_were_deleted(catalog: Catalog, form: Messages) -> None:
-    """As the error says, and the lake has what the source has."""
+def test_a_recreated_source_table_is_read_after_its_rows_were_deleted(catalog: Catalog, form: Messages) -> None:
+    """The error recommends this, and afterwards the table equals the source."""
     messages = [form.row(1), form.drop(), form.create(), form.row(2)]
     with pytest.raises(SourceChangedError, match=r"Otherwise delete the rows of shop\.orders before you do"):
         read(catalog, form, messages)
@@ -154,8 +154,8 @@ def test_a_recreated_table_is_read_after_its_rows_were_deleted(catalog: Catalog,
     assert ids(catalog) == [2]
 
 
-def test_a_table_of_the_lake_that_was_dropped_is_read_from_the_message_on(catalog: Catalog, form: Messages) -> None:
-    """Where other tables have a position, a run begins at theirs."""
+def test_a_dropped_target_table_is_read_from_the_message_on(catalog: Catalog, form: Messages) -> None:
+    """If other tables have a position, a run begins at theirs."""
     messages = [form.row(1), form.row(1, "items"), form.drop(), form.create(), form.row(2), form.row(2, "items")]
     with pytest.raises(SourceChangedError):
         read(catalog, form, messages)
@@ -166,7 +166,7 @@ def test_a_table_of_the_lake_that_was_dropped_is_read_from_the_message_on(catalo
 
 
 @pytest.mark.parametrize("at_once", [1, 1000])
-def test_an_end_of_another_table_ends_nothing(catalog: Catalog, form: Messages, at_once: int) -> None:
+def test_the_end_of_an_unrelated_table_is_ignored(catalog: Catalog, form: Messages, at_once: int) -> None:
     others = [
         form.drop("items"),
         form.drop("orders", "past"),
@@ -179,33 +179,33 @@ def test_an_end_of_another_table_ends_nothing(catalog: Catalog, form: Messages, 
     assert not catalog.table_exists("shop.items")
 
 
-def test_what_a_run_passes_over_ends_nothing(catalog: Catalog, form: Messages) -> None:
+def test_the_end_of_a_skipped_table_is_ignored(catalog: Catalog, form: Messages) -> None:
     messages = [form.row(1), form.row(1, "items")]
     read(catalog, form, messages)
     messages += [form.drop("items"), form.row(2)]
     names = TableNames(database="shop", excluding="items")
     read(catalog, form, messages, names=names)
     assert ids(catalog) == [1, 2]
-    # A run that reads the table finds what the other one has passed over.
+    # A run that reads the table finds the end that the other run skipped.
     with pytest.raises(SourceChangedError, match=r"shop\.items, which shop\.items was filled from, was dropped"):
         read(catalog, form, messages)
 
 
-def test_a_table_that_the_lake_does_not_have_yet_begins_after_its_end(catalog: Catalog, form: Messages) -> None:
+def test_a_new_target_table_begins_after_an_end(catalog: Catalog, form: Messages) -> None:
     messages = [form.drop(), form.create(), form.row(2)]
     read(catalog, form, messages)
     assert ids(catalog) == [2]
 
 
-def test_an_empty_table_that_was_created_before_begins_after_an_end(catalog: Catalog, form: Messages) -> None:
+def test_an_empty_target_table_begins_after_an_end(catalog: Catalog, form: Messages) -> None:
     catalog.create_database("shop")
     catalog.create_table("shop.orders", [{"id": 1}], primary_keys=["id"], options={"bucket": "1"})
     read(catalog, form, [form.drop(), form.create(), form.row(2)])
     assert ids(catalog) == [2]
 
 
-def test_rows_of_source_tables_that_are_not_known_are_kept_apart(catalog: Catalog, form: Messages) -> None:
-    """As those of an older version or another group."""
+def test_the_end_of_an_unknown_source_table_ends_the_run(catalog: Catalog, form: Messages) -> None:
+    """The source tables are unknown of rows that an older version or another group has ingested."""
     read(catalog, form, [form.row(1)], group="other")
     messages = [form.drop("items"), form.drop(), form.row(2)]
     for _ in range(2):
@@ -216,7 +216,7 @@ def test_rows_of_source_tables_that_are_not_known_are_kept_apart(catalog: Catalo
     assert ids(catalog) == [1, 2]
 
 
-def test_an_end_before_and_after_which_rows_of_others_came_loses_none_of_them(catalog: Catalog, form: Messages) -> None:
+def test_an_end_loses_no_rows_of_other_tables_before_and_after_it(catalog: Catalog, form: Messages) -> None:
     messages = [form.row(1, "items"), form.row(1), form.row(2, "items"), form.drop(), form.row(3, "items"), form.row(2)]
     for at_once in (1, 2, 1000):
         with pytest.raises(SourceChangedError):
@@ -235,7 +235,7 @@ def test_a_second_end_ends_a_later_run(catalog: Catalog, form: Messages) -> None
 
 
 @pytest.mark.parametrize("when", WHENS)
-def test_an_end_of_one_part_of_a_table_ends_the_run(catalog: Catalog, form: Messages, when: str) -> None:
+def test_the_end_of_one_of_several_source_tables_ends_the_run(catalog: Catalog, form: Messages, when: str) -> None:
     names = TableNames(table="shop.all")
     messages = [form.row(1, "a"), form.row(2, "b"), form.drop("c"), form.drop("b"), form.row(3, "b")]
     if when == "between two runs":
@@ -248,8 +248,8 @@ def test_an_end_of_one_part_of_a_table_ends_the_run(catalog: Catalog, form: Mess
     assert ids(catalog, "shop.all") == [1, 2, 3]
 
 
-def test_a_table_that_has_read_on_is_not_affected(catalog: Catalog, form: Messages) -> None:
-    """Another table of the lake is behind, so that the message is read again."""
+def test_a_table_that_is_ahead_of_the_message_is_not_affected(catalog: Catalog, form: Messages) -> None:
+    """Another table is behind, so that the message is read again."""
     messages = [form.row(1, "items"), form.row(1), form.drop(), form.row(2), form.row(2, "items")]
     read(catalog, form, messages[:2])
     names = TableNames(database="shop", excluding="items")
@@ -258,8 +258,8 @@ def test_a_table_that_has_read_on_is_not_affected(catalog: Catalog, form: Messag
     assert (ids(catalog), ids(catalog, "shop.items")) == ([1, 2], [1, 2])
 
 
-def test_the_switch_of_an_online_schema_change_ends_the_run_unless_it_is_accepted(catalog: Catalog) -> None:
-    form = Canal()
+def test_the_cut_over_of_an_online_schema_change_has_to_be_accepted(catalog: Catalog) -> None:
+    form = CanalMessages()
     sql = "rename /* gh-ost */ table `shop`.`orders` to `shop`.`_orders_del`, `shop`.`_orders_gho` to `shop`.`orders`"
     switch = (None, {"database": "shop", "table": "_orders_del", "type": "RENAME", "isDdl": True, "sql": sql})
     messages: list[Message] = [form.row(1), switch, form.row(2)]
@@ -270,6 +270,6 @@ def test_the_switch_of_an_online_schema_change_ends_the_run_unless_it_is_accepte
     assert ids(catalog) == [1, 2]
 
 
-def test_names_are_found_whatever_their_case(catalog: Catalog) -> None:
+def test_table_names_are_matched_case_insensitively(catalog: Catalog) -> None:
     with pytest.raises(SourceChangedError, match=r"shop\.orders, .* was dropped"):
-        read(catalog, Canal(), [Canal().row(1), Canal().drop("ORDERS", "Shop")])
+        read(catalog, CanalMessages(), [CanalMessages().row(1), CanalMessages().drop("ORDERS", "Shop")])

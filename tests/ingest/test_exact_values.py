@@ -1,4 +1,4 @@
-"""A column has exactly what messages have, or the message is bad, whichever messages come in one batch."""
+"""A column gets exactly the value of the message, or the message is bad, whatever other messages are in its batch."""
 
 import random
 import zlib
@@ -22,7 +22,7 @@ from interbed.ingest.tables.change_fit import ChangeFit
 from interbed.ingest.tables.computed_columns import ComputedColumn, with_computed
 from interbed.storage.base.row.python_values import python_value
 from interbed.storage.table.table import Table
-from tests.ingest.every_format import Written, ingested
+from tests.ingest.every_format import EncodedStream, ingested
 from tests.ingest.memory_source import messages_of
 from tests.ingest.shop import lake, rows_of
 from tests.support.examples import examples
@@ -99,7 +99,7 @@ def _catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
 
 
 def table_of(catalog: Catalog, kind: str) -> Table:
-    """A table with a column x of the type, which is made once."""
+    """Return a table with a column x of the type, which is created once."""
     name = f"shop.t{zlib.crc32(kind.encode())}"
     if name.partition(".")[2] in catalog.list_tables("shop"):
         return catalog.get_table(name)
@@ -113,7 +113,7 @@ def table_of(catalog: Catalog, kind: str) -> Table:
 
 
 def outcome(fit: ChangeFit, form: str, values: Sequence[str], sizes: Sequence[int]) -> list[list[Any]]:
-    """What becomes of each value: the values of its rows, or `bad`; so many messages come in one batch."""
+    """Return the result of each value, the values of its rows or `bad`, with so many messages in a batch."""
     make, write = FORMS[form]
     decoder = make()
     found: list[list[Any]] = []
@@ -137,7 +137,7 @@ def outcome(fit: ChangeFit, form: str, values: Sequence[str], sizes: Sequence[in
 
 
 def exact(text: str, kind: str) -> Any:
-    """What a number becomes by the rules of the page."""
+    """Return the expected result of a number by the rules of the page."""
     with localcontext(Context(prec=500)):
         return _exact(text, kind)
 
@@ -171,7 +171,7 @@ def _exact(text: str, kind: str) -> Any:
 
 
 def batches(dice: random.Random, count: int) -> Iterator[Sequence[int]]:
-    """Ways to cut a stream into batches: all in one, and at random."""
+    """Strategy for splits of a stream into batches: all in one, and at random."""
     yield [count]
     cuts = sorted({0, count, *dice.sample(range(count), min(2, count - 1))})
     yield np.diff(cuts).tolist()
@@ -180,7 +180,7 @@ def batches(dice: random.Random, count: int) -> Iterator[Sequence[int]]:
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("wrap", WRAPS)
-def test_a_value_becomes_the_same_beside_any_others(catalog: Catalog, form: str, wrap: str, tally: Tally) -> None:
+def test_a_value_has_the_same_result_beside_any_others(catalog: Catalog, form: str, wrap: str, tally: Tally) -> None:
     value, column = WRAPS[wrap]
     tried = 0
     for kind in KINDS:
@@ -199,7 +199,7 @@ def test_a_value_becomes_the_same_beside_any_others(catalog: Catalog, form: str,
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("wrap", WRAPS)
-def test_a_number_becomes_itself_or_is_bad(catalog: Catalog, form: str, wrap: str, tally: Tally) -> None:
+def test_a_number_is_exact_or_bad(catalog: Catalog, form: str, wrap: str, tally: Tally) -> None:
     value, column = WRAPS[wrap]
     kinds = ("TINYINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL(5, 2)", "DECIMAL(38, 2)", "STRING")
     for kind in (*kinds, "DECIMAL(38, 20)", "DECIMAL(38, 0)"):
@@ -209,14 +209,14 @@ def test_a_number_becomes_itself_or_is_bad(catalog: Catalog, form: str, wrap: st
         for text, made in zip(NUMBERS, found, strict=False):
             wanted = exact(text, kind)
             if form == "canal-json" and wrap == "alone" and kind.endswith("INT") and not text.lstrip("-").isdigit():
-                # A text, which is an integer only if it is written as one.
+                # It is a text, which is an integer only if it is written as one.
                 wanted = BAD
             assert made == [BAD] if wanted is BAD else inner(wrap, wanted) in made, (kind, text, made, wanted)
         tally("numbers of messages, exact or bad", len(NUMBERS))
 
 
 def inner(wrap: str, value: Any) -> str:
-    """The value of a column that has it."""
+    """Return the value of a column that contains it."""
     within = {"alone": value, "in a ROW": {"y": value}, "in an ARRAY": [value]}
     return repr(within.get(wrap, [None, {"y": value}]))
 
@@ -236,7 +236,7 @@ def inner(wrap: str, value: Any) -> str:
         ('"11111111111111111111111111111111111111"', "1", "DECIMAL(38, 2)"),
     ],
 )
-def test_a_run_passes_over_one_value_alone(tmp_path: Path, sizes: Sequence[int], x: str, other: str, kind: str) -> None:
+def test_a_run_skips_only_the_bad_value(tmp_path: Path, sizes: Sequence[int], x: str, other: str, kind: str) -> None:
     catalog = lake(tmp_path)
     catalog.create_database("shop")
     fields = [
@@ -248,7 +248,7 @@ def test_a_run_passes_over_one_value_alone(tmp_path: Path, sizes: Sequence[int],
     is_other_bad = other == "true"
     run = ingested(
         catalog,
-        Written(messages=messages, decoder=PlainJson),
+        EncodedStream(messages=messages, decoder=PlainJson),
         sizes=sizes,
         bad_messages=BadMessages.SKIP,
     )
@@ -258,7 +258,9 @@ def test_a_run_passes_over_one_value_alone(tmp_path: Path, sizes: Sequence[int],
 
 
 @pytest.mark.parametrize("sizes", [[1], [10]])
-def test_a_column_of_integers_grows_by_its_first_value_that_does_not_fit(tmp_path: Path, sizes: Sequence[int]) -> None:
+def test_an_integer_column_is_widened_for_its_first_value_that_does_not_fit(
+    tmp_path: Path, sizes: Sequence[int]
+) -> None:
     for number, values, kind, bad in (
         (0, ("1", "1099511627776", "0.5"), "BIGINT", 1),
         (1, ("1", "0.5", "1099511627776"), "DOUBLE", 0),
@@ -273,12 +275,12 @@ def test_a_column_of_integers_grows_by_its_first_value_that_does_not_fit(tmp_pat
         ]
         catalog.create_table("shop.orders", Schema(fields=fields, primary_keys=["id"], options={"bucket": "1"}))
         messages = [(None, f'{{"id":{i},"x":{value}}}'.encode()) for i, value in enumerate(values)]
-        stream = Written(messages=messages, decoder=PlainJson)
+        stream = EncodedStream(messages=messages, decoder=PlainJson)
         run = ingested(catalog, stream, sizes=sizes, bad_messages=BadMessages.SKIP)
         assert (run.result.bad, str(catalog.get_table("shop.orders").fields[1].type)) == (bad, kind), values
 
 
-def test_a_text_made_of_a_number_is_made_of_what_was_sent() -> None:
+def test_a_text_computed_from_a_number_uses_the_digits_that_were_sent() -> None:
     [column] = [ComputedColumn.parse("y=substring(x,0,4)")]
     for values in (["1.50"], ["1.50", '"abcdef"'], ["1.50", "7"], ["12345678901234567890", "1.50"]):
         [changes] = PlainJson().decode(messages_of([f'{{"x":{x}}}'.encode() for x in values])).changes
@@ -287,7 +289,7 @@ def test_a_text_made_of_a_number_is_made_of_what_was_sent() -> None:
         assert (computed.rows.column("y").to_pylist(), bad) == (wanted, [])
 
 
-def test_a_value_of_the_row_before_has_its_digits_too(catalog: Catalog) -> None:
+def test_values_of_rows_before_keep_their_digits_too(catalog: Catalog) -> None:
     source = '"source":{"db":"shop","schema":"public","table":"orders"}'
     number, other = "12345678901234567.89", "0.25"
     messages = [

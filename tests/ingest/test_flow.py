@@ -19,7 +19,7 @@ POSITIONS = st.dictionaries(
 
 
 @given(st.lists(POSITIONS, max_size=4))
-def test_who_begins_at_the_least_position_passes_over_nothing(given_positions: list[Positions]) -> None:
+def test_the_least_position_skips_no_message(given_positions: list[Positions]) -> None:
     least = least_of(given_positions)
     for positions in given_positions:
         for topic, partition, offset in least:
@@ -29,7 +29,7 @@ def test_who_begins_at_the_least_position_passes_over_nothing(given_positions: l
 
 
 @given(POSITIONS, POSITIONS)
-def test_the_later_of_two_positions_has_all_that_either_has(one: Positions, other: Positions) -> None:
+def test_the_later_of_two_positions_includes_both(one: Positions, other: Positions) -> None:
     both = one.beyond(other)
     assert both.has_reached(one)
     assert both.has_reached(other)
@@ -39,7 +39,7 @@ def test_the_later_of_two_positions_has_all_that_either_has(one: Positions, othe
 
 
 @given(POSITIONS)
-def test_positions_are_texts_and_back(positions: Positions) -> None:
+def test_positions_survive_a_round_trip_through_json(positions: Positions) -> None:
     assert list(Positions.from_json(positions.to_json(), "x")) == sorted(positions)
 
 
@@ -56,7 +56,7 @@ def test_positions_keep_the_ids_of_their_topics() -> None:
         Positions.from_json("{}", "the note", "[]")
 
 
-def test_positions_go_on_with_messages() -> None:
+def test_positions_advance_with_messages() -> None:
     some = messages_of([{}, {}, {}], topic="t", partition=1, first=5)
     positions = Positions({"t": {0: 3, 1: 6}, "u": {0: 1}})
     assert list(positions.new_in(some)) == [False, True, True]
@@ -69,7 +69,7 @@ def test_positions_go_on_with_messages() -> None:
         Positions.from_json("[]", "the note")
 
 
-def test_tables_of_a_source_find_their_names() -> None:
+def test_source_tables_map_to_table_names() -> None:
     orders = SourceTable("public", "orders")
     assert TableNames(table="shop.t").of(orders) == TableNames(table="shop.t").of(None) == "shop.t"
     names = TableNames(database="ods", prefix="p_", suffix="_s", including=r"orders|public\.i.*", excluding="items2")

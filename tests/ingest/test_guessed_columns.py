@@ -1,4 +1,4 @@
-"""Columns whose types are guessed are the same, and have the same values, wherever batches end."""
+"""Inferred column types and their values are the same for all batch boundaries."""
 
 import random
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import pytest
 from interbed import DataField, Schema, data_type
 from interbed.ingest.formats.plain_json import PlainJson
 from interbed.ingest.run_settings import BadMessages
-from tests.ingest.every_format import Written, ingested
+from tests.ingest.every_format import EncodedStream, ingested
 from tests.ingest.shop import lake
 from tests.ingest.test_exact_values import FORMS
 from tests.support.examples import examples
@@ -27,7 +27,9 @@ Found = tuple[list[tuple[str, str]], list[dict[str, Any]], int]
 
 
 def outcome(path: Path, form: str, values: Sequence[str], sizes: Sequence[int], kind: str | None = None) -> Found:
-    """The columns, the rows and the number of bad messages; a table has a column of the type before, or is new."""
+    """Return the columns, the rows and the number of bad messages. The table has a column of the `before` type, or is
+    new.
+    """
     make, write = FORMS[form]
     catalog = lake(path)
     if kind is not None:
@@ -38,7 +40,7 @@ def outcome(path: Path, form: str, values: Sequence[str], sizes: Sequence[int], 
         ]
         catalog.create_table("shop.orders", Schema(fields=fields, primary_keys=["id"], options={"bucket": "1"}))
     messages = [(None, write(i, value).encode()) for i, value in enumerate(values)]
-    run = ingested(catalog, Written(messages=messages, decoder=make), sizes=sizes, bad_messages=BadMessages.SKIP)
+    run = ingested(catalog, EncodedStream(messages=messages, decoder=make), sizes=sizes, bad_messages=BadMessages.SKIP)
     if not catalog.list_databases() or "orders" not in catalog.list_tables("shop"):
         return [], [], run.result.bad
     table = catalog.get_table("shop.orders")
@@ -47,7 +49,7 @@ def outcome(path: Path, form: str, values: Sequence[str], sizes: Sequence[int], 
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "canal-json"])
-def test_columns_and_values_are_the_same_wherever_batches_end(tmp_path: Path, form: str, tally: Tally) -> None:
+def test_columns_and_values_are_the_same_for_all_batch_boundaries(tmp_path: Path, form: str, tally: Tally) -> None:
     for seed in range(examples(12)):
         dice = random.Random(f"{form} {seed}")
         values, kind = dice.choices(VALUES, k=dice.randint(2, 5)), dice.choice(KINDS)
@@ -78,7 +80,7 @@ def test_columns_and_values_are_the_same_wherever_batches_end(tmp_path: Path, fo
         (("[9007199254740993,1.5]", "[1.5]"), "ARRAY<DOUBLE>", [[1.5]], 1),
     ],
 )
-def test_the_first_value_says_what_a_column_is(
+def test_the_first_value_defines_the_column_type(
     tmp_path: Path, values: Sequence[str], sizes: Sequence[int], kind: str, wanted: Sequence[Any], bad: int
 ) -> None:
     columns, rows, found = outcome(tmp_path, "json", values, sizes)
@@ -91,7 +93,9 @@ def test_the_first_value_says_what_a_column_is(
 def test_a_key_keeps_the_type_of_its_first_value(tmp_path: Path, sizes: Sequence[int]) -> None:
     messages = [(None, f'{{"id":{key}}}'.encode()) for key in ("1", "1180591620717411303424", "2.0", '"a"')]
     catalog = lake(tmp_path)
-    run = ingested(catalog, Written(messages=messages, decoder=PlainJson), sizes=sizes, bad_messages=BadMessages.SKIP)
+    run = ingested(
+        catalog, EncodedStream(messages=messages, decoder=PlainJson), sizes=sizes, bad_messages=BadMessages.SKIP
+    )
     assert run.result.bad == 2
     assert catalog.get_table("shop.orders").scan().to_arrow().to_pylist() == [{"id": 1}, {"id": 2}]
 
@@ -110,7 +114,9 @@ def test_spellings_of_a_number_are_one_key(
 ) -> None:
     messages = [(None, f'{{"id":{key}}}'.encode()) for key in (first, "1", "1.0", "1e0")]
     catalog = lake(tmp_path)
-    run = ingested(catalog, Written(messages=messages, decoder=PlainJson), sizes=sizes, bad_messages=BadMessages.SKIP)
+    run = ingested(
+        catalog, EncodedStream(messages=messages, decoder=PlainJson), sizes=sizes, bad_messages=BadMessages.SKIP
+    )
     table = catalog.get_table("shop.orders")
     assert str(table.fields[0].type) == kind
     assert [row["id"] for row in table.scan().to_arrow().to_pylist()] == wanted

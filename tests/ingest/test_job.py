@@ -1,4 +1,4 @@
-"""A run of ingestion over a source in memory: tables appear and follow, rows come once, bad messages have a fate."""
+"""Ingestion from a source in memory: tables are created and evolve, rows come once, bad messages are handled."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from tests.ingest.shop import Event, event, job, lake, rows_of
 
 
 def schema_of(*columns: str) -> Schema:
-    """A table's schema with the key `id`, of columns as SQL writes them."""
+    """Return a table schema with the key `id`, of columns in SQL syntax."""
     fields = [DataField(id=i, name=c.split()[0], type=data_type(c.split(maxsplit=1)[1])) for i, c in enumerate(columns)]
     return Schema(fields=fields, primary_keys=["id"], options={"bucket": "1"})
 
@@ -53,7 +53,7 @@ def test_tables_are_created_and_get_the_changes_of_their_rows(catalog: Catalog) 
     }
 
 
-def test_a_second_run_goes_on_where_the_first_one_ended(catalog: Catalog) -> None:
+def test_a_second_run_continues_where_the_first_one_ended(catalog: Catalog) -> None:
     events = [event("c", None, {"id": i}) for i in range(5)]
     source = MemorySource({"t": [events]})
     job(catalog, source).run()
@@ -75,7 +75,7 @@ def test_a_table_without_a_key_gets_every_message_once(catalog: Catalog) -> None
     assert [row["id"] for row in rows_of(catalog)] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
 
 
-def test_columns_are_added_and_types_widened_but_nothing_is_narrowed(catalog: Catalog) -> None:
+def test_columns_are_added_and_types_widened_but_never_narrowed(catalog: Catalog) -> None:
     catalog.create_database("shop")
     catalog.create_table("shop.orders", schema_of("id BIGINT", "n INT", "amount DECIMAL(10, 2)", "day DATE"))
     events = [
@@ -94,13 +94,13 @@ def test_columns_are_added_and_types_widened_but_nothing_is_narrowed(catalog: Ca
     assert [row.get("extra") for row in rows_of(catalog)] == [None, {"a": 1, "b": None}, {"a": 2, "b": "x"}]
 
 
-def test_a_key_that_changes_is_a_row_deleted_and_a_row_inserted(catalog: Catalog) -> None:
+def test_a_changed_key_is_a_deletion_and_an_insertion(catalog: Catalog) -> None:
     events = [event("c", None, {"id": 1, "v": "a"}), event("u", {"id": 1, "v": "a"}, {"id": 2, "v": "a"})]
     job(catalog, MemorySource({"t": [events]})).run()
     assert rows_of(catalog) == [{"id": 2, "v": "a"}]
 
 
-def test_a_truncation_deletes_what_came_before_it(catalog: Catalog) -> None:
+def test_a_truncation_deletes_the_rows_before_it(catalog: Catalog) -> None:
     events: list[Event] = [event("c", None, {"id": 1}), event("t", None, None), event("c", None, {"id": 2})]
     source = MemorySource({"t": [events]})
     for _ in range(2):
@@ -108,7 +108,7 @@ def test_a_truncation_deletes_what_came_before_it(catalog: Catalog) -> None:
     assert rows_of(catalog) == [{"id": 2}]
 
 
-def test_rows_before_updates_are_kept_where_the_table_tells_them(catalog: Catalog) -> None:
+def test_rows_before_updates_are_kept_where_the_merge_engine_requires_them(catalog: Catalog) -> None:
     events = [event("c", None, {"id": 1, "n": 5}), event("u", {"id": 1, "n": 5}, {"id": 1, "n": 7})]
     options = {"bucket": "1", "merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
     tables = TableSettings(primary_keys=["id"], options=options)
@@ -116,7 +116,7 @@ def test_rows_before_updates_are_kept_where_the_table_tells_them(catalog: Catalo
     assert rows_of(catalog) == [{"id": 1, "n": 7}]
 
 
-def test_a_bad_message_stops_the_run_and_says_where_it_is(catalog: Catalog) -> None:
+def test_a_bad_message_stops_the_run_and_its_offset_is_reported(catalog: Catalog) -> None:
     events = [event("c", None, {"id": 1}), (None, b"no json"), event("c", None, {"id": 2})]
     with pytest.raises(BadMessageError, match="topic t, partition 0, offset 1 can't be taken: it is no JSON"):
         job(catalog, MemorySource({"t": [events]}, sizes=[1])).run()
@@ -133,8 +133,8 @@ def test_a_value_that_does_not_fit_its_column_makes_its_message_bad(catalog: Cat
     assert [row["id"] for row in rows_of(catalog)] == [1]
 
 
-class Letters:
-    """Dead letters in memory."""
+class MemoryDeadLetters:
+    """Dead letter queue in memory."""
 
     def __init__(self) -> None:
         self.found: list[tuple[int, str]] = []
@@ -146,9 +146,9 @@ class Letters:
         pass
 
 
-def test_bad_messages_are_passed_over_or_put_aside_and_counted(catalog: Catalog) -> None:
+def test_bad_messages_are_skipped_or_put_into_dead_letters_and_counted(catalog: Catalog) -> None:
     events = [event("c", None, {"id": 1}), (None, b"{}"), event("c", None, {"id": 2}), (None, b"[")]
-    letters = Letters()
+    letters = MemoryDeadLetters()
     run = job(
         catalog, MemorySource({"t": [events]}), bad_messages=BadMessages.DEAD_LETTER, dead_letters=letters, group="a"
     )
@@ -159,7 +159,7 @@ def test_bad_messages_are_passed_over_or_put_aside_and_counted(catalog: Catalog)
     job(catalog, MemorySource({"t": [events]}), bad_messages=BadMessages.SKIP, group="b").run()
 
 
-def test_a_change_of_a_row_needs_a_key_to_find_it_by(catalog: Catalog) -> None:
+def test_a_change_of_a_row_requires_a_primary_key(catalog: Catalog) -> None:
     update = event("u", {"id": 1}, {"id": 1})
     nameless: list[Event] = [(None, update[1])]
     with pytest.raises(BadMessageError, match="do not name its primary key"):
@@ -170,7 +170,7 @@ def test_a_change_of_a_row_needs_a_key_to_find_it_by(catalog: Catalog) -> None:
         job(catalog, MemorySource({"t": [nameless]})).run()
 
 
-def test_tables_are_chosen_and_named_by_patterns(catalog: Catalog) -> None:
+def test_tables_are_selected_and_named_by_patterns(catalog: Catalog) -> None:
     events = [event("c", None, {"id": 1}, name) for name in ("orders", "items", "secret")]
     names = TableNames(database="ods", prefix="shop_", including="orders|public\\.items", excluding="secret")
     job(catalog, MemorySource({"t": [events]}), names=names).run()
@@ -183,7 +183,7 @@ def test_shards_become_one_table(catalog: Catalog) -> None:
     assert rows_of(catalog) == [{"id": 1}, {"id": 2}]
 
 
-def test_computed_columns_divide_a_new_table_into_partitions(catalog: Catalog) -> None:
+def test_computed_columns_partition_a_new_table(catalog: Catalog) -> None:
     events = [event("c", None, {"id": i, "created": f"2026-01-0{i} 10:00:00"}) for i in (1, 2)]
     tables = TableSettings(
         primary_keys=["dt", "id"],
@@ -195,7 +195,7 @@ def test_computed_columns_divide_a_new_table_into_partitions(catalog: Catalog) -
     assert [p.spec for p in catalog.list_partitions("shop.orders")] == [{"dt": "2026-01-01"}, {"dt": "2026-01-02"}]
 
 
-def test_a_rollback_of_the_table_brings_its_messages_again(catalog: Catalog) -> None:
+def test_after_a_rollback_of_the_table_its_messages_are_read_again(catalog: Catalog) -> None:
     events = [event("c", None, {"id": i}) for i in range(6)]
     source = MemorySource({"t": [events]}, sizes=[2])
     job(catalog, source, commit_rows=2).run()
@@ -214,12 +214,12 @@ def test_another_group_reads_all_messages_into_the_table(catalog: Catalog) -> No
         assert run.result.rows == {"shop.orders": 1}
 
 
-def test_of_two_processes_of_one_group_one_gives_way(catalog: Catalog) -> None:
+def test_one_of_two_processes_of_a_group_gives_way(catalog: Catalog) -> None:
     catalog.create_database("shop")
     catalog.create_table("shop.orders", [{"id": 1}])
     events = [event("c", None, {"id": i}) for i in range(20)]
 
-    class Meddler(MemorySource):
+    class CompetingSource(MemorySource):
         def poll(self, *, timeout_seconds: float, most: int) -> list[Messages]:
             found = super().poll(timeout_seconds=timeout_seconds, most=most)
             if found and not meddled:
@@ -228,13 +228,13 @@ def test_of_two_processes_of_one_group_one_gives_way(catalog: Catalog) -> None:
             return found
 
     meddled: list[bool] = []
-    run = job(catalog, Meddler({"t": [events]}, sizes=[7]))
+    run = job(catalog, CompetingSource({"t": [events]}, sizes=[7]))
     run.run()
     assert [row["id"] for row in rows_of(catalog)] == list(range(20))
     assert run.result.rows == {}
 
 
-def test_conflicts_that_do_not_end_are_raised(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_permanent_conflicts_are_raised(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     from interbed.storage.commit.file_store_commit import FileStoreCommit
 
     def refuse(*_: object, **__: object) -> list[int]:
@@ -245,7 +245,7 @@ def test_conflicts_that_do_not_end_are_raised(catalog: Catalog, monkeypatch: pyt
         job(catalog, MemorySource({"t": [[event("c", None, {"id": 1})]]})).run()
 
 
-def test_a_table_of_which_nothing_can_be_made_ends_only_runs_that_want_it(catalog: Catalog) -> None:
+def test_a_table_that_cannot_be_created_ends_only_runs_that_include_it(catalog: Catalog) -> None:
     fields: list[dict[str, object]] = [{"type": "int32", "field": "id"}, {"type": "map", "field": "labels"}]
     odd = with_schema(payload("c", None, {"id": 1, "labels": {}}, "odd"), fields)
     source = MemorySource({"t": [[(None, odd), event("c", None, {"id": 1})]]})
@@ -258,7 +258,7 @@ def test_a_table_of_which_nothing_can_be_made_ends_only_runs_that_want_it(catalo
     assert catalog.list_tables("shop") == ["orders"]
 
 
-def test_a_type_that_a_table_cannot_get_says_how_to_leave_the_table_out(catalog: Catalog) -> None:
+def test_the_error_about_an_impossible_type_change_names_the_option_to_exclude_the_table(catalog: Catalog) -> None:
     catalog.create_database("shop")
     catalog.create_table("shop.orders", schema_of("id INT", "v INT"))
     fields: list[dict[str, object]] = [{"type": "int32", "field": "id"}, {"type": "string", "field": "v"}]

@@ -1,4 +1,4 @@
-"""The command `interbed ingest kafka` on a real broker: as users call it, killed at any time, and ended in order."""
+"""The command `interbed ingest kafka` on a real broker: normal use, kills at any time, and orderly shutdown."""
 
 import json
 import random
@@ -29,7 +29,7 @@ def make_topic(kafka: KafkaServer, name: str, partitions: int = 1) -> None:
 
 
 def produce(kafka: KafkaServer, topic: str, events: Sequence[Event]) -> None:
-    """Put events into a topic, those of a key into one partition."""
+    """Put events into a topic; events with the same key go to one partition."""
     producer = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for key, value in events:
         content = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
@@ -43,7 +43,7 @@ def command(kafka: KafkaServer, warehouse: Path, *arguments: str) -> list[str]:
 
 
 def ingest(kafka: KafkaServer, warehouse: Path, *arguments: str) -> dict[str, Any]:
-    """Run the command to the end of the topics; its last line."""
+    """Run the command to the end of the topics, and return its last line."""
     done = subprocess.run(
         command(kafka, warehouse, *arguments, "--until-end"),
         capture_output=True,
@@ -56,7 +56,7 @@ def ingest(kafka: KafkaServer, warehouse: Path, *arguments: str) -> dict[str, An
     return last
 
 
-def test_topics_become_tables_and_later_runs_go_on(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_topics_become_tables_and_later_runs_continue(kafka: KafkaServer, tmp_path: Path) -> None:
     for table in ("orders", "items"):
         make_topic(kafka, f"one.public.{table}", 2)
         produce(kafka, f"one.public.{table}", [event("c", None, {"id": i, "v": "a"}, table) for i in range(10)])
@@ -72,7 +72,7 @@ def test_topics_become_tables_and_later_runs_go_on(kafka: KafkaServer, tmp_path:
     assert [row["id"] for row in rows_of(catalog)] == [0, 1, 2, *range(4, 10)]
 
 
-def test_bad_messages_go_to_a_topic_of_their_own(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_bad_messages_go_to_a_dead_letter_topic(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "bad")
     make_topic(kafka, "bad.letters")
     produce(kafka, "bad", [event("c", None, {"id": 1}), ("k", b"no json")])
@@ -93,7 +93,7 @@ def test_bad_messages_go_to_a_topic_of_their_own(kafka: KafkaServer, tmp_path: P
     assert dict(headers)["interbed.offset"] == b"1"
 
 
-def test_a_run_that_keeps_no_position_says_so(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_run_that_stores_no_position_warns(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "late")
     produce(kafka, "late", [event("c", None, {"id": 1})])
     arguments = command(kafka, tmp_path, "--topic", "late", "--table", "shop.orders", "--until-end")
@@ -106,7 +106,7 @@ def test_a_run_that_keeps_no_position_says_so(kafka: KafkaServer, tmp_path: Path
 
 
 def stream(choice: random.Random, count: int, model: dict[int, Row]) -> list[Event]:
-    """Changes of a table's rows, applied to the model as well."""
+    """Return changes of a table's rows, which are also applied to the model."""
     events: list[Event] = []
     while len(events) < count:
         key = choice.randrange(40)
@@ -125,10 +125,10 @@ def stream(choice: random.Random, count: int, model: dict[int, Row]) -> list[Eve
 
 
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
-def test_a_process_that_is_killed_again_and_again_loses_and_repeats_nothing(
+def test_a_process_that_is_killed_repeatedly_loses_and_duplicates_nothing(
     kafka: KafkaServer, tmp_path: Path, kills: int
 ) -> None:
-    """One table takes every event as a row of its own, so that a repetition shows; the other one is keyed."""
+    """One table stores every event as a row, so that a duplicate shows; the other one has a primary key."""
     choice = random.Random(kills)
     topic = f"killed-{kills}"
     make_topic(kafka, topic, 2)
@@ -144,7 +144,7 @@ def test_a_process_that_is_killed_again_and_again_loses_and_repeats_nothing(
         produce(kafka, topic, [*stream(choice, 30, model), *log])
         with subprocess.Popen(command(kafka, tmp_path, *arguments), stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
-            # It has committed something, and is in the middle of what follows.
+            # It has committed something, and is in the middle of the next commit.
             process.stdout.readline()
             produce(kafka, topic, stream(choice, 30, model))
             if choice.random() < 0.5:
@@ -163,14 +163,14 @@ def check_no_snapshot_repeats(catalog: Catalog) -> None:
         assert len(rows) == len(set(rows))
 
 
-def test_a_run_that_is_told_to_stop_commits_what_it_has_read(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_terminated_run_commits_the_rows_it_has_read(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "stopped")
     produce(kafka, "stopped", [event("c", None, {"id": i}) for i in range(50)])
     arguments = ["--topic", "stopped", "--table", "shop.orders", "--commit-interval", "1h", "--metrics-port", "0"]
     process = subprocess.Popen(command(kafka, tmp_path, *arguments), stdout=subprocess.PIPE, text=True)
     deadline = time.monotonic() + DEADLINE_SECONDS
     table = tmp_path / "shop.db" / "orders" / "position"
-    # The table is made, and noted to be read, when the first messages are there.
+    # The table is created, and its position recorded, with the first messages.
     while not table.exists():
         assert process.poll() is None
         assert time.monotonic() < deadline
@@ -182,7 +182,7 @@ def test_a_run_that_is_told_to_stop_commits_what_it_has_read(kafka: KafkaServer,
     assert len(rows_of(lake(tmp_path))) == 50
 
 
-def test_an_update_of_the_key_without_a_large_value_is_a_bad_message(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_key_update_without_a_large_value_is_a_bad_message(kafka: KafkaServer, tmp_path: Path) -> None:
     topic, word = "moved.public.orders", "__debezium_unavailable_value"
     make_topic(kafka, topic)
     produce(kafka, topic, [event("c", None, {"id": 1, "v": word}), event("d", {"id": 1, "v": None}, None)])

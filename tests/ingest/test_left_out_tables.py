@@ -1,4 +1,4 @@
-"""Tables that one run passes over and a later one reads again: no change of the time between is missing without a word.
+"""Tables that one run skips and a later run reads again: no change in between is lost silently.
 
 How a replication slot of PostgreSQL takes it is in sources/postgres/test_source_changes.py.
 """
@@ -22,7 +22,7 @@ def catalog(tmp_path: Path) -> Catalog:
 BOTH = [event("c", None, {"id": 1}), event("c", None, {"id": 1}, table="items")]
 
 
-def test_a_table_that_a_run_left_out_misses_no_change(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_table_that_a_run_skipped_misses_no_change(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
     source = MemorySource({"t": [list(BOTH)]})
     job(catalog, source).run()
     source.topics["t"][0] += [event("c", None, {"id": 2}, table=table) for table in ("orders", "items")]
@@ -35,7 +35,7 @@ def test_a_table_that_a_run_left_out_misses_no_change(catalog: Catalog, caplog: 
         assert rows_of(catalog, f"shop.{name}") == [{"id": 1}, {"id": 2}, {"id": 3}]
 
 
-def test_a_run_that_leaves_out_a_part_of_a_table_is_refused_unless_accepted(catalog: Catalog) -> None:
+def test_a_run_that_skips_one_source_of_a_table_is_refused_unless_accepted(catalog: Catalog) -> None:
     source = MemorySource({"t": [[event("c", None, {"id": 1}), event("c", None, {"id": 2}, table="items")]]})
     job(catalog, source, names=TableNames(table="shop.all")).run()
     source.topics["t"][0] += [event("c", None, {"id": 3}), event("c", None, {"id": 4}, table="items")]

@@ -14,7 +14,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "ingest.md"
 
 
 def commands() -> list[list[str]]:
-    """The words of each command of the page after `interbed ingest kafka`, without warehouse and broker."""
+    """Return the words of each command of the page after `interbed ingest kafka`, without warehouse and broker."""
     found = []
     for block in re.findall(r"```shell\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():
@@ -61,8 +61,8 @@ OWN_TOPICS = (
 )
 
 
-def test_no_pattern_of_the_documentation_matches_topics_of_debezium_itself() -> None:
-    """Nor topics of Kafka Connect; but all match those of tables."""
+def test_no_documented_pattern_matches_internal_topics_of_debezium() -> None:
+    """They match no topics of Kafka Connect either, but all topics of tables."""
     texts = [file.read_text(encoding="utf-8") for file in (PAGE, PAGE.parent / "tour.md")]
     found = [p for text in texts for p in re.findall(r"""topic[-_]pattern[ =]+r?['"]([^'"]+)['"]""", text)]
     assert len(found) == 3
@@ -72,7 +72,7 @@ def test_no_pattern_of_the_documentation_matches_topics_of_debezium_itself() -> 
 
 
 def check_avro(kafka: KafkaServer, registry: SchemaRegistryServer, warehouse: Path, command: list[str]) -> None:
-    """The command for Avro, whose topic has messages by themselves here."""
+    """Run the command for Avro, whose topic has its own messages here."""
     topic = "shop.public.orders.avro"
     make_topic(kafka, topic)
     schema = envelope([{"name": "id", "type": "int"}, {"name": "v", "type": "string"}])

@@ -1,4 +1,4 @@
-"""Rows before changes that a source sends in part, or not at all: what a table can't take without them is bad.
+"""Rows before changes that a source sends partially or not at all: a message is bad if its table requires the row.
 
 The rows of the table are always those of the source as far as messages were taken: no row is left over, doubled or
 added up twice.
@@ -18,11 +18,11 @@ from interbed.ingest.formats.debezium_json import DebeziumJson
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.table_sink import TableSettings
-from tests.ingest.every_format import Change, Row, Written, ingested, place_of, written
-from tests.ingest.formats.avro.events import Schemas, avro_event, envelope
+from tests.ingest.every_format import EncodedStream, Row, RowChange, ingested, place_of, written
+from tests.ingest.formats.avro.events import FakeRegistry, avro_event, envelope
 from tests.ingest.formats.test_debezium_json import payload, with_schema
 from tests.ingest.shop import lake
-from tests.ingest.test_unsent_values import Letters, rows_of
+from tests.ingest.test_unsent_values import MemoryDeadLetters, rows_of
 from tests.support.tally import Tally
 
 TYPES = {"id": "bigint", "p": "text", "ts": "bigint", "v": "bigint"}
@@ -31,17 +31,17 @@ FULL = "REPLICA IDENTITY FULL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class SourceStep:
     """A change as it was at the source, and as it is sent; an update of a key may be sent as two changes."""
 
     old: Row | None = None
     new: Row | None = None
-    sent: Change
+    sent: RowChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What a source sends of rows before updates and deletions. Debezium `splits` an update of a key."""
+    """Rows before updates and deletions that a source sends. Debezium `splits` an update of a key."""
 
     updates: str
     deletions: str
@@ -51,10 +51,10 @@ class Source:
     def is_whole(self) -> bool:
         return self.deletions == "whole"
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[SourceStep]:
         """Rows that are inserted, then updated, moved to another partition, deleted, and given another key."""
         rows = {i: {"id": i, "p": "a", "ts": 5, "v": i} for i in range(1, 6)}
-        steps = [Step(new=row, sent=Change(after=row)) for row in rows.values()]
+        steps = [SourceStep(new=row, sent=RowChange(after=row)) for row in rows.values()]
         if self.updates:
             steps.append(self._update(rows[1], {**rows[1], "ts": 6, "v": 10}))
             steps.append(self._update(rows[2], {**rows[2], "p": "b", "ts": 6}))
@@ -62,17 +62,17 @@ class Source:
         if self.updates:
             new = {**rows[4], "id": 14, "ts": 6}
             if self.splits:
-                steps += [self._deletion(rows[4]), Step(new=new, sent=Change(after=new))]
+                steps += [self._deletion(rows[4]), SourceStep(new=new, sent=RowChange(after=new))]
             else:
                 old = rows[4] if self.updates == "whole" else {**NULLS, "id": 4}
-                steps.append(Step(old=rows[4], new=new, sent=Change(before=old, after=new)))
+                steps.append(SourceStep(old=rows[4], new=new, sent=RowChange(before=old, after=new)))
         return steps
 
-    def _update(self, old: Row, new: Row) -> Step:
-        return Step(old=old, new=new, sent=Change(before=_before(old, self.updates), after=new))
+    def _update(self, old: Row, new: Row) -> SourceStep:
+        return SourceStep(old=old, new=new, sent=RowChange(before=_before(old, self.updates), after=new))
 
-    def _deletion(self, old: Row) -> Step:
-        return Step(old=old, sent=Change(before=_before(old, self.deletions)))
+    def _deletion(self, old: Row) -> SourceStep:
+        return SourceStep(old=old, sent=RowChange(before=_before(old, self.deletions)))
 
 
 def _before(row: Row, how: str) -> Row:
@@ -127,7 +127,7 @@ SOURCES: Mapping[str, Mapping[str, Source]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of table; `bad` are what it can't do with the key alone: updates, deletions."""
+    """A kind of table; `bad` are the changes that require more than the key: updates, deletions."""
 
     options: Mapping[str, str] = field(default_factory=dict)
     keys: Sequence[str] = ("id",)
@@ -166,13 +166,13 @@ KINDS: Mapping[str, Kind] = {
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("form", SOURCES)
-def test_rows_are_those_of_the_source_or_the_message_is_bad(tmp_path: Path, form: str, tally: Tally) -> None:
+def test_rows_equal_the_source_or_the_message_is_bad(tmp_path: Path, form: str, tally: Tally) -> None:
     for number, (name, source) in enumerate(SOURCES[form].items()):
         for which, kind in KINDS.items():
             steps = source.steps()
             stream = written(form, [step.sent for step in steps], TYPES)
             tables = TableSettings(primary_keys=kind.keys, partition_keys=kind.partitions, options=kind.options)
-            catalog, letters = lake(tmp_path / f"{number}-{which}"), Letters()
+            catalog, letters = lake(tmp_path / f"{number}-{which}"), MemoryDeadLetters()
             ingested(catalog, stream, tables=tables, bad_messages=BadMessages.DEAD_LETTER, dead_letters=letters)
             tally("rows before changes: formats x sources x tables x changes", len(steps))
             case = (form, name, which, letters.found)
@@ -192,16 +192,20 @@ def test_rows_are_those_of_the_source_or_the_message_is_bad(tmp_path: Path, form
             assert rows_of(catalog) == sorted(expected.values(), key=lambda row: row["id"]), case
 
 
-def outcome(path: Path, stream: Written, tables: TableSettings) -> tuple[Catalog, dict[int, str]]:
-    catalog, letters = lake(path), Letters()
+def outcome(path: Path, stream: EncodedStream, tables: TableSettings) -> tuple[Catalog, dict[int, str]]:
+    catalog, letters = lake(path), MemoryDeadLetters()
     handling: dict[str, Any] = {"bad_messages": BadMessages.DEAD_LETTER, "dead_letters": letters}
     ingested(catalog, stream, tables=tables, sizes=(2,), **handling)
     return catalog, letters.found
 
 
-def test_the_reason_says_which_column_is_not_known_and_what_to_set(tmp_path: Path) -> None:
+def test_the_reason_names_the_unknown_column_and_the_required_setting(tmp_path: Path) -> None:
     row = {"id": 1, "p": "a", "ts": 5, "v": 1}
-    changes = [Change(after=row), Change(before={}, after={**row, "p": "b"}), Change(before={"id": 1, **NULLS})]
+    changes = [
+        RowChange(after=row),
+        RowChange(before={}, after={**row, "p": "b"}),
+        RowChange(before={"id": 1, **NULLS}),
+    ]
     tables = TableSettings(primary_keys=["id", "p"], partition_keys=["p"], options={"bucket": "1"})
     _, bad = outcome(tmp_path / "key", written("pgoutput", changes, TYPES), tables)
     assert [FULL in reason and "'p'" in reason for reason in bad.values()] == [True, True]
@@ -217,11 +221,15 @@ def test_the_reason_says_which_column_is_not_known_and_what_to_set(tmp_path: Pat
     ("computed", "key", "is_bad"),
     [("dt=substring(p,0,1)", "dt", True), ("dt=truncate(id,10)", "dt", False), ("dt=cast(x,string)", "dt", False)],
 )
-def test_a_computed_column_of_the_key_is_known_with_the_key(
+def test_a_computed_key_column_is_known_if_its_inputs_are_in_the_key(
     tmp_path: Path, computed: str, key: str, is_bad: bool
 ) -> None:
     row = {"id": 1, "p": "a", "ts": 5, "v": 1}
-    changes = [Change(after=row), Change(before={}, after={**row, "p": "b"}), Change(before={"id": 1, **NULLS})]
+    changes = [
+        RowChange(after=row),
+        RowChange(before={}, after={**row, "p": "b"}),
+        RowChange(before={"id": 1, **NULLS}),
+    ]
     tables = TableSettings(
         primary_keys=["id", key],
         partition_keys=[key],
@@ -244,9 +252,11 @@ def test_a_computed_column_of_the_key_is_known_with_the_key(
         ("product", 7, True),
     ],
 )
-def test_a_function_needs_the_row_before_or_not(tmp_path: Path, function: str, value: int | None, is_bad: bool) -> None:
+def test_some_aggregate_functions_require_the_row_before(
+    tmp_path: Path, function: str, value: int | None, is_bad: bool
+) -> None:
     row = {"id": 1, "p": "a", "ts": 5, "v": 3}
-    changes = [Change(after=row), Change(before={}, after={**row, "v": value})]
+    changes = [RowChange(after=row), RowChange(before={}, after={**row, "v": value})]
     for ignored in (False, True):
         options = {**_AGGREGATION, "fields.v.aggregate-function": function}
         if ignored:
@@ -257,15 +267,15 @@ def test_a_function_needs_the_row_before_or_not(tmp_path: Path, function: str, v
         assert bool(bad) == (is_bad and not ignored), (function, bad)
 
 
-def test_the_connector_says_that_rows_are_whole(tmp_path: Path) -> None:
-    """MySQL logs whole rows, so that a zero or a null is one."""
+def test_the_connector_defines_whether_rows_are_complete(tmp_path: Path) -> None:
+    """MySQL logs whole rows, so a zero or a null is a value."""
     row, other = {"id": 1, "p": "", "ts": None}, {"id": 2, "p": "x", "ts": 3}
     for connector in ("mysql", "postgresql", None):
         events: list[Any] = [payload("c", None, other), payload("c", None, row), payload("d", row, None)]
         for event in events:
             event["source"] |= {} if connector is None else {"connector": connector}
         keys = [{"id": 2}, {"id": 1}, {"id": 1}]
-        stream = Written(messages=list(zip(keys, events, strict=True)), decoder=DebeziumJson)
+        stream = EncodedStream(messages=list(zip(keys, events, strict=True)), decoder=DebeziumJson)
         options = {"bucket": "1", "sequence.field": "ts"}
         tables = TableSettings(primary_keys=["id", "p"], partition_keys=["p"], options=options)
         catalog, bad = outcome(tmp_path / str(connector), stream, tables)
@@ -273,14 +283,14 @@ def test_the_connector_says_that_rows_are_whole(tmp_path: Path) -> None:
         assert len(rows_of(catalog)) == 1 + len(bad)
 
 
-def test_another_update_shows_that_rows_are_whole(tmp_path: Path) -> None:
-    """REPLICA IDENTITY FULL, and a row with nothing but a key, a null and an empty text."""
+def test_another_update_shows_that_rows_are_complete(tmp_path: Path) -> None:
+    """With REPLICA IDENTITY FULL, and a row with nothing but a key, a null and an empty text."""
     row, other = {"id": 1, "p": "", "ts": None}, {"id": 2, "p": "x", "ts": 3}
     changes = [
-        Change(after=row),
-        Change(after=other),
-        Change(before=other, after={**other, "ts": 4}),
-        Change(before=row),
+        RowChange(after=row),
+        RowChange(after=other),
+        RowChange(before=other, after={**other, "ts": 4}),
+        RowChange(before=row),
     ]
     options = {"bucket": "1", "sequence.field": "ts"}
     tables = TableSettings(primary_keys=["id", "p"], partition_keys=["p"], options=options)
@@ -300,7 +310,7 @@ def test_another_update_shows_that_rows_are_whole(tmp_path: Path) -> None:
         ("", True, None, False),
     ],
 )
-def test_a_default_of_the_schema_may_stand_for_what_was_not_sent(
+def test_a_default_of_the_schema_may_replace_an_unsent_value(
     tmp_path: Path, p: str, optional: bool, default: str | None, is_bad: bool
 ) -> None:
     row, key = {"id": 1, "p": p}, {"id": 1}
@@ -310,15 +320,15 @@ def test_a_default_of_the_schema_may_stand_for_what_was_not_sent(
         {"type": "int64", "field": "id"},
         {"type": "string", "optional": optional, "field": "p", **given},
     ]
-    json = Written(messages=[(key, with_schema(event, fields)) for event in events], decoder=DebeziumJson)
-    schemas = Schemas()
+    json = EncodedStream(messages=[(key, with_schema(event, fields)) for event in events], decoder=DebeziumJson)
+    schemas = FakeRegistry()
     text: Any = {"type": "string", **({} if default is None else {"connect.default": default})}
     columns: list[Any] = [
         {"name": "id", "type": "long"},
         {"name": "p", "type": ["null", text] if optional else text},
     ]
     key_schema = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]}
-    avro = Written(
+    avro = EncodedStream(
         messages=[
             (schemas.encoded(key_schema, key), schemas.encoded(envelope(columns), avro_event(op, before, after)))
             for op, before, after in (("c", None, row), ("d", row, None))
@@ -332,10 +342,10 @@ def test_a_default_of_the_schema_may_stand_for_what_was_not_sent(
         assert len(rows_of(catalog)) == len(bad)
 
 
-def test_a_changelog_that_lacks_rows_is_warned_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_incomplete_changelog_is_warned_about_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     row = {"id": 1, "p": "a", "ts": 5, "v": 1}
     for sent, count in (("whole", 0), ("nothing", 1)):
-        changes = [Change(after=row), *[Change(before=_before(row, sent), after={**row, "v": 7})] * 3]
+        changes = [RowChange(after=row), *[RowChange(before=_before(row, sent), after={**row, "v": 7})] * 3]
         tables = TableSettings(primary_keys=["id"], options={"bucket": "1", "changelog-producer": "input"})
         caplog.clear()
         with caplog.at_level(logging.WARNING):

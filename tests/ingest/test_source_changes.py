@@ -1,4 +1,4 @@
-"""Sources whose tables get another key, or another identity: the run ends with an error, and nothing is written of it.
+"""Source tables with another key or another identity: the run ends with an error, and writes none of their rows.
 
 Each change is tried in a running process (both states in one run, in one batch and in two) and between two runs.
 """
@@ -117,7 +117,7 @@ def test_another_key_ends_the_run(tmp_path: Path, tally: Tally, form: str, chang
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_changed_key_that_is_accepted_is_the_key_from_then_on(tmp_path: Path, form: str) -> None:
+def test_an_accepted_key_change_applies_from_then_on(tmp_path: Path, form: str) -> None:
     catalog, make = lake(tmp_path), FORMATS[form][0]
     tables = TableSettings(primary_keys=["id"], options={"bucket": "1"})
     messages = [make({"id": 1, "tenant": 1}, ("tenant", "id")), make({"id": 2, "tenant": 1}, ("id",))]
@@ -130,13 +130,13 @@ def test_a_changed_key_that_is_accepted_is_the_key_from_then_on(tmp_path: Path, 
         read(catalog, form, [*messages, messages[1], make({"id": 3, "tenant": 1}, ("tenant", "id"))], tables=tables)
 
 
-def test_a_key_in_another_order_is_the_same(tmp_path: Path) -> None:
+def test_a_key_with_reordered_columns_is_the_same_key(tmp_path: Path) -> None:
     catalog = lake(tmp_path)
     read(catalog, "canal", [canal({"a": 1, "b": 1}, ("a", "b")), canal({"a": 2, "b": 1}, ("b", "a"))])
     assert len(rows_of(catalog, key="a")) == 2
 
 
-def test_a_table_that_takes_two_rows_for_one_is_refused(tmp_path: Path) -> None:
+def test_a_table_whose_key_would_merge_different_rows_is_refused(tmp_path: Path) -> None:
     catalog = lake(tmp_path)
     catalog.create_database("shop")
     catalog.create_table("shop.orders", [{"id": 1, "tenant": 1}], primary_keys=["id"], options={"bucket": "1"})
@@ -150,7 +150,7 @@ def test_a_table_that_takes_two_rows_for_one_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("when", ["in one batch", "in a running process", "between two runs"])
 @pytest.mark.parametrize("form", FORMATS)
-def test_a_second_source_table_does_not_get_into_a_table(tmp_path: Path, tally: Tally, form: str, when: str) -> None:
+def test_a_second_source_table_is_not_mixed_into_a_table(tmp_path: Path, tally: Tally, form: str, when: str) -> None:
     tally("second source tables for one table", 1)
     catalog, make = lake(tmp_path), FORMATS[form][0]
     one, two = make({"id": 1, "v": 1}, ("id",), "public"), make({"id": 1, "v": 2}, ("id",), "audit")
@@ -163,7 +163,7 @@ def test_a_second_source_table_does_not_get_into_a_table(tmp_path: Path, tally: 
     assert rows_of(catalog, "shop.both") == [{"id": 1, "v": 2}]
 
 
-def test_tables_of_two_servers_are_two(tmp_path: Path) -> None:
+def test_tables_of_two_servers_are_two_tables(tmp_path: Path) -> None:
     catalog = lake(tmp_path)
     messages = [debezium({"id": 1}, ("id",), server="a"), debezium({"id": 1}, ("id",), server="b")]
     with pytest.raises(InvalidInputError, match=r"public\.orders of a and public\.orders of b"):
@@ -185,8 +185,8 @@ def test_a_truncation_of_one_of_two_source_tables_ends_the_run(tmp_path: Path) -
     assert len(rows_of(catalog, "shop.both")) == 2
 
 
-def test_positions_of_older_versions_are_taken(tmp_path: Path) -> None:
-    """They have no identities, and the ids of topics alone."""
+def test_positions_of_older_versions_are_accepted(tmp_path: Path) -> None:
+    """They have no identities, and only some have ids of topics."""
     catalog = lake(tmp_path)
     messages = [maxwell({"id": 1}, ("id",)), maxwell({"id": 2}, ("id",))]
     read(catalog, "maxwell", messages[:1])
@@ -215,12 +215,12 @@ def test_names_that_differ_by_case_are_one_table_of_a_hive_catalog(tmp_path: Pat
                 InvalidInputError, match=r"public\.Orders and public\.orders .* both go to 'shop\.orders'"
             ):
                 read(catalog, "maxwell", messages, at_once=at_once)
-        # Under the names that the catalog has them, a run goes on.
+        # A run with the names that the catalog returns continues.
         read(catalog, "maxwell", [messages[0], messages[0]])
 
 
-def test_keys_of_other_shapes() -> None:
-    """Keys that say nothing, keys with nulls, and keys of two tables in one topic."""
+def test_missing_null_and_mixed_keys() -> None:
+    """Keys without columns, keys with nulls, and keys of two tables in one topic."""
     keys: list[object] = [{"id": 1}, "Struct{id=1}", {"id": None}, None, {"id": "x", "b": 2}, [1], {"id": 3}, b"\xff{"]
     values = [debezium({"id": 1}, ("id",))[1] for _ in keys]
     decoded = DebeziumJson().decode(messages_of(values, keys))

@@ -1,4 +1,4 @@
-"""Columns whose stated type changes at the source: values are exact wherever batches and runs end."""
+"""Columns whose stated type changes at the source: values are exact for all boundaries of batches and runs."""
 
 import itertools
 from pathlib import Path
@@ -63,7 +63,7 @@ def message(number: int, kind: str, value: object) -> tuple[object, object]:
 
 
 @pytest.mark.parametrize("is_list", [False, True], ids=["numbers", "lists"])
-def test_a_float_that_becomes_a_double_is_widened_wherever_batches_end(
+def test_a_float_that_becomes_a_double_is_widened_for_all_batch_boundaries(
     tmp_path: Path, is_list: bool, tally: Tally
 ) -> None:
     sent: list[tuple[str, Any]] = [("float", 0.5), ("double", 0.25), ("double", 0.1), ("double", 1e300)]
@@ -93,7 +93,7 @@ def test_a_float_that_becomes_a_double_is_widened_wherever_batches_end(
     ],
     ids=["local to zoned", "zoned to local"],
 )
-def test_a_time_that_gets_or_loses_its_zone_is_refused(
+def test_a_time_that_gains_or_loses_its_zone_is_refused(
     catalog: Catalog, before: tuple[str, Any], after: tuple[str, Any]
 ) -> None:
     source = MemorySource({"t": [[message(1, *before)]]})
@@ -116,7 +116,7 @@ def test_an_infinite_timestamp_is_bad(catalog: Catalog, value: int, unit: str, m
         job(catalog, source).run()
 
 
-def test_a_column_that_an_update_of_canal_states_and_lacks_was_not_sent(catalog: Catalog) -> None:
+def test_a_column_that_an_update_of_canal_states_but_lacks_is_unsent(catalog: Catalog) -> None:
     def canal(kind: str, row: dict[str, str], old: dict[str, str] | None) -> tuple[object, object]:
         types = {"id": "int", "a": "int", "b": "int"}
         value = {"database": "shop", "table": "t", "type": kind, "isDdl": False, "mysqlType": types, "pkNames": ["id"]}

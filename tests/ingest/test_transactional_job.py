@@ -1,4 +1,4 @@
-"""Runs whose commits are where transactions of the source end, also where a table changes in the middle of one."""
+"""Commits at the ends of the source's transactions, also if a table changes in the middle of a transaction."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def topics_of(*transactions: list[Event]) -> dict[str, list[list[tuple[object, object]]]]:
-    """A topic of changes and one of transactions."""
+    """Return a topic of changes and one of transactions."""
     changes: list[tuple[object, object]] = []
     ends: list[tuple[object, object]] = []
     for number, events in enumerate(transactions):
@@ -38,7 +38,7 @@ def run(catalog: Catalog, topics: dict[str, list[list[tuple[object, object]]]], 
 
 
 def versions(catalog: Catalog) -> list[list[Row]]:
-    """The rows of each snapshot."""
+    """Return the rows of each snapshot."""
     table = catalog.get_table("shop.orders")
     found = []
     for snapshot in table.snapshots():
@@ -53,7 +53,7 @@ def test_a_commit_has_whole_transactions_however_often_it_is_due(catalog: Catalo
     assert [len(rows) for rows in versions(catalog)] == [3, 6, 9, 12]
 
 
-def test_columns_that_come_in_the_middle_of_a_transaction_do_not_tear_it(catalog: Catalog) -> None:
+def test_columns_added_within_a_transaction_do_not_split_it(catalog: Catalog) -> None:
     first = [event("c", None, {"id": 1}), event("c", None, {"id": 2})]
     second = [event("c", None, {"id": 3}), event("c", None, {"id": 4, "v": "x"}), event("c", None, {"id": 5, "v": 2.5})]
     run(catalog, topics_of(first, second), commit_rows=1)
@@ -61,7 +61,7 @@ def test_columns_that_come_in_the_middle_of_a_transaction_do_not_tear_it(catalog
     assert rows_of(catalog)[2:] == [{"id": 3}, {"id": 4, "v": "x"}, {"id": 5, "v": "2.5"}]
 
 
-def test_a_table_that_is_filled_anew_in_one_transaction_is_never_seen_empty(catalog: Catalog) -> None:
+def test_a_table_refilled_in_one_transaction_is_never_seen_empty(catalog: Catalog) -> None:
     first = [event("c", None, {"id": 1}), event("c", None, {"id": 2})]
     again = [
         event("d", {"id": 1}, None),
@@ -75,7 +75,7 @@ def test_a_table_that_is_filled_anew_in_one_transaction_is_never_seen_empty(cata
     assert versions(catalog) == [[{"id": 1}, {"id": 2}], [{"id": 7}, {"id": 8}], [{"id": 7}, {"id": 8}, {"id": 9}]]
 
 
-def test_a_run_ends_before_a_transaction_that_is_not_over(catalog: Catalog) -> None:
+def test_a_run_ends_before_an_open_transaction(catalog: Catalog) -> None:
     topics = topics_of([event("c", None, {"id": 1})], [event("c", None, {"id": 2}), event("c", None, {"id": 3})])
     end = topics[OVER][0].pop()
     run(catalog, topics)

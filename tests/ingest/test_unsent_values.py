@@ -22,7 +22,7 @@ from interbed.ingest.formats.unavailable_value import UnavailableValue
 from interbed.ingest.run_settings import BadMessages
 from interbed.ingest.tables.computed_columns import ComputedColumn
 from interbed.ingest.tables.table_sink import TableSettings
-from tests.ingest.every_format import Change, Row, Written, ingested, written
+from tests.ingest.every_format import EncodedStream, Row, RowChange, ingested, written
 from tests.ingest.formats.test_pgoutput import UNCHANGED
 from tests.ingest.memory_source import messages_of
 from tests.ingest.shop import lake
@@ -54,13 +54,13 @@ LACKING: Mapping[str, Sequence[str]] = {
     "canal-json": ("text", "bytes"),
 }
 """Formats whose updates may lack a column."""
-Writer: TypeAlias = Callable[[Sequence[Change], Mapping[str, str]], Written]
+Writer: TypeAlias = Callable[[Sequence[RowChange], Mapping[str, str]], EncodedStream]
 PARTIAL = {"bucket": "1", "merge-engine": "partial-update", "ignore-delete": "true"}
 PLAIN = {"bucket": "1"}
 
 
 def placeholder_of(kind: str, binary: bytes) -> Any:
-    """What Debezium has in the place of a value of a type."""
+    """Return Debezium's placeholder for a value of a type."""
     text = binary.decode(errors="replace")
     match kind:
         case "bytes":
@@ -79,15 +79,15 @@ def placeholder_of(kind: str, binary: bytes) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """The rows of the table, and why messages were put aside, by offset."""
+class RunOutcome:
+    """The rows of the table, and the reasons of bad messages by offset."""
 
     rows: Sequence[Row]
     bad: Mapping[int, str]
 
 
-class Letters:
-    """Dead letters in memory."""
+class MemoryDeadLetters:
+    """Dead letter queue in memory."""
 
     def __init__(self) -> None:
         self.found: dict[int, str] = {}
@@ -99,14 +99,14 @@ class Letters:
         pass
 
 
-def outcome(path: Path, stream: Written, *, options: dict[str, str], ends: Sequence[int] = ()) -> Outcome:
-    """What becomes of the messages in one run, or in several, each up to one of these ends."""
+def outcome(path: Path, stream: EncodedStream, *, options: dict[str, str], ends: Sequence[int] = ()) -> RunOutcome:
+    """Ingest the messages in one run, or in several, each up to one of these ends."""
     tables = TableSettings(primary_keys=["id"], options=options)
-    catalog, letters = lake(path), Letters()
+    catalog, letters = lake(path), MemoryDeadLetters()
     for end in (*ends, len(stream.messages)):
-        part = Written(messages=stream.messages[:end], decoder=stream.decoder)
+        part = EncodedStream(messages=stream.messages[:end], decoder=stream.decoder)
         ingested(catalog, part, tables=tables, bad_messages=BadMessages.DEAD_LETTER, dead_letters=letters)
-    return Outcome(rows=rows_of(catalog), bad=letters.found)
+    return RunOutcome(rows=rows_of(catalog), bad=letters.found)
 
 
 def rows_of(catalog: Catalog) -> list[Row]:
@@ -117,20 +117,21 @@ def rows_of(catalog: Catalog) -> list[Row]:
 def check(
     path: Path, form: str, kinds: Sequence[str], absent: Callable[[Row, str], Row], write: Writer, tally: Tally
 ) -> None:
-    """Updates of which each is without the value of a column of another type, in tables of both merge engines, with the
-    row before and without it, in one run and in two.
+    """Ingest updates that each lack the value of a column of another type.
+
+    The tables have both merge engines. The updates come with the row before and without it, in one run and in two.
     """
     types = {"id": "bigint", "n": "int"} | {f"v_{kind}": kind for kind in kinds}
     real = {**REAL, "dates": ["2024-10-04"]} if form == "pgoutput" else REAL
     sent = [{"id": i, "n": 5, **{f"v_{kind}": real[kind] for kind in kinds}} for i in range(len(kinds))]
-    insertions = [Change(after=row) for row in sent]
+    insertions = [RowChange(after=row) for row in sent]
     known = outcome(path / "known", write(insertions, types), options=PLAIN).rows
     after = [absent({**row, "n": 7}, f"v_{kind}") for row, kind in zip(sent, kinds, strict=True)]
     has_before = [False] if form in ("maxwell-json", "canal-json") else [False, True]
     # pgoutput describes a table once in a run.
     parts: list[tuple[int, ...]] = [()] if form == "pgoutput" else [(), (len(sent),)]
     for before, ends, (name, options) in itertools.product(has_before, parts, (("plain", PLAIN), ("partial", PARTIAL))):
-        updates = [Change(before=row if before else {}, after=new) for row, new in zip(sent, after, strict=True)]
+        updates = [RowChange(before=row if before else {}, after=new) for row, new in zip(sent, after, strict=True)]
         stream = write([*insertions, *updates], types)
         found = outcome(path / f"{before}{len(ends)}{name}", stream, options=options, ends=ends)
         tally("updates without a value: formats x types x rows before x tables x runs", len(kinds))
@@ -156,7 +157,7 @@ def test_a_placeholder_is_no_value(tmp_path: Path, form: str, placeholder: str, 
         kind = name.removeprefix("v_")
         return {**row, name: UNCHANGED if form == "pgoutput" else placeholder_of(kind, value.binary)}
 
-    def write(changes: Sequence[Change], types: Mapping[str, str]) -> Written:
+    def write(changes: Sequence[RowChange], types: Mapping[str, str]) -> EncodedStream:
         return written(form, changes, types, **({} if form == "pgoutput" else {"unavailable": value}))
 
     check(tmp_path, form, TYPES_OF[form], absent, write, tally)
@@ -180,14 +181,14 @@ TEXTS = (
 @pytest.mark.parametrize(
     "form", ["debezium-json", "debezium-json-schema", "debezium-avro", "pgoutput", "maxwell-json", "canal-json"]
 )
-def test_a_text_with_the_word_in_it_is_data(tmp_path: Path, form: str, tally: Tally) -> None:
-    """An inserted one may even be the word; in an update that is the placeholder, where the format has one."""
+def test_a_text_that_contains_the_placeholder_is_data(tmp_path: Path, form: str, tally: Tally) -> None:
+    """An inserted text may even equal the placeholder; in an update it is one, where the format has placeholders."""
     types = {"id": "bigint", "n": "int", "v": "text"}
     for number, text in enumerate(TEXTS):
         first = {"id": 1, "n": 5, "v": text}
-        changes = [Change(after=first), Change(after={"id": 2, "n": 5, "v": "x"})]
+        changes = [RowChange(after=first), RowChange(after={"id": 2, "n": 5, "v": "x"})]
         if number or not form.startswith("debezium"):
-            changes.append(Change(before={"id": 2, "n": 5, "v": "x"}, after={"id": 2, "n": 6, "v": text}))
+            changes.append(RowChange(before={"id": 2, "n": 5, "v": "x"}, after={"id": 2, "n": 6, "v": text}))
         for options in (PLAIN, PARTIAL):
             found = outcome(tmp_path / f"{number}{len(options)}", written(form, changes, types), options=options)
             tally("texts with the placeholder in them: formats x tables", 1)
@@ -195,14 +196,14 @@ def test_a_text_with_the_word_in_it_is_data(tmp_path: Path, form: str, tally: Ta
             assert [row["v"] for row in found.rows] == [text, text if len(changes) > 2 else "x"]
 
 
-def test_a_row_before_that_has_only_the_key_does_not_know_the_value(tmp_path: Path) -> None:
-    """As Debezium writes it where the replica identity is the key."""
+def test_a_row_before_with_only_the_key_does_not_define_the_value(tmp_path: Path) -> None:
+    """Debezium sends such rows if the replica identity is the key."""
     types = {"id": "bigint", "n": "int", "v": "text"}
     for form in ("debezium-json", "debezium-json-schema", "debezium-avro"):
-        update = Change(
+        update = RowChange(
             before={"id": 1, "n": None, "v": None}, after={"id": 1, "n": 7, "v": "__debezium_unavailable_value"}
         )
-        insertion = Change(after={"id": 1, "n": 5, "v": "x"})
+        insertion = RowChange(after={"id": 1, "n": 5, "v": "x"})
         found = outcome(tmp_path / form, written(form, [insertion, update], types), options=PLAIN)
         assert list(found.bad) == [1]
         assert "REPLICA IDENTITY FULL" in found.bad[1]
@@ -210,14 +211,14 @@ def test_a_row_before_that_has_only_the_key_does_not_know_the_value(tmp_path: Pa
 
 
 @pytest.mark.parametrize("ends", [(), (1,), (2,), (3,), (1, 2, 3)])
-def test_an_insertion_that_leaves_out_a_column_drops_none(tmp_path: Path, ends: Sequence[int]) -> None:
-    """MySQL leaves out what has its default: an update after it lacks the column, wherever a run ends."""
+def test_an_insertion_without_a_column_does_not_drop_the_column(tmp_path: Path, ends: Sequence[int]) -> None:
+    """MySQL omits columns that have their default: an update after it lacks the column, wherever a run ends."""
     types = {"id": "bigint", "n": "int", "v": "text"}
     changes = [
-        Change(after={"id": 1, "n": 5, "v": "x"}),
-        Change(after={"id": 2, "n": 5}),
-        Change(before={}, after={"id": 1, "n": 7}),
-        Change(before={}, after={"id": 2, "v": "y"}),
+        RowChange(after={"id": 1, "n": 5, "v": "x"}),
+        RowChange(after={"id": 2, "n": 5}),
+        RowChange(before={}, after={"id": 1, "n": 7}),
+        RowChange(before={}, after={"id": 2, "v": "y"}),
     ]
     for form in LACKING:
         found = outcome(tmp_path / form, written(form, changes, types), options=PLAIN, ends=ends)
@@ -232,12 +233,12 @@ def test_an_insertion_that_leaves_out_a_column_drops_none(tmp_path: Path, ends: 
 
 
 @pytest.mark.parametrize("ends", [(), (1,), (2,)])
-def test_a_column_without_a_value_may_be_left_out_wherever_a_run_ends(tmp_path: Path, ends: Sequence[int]) -> None:
+def test_a_column_without_a_value_may_be_omitted_wherever_a_run_ends(tmp_path: Path, ends: Sequence[int]) -> None:
     types = {"id": "bigint", "n": "int", "v": "text"}
     changes = [
-        Change(after={"id": 1, "n": 5, "v": None}),
-        Change(before={}, after={"id": 1, "n": 7}),
-        Change(before={}, after={"id": 1, "n": 8, "v": "x"}),
+        RowChange(after={"id": 1, "n": 5, "v": None}),
+        RowChange(before={}, after={"id": 1, "n": 7}),
+        RowChange(before={}, after={"id": 1, "n": 8, "v": "x"}),
     ]
     for form in LACKING:
         found = outcome(tmp_path / form, written(form, changes, types), options=PLAIN, ends=ends)
@@ -246,7 +247,7 @@ def test_a_column_without_a_value_may_be_left_out_wherever_a_run_ends(tmp_path: 
 
 
 @pytest.mark.parametrize("ends", [(), (1,), (2,)])
-def test_a_column_that_is_null_by_its_name_is_not_left_out(tmp_path: Path, ends: Sequence[int]) -> None:
+def test_a_column_that_is_sent_as_null_is_not_omitted(tmp_path: Path, ends: Sequence[int]) -> None:
     """Canal may state no type for a column."""
     rows: list[Row] = [{"id": "1", "v": "x"}, {"id": "2", "v": None}, {"id": "1", "v": None}]
     messages: list[tuple[object, object]] = []
@@ -254,44 +255,46 @@ def test_a_column_that_is_null_by_its_name_is_not_left_out(tmp_path: Path, ends:
         kind, old = ("UPDATE", [{"v": "x"}]) if number == 2 else ("INSERT", None)
         head = {"database": "shop", "table": "orders", "type": kind, "isDdl": False, "mysqlType": {"id": "bigint"}}
         messages.append((None, {**head, "data": [row], "old": old}))
-    found = outcome(tmp_path, Written(messages=messages, decoder=CanalJson), options=PLAIN, ends=ends)
+    found = outcome(tmp_path, EncodedStream(messages=messages, decoder=CanalJson), options=PLAIN, ends=ends)
     assert not found.bad
     assert found.rows == [{"id": 1, "v": None}, {"id": 2, "v": None}]
 
 
-def test_a_column_that_was_dropped_at_the_source_and_in_the_table_is_not_lacking(tmp_path: Path) -> None:
+def test_a_column_dropped_at_the_source_and_in_the_table_is_not_lacking(tmp_path: Path) -> None:
     types = {"id": "bigint", "n": "int", "v": "text"}
     for form in LACKING:
-        changes = [Change(after={"id": 1, "n": 5, "v": "x"}), Change(before={}, after={"id": 1, "n": 7})]
+        changes = [RowChange(after={"id": 1, "n": 5, "v": "x"}), RowChange(before={}, after={"id": 1, "n": 7})]
         catalog, stream = lake(tmp_path / form), written(form, changes, types)
-        ingested(catalog, Written(messages=stream.messages[:1], decoder=stream.decoder))
+        ingested(catalog, EncodedStream(messages=stream.messages[:1], decoder=stream.decoder))
         with catalog.get_table("shop.orders").update_schema() as update:
             update.drop_column("v")
         assert ingested(catalog, stream).result.bad == 0
         assert rows_of(catalog) == [{"id": 1, "n": 7}]
 
 
-def test_a_column_of_the_table_that_nobody_has_filled_may_be_lacking(tmp_path: Path) -> None:
-    """Updates that come first in a run say nothing of columns that the table has from elsewhere."""
+def test_a_column_that_the_source_never_sent_may_be_lacking(tmp_path: Path) -> None:
+    """The first updates of a run do not define columns that the table has from elsewhere."""
     types = {"id": "bigint", "n": "int", "v": "text"}
     for form in LACKING:
         catalog = lake(tmp_path / form)
-        stream = written(form, [Change(after={"id": 1, "n": 5}), Change(before={}, after={"id": 1, "n": 7})], types)
+        stream = written(
+            form, [RowChange(after={"id": 1, "n": 5}), RowChange(before={}, after={"id": 1, "n": 7})], types
+        )
         tables = TableSettings(primary_keys=["id"], options=PLAIN)
-        ingested(catalog, Written(messages=stream.messages[:1], decoder=stream.decoder), tables=tables)
+        ingested(catalog, EncodedStream(messages=stream.messages[:1], decoder=stream.decoder), tables=tables)
         catalog.get_table("shop.orders").merge_schema(pa.schema([("own", pa.int64())]))
         assert ingested(catalog, stream, tables=tables).result.bad == 0
 
 
-def test_a_table_that_two_sources_feed_takes_what_each_has(tmp_path: Path) -> None:
-    """By a merge engine that puts their columns together: an update of one lacks those of the other."""
+def test_a_table_with_two_sources_takes_the_columns_of_each(tmp_path: Path) -> None:
+    """The merge engine combines their columns: an update of one source lacks those of the other."""
     types = {"id": "bigint", "n": "int", "v": "text"}
     for engine in ("partial-update", "aggregation"):
         for form in LACKING:
             catalog = lake(tmp_path / f"{engine}-{form}")
             tables = TableSettings(primary_keys=["id"], options={"bucket": "1", "merge-engine": engine})
-            ingested(catalog, written(form, [Change(after={"id": 1, "n": 5, "v": "x"})], types), tables=tables)
-            updates = written(form, [Change(before={}, after={"id": 1, "n": 7})], types)
+            ingested(catalog, written(form, [RowChange(after={"id": 1, "n": 5, "v": "x"})], types), tables=tables)
+            updates = written(form, [RowChange(before={}, after={"id": 1, "n": 7})], types)
             run = ingested(catalog, updates, tables=tables, group="other")
             assert run.result.bad == 0, (engine, form)
             assert rows_of(catalog) == [{"id": 1, "n": 7, "v": "x"}], (engine, form)
@@ -310,17 +313,17 @@ GROUPS = {**PARTIAL, "fields.seq.sequence-group": "v"}
     ],
 )
 def test_a_sequence_group_keeps_its_columns_only_without_a_sequence(tmp_path: Path, change: Row, kept: bool) -> None:
-    """A newer row of the group writes its nulls; `...` is what the source did not send."""
+    """A newer row of the group writes its nulls; `...` marks unsent values."""
     types = {"id": "bigint", "seq": "text", "v": "text"}
     word = "__debezium_unavailable_value"
     after = {"id": 1, **{n: word if v is ... else None if v is None else str(v) for n, v in change.items()}}
-    changes = [Change(after={"id": 1, "seq": "1", "v": "old"}), Change(before={}, after=after)]
+    changes = [RowChange(after={"id": 1, "seq": "1", "v": "old"}), RowChange(before={}, after=after)]
     found = outcome(tmp_path, written("debezium-json-schema", changes, types), options=GROUPS)
     assert found.rows == [{"id": 1, "seq": "1", "v": "old"}]
     assert bool(found.bad) != kept, found.bad
 
 
-def test_what_would_not_be_kept_is_bad_in_a_table_of_partial_updates_too(tmp_path: Path) -> None:
+def test_an_unsent_value_that_partial_updates_would_lose_is_bad(tmp_path: Path) -> None:
     """A sequence field, the first row of another key, a column that is NOT NULL, one with a default."""
     types = {"id": "bigint", "n": "int", "v": "text"}
     word = "__debezium_unavailable_value"
@@ -332,8 +335,8 @@ def test_what_would_not_be_kept_is_bad_in_a_table_of_partial_updates_too(tmp_pat
     for name in ("sequence", "key", *columns):
         options = {**PARTIAL, **({"sequence.field": "v"} if name == "sequence" else {})}
         before = {"id": 5, "n": 5, "v": None} if name == "key" else {}
-        changes = [Change(after={"id": 5, "n": 5, "v": "x"})]
-        changes.append(Change(before=before, after={"id": 1 if name == "key" else 5, "n": 7, "v": word}))
+        changes = [RowChange(after={"id": 5, "n": 5, "v": "x"})]
+        changes.append(RowChange(before=before, after={"id": 1 if name == "key" else 5, "n": 7, "v": word}))
         if name in columns:
             catalog = lake(tmp_path / name)
             catalog.create_database("shop")
@@ -349,11 +352,11 @@ def test_what_would_not_be_kept_is_bad_in_a_table_of_partial_updates_too(tmp_pat
         assert [(row["id"], row["v"]) for row in found.rows] == [(5, "x")], name
 
 
-def test_a_column_that_is_computed_of_a_value_that_was_not_sent_is_kept_as_well(tmp_path: Path) -> None:
+def test_a_column_computed_from_an_unsent_value_is_kept_as_well(tmp_path: Path) -> None:
     types = {"id": "bigint", "n": "int", "v": "text"}
     changes = [
-        Change(after={"id": 1, "n": 5, "v": "x"}),
-        Change(before={}, after={"id": 1, "n": 7, "v": "__debezium_unavailable_value"}),
+        RowChange(after={"id": 1, "n": 5, "v": "x"}),
+        RowChange(before={}, after={"id": 1, "n": 7, "v": "__debezium_unavailable_value"}),
     ]
     stream = written("debezium-json", changes, types)
     tables = TableSettings(primary_keys=["id"], options=PARTIAL, computed=[ComputedColumn.parse("big=upper(v)")])
@@ -362,22 +365,25 @@ def test_a_column_that_is_computed_of_a_value_that_was_not_sent_is_kept_as_well(
     assert rows_of(catalog) == [{"id": 1, "n": 7, "v": "x", "big": "X"}]
 
 
-def test_an_hstore_that_was_not_sent_leaves_no_field_behind(tmp_path: Path) -> None:
+def test_an_unsent_hstore_leaves_no_field_behind(tmp_path: Path) -> None:
     word = "__debezium_unavailable_value"
     types = {"id": "bigint", "n": "int", "v": "json"}
     for number, absent in enumerate([{word: word}, json.dumps({word: word}, separators=(",", ":"))]):
         real: Any = {"a": "1"} if number == 0 else '{"a":"1"}'
         form = "debezium-json" if number == 0 else "debezium-json-schema"
-        changes = [Change(after={"id": 1, "n": 5, "v": real}), Change(before={}, after={"id": 1, "n": 7, "v": absent})]
+        changes = [
+            RowChange(after={"id": 1, "n": 5, "v": real}),
+            RowChange(before={}, after={"id": 1, "n": 7, "v": absent}),
+        ]
         found = outcome(tmp_path / str(number), written(form, changes, types), options=PARTIAL)
         assert not found.bad
         assert found.rows == [{"id": 1, "n": 7, "v": real}]
 
 
 @pytest.mark.parametrize("form", ["debezium-json", "debezium-json-schema", "debezium-avro"])
-def test_the_insertion_of_an_update_of_the_key_may_leave_out_values(form: str) -> None:
+def test_the_insertion_of_a_key_update_may_omit_values(form: str) -> None:
     word = "__debezium_unavailable_value"
-    stream = written(form, [Change(after={"id": 1, "v": word})] * 2, {"id": "bigint", "v": "text"})
+    stream = written(form, [RowChange(after={"id": 1, "v": word})] * 2, {"id": "bigint", "v": "text"})
     messages = messages_of([value for _, value in stream.messages], [key for key, _ in stream.messages])
     [plain] = stream.decoder().decode(messages).changes
     assert plain.rows["v"].to_pylist() == [word, word]

@@ -1,4 +1,4 @@
-"""A run as Prometheus sees it."""
+"""Prometheus metrics of a run."""
 
 import urllib.request
 from pathlib import Path
@@ -15,13 +15,13 @@ from tests.ingest.shop import event, job, lake
 pytestmark = pytest.mark.integration
 
 
-class Bytes(MemorySource):
-    """A source whose positions are places in a log."""
+class BytePositionSource(MemorySource):
+    """A source whose positions are byte offsets in a log."""
 
     lag_unit = LagUnit.BYTES
 
 
-def test_a_run_serves_what_it_has_done(tmp_path: Path) -> None:
+def test_a_run_serves_its_metrics(tmp_path: Path) -> None:
     events = [event("c", None, {"id": 1}), event("c", None, {"id": 2}), (None, b"[")]
     run = job(lake(tmp_path), MemorySource({"t": [events]}), bad_messages=BadMessages.SKIP)
     assert served(run) == {
@@ -33,13 +33,13 @@ def test_a_run_serves_what_it_has_done(tmp_path: Path) -> None:
     }
 
 
-def test_a_lag_that_is_in_bytes_has_a_name_of_its_own(tmp_path: Path) -> None:
-    run = job(lake(tmp_path), Bytes({"t": [[event("c", None, {"id": 1})]]}))
+def test_a_lag_in_bytes_has_its_own_metric(tmp_path: Path) -> None:
+    run = job(lake(tmp_path), BytePositionSource({"t": [[event("c", None, {"id": 1})]]}))
     assert {line for line in served(run) if "lag" in line} == {"interbed_ingest_lag_bytes 0.0"}
 
 
 def served(run: Ingestion) -> set[str]:
-    """The values of a run that are served when it has come to its end; those of stores are the whole process's."""
+    """Return the metrics of a finished run, without those of the file stores, which belong to the whole process."""
     with serve_metrics(run, "127.0.0.1", 0) as port:
         run.run()
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:

@@ -1,4 +1,4 @@
-"""Streams of changes of tables, for the tests of decoders: random ones, and what tables look like after them."""
+"""Random streams of changes of tables, and the state of the tables after them, for the tests of decoders."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,8 +35,8 @@ NAMES = ("old", "data", "name", "note", "null", "table", "é", 'a"b')
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """A change of a row: of its state before and after it, which is None where there is no row."""
+class RowChange:
+    """A change of a row: its state before and after, which is None where the row does not exist."""
 
     table: SourceTable
     before: Row | None
@@ -48,7 +48,7 @@ class Change:
 
     @property
     def old(self) -> Row:
-        """What the columns that changed had before."""
+        """The former values of the columns that changed."""
         assert self.before is not None
         assert self.after is not None
         return {name: value for name, value in self.before.items() if self.after[name] != value}
@@ -57,8 +57,8 @@ class Change:
 @st.composite
 def changes(
     draw: st.DrawFn, columns: st.SearchStrategy[Mapping[str, st.SearchStrategy[Any]]], tables: Sequence[SourceTable]
-) -> list[Change]:
-    """Changes of some of the tables, each with an `id` and some columns of its own."""
+) -> list[RowChange]:
+    """Strategy for changes of some of the tables, each with an `id` and some other columns."""
     rows = {
         table: st.fixed_dictionaries({name: st.none() | values for name, values in draw(columns).items()})
         for table in draw(st.lists(st.sampled_from(tables), min_size=1, max_size=3, unique=True))
@@ -76,17 +76,17 @@ def changes(
                 kept = draw(st.sets(st.sampled_from(list(after))))
                 after |= {name: before[name] for name in kept}
             state[table, key] = after
-        found.append(Change(table, before, after))
+        found.append(RowChange(table, before, after))
     return found
 
 
 def columns_of(values: Mapping[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, st.SearchStrategy[Any]]]:
-    """Columns with values of one of the kinds each."""
+    """Strategy for columns with values of one of the kinds each."""
     return st.dictionaries(st.sampled_from(NAMES), st.sampled_from(list(values.values())), max_size=4)
 
 
-def state_after(stream: Iterable[Change]) -> State:
-    """The rows of each table after the changes."""
+def state_after(stream: Iterable[RowChange]) -> State:
+    """Return the rows of each table after the changes."""
     found: State = {}
     for change in stream:
         rows = found.setdefault(change.table, {})
@@ -99,14 +99,14 @@ def state_after(stream: Iterable[Change]) -> State:
 
 
 def without_nulls(value: Any) -> Any:
-    """A row without what is null in it, because decoders know no difference between a null and a lack."""
+    """Return a row without its nulls, because decoders do not distinguish a null from a missing column."""
     if isinstance(value, dict):
         return {name: without_nulls(each) for name, each in value.items() if each is not None}
     return value
 
 
 def messages_of(values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None) -> Messages:
-    """Messages of one partition."""
+    """Return messages of one partition."""
     return Messages(
         topic="t",
         partitions=np.zeros(len(values), np.int32),
@@ -117,14 +117,14 @@ def messages_of(values: Sequence[bytes | None], keys: Sequence[bytes | None] | N
 
 
 def batches(messages: Messages, ends: Iterable[int]) -> Iterator[Messages]:
-    """The messages in parts."""
+    """Split the messages into batches."""
     bounds = sorted({0, len(messages), *(end % (len(messages) + 1) for end in ends)})
     for start, end in pairwise(bounds):
         yield messages.slice(start, end)
 
 
 def consumed(decoder: Decoder, parts: Iterable[Messages]) -> tuple[State, list[int]]:
-    """The rows of each table after what the messages say, and the offsets of bad messages."""
+    """Apply the messages. Return the rows of each table and the offsets of bad messages."""
     state: State = {}
     bad: list[int] = []
     for part in parts:
@@ -135,7 +135,7 @@ def consumed(decoder: Decoder, parts: Iterable[Messages]) -> tuple[State, list[i
 
 
 def _step(decoder: Decoder, messages: Messages, state: State, bad: list[int]) -> Messages | None:
-    """Apply what the messages say; those after a truncation, or the end of a table, are left."""
+    """Apply one decoded batch. Return the undecoded messages, after a truncation or the end of a table."""
     decoded = decoder.decode(messages)
     apply(decoded, state)
     bad += [int(messages.offsets[each.index]) for each in decoded.bad]
@@ -147,7 +147,7 @@ def _step(decoder: Decoder, messages: Messages, state: State, bad: list[int]) ->
 
 
 def apply(decoded: DecodedMessages, state: State) -> None:
-    """Make the changes; what a row was before has to be what it is."""
+    """Apply the changes, and assert that each row before a change is the current row."""
     for table in decoded.changes:
         rows = state.setdefault(table.source, {})
         assert (np.diff(table.messages) >= 0).all()
@@ -156,21 +156,21 @@ def apply(decoded: DecodedMessages, state: State) -> None:
             if kind in (RowKind.INSERT, RowKind.UPDATE_AFTER):
                 rows[given["id"]] = given
             elif table.source is None:
-                # A message that is a row deletes by the key alone.
+                # A message that is a plain row deletes by the key alone.
                 rows.pop(given["id"], None)
             else:
                 assert rows.pop(given["id"]) == given
 
 
 def written(message: Mapping[str, Any], order: Sequence[int], *, spaced: bool, escaped: bool) -> bytes:
-    """A message as JSON, with its fields in some order."""
+    """Encode a message as JSON, with its fields in some order."""
     names = sorted(message, key=lambda name: (order[hash_of(name) % len(order)], name))
     separators = (", ", ": ") if spaced else (",", ":")
     return json.dumps({name: message[name] for name in names}, separators=separators, ensure_ascii=escaped).encode()
 
 
 def hash_of(name: str) -> int:
-    """A number of a name, the same in each run."""
+    """Return a number for a name that is the same in each run."""
     return sum(name.encode())
 
 
@@ -181,7 +181,7 @@ STYLES: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
 
 @st.composite
 def with_bad(draw: st.DrawFn, good: Sequence[bytes], bad: Sequence[bytes | None]) -> tuple[list[Any], list[int]]:
-    """The messages with bad ones among them, and the offsets of these."""
+    """Strategy for the messages with bad ones among them, and the offsets of the bad ones."""
     values: list[Any] = []
     offsets = []
     for value in (*good, None):

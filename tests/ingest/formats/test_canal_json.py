@@ -1,4 +1,4 @@
-"""Canal's messages are the changes that they were written of, with the types that they state."""
+"""Decoding of Canal's messages: the original changes, with the types that the messages state."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +20,7 @@ from tests.ingest.formats.streams import (
     NAMES,
     STYLES,
     TEXTS,
-    Change,
+    RowChange,
     batches,
     changes,
     consumed,
@@ -36,7 +36,7 @@ TABLES = (SourceTable("shop", "orders"), SourceTable("shop", "items"), SourceTab
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A type of MySQL under some of its names, its values, and how Canal writes one."""
+    """A type of MySQL under some of its names, its values, and Canal's text of a value."""
 
     names: tuple[str, ...]
     values: st.SearchStrategy[Any]
@@ -114,8 +114,8 @@ UPDATE = """{
 }"""
 
 
-def message_of(stream: Sequence[Change], kinds: Mapping[str, Kind], which: int) -> dict[str, Any]:
-    """One message of changes of one table and kind."""
+def message_of(stream: Sequence[RowChange], kinds: Mapping[str, Kind], which: int) -> dict[str, Any]:
+    """Return one message with changes of one table and kind."""
 
     def texts(row: Mapping[str, Any]) -> dict[str, str | None]:
         return {name: None if value is None else kinds[name].text(value) for name, value in row.items()}
@@ -136,12 +136,12 @@ def message_of(stream: Sequence[Change], kinds: Mapping[str, Kind], which: int) 
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> tuple[list[Change], list[bytes]]:
-    """Changes, and messages of one or some of them each."""
+def streams(draw: st.DrawFn) -> tuple[list[RowChange], list[bytes]]:
+    """Strategy for changes, and messages with one or several of them each."""
     kinds = {"id": Kind(("int",), st.nothing()), **{name: draw(st.sampled_from(KINDS)) for name in NAMES}}
     columns = st.sets(st.sampled_from(NAMES), max_size=4).map(lambda names: {n: kinds[n].values for n in sorted(names)})
     stream = draw(changes(columns, TABLES))
-    groups: list[list[Change]] = []
+    groups: list[list[RowChange]] = []
     for change in stream:
         last = groups[-1][-1] if groups else None
         if last is not None and (last.table, last.kind) == (change.table, change.kind) and draw(st.booleans()):
@@ -153,7 +153,7 @@ def streams(draw: st.DrawFn) -> tuple[list[Change], list[bytes]]:
 
 
 def one(text: str | bytes) -> RowChanges:
-    """The changes of a message that is good."""
+    """Return the changes of a valid message."""
     decoded = CanalJson().decode(messages_of([text if isinstance(text, bytes) else text.encode()]))
     assert decoded.bad == []
     [table] = decoded.changes
@@ -167,7 +167,7 @@ def inserted(kind: str, *values: str | None) -> RowChanges:
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.data())
-def test_tables_are_what_the_changes_made_of_them(data: st.DataObject) -> None:
+def test_decoded_changes_produce_the_original_tables(data: st.DataObject) -> None:
     stream, texts = data.draw(streams())
     values, offsets = data.draw(with_bad(texts, BAD))
     parts = batches(messages_of(values), data.draw(st.lists(st.integers(0, 20), max_size=3)))
@@ -176,7 +176,7 @@ def test_tables_are_what_the_changes_made_of_them(data: st.DataObject) -> None:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.data())
-def test_a_truncation_ends_what_a_table_has_had(data: st.DataObject) -> None:
+def test_decoding_stops_at_a_truncation(data: st.DataObject) -> None:
     (first, texts), (second, more) = data.draw(streams()), data.draw(streams())
     truncations = [
         json.dumps({"database": t.database, "table": t.name, "isDdl": True, "type": "TRUNCATE", "data": None}).encode()
@@ -187,7 +187,7 @@ def test_a_truncation_ends_what_a_table_has_had(data: st.DataObject) -> None:
     assert consumed(CanalJson(), parts) == (state_after(second), [])
 
 
-def test_the_message_of_the_documentation_is_an_update() -> None:
+def test_the_documented_message_is_an_update() -> None:
     table = one(UPDATE)
     row = {"id": 111, "name": "scooter", "description": "Big 2-wheel scooter", "weight": pytest.approx(5.18)}
     assert table.source == SourceTable("inventory", "products")
@@ -209,7 +209,7 @@ def test_rows_of_one_message_share_its_index() -> None:
     assert table.messages.tolist() == [0, 0]
 
 
-def test_an_old_value_that_is_null_is_another_than_one_that_is_lacking() -> None:
+def test_a_null_old_value_differs_from_a_missing_one() -> None:
     text = (
         '{"table":"t","type":"UPDATE","data":[{"a":"1","b":"2"},{"a":"3","b":"4"}],"old":[{"a":null},{"b":null}],'
         '"mysqlType":{"a":"int","b":"int"}}'
@@ -250,7 +250,7 @@ def test_an_old_value_that_is_null_is_another_than_one_that_is_lacking() -> None
         ("set('a','b')", "a,b", ["a", "b"], pa.list_(pa.field("element", pa.string()))),
     ],
 )
-def test_types_are_those_of_paimon(kind: str, text: str, value: object, arrow: pa.DataType) -> None:
+def test_mysql_types_map_to_those_of_paimon(kind: str, text: str, value: object, arrow: pa.DataType) -> None:
     table = inserted(kind, text, None)
     assert table.rows.column("c").to_pylist() == [value, None]
     assert table.rows.schema.field("c").type == arrow
@@ -284,7 +284,7 @@ def test_types_are_those_of_paimon(kind: str, text: str, value: object, arrow: p
         ("blob", "\u0100"),
     ],
 )
-def test_a_value_that_is_none_of_its_type_makes_its_message_bad_and_no_other(kind: str, text: str) -> None:
+def test_a_value_outside_of_its_type_makes_only_its_message_bad(kind: str, text: str) -> None:
     texts = [
         json.dumps({"table": "t", "type": "INSERT", "data": [{"c": None}, {"c": value}], "mysqlType": {"c": kind}})
         for value in (None, text, None)
@@ -298,7 +298,7 @@ def test_a_value_that_is_none_of_its_type_makes_its_message_bad_and_no_other(kin
 
 
 @pytest.mark.parametrize("text", ["23:59:59.999999", "24:00:00", "-838:59:59"])
-def test_a_time_that_no_time_of_a_table_is_has_the_reason_and_the_way_out(text: str) -> None:
+def test_an_unsupported_time_is_refused_with_reason_and_remedy(text: str) -> None:
     message = {"table": "t", "type": "INSERT", "data": [{"c": text}], "mysqlType": {"c": "time(6)"}}
     [bad] = CanalJson().decode(messages_of([json.dumps(message).encode()])).bad
     assert bad.reason == (
@@ -309,7 +309,7 @@ def test_a_time_that_no_time_of_a_table_is_has_the_reason_and_the_way_out(text: 
 
 
 @pytest.mark.parametrize("text", ["23:59:59.999000", "23:59:59.999", "23:59:59", "23:59"])
-def test_a_time_with_microseconds_is_one_where_they_are_zero(text: str) -> None:
+def test_a_time_with_zero_microseconds_is_accepted(text: str) -> None:
     [value] = inserted("time(6)", text).rows.column("c").to_pylist()
     assert str(value) in ("23:59:59.999000", "23:59:59", "23:59:00")
 
@@ -327,13 +327,13 @@ def test_columns_without_a_stated_type_are_texts() -> None:
     assert table.rows.to_pylist() == [{"k": "1", "n": "2", "o": '{"a":[1.50]}'}]
 
 
-def test_a_stated_column_is_there_even_if_no_row_has_it() -> None:
+def test_a_stated_column_exists_even_if_no_row_has_it() -> None:
     table = one('{"data":[{"a":"1"}],"type":"DELETE","table":"t","mysqlType":{"a":"int","b":"bigint"}}')
     assert table.rows.to_pylist() == [{"a": 1, "b": None}]
     assert table.rows.schema.field("b").type == pa.int64()
 
 
-def test_a_table_whose_types_change_has_the_rows_before_with_the_old_ones() -> None:
+def test_rows_before_a_type_change_keep_the_old_types() -> None:
     texts = [
         {"table": "t", "type": "INSERT", "data": [{"a": value}], "mysqlType": {"a": kind}}
         for value, kind in (("1", "int"), ("2", "int"), ("3", "bigint"), ("x", "text"))
@@ -343,13 +343,13 @@ def test_a_table_whose_types_change_has_the_rows_before_with_the_old_ones() -> N
     assert [each.messages.tolist() for each in decoded.changes] == [[0, 1], [2], [3]]
 
 
-def test_a_type_that_becomes_no_column_is_named() -> None:
+def test_a_type_without_a_column_type_is_refused_by_name() -> None:
     text = b'{"data":[{"p":"x"}],"type":"INSERT","table":"t","mysqlType":{"p":"POINT"}}'
     [bad] = CanalJson().decode(messages_of([text])).bad
     assert bad.reason.startswith("its column 'p' can't be read: The type 'POINT' of MySQL has no column here")
 
 
-def test_changes_before_a_truncation_alone_are_decoded() -> None:
+def test_only_changes_before_a_truncation_are_decoded() -> None:
     row = b'{"data":[{"a":"1"}],"type":"INSERT","database":"d","table":"t","mysqlType":{"a":"int"}}'
     end = b'{"data":null,"type":"TRUNCATE","isDdl":true,"database":"d","table":"t","sql":"truncate t"}'
     decoded = CanalJson().decode(messages_of([b"", row, None, end, row, b"x", end]))
@@ -358,7 +358,7 @@ def test_changes_before_a_truncation_alone_are_decoded() -> None:
     assert [each.index for each in decoded.bad] == [0]
 
 
-def test_a_message_about_a_table_says_nothing_of_rows_even_if_it_has_some() -> None:
+def test_rows_in_a_ddl_message_are_ignored() -> None:
     text = b'{"data":[{"a":"1"}],"type":"INSERT","isDdl":true,"table":"t","mysqlType":{"a":"int"}}'
     decoded = CanalJson().decode(messages_of([text]))
     assert (list(decoded.changes), list(decoded.bad)) == ([], [])
@@ -370,7 +370,7 @@ def test_no_messages_are_no_changes() -> None:
 
 
 @pytest.mark.parametrize("kind", [{"a": 1}, [1], 1, True], ids=repr)
-def test_a_type_that_is_no_text_makes_its_message_bad(kind: Any) -> None:
+def test_a_type_that_is_not_a_text_makes_its_message_bad(kind: Any) -> None:
     value = {"database": "shop", "table": "orders", "type": "INSERT", "data": [{"id": "1"}]}
     given = [{**value, "mysqlType": {"id": each}} for each in ("int", kind)]
     decoded = CanalJson().decode(messages_of([json.dumps(each).encode() for each in given]))

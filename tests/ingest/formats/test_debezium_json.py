@@ -1,4 +1,4 @@
-"""Debezium's events as changes of tables: with a schema and without one, whole batches of any size, bad ones apart."""
+"""Decoding of Debezium's events in JSON, with and without schemas, in batches of any size, with bad messages apart."""
 
 import base64
 import json
@@ -35,7 +35,7 @@ def decode(events: list[Event], decoder: DebeziumJson | None = None) -> DecodedM
 
 
 def applied(decoded: DecodedMessages, tables: dict[str, dict[int, Row]], messages: int) -> None:
-    """Apply changes to tables as dicts by key, with values as JSON has them in a text."""
+    """Apply changes to tables as dicts by key; nested values are JSON texts."""
     for changes in decoded.changes:
         assert changes.source is not None
         table = tables[changes.source.name]
@@ -51,7 +51,7 @@ def applied(decoded: DecodedMessages, tables: dict[str, dict[int, Row]], message
 
 
 def alike(value: Any, found: Any) -> bool:
-    """Whether a column's value is that of the event: as it is, or as JSON in a text, or in a wider type."""
+    """Return True if a column's value equals that of the event: unchanged, as JSON text, or in a wider type."""
     if isinstance(found, str) and not isinstance(value, str):
         return (
             alike(value, json.loads(found, parse_float=Decimal))
@@ -76,9 +76,7 @@ def alike(value: Any, found: Any) -> bool:
     size=st.integers(1, 12),
 )
 @settings(deadline=None, max_examples=examples(60))
-def test_any_stream_of_changes_gives_the_tables_that_it_gives_by_hand(
-    steps: list[tuple[str, int, Row, int]], size: int
-) -> None:
+def test_any_stream_of_changes_produces_the_original_tables(steps: list[tuple[str, int, Row, int]], size: int) -> None:
     wanted: dict[str, dict[int, Row]] = {t: {} for t in TABLES}
     events: list[Event] = []
     bad = []
@@ -98,7 +96,7 @@ def test_any_stream_of_changes_gives_the_tables_that_it_gives_by_hand(
             events.append(({"id": key}, None))
             del wanted[table][key]
         else:
-            # An update that lacks a column would not say what is in it.
+            # An update without a column would not define the column's value.
             events.append(event("u", before, {**dict.fromkeys(before), **row}, table))
             wanted[table][key] = row
     found: dict[str, dict[int, Row]] = {t: {} for t in TABLES}
@@ -148,7 +146,7 @@ def number(unscaled: int) -> str:
 
 
 def with_schema(payload: object, fields: list[dict[str, Any]] | None = None) -> Value:
-    """A message of Kafka Connect's JSON converter."""
+    """Return a message of Kafka Connect's JSON converter."""
     row = {"type": "struct", "optional": True, "fields": fields or FIELDS}
     source = [{"type": "string", "optional": True, "field": n} for n in ("db", "schema", "table")]
     schema = {
@@ -181,7 +179,7 @@ FULL = {
 }
 
 
-def test_a_schema_gives_columns_their_types() -> None:
+def test_a_schema_defines_the_column_types() -> None:
     rows = [FULL, {"id": 2, "any": {"scale": -2, "value": number(7)}}]
     events: list[Event] = [({"id": 1}, with_schema(payload("c", None, row))) for row in rows]
     [changes] = decode(events).changes
@@ -206,7 +204,7 @@ def test_a_schema_gives_columns_their_types() -> None:
     assert changes.stated == frozenset(types)
 
 
-def test_numbers_that_json_has_not_come_as_texts_among_the_others() -> None:
+def test_infinities_and_nan_are_decoded_from_texts() -> None:
     fields: list[dict[str, Any]] = [
         {"type": "int32", "field": "id"},
         {"type": "double", "optional": True, "field": "ratio"},
@@ -236,12 +234,12 @@ def test_numbers_that_json_has_not_come_as_texts_among_the_others() -> None:
         (86_399_999_999, "23:59:59.999999"),
     ],
 )
-def test_times_go_beyond_a_day(micros: int, text: str) -> None:
+def test_times_may_exceed_a_day(micros: int, text: str) -> None:
     [changes] = decode([({"id": 1}, with_schema(payload("c", None, {**FULL, "time": micros})))]).changes
     assert changes.rows["time"].to_pylist() == [text]
 
 
-def test_a_time_beyond_a_day_is_no_value_of_a_time_with_milliseconds() -> None:
+def test_a_time_in_milliseconds_must_not_exceed_a_day() -> None:
     fields: list[dict[str, Any]] = [
         {"type": "int32", "field": "id"},
         {"type": "int32", "optional": True, "name": "io.debezium.time.Time", "field": "time"},
@@ -253,7 +251,7 @@ def test_a_time_beyond_a_day_is_no_value_of_a_time_with_milliseconds() -> None:
     assert [str(v) for v in changes.rows["time"].to_pylist()] == ["23:59:59.999000", "None"]
 
 
-def test_changes_of_a_table_stay_in_order_when_it_gets_an_earlier_schema_back() -> None:
+def test_changes_stay_in_order_when_a_table_returns_to_an_earlier_schema() -> None:
     more = [*FIELDS, {"type": "int32", "optional": True, "field": "more"}]
     events: list[Event] = [
         ({"id": 1}, with_schema(payload("c", None, {"id": 1, "f": 0.0}))),
@@ -272,7 +270,7 @@ def test_changes_of_a_table_stay_in_order_when_it_gets_an_earlier_schema_back() 
         assert decoded.changes[-1].rows["f"].to_pylist()[-1] == 4.0
 
 
-def test_values_that_are_none_of_their_type_are_named() -> None:
+def test_values_of_a_wrong_type_are_named() -> None:
     rows = [{**FULL, "price": "?"}, FULL, {**FULL, "zoned": "yesterday"}, {**FULL, "id": "one"}, {**FULL, "more": 1}]
     decoded = decode([({"id": 1}, with_schema(payload("c", None, row))) for row in rows])
     assert [b.index for b in decoded.bad] == [0, 2, 3, 4]
@@ -285,7 +283,7 @@ def test_values_that_are_none_of_their_type_are_named() -> None:
 @pytest.mark.parametrize(
     "separators", [(", ", ": "), (",", ": "), (", ", ":"), (",", ":")], ids=["both", "after names", "between", "none"]
 )
-def test_blanks_may_stand_anywhere_in_the_envelope(separators: tuple[str, str]) -> None:
+def test_whitespace_is_allowed_anywhere_in_the_envelope(separators: tuple[str, str]) -> None:
     rows = [{"id": n, "name": '"payload": , "schema": '} for n in range(3)]
     fields = [{"type": "int64", "field": "id"}, {"type": "string", "field": "name"}]
     whole = [with_schema(payload("c", None, row), fields) for row in rows]
@@ -294,7 +292,7 @@ def test_blanks_may_stand_anywhere_in_the_envelope(separators: tuple[str, str]) 
     assert decoded.changes[0].rows.to_pylist() == rows
 
 
-def test_messages_with_and_without_schemas_and_of_several_mix() -> None:
+def test_one_batch_may_mix_messages_with_and_without_schemas() -> None:
     second = [{"type": "int64", "field": "id"}]
     values: list[Value] = [
         with_schema(payload("c", None, {"id": 1})),
@@ -322,7 +320,7 @@ def test_messages_with_and_without_schemas_and_of_several_mix() -> None:
     ]
 
 
-def test_a_type_that_becomes_no_column_is_refused_by_name() -> None:
+def test_a_type_without_a_column_type_is_refused_by_name() -> None:
     fields = [{"type": "int32", "field": "id"}, {"type": "map", "field": "labels"}]
     events: list[Event] = [
         ({"id": 1}, with_schema(payload("c", None, {"id": 1}, "odd"), fields)),
@@ -335,7 +333,7 @@ def test_a_type_that_becomes_no_column_is_refused_by_name() -> None:
     assert "labels of a message has the type 'map'" in refused.reason
 
 
-def test_a_row_with_a_value_left_out_is_not_taken_for_whole() -> None:
+def test_a_row_with_an_unavailable_value_is_incomplete() -> None:
     decoded = decode([event("u", None, {"id": 1, "text": "__debezium_unavailable_value"})])
     [changes] = decoded.changes
     assert changes.rows.to_pylist() == [{"id": 1, "text": None}]
@@ -357,14 +355,14 @@ def test_a_row_with_a_value_left_out_is_not_taken_for_whole() -> None:
         {"ts_ms": 5},
     ],
 )
-def test_a_message_of_debezium_itself_says_which_topics_have_such(value: Value) -> None:
+def test_the_error_of_a_message_from_debeziums_own_topics_names_these_topics(value: Value) -> None:
     decoded = decode([event("c", None, {"id": 1}), (None, value)])
     [bad] = decoded.bad
     assert bad.index == 1
     assert "Debezium's own topics (schema changes, transactions, heartbeats)" in bad.reason
 
 
-def test_a_truncation_ends_a_batch() -> None:
+def test_decoding_stops_at_a_truncation() -> None:
     events = [event("c", None, {"id": 1}), event("t", None, None), event("c", None, {"id": 2})]
     decoded = decode(events)
     assert decoded.truncation is not None
@@ -372,7 +370,7 @@ def test_a_truncation_ends_a_batch() -> None:
     assert [list(c.messages) for c in decoded.changes] == [[0]]
 
 
-def test_what_postgresql_was_only_told_is_passed_over() -> None:
+def test_logical_messages_of_postgresql_are_skipped() -> None:
     decoded = decode([(None, {"op": "m", "message": {"prefix": "x"}}), event("c", None, {"id": 1})])
     assert decoded.bad == []
     assert np.concatenate([c.messages for c in decoded.changes]).tolist() == [1]
@@ -393,7 +391,7 @@ def test_what_postgresql_was_only_told_is_passed_over() -> None:
         ("yesterday", "it is no date and time of ISO 8601, such as 2024-01-31T10:20:30.123456Z"),
     ],
 )
-def test_a_zoned_time_that_is_refused_has_the_reason(text: str, reason: str) -> None:
+def test_a_zoned_time_is_refused_with_the_reason(text: str, reason: str) -> None:
     fields = [{"type": "string", "optional": True, "name": "io.debezium.time.ZonedTimestamp", "field": "z"}]
     events = [payload("c", None, {"z": each}) for each in ("2024-01-31T00:00:00.123456000Z", text)]
     decoded = DebeziumJson().decode(messages_of([with_schema(each, fields) for each in events]))

@@ -1,4 +1,4 @@
-"""Which names a statement of MySQL ends, and what Canal and Maxwell say of them."""
+"""Names of tables that a statement of MySQL drops or renames, and the messages of Canal and Maxwell about it."""
 
 import json
 from typing import Any
@@ -112,26 +112,26 @@ def shown(names: "list[EndedName]") -> list[str]:
 
 
 @pytest.mark.parametrize("sql", ENDS)
-def test_a_statement_ends_the_names_of_tables(sql: str) -> None:
+def test_drop_and_rename_statements_end_the_names_of_tables(sql: str) -> None:
     assert shown(list(ended_names(sql, "shop") or ())) == ENDS[sql]
 
 
 @pytest.mark.parametrize("sql", ENDS_NONE)
-def test_a_statement_ends_no_name(sql: str) -> None:
+def test_other_statements_end_no_names(sql: str) -> None:
     assert ended_names(sql, "shop") == []
 
 
 @pytest.mark.parametrize("sql", UNREADABLE)
-def test_a_statement_that_cannot_be_read_says_nothing(sql: str) -> None:
+def test_the_names_in_an_unreadable_statement_are_unknown(sql: str) -> None:
     assert ended_names(sql, "shop") is None
 
 
-def test_long_statements_with_open_quotes_are_read_in_no_time() -> None:
+def test_long_statements_with_open_quotes_are_parsed_in_linear_time() -> None:
     for quote in ("'", '"', "`", "/*", "("):
         assert shown(list(ended_names("drop table a " + quote * 20_001, "shop") or ())) in (["shop.a"], [])
 
 
-def test_what_happened_is_said() -> None:
+def test_each_ended_name_has_a_description() -> None:
     names = ended_names("rename table a to past.a; drop table b; drop database c", "")
     assert [each.what for each in names or ()] == [
         "was renamed to past.a",
@@ -141,7 +141,7 @@ def test_what_happened_is_said() -> None:
     ]
 
 
-def test_names_are_compared_without_their_case() -> None:
+def test_names_are_compared_case_insensitively() -> None:
     assert EndedName("Shop", "Orders", "").is_of(SourceTable("shop", "orders"))
     assert EndedName(None, "orders", "").is_of(SourceTable("shop", "ORDERS"))
     assert EndedName("shop", None, "").is_of(SourceTable("shop", "orders"))
@@ -215,13 +215,13 @@ def ended(decoded: DecodedMessages) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CANAL)
-def test_messages_of_canal_end_names(case: str) -> None:
+def test_canal_messages_end_names(case: str) -> None:
     message, names = CANAL[case]
     assert ended(CanalJson().decode(messages_of([message]))) == names
 
 
 @pytest.mark.parametrize("case", MAXWELL)
-def test_messages_of_maxwell_end_names(case: str) -> None:
+def test_maxwell_messages_end_names(case: str) -> None:
     message, names = MAXWELL[case]
     assert ended(MaxwellJson().decode(messages_of([message]))) == names
 
@@ -239,7 +239,7 @@ def maxwell_row(number: int) -> bytes:
     ("decoder", "row", "end"),
     [(CanalJson, canal_row, CANAL["a dropped table"][0]), (MaxwellJson, maxwell_row, MAXWELL["a dropped table"][0])],
 )
-def test_changes_before_an_end_alone_are_decoded(decoder: Any, row: Any, end: bytes) -> None:
+def test_only_changes_before_an_end_are_decoded(decoder: Any, row: Any, end: bytes) -> None:
     known = decoder()
     known.decode(messages_of([row(0)]))
     for each in (decoder(), known):
@@ -251,7 +251,7 @@ def test_changes_before_an_end_alone_are_decoded(decoder: Any, row: Any, end: by
         assert [bad.index for bad in decoded.bad] == [0]
 
 
-def test_the_first_of_a_truncation_and_an_end_counts() -> None:
+def test_decoding_stops_at_the_first_truncation_or_end() -> None:
     end, empty = canal("ERASE", "drop table orders"), canal("TRUNCATE", "truncate table orders")
     for first, second in ((end, empty), (empty, end)):
         decoded = CanalJson().decode(messages_of([canal_row(1), first, canal_row(2), second]))

@@ -1,4 +1,4 @@
-"""Integers that no DOUBLE holds, beside fractions: the first kind stays, wherever a batch ends."""
+"""Integers that a DOUBLE cannot represent, mixed with fractions: the column keeps its first kind in all batches."""
 
 import itertools
 import json
@@ -22,7 +22,7 @@ NUMBERS = (LARGE, -LARGE, 2**70 + 1, 1.5, 1e300, 10**400)
 
 
 def read(values: list[Any], decoder: Decoder | None = None) -> tuple[list[Any], list[int]]:
-    """The rows that a new table gets of messages, and the numbers of the messages that are bad."""
+    """Return the rows that a new table gets from messages, and the numbers of the bad messages."""
     decoded = (decoder or PlainJson()).decode(messages_of([json.dumps(value).encode() for value in values]))
     if not decoded.changes:
         return [], [each.index for each in decoded.bad]
@@ -32,7 +32,7 @@ def read(values: list[Any], decoder: Decoder | None = None) -> tuple[list[Any], 
 
 
 @pytest.mark.parametrize("wrap", [lambda v: v, lambda v: {"y": v}, lambda v: [v, 3], lambda v: [{"y": [None, v]}]])
-def test_the_first_kind_stays(wrap: Any, tally: Tally) -> None:
+def test_a_column_keeps_the_kind_of_its_first_value(wrap: Any, tally: Tally) -> None:
     for first, second in ((LARGE, 1.5), (1.5, LARGE), (LARGE, 1e300), (1e300, -LARGE), (2**70 + 1, 0.5)):
         rows = [{"id": i, "x": wrap(v)} for i, v in enumerate((first, first, second, first))]
         found, bad = read(rows)
@@ -41,17 +41,17 @@ def test_the_first_kind_stays(wrap: Any, tally: Tally) -> None:
         tally("mixed numbers of guessed JSON", 1)
 
 
-def test_a_message_that_has_both_is_refused() -> None:
+def test_a_message_with_both_kinds_is_refused() -> None:
     found, bad = read([{"x": [LARGE]}, {"x": [1.5, LARGE]}, {"x": [LARGE, 1.5]}, {"x": [1]}])
     assert (found, bad) == ([{"x": [LARGE]}, {"x": [1]}], [1, 2])
 
 
-def test_what_a_double_holds_is_one() -> None:
+def test_integers_that_a_double_represents_are_accepted_as_doubles() -> None:
     values = [1.5, 1, 2**53, -(2**60), 2**70]
     assert read([{"x": v} for v in values]) == ([{"x": float(v)} for v in values], [])
 
 
-def test_the_reason_names_field_value_and_way_out() -> None:
+def test_the_reason_names_field_value_and_remedy() -> None:
     decoded = PlainJson().decode(messages_of([b'{"a":{"b":1.5}}', b'{"a":{"b":9007199254740993}}']))
     _, [bad] = as_one_by_one(decoded.changes[0], {})
     assert bad.index == 1
@@ -59,13 +59,13 @@ def test_the_reason_names_field_value_and_way_out() -> None:
     assert "DECIMAL" in bad.reason
 
 
-def test_a_column_that_a_table_has_takes_both_kinds() -> None:
+def test_an_existing_table_column_accepts_both_kinds() -> None:
     decoded = PlainJson().decode(messages_of([b'{"a":1.5}', b'{"a":9007199254740993}']))
     changes, bad = as_one_by_one(decoded.changes[0], {"a": data_type("DOUBLE")})
     assert (len(changes.kinds), bad) == (2, [])
 
 
-def test_a_later_batch_of_integers_is_no_batch_of_doubles() -> None:
+def test_a_later_batch_of_integers_stays_integers() -> None:
     decoder = PlainJson()
     read([{"x": 1.5}], decoder)
     assert read([{"x": LARGE}, {"x": 2}], decoder) == ([{"x": LARGE}, {"x": 2}], [])
@@ -82,7 +82,7 @@ def test_rows_before_and_after_are_of_one_kind() -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.sampled_from(NUMBERS), max_size=6), st.lists(st.integers(0, 6), max_size=3))
-def test_no_integer_changes_whatever_the_batches(values: list[Any], ends: list[int]) -> None:
+def test_integers_are_exact_whatever_the_batches(values: list[Any], ends: list[int]) -> None:
     decoder = PlainJson()
     for start, end in itertools.pairwise([0, *sorted(min(e, len(values)) for e in ends), len(values)]):
         part = values[start:end]

@@ -1,4 +1,4 @@
-"""Which columns updates lack, whatever is in the rows and however the JSON is written."""
+"""Columns that updates lack, for any rows and any layout of the JSON."""
 
 import json
 from typing import Any
@@ -21,7 +21,9 @@ ROWS = st.dictionaries(st.sampled_from(NAMES), VALUES | OBJECTS, max_size=4)
 
 
 def wanted(steps: list[tuple[bool, dict[str, Any]]], seen: list[str]) -> dict[str, list[bool]]:
-    """The rule, row by row: an update lacks a column of which a row before it had a value, whatever insertions have."""
+    """Return the expected columns, row by row: an update lacks a column that an earlier row of the batch has a value
+    of.
+    """
     found = {name: [False] * len(steps) for name in seen}
     valued: set[str] = set()
     for i, (is_insertion, row) in enumerate(steps):
@@ -38,7 +40,7 @@ def wanted(steps: list[tuple[bool, dict[str, Any]]], seen: list[str]) -> dict[st
     data=st.data(),
 )
 @settings(deadline=None, max_examples=examples(150))
-def test_they_are_those_that_a_loop_over_rows_finds(
+def test_lacking_columns_are_those_found_by_a_loop_over_rows(
     steps: list[tuple[bool, dict[str, Any]]], cut: int, is_list: bool, data: st.DataObject
 ) -> None:
     style = data.draw(STYLES)
@@ -55,7 +57,7 @@ def test_they_are_those_that_a_loop_over_rows_finds(
         part = steps[start:end]
         if not part:
             continue
-        # Two rows in one text, where they come in lists.
+        # Two rows in one text, in formats whose messages have lists of rows.
         owner = np.arange(len(part)) // (2 if is_list else 1)
         texts = []
         for number in range(int(owner[-1]) + 1):
@@ -80,6 +82,6 @@ def test_they_are_those_that_a_loop_over_rows_finds(
             lacks = [is_update and name not in row for is_update, (_, row) in zip(updated, part, strict=True)]
             sure = found[name][start:end]
             perhaps = lacking.may_lack.get(name, np.zeros(len(part), bool)).tolist()
-            # A column that is null in all rows of a part may lack a type, and is looked for all the same.
+            # A column that is null in all rows of a batch may have no type; it is searched all the same.
             assert [a or b for a, b in zip(sure, perhaps, strict=True)] == lacks
     assert {name: rows for name, rows in found.items() if any(rows)} == wanted(steps, seen)

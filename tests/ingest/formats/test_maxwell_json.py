@@ -1,4 +1,4 @@
-"""Maxwell's messages are the changes that they were written of."""
+"""Decoding of Maxwell's messages into the original changes."""
 
 import json
 from typing import Any
@@ -13,7 +13,7 @@ from interbed.storage.base.row.kind import RowKind
 from tests.ingest.formats.streams import (
     STYLES,
     VALUES,
-    Change,
+    RowChange,
     batches,
     changes,
     columns_of,
@@ -74,7 +74,7 @@ BOOTSTRAP = """
 """
 
 
-def message_of(change: Change) -> dict[str, Any]:
+def message_of(change: RowChange) -> dict[str, Any]:
     message = {
         "database": change.table.database,
         "table": change.table.name,
@@ -89,7 +89,7 @@ def message_of(change: Change) -> dict[str, Any]:
 
 @settings(max_examples=examples(80), deadline=None)
 @given(st.data())
-def test_tables_are_what_the_changes_made_of_them(data: st.DataObject) -> None:
+def test_decoded_changes_produce_the_original_tables(data: st.DataObject) -> None:
     stream = data.draw(changes(columns_of(VALUES), TABLES))
     texts = [written(message_of(change), **data.draw(STYLES)) for change in stream]
     values, offsets = data.draw(with_bad(texts, BAD))
@@ -99,7 +99,7 @@ def test_tables_are_what_the_changes_made_of_them(data: st.DataObject) -> None:
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.data())
-def test_messages_that_say_nothing_of_rows_are_passed_over(data: st.DataObject) -> None:
+def test_messages_without_rows_are_skipped(data: st.DataObject) -> None:
     stream = data.draw(changes(columns_of(VALUES), TABLES))
     texts = [json.dumps(message_of(change)).encode() for change in stream]
     values, _ = data.draw(with_bad(texts, (*PASSED_OVER, b"")))
@@ -108,7 +108,7 @@ def test_messages_that_say_nothing_of_rows_are_passed_over(data: st.DataObject) 
     assert consumed(MaxwellJson(), parts) == (state_after(stream), [])
 
 
-def test_the_messages_of_the_documentation_are_an_insertion_an_update_and_a_deletion() -> None:
+def test_the_documented_messages_are_an_insertion_an_update_and_a_deletion() -> None:
     decoded = MaxwellJson().decode(messages_of([INSERT.encode(), UPDATE.encode(), DELETE.encode()]))
     assert decoded.bad == []
     [table] = decoded.changes
@@ -131,13 +131,13 @@ def test_rows_of_a_bootstrap_are_inserted() -> None:
     assert table.messages.tolist() == [1, 2]
 
 
-def test_an_old_value_that_is_null_is_another_than_one_that_is_lacking() -> None:
+def test_a_null_old_value_differs_from_a_missing_one() -> None:
     text = b'{"database":"d","table":"t","type":"update","data":{"id":1,"a":2,"b":3},"old":{"a":null}}'
     [table] = MaxwellJson().decode(messages_of([text])).changes
     assert table.rows.to_pylist() == [{"id": 1, "a": None, "b": 3}, {"id": 1, "a": 2, "b": 3}]
 
 
-def test_columns_that_are_named_like_fields_of_the_message_do_not_confuse_it() -> None:
+def test_columns_may_have_the_names_of_message_fields() -> None:
     text = (
         b'{"database":"d","table":"t","type":"update","data":{"id":1,"old":{"a":null},"a":5},'
         b'"\\u006fld":{"old":{"a":6},"a":null}}'
@@ -146,13 +146,13 @@ def test_columns_that_are_named_like_fields_of_the_message_do_not_confuse_it() -
     assert table.rows.to_pylist() == [{"id": 1, "old": {"a": 6}, "a": None}, {"id": 1, "old": {"a": None}, "a": 5}]
 
 
-def test_old_values_are_found_when_their_name_is_written_with_escapes() -> None:
+def test_old_values_are_found_under_an_escaped_field_name() -> None:
     text = b'{"database":"d","table":"t","type":"update","data":{"id":1,"a":5},"\\u006fld":{"a":null}}'
     [table] = MaxwellJson().decode(messages_of([text])).changes
     assert table.rows.to_pylist() == [{"id": 1, "a": None}, {"id": 1, "a": 5}]
 
 
-def test_tables_do_not_lend_each_other_columns() -> None:
+def test_columns_of_different_tables_are_kept_apart() -> None:
     texts = [
         b'{"database":"d","table":"t","type":"insert","data":{"a":1}}',
         b'{"database":"d","table":"u","type":"insert","data":{"b":"x"}}',
@@ -164,7 +164,7 @@ def test_tables_do_not_lend_each_other_columns() -> None:
         assert [each.rows.column_names for each in decoded.changes] == [["a"], ["b"], ["c"]]
 
 
-def test_the_next_table_does_not_get_the_columns_of_the_first_one() -> None:
+def test_each_table_is_decoded_separately_across_batches() -> None:
     decoder = MaxwellJson()
     for name in ("t", "u", "t"):
         text = json.dumps({"database": "d", "table": name, "type": "insert", "data": {"a": 1}}).encode()
@@ -172,12 +172,12 @@ def test_the_next_table_does_not_get_the_columns_of_the_first_one() -> None:
         assert table.source == SourceTable("d", name)
 
 
-def test_a_message_without_a_table_is_of_none() -> None:
+def test_a_message_without_a_table_has_no_source() -> None:
     decoded = MaxwellJson().decode(messages_of([b'{"type":"insert","data":{"id":1}}']))
     assert [table.source for table in decoded.changes] == [None]
 
 
-def test_bad_messages_say_why() -> None:
+def test_bad_messages_have_a_reason() -> None:
     texts = [
         b'{"database":"d","table":"t","type":"upsert","data":{"id":1}}',
         b'{"database":"d","table":"t","type":"update","data":{"id":1}}',

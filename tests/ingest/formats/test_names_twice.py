@@ -1,4 +1,4 @@
-"""A message that has a name twice in one object is bad: which of the values is meant is not known."""
+"""Messages with a duplicate name in one object are bad, because it is ambiguous which value applies."""
 
 from collections.abc import Callable, Mapping
 
@@ -34,7 +34,7 @@ WRITE: Mapping[str, tuple[Callable[[], Decoder], str]] = {
 
 @pytest.mark.parametrize("row", ROWS)
 @pytest.mark.parametrize("form", WRITE)
-def test_a_message_that_has_a_name_twice_is_bad(form: str, row: str) -> None:
+def test_a_message_with_a_duplicate_name_is_bad(form: str, row: str) -> None:
     make, pattern = WRITE[form]
     decoder: Decoder = make()
     texts = [(pattern % each).encode() for each in (GOOD, row, GOOD)]
@@ -47,7 +47,7 @@ def test_a_message_that_has_a_name_twice_is_bad(form: str, row: str) -> None:
         assert set(rows) == {0, 2}
 
 
-def test_it_is_bad_with_a_schema_too() -> None:
+def test_a_message_with_a_schema_and_a_duplicate_name_is_bad() -> None:
     good = encoded(
         with_schema(
             payload("c", None, {"id": 1, "v": "a"}),
@@ -61,7 +61,7 @@ def test_it_is_bad_with_a_schema_too() -> None:
     assert [each.index for each in decoded.bad] == [1]
 
 
-def test_a_tombstone_whose_key_has_a_name_twice_is_bad() -> None:
+def test_a_tombstone_whose_key_has_a_duplicate_name_is_bad() -> None:
     decoded = PlainJson().decode(messages_of([b'{"id":1}', None], [None, b'{"id":1,"id":2}']))
     assert [each.index for each in decoded.bad] == [1]
     assert [each.kinds.tolist() for each in decoded.changes] == [[RowKind.INSERT]]

@@ -1,4 +1,4 @@
-"""Messages of pgoutput, made here by its specification: what is decoded equals what was said, message by message."""
+"""Decoding of pgoutput messages, which are encoded here by the protocol's specification."""
 
 import struct
 from dataclasses import dataclass, field
@@ -22,8 +22,8 @@ ORDERS = SourceTable("public", "orders")
 TYPES = psycopg.adapters.types
 
 
-class Types:
-    """The types of arrays as psycopg knows them; and one key."""
+class FakeTypeCatalog:
+    """Array types as psycopg knows them, and one primary key."""
 
     def base_type(self, oid: int, modifier: int) -> tuple[int, int, str | None]:
         found = TYPES.get(oid)
@@ -41,32 +41,32 @@ def oid(name: str) -> int:
 
 
 @dataclass
-class Stream:
-    """Messages about one table with these columns: name -> type; the first one is the key."""
+class PgOutputStream:
+    """Messages about one table with these columns (name -> type); the first column is the key."""
 
     columns: dict[str, str]
     identity: bytes = b"d"
     number: int = 7
     values: list[bytes] = field(default_factory=list)
 
-    def relation(self) -> "Stream":
+    def relation(self) -> "PgOutputStream":
         columns = [(n, i == 0 or self.identity == b"f", oid(t), -1) for i, (n, t) in enumerate(self.columns.items())]
         return self._with(relation_message(self.number, ORDERS, self.identity, columns))
 
-    def insert(self, *row: bytes | None) -> "Stream":
+    def insert(self, *row: bytes | None) -> "PgOutputStream":
         return self._with(self._head(b"I") + b"N" + row_of(*row))
 
-    def update(self, *row: Any, old: tuple[Any, ...] | None = None, tag: bytes = b"O") -> "Stream":
+    def update(self, *row: Any, old: tuple[Any, ...] | None = None, tag: bytes = b"O") -> "PgOutputStream":
         before = b"" if old is None else tag + row_of(*old)
         return self._with(self._head(b"U") + before + b"N" + row_of(*row))
 
-    def delete(self, *row: Any, tag: bytes = b"K") -> "Stream":
+    def delete(self, *row: Any, tag: bytes = b"K") -> "PgOutputStream":
         return self._with(self._head(b"D") + tag + row_of(*row))
 
     def _head(self, kind: bytes) -> bytes:
         return kind + struct.pack(">I", self.number)
 
-    def _with(self, message: bytes) -> "Stream":
+    def _with(self, message: bytes) -> "PgOutputStream":
         self.values.append(message)
         return self
 
@@ -86,9 +86,9 @@ def row_of(*values: Any) -> bytes:
     return b"".join(parts)
 
 
-def decoded(stream: Stream, decoder: PgOutput | None = None) -> list[tuple[int, int, dict[str, Any]]]:
-    """Message, kind and row of each change."""
-    found = (decoder or PgOutput(Types())).decode(messages_of(stream.values))
+def decoded(stream: PgOutputStream, decoder: PgOutput | None = None) -> list[tuple[int, int, dict[str, Any]]]:
+    """Return message, kind and row of each change."""
+    found = (decoder or PgOutput(FakeTypeCatalog())).decode(messages_of(stream.values))
     assert not found.bad
     return [
         (int(message), int(kind), row)
@@ -98,7 +98,7 @@ def decoded(stream: Stream, decoder: PgOutput | None = None) -> list[tuple[int, 
 
 
 def test_changes_have_the_rows_before_and_after() -> None:
-    stream = Stream({"id": "int4", "v": "text"}).relation()
+    stream = PgOutputStream({"id": "int4", "v": "text"}).relation()
     stream.insert(b"1", b"a").update(b"1", b"b").update(b"2", None, old=(b"1", None), tag=b"K").delete(b"2", None)
     stream.update(b"3", b"c", old=(b"3", b"b")).delete(b"3", b"c", tag=b"O")
     assert decoded(stream) == [
@@ -113,27 +113,27 @@ def test_changes_have_the_rows_before_and_after() -> None:
     ]
 
 
-def test_the_key_is_the_identity_or_the_primary_key_of_the_source() -> None:
+def test_the_key_is_the_replica_identity_or_the_primary_key_of_the_source() -> None:
     for identity, key in ((b"d", ("a",)), (b"i", ("a",)), (b"f", ("id",)), (b"n", ("id",))):
-        stream = Stream({"a": "int4", "id": "int4"}, identity=identity).relation()
-        [changes] = PgOutput(Types()).decode(messages_of(stream.values)).changes
+        stream = PgOutputStream({"a": "int4", "id": "int4"}, identity=identity).relation()
+        [changes] = PgOutput(FakeTypeCatalog()).decode(messages_of(stream.values)).changes
         assert (changes.source, changes.key, changes.rows.num_rows) == (ORDERS, key, 0)
         assert changes.stated == {"a", "id"}
 
 
-def test_a_value_that_did_not_change_comes_from_the_row_before() -> None:
-    stream = Stream({"id": "int4", "v": "text", "w": "text"}, identity=b"f").relation()
+def test_an_unchanged_value_is_taken_from_the_row_before() -> None:
+    stream = PgOutputStream({"id": "int4", "v": "text", "w": "text"}, identity=b"f").relation()
     stream.insert(b"1", b"long", None).update(b"1", UNCHANGED, b"x", old=(b"1", b"long", None))
     stream.update(b"2", UNCHANGED, UNCHANGED, old=(b"1", b"long", b"x"))
     rows = [row for _, kind, row in decoded(stream) if kind == RowKind.UPDATE_AFTER]
     assert rows == [{"id": 1, "v": "long", "w": "x"}, {"id": 2, "v": "long", "w": "x"}]
 
 
-def test_values_that_are_not_known_are_null_and_named() -> None:
-    stream = Stream({"id": "int4", "v": "text", "n": "int4"}).relation()
+def test_unknown_values_are_null_and_listed_as_unsent() -> None:
+    stream = PgOutputStream({"id": "int4", "v": "text", "n": "int4"}).relation()
     stream.insert(b"1", b"a", b"1").update(b"1", UNCHANGED, b"2").insert(b"2", b"b", b"x").insert(b"3", b"c", b"3")
     stream.update(b"4", UNCHANGED, UNCHANGED, old=(b"1", None, None), tag=b"K")
-    found = PgOutput(Types()).decode(messages_of(stream.values))
+    found = PgOutput(FakeTypeCatalog()).decode(messages_of(stream.values))
     assert [(b.index, b.reason[:44]) for b in found.bad] == [(3, "its column 'n' has b'x', which is no value o")]
     [changes] = found.changes
     assert changes.messages.tolist() == [1, 2, 4, 5, 5]
@@ -143,21 +143,21 @@ def test_values_that_are_not_known_are_null_and_named() -> None:
     assert changes.unsent["v"].reason.format("v").startswith("it leaves out the column 'v', a large value that did not")
 
 
-def test_versions_of_a_table_have_their_own_columns() -> None:
-    stream = Stream({"id": "int4"}).relation().insert(b"1")
+def test_each_version_of_a_table_has_its_own_columns() -> None:
+    stream = PgOutputStream({"id": "int4"}).relation().insert(b"1")
     stream.columns = {"id": "int8", "v": "text"}
     stream.relation().insert(b"2", b"b").relation().insert(b"3", None)
-    decoder = PgOutput(Types())
+    decoder = PgOutput(FakeTypeCatalog())
     assert [row for _, _, row in decoded(stream, decoder)] == [{"id": 1}, {"id": 2, "v": "b"}, {"id": 3, "v": None}]
     stream.values.clear()
     assert decoded(stream.insert(b"4", b"d"), decoder) == [(0, RowKind.INSERT, {"id": 4, "v": "d"})]
 
 
-def test_nothing_after_a_truncation_is_decoded_with_it() -> None:
-    stream = Stream({"id": "int4"}).relation().insert(b"1")
+def test_decoding_stops_at_a_truncation() -> None:
+    stream = PgOutputStream({"id": "int4"}).relation().insert(b"1")
     stream.values += truncations_of(b"T" + struct.pack(">IBII", 2, 0, 7, 8))
     stream.insert(b"2")
-    decoder = PgOutput(Types())
+    decoder = PgOutput(FakeTypeCatalog())
     found = decoder.decode(messages_of(stream.values))
     assert found.truncation == TableTruncation(index=2, source=ORDERS)
     assert [changes.rows.to_pylist() for changes in found.changes] == [[{"id": 1}]]
@@ -167,21 +167,23 @@ def test_nothing_after_a_truncation_is_decoded_with_it() -> None:
     assert decoder.decode(messages_of([])).changes == []
 
 
-def test_rows_of_a_table_that_was_not_described_are_bad() -> None:
-    found = PgOutput(Types()).decode(messages_of([*Stream({"id": "int4"}).insert(b"1").values, b"?", b""[:0] or b"Z"]))
+def test_rows_of_a_table_without_a_relation_message_are_bad() -> None:
+    found = PgOutput(FakeTypeCatalog()).decode(
+        messages_of([*PgOutputStream({"id": "int4"}).insert(b"1").values, b"?", b""[:0] or b"Z"])
+    )
     assert [b.index for b in found.bad] == [0, 1, 2]
 
 
 @given(data=st.data())
 @settings(deadline=None)
-def test_a_message_that_is_cut_off_is_bad_and_spoils_no_other(data: st.DataObject) -> None:
-    stream = Stream({"id": "int4", "v": "text"}).relation()
+def test_a_truncated_message_is_bad_without_affecting_others(data: st.DataObject) -> None:
+    stream = PgOutputStream({"id": "int4", "v": "text"}).relation()
     stream.insert(b"1", b"aaa").update(b"1", b"b", old=(b"1", b"aaa")).delete(b"1", None).insert(b"2", b"c")
     at = data.draw(st.integers(1, len(stream.values) - 1))
     length = data.draw(st.integers(5, len(stream.values[at]) - 1))
     whole = decoded(stream)
     stream.values[at] = stream.values[at][:length]
-    found = PgOutput(Types()).decode(messages_of(stream.values))
+    found = PgOutput(FakeTypeCatalog()).decode(messages_of(stream.values))
     assert [b.index for b in found.bad] == [at]
     rows = [row for changes in found.changes for row in changes.rows.to_pylist()]
     assert rows == [row for message, _, row in whole if message != at]
@@ -205,7 +207,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 def written(kind: str, value: Any) -> bytes:
-    """A value as PostgreSQL writes it."""
+    """Encode a value as PostgreSQL does."""
     match value:
         case None:
             raise AssertionError
@@ -241,9 +243,9 @@ def csv_of(value: bytes | None) -> bytes:
 
 @given(data=st.data(), kinds=st.lists(st.sampled_from(sorted(VALUES)), max_size=4), count=st.integers(0, 6))
 @settings(deadline=None, max_examples=examples(150))
-def test_values_are_those_that_psycopg_reads(data: st.DataObject, kinds: list[str], count: int) -> None:
+def test_values_equal_those_that_psycopg_reads(data: st.DataObject, kinds: list[str], count: int) -> None:
     columns = {"id": "int4"} | {f"c{i}": kind for i, kind in enumerate(kinds)}
-    stream, first = Stream(columns).relation(), Stream(columns).relation()
+    stream, first = PgOutputStream(columns).relation(), PgOutputStream(columns).relation()
     loads = [Transformer().get_loader(oid(kind), Format.TEXT).load for kind in columns.values()]
     wanted = []
     for i in range(count):
@@ -257,21 +259,21 @@ def test_values_are_those_that_psycopg_reads(data: st.DataObject, kinds: list[st
     assert [row for _, _, row in decoded(first)] == wanted
 
 
-def test_a_sole_column_may_be_null_or_empty_in_first_rows() -> None:
-    stream = Stream({"v": "text"}, identity=b"n").relation()
+def test_a_single_column_may_be_null_or_empty_in_the_initial_copy() -> None:
+    stream = PgOutputStream({"v": "text"}, identity=b"n").relation()
     stream.values += [copied_message(7, line) for line in (b"\n", b'""\n', b"x\n", b'"\\."\n', b"\n")]
     assert [row["v"] for _, _, row in decoded(stream)] == [None, "", "x", "\\.", None]
 
 
 def test_text_that_is_not_unicode_is_bad() -> None:
-    stream = Stream({"id": "int4", "v": "text"}).relation().insert(b"1", b"\xff").insert(b"2", b"b")
-    found = PgOutput(Types()).decode(messages_of(stream.values))
+    stream = PgOutputStream({"id": "int4", "v": "text"}).relation().insert(b"1", b"\xff").insert(b"2", b"b")
+    found = PgOutput(FakeTypeCatalog()).decode(messages_of(stream.values))
     assert [b.index for b in found.bad] == [1]
     assert [np.array(changes.messages).tolist() for changes in found.changes] == [[2]]
 
 
 @pytest.mark.parametrize("text", [b"{1,2", b'{"a}', b"x"])
-def test_a_text_that_is_no_array_is_bad(text: bytes) -> None:
-    stream = Stream({"id": "int4", "v": "text[]"}).relation().insert(b"1", b'{"x"}').insert(b"2", text)
-    found = PgOutput(Types()).decode(messages_of(stream.values))
+def test_a_text_that_is_not_an_array_is_bad(text: bytes) -> None:
+    stream = PgOutputStream({"id": "int4", "v": "text[]"}).relation().insert(b"1", b'{"x"}').insert(b"2", text)
+    found = PgOutput(FakeTypeCatalog()).decode(messages_of(stream.values))
     assert [b.index for b in found.bad] == [2]

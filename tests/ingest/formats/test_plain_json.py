@@ -1,4 +1,4 @@
-"""Messages that are rows become rows, and tombstones delete them."""
+"""Decoding of messages that are rows, and of tombstones, which delete rows."""
 
 import json
 from typing import Any
@@ -45,7 +45,7 @@ BAD = (
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.data())
-def test_the_table_is_what_the_changes_made_of_it(data: st.DataObject) -> None:
+def test_decoded_changes_produce_the_original_table(data: st.DataObject) -> None:
     stream = data.draw(changes(columns_of(VALUES), (TABLE,)))
     pairs: list[tuple[bytes | None, bytes | None]] = []
     offsets = []
@@ -63,7 +63,7 @@ def test_the_table_is_what_the_changes_made_of_it(data: st.DataObject) -> None:
     assert consumed(PlainJson(), parts) == (expected, offsets)
 
 
-def test_each_message_is_a_row_of_a_table_that_is_not_named() -> None:
+def test_each_message_is_a_row_of_an_unnamed_table() -> None:
     decoded = PlainJson().decode(messages_of([b'{"id":1,"name":"a"}', b'{"id":2,"at":null}', b'{"id":3,"x":[1.5]}']))
     [table] = decoded.changes
     assert (table.source, table.stated, table.key) == (None, frozenset(), None)
@@ -90,7 +90,7 @@ def test_tombstones_alone_are_deletions() -> None:
     assert table.kinds.tolist() == [RowKind.DELETE] * 2
 
 
-def test_the_key_of_a_message_with_a_value_does_not_matter() -> None:
+def test_the_key_of_a_message_with_a_value_is_ignored() -> None:
     decoded = PlainJson().decode(messages_of([b'{"id":1}', b'{"id":2}'], [b"no JSON", None]))
     assert decoded.changes[0].rows.to_pylist() == [{"id": 1}, {"id": 2}]
     assert list(decoded.bad) == []
@@ -101,7 +101,7 @@ def test_a_row_without_values_is_a_row() -> None:
     assert table.rows.to_pylist() == [{"a": None}, {"a": 1}]
 
 
-def test_bad_messages_say_why() -> None:
+def test_bad_messages_have_a_reason() -> None:
     keys: list[Any] = [None, b"7", b"{}", None, None]
     decoded = PlainJson().decode(messages_of([None, None, None, b"[]", b'{"id":1}'], keys))
     assert decoded.bad == [
@@ -124,7 +124,7 @@ def test_no_messages_are_no_changes() -> None:
     assert (list(decoded.changes), list(decoded.bad)) == ([], [])
 
 
-def test_values_of_several_kinds_in_a_column_are_texts() -> None:
+def test_values_of_several_kinds_in_a_column_become_texts() -> None:
     decoder = PlainJson()
     [table] = decoder.decode(messages_of([b'{"a":1}', b'{"a":"x"}', b'{"a":{"b":[2]}}'])).changes
     assert table.rows.to_pylist() == [{"a": "1"}, {"a": "x"}, {"a": '{"b":[2]}'}]
@@ -136,10 +136,10 @@ def schema_of(**types: pa.DataType) -> pa.Schema:
     return pa.schema([pa.field(name, kind) for name, kind in types.items()])
 
 
-def test_columns_and_types_are_learned_from_the_few_texts_that_have_something_new(
+def test_columns_and_types_are_inferred_from_the_few_texts_that_add_something(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Parsing in Python takes many times what Arrow takes; the first texts tell how to read those that follow."""
+    """Python parses many times slower than Arrow; the first texts define how the rest is parsed."""
     parsed: list[bytes] = []
     parse = json_objects.parsed_object
 
@@ -156,7 +156,7 @@ def test_columns_and_types_are_learned_from_the_few_texts_that_have_something_ne
     assert len(parsed) < 600
 
 
-def test_lists_of_nothing_but_nulls_keep_their_length() -> None:
+def test_lists_of_nulls_keep_their_length() -> None:
     values: list[dict[str, Any]] = [
         {"id": 1, "a": [None, None], "b": [{"c": None}, {}], "d": {"e": [[None], []]}},
         {"id": 2, "a": [None], "b": [], "d": {"e": [None]}},

@@ -1,4 +1,4 @@
-"""Schemas from a real registry, through gates that want credentials and TLS, and where it does not answer."""
+"""Schemas from a real registry, through proxies that require credentials and TLS, and with failures of the registry."""
 
 import base64
 import json
@@ -32,13 +32,13 @@ def read(found: WriterSchema) -> tuple[Any, list[Any]]:
     return json.loads(found.text), [json.loads(each) for each in found.references]
 
 
-def test_a_schema_is_what_was_put_there(registry: SchemaRegistryServer) -> None:
+def test_a_schema_is_returned_as_registered(registry: SchemaRegistryServer) -> None:
     schema = record("shop.One", ("id", "int"))
     number = registry.register("one-value", schema)
     assert read(SchemaRegistry(registry.url).schema(number)) == (schema, [])
 
 
-def test_schemas_that_a_schema_refers_to_come_before_it(registry: SchemaRegistryServer) -> None:
+def test_referenced_schemas_come_before_the_schema(registry: SchemaRegistryServer) -> None:
     city = record("shop.City", ("name", "string"))
     address = record("shop.Address", ("city", "shop.City"), ("other", "shop.City"))
     person = record("shop.Person", ("home", "shop.Address"), ("born", "shop.City"))
@@ -50,7 +50,7 @@ def test_schemas_that_a_schema_refers_to_come_before_it(registry: SchemaRegistry
     assert read(SchemaRegistry(registry.url).schema(number)) == (person, [city, address])
 
 
-def test_a_number_that_the_registry_does_not_have_is_unknown(registry: SchemaRegistryServer) -> None:
+def test_an_unregistered_schema_id_is_unknown(registry: SchemaRegistryServer) -> None:
     with pytest.raises(UnknownSchemaError, match="does not have a schema 1999999"):
         SchemaRegistry(registry.url).schema(1_999_999)
 
@@ -63,12 +63,12 @@ def test_a_schema_of_another_kind_is_unknown(registry: SchemaRegistryServer) -> 
         SchemaRegistry(registry.url).schema(number)
 
 
-def test_an_address_without_the_interface_is_told_apart_from_an_unknown_schema(registry: SchemaRegistryServer) -> None:
+def test_an_address_that_is_no_registry_differs_from_an_unknown_schema(registry: SchemaRegistryServer) -> None:
     with pytest.raises(SchemaRegistryError, match="Give --schema-registry the address below which /schemas/ids/ is"):
         SchemaRegistry(f"http://127.0.0.1:{registry.port}/no/such/path").schema(1)
 
 
-def test_a_registry_that_is_down_may_be_asked_again(registry: SchemaRegistryServer) -> None:
+def test_an_unavailable_registry_may_be_asked_again(registry: SchemaRegistryServer) -> None:
     number = registry.register("down-value", record("shop.Down", ("id", "int")))
     schemas = SchemaRegistry(f"http://127.0.0.1:{free_port()}")
     for _ in range(2):
@@ -83,13 +83,13 @@ def test_a_registry_that_is_down_may_be_asked_again(registry: SchemaRegistryServ
         assert schemas.schema(number).references == ()
 
 
-def test_the_next_of_several_addresses_is_asked_when_one_does_not_answer(registry: SchemaRegistryServer) -> None:
+def test_the_next_address_is_asked_when_one_does_not_respond(registry: SchemaRegistryServer) -> None:
     number = registry.register("several-value", record("shop.Several", ("id", "int")))
     schemas = SchemaRegistry(f"http://127.0.0.1:{free_port()}, {registry.url}/")
     assert schemas.schema(number) is schemas.schema(number)
 
 
-def test_an_answer_that_does_not_come_is_not_waited_for_longer_than_the_timeout() -> None:
+def test_a_request_waits_no_longer_than_the_timeout() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         schemas = SchemaRegistry(f"http://127.0.0.1:{silent.getsockname()[1]}", {"timeout": "0.1"})
         with pytest.raises(SourceUnavailableError, match="timed out"):
@@ -97,7 +97,7 @@ def test_an_answer_that_does_not_come_is_not_waited_for_longer_than_the_timeout(
 
 
 @pytest.mark.parametrize("place", ["setting", "url", "token"])
-def test_credentials_are_given_and_never_shown(
+def test_credentials_are_sent_and_never_shown(
     registry: SchemaRegistryServer, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -118,7 +118,7 @@ def test_credentials_are_given_and_never_shown(
     assert SECRET not in f"{caught.value!r} {caught.value.__cause__!r} {schemas.name} {schemas!r} {caplog.text}"
 
 
-def test_credentials_go_to_no_other_address(registry: SchemaRegistryServer) -> None:
+def test_credentials_are_sent_to_no_other_address(registry: SchemaRegistryServer) -> None:
     with running_gate(Gate(registry.port)) as other:
         location = {"Location": f"http://127.0.0.1:{other.port}{PATH}/schemas/ids/1"}
         with running_gate(Gate(registry.port, answers=[(302, location)])) as gate:
@@ -129,16 +129,14 @@ def test_credentials_go_to_no_other_address(registry: SchemaRegistryServer) -> N
         assert other.seen == []
 
 
-def test_what_answers_otherwise_is_no_registry(registry: SchemaRegistryServer) -> None:
+def test_an_invalid_response_is_refused(registry: SchemaRegistryServer) -> None:
     with running_gate(Gate(registry.port, answers=[(200, {})])) as gate:
         schemas = SchemaRegistry(f"http://127.0.0.1:{gate.port}")
         with pytest.raises(SchemaRegistryError, match="its answer is no schema"):
             schemas.schema(1)
 
 
-def test_tls_is_spoken_with_authorities_and_certificates_of_ones_own(
-    registry: SchemaRegistryServer, certificates: Path
-) -> None:
+def test_tls_uses_configured_authorities_and_certificates(registry: SchemaRegistryServer, certificates: Path) -> None:
     number = registry.register("tls-value", record("shop.Tls", ("id", "int")))
     server = [f"{certificates}/server.pem", f"{certificates}/server.key"]
     trusting = {"ssl.ca.location": f"{certificates}/ca.pem"}
@@ -157,7 +155,7 @@ def test_tls_is_spoken_with_authorities_and_certificates_of_ones_own(
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority and the certificates that it has signed for a server and a client."""
+    """Create an authority and certificates that it has signed for a server and a client."""
     directory = tmp_path_factory.mktemp("certificates")
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     authority = ["-subj", "/CN=Interbed test authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign"]
@@ -197,9 +195,7 @@ def openssl(directory: Path, *arguments: str) -> None:
         ("http://host", {"ssl.ca.location": "/no/such"}, "No such file"),
     ],
 )
-def test_settings_that_make_no_sense_are_refused_without_showing_secrets(
-    url: str, settings: dict[str, str], reason: str
-) -> None:
+def test_invalid_settings_are_refused_without_showing_secrets(url: str, settings: dict[str, str], reason: str) -> None:
     with pytest.raises(InvalidOptionError, match=reason) as caught:
         SchemaRegistry(url, settings)
     assert SECRET not in f"{caught.value!r} {caught.value.__cause__!r}"

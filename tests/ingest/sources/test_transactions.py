@@ -1,4 +1,4 @@
-"""Messages of several topics, cut where no transaction of their source is torn."""
+"""Messages of several topics, cut such that no transaction of their source is split."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ Place = tuple[str, int]
 
 
 @dataclass(frozen=True)
-class Stream:
-    """Topics with the events of some transactions, and which events each transaction has, by topic and number."""
+class TransactionStream:
+    """Topics with the events of some transactions, and the events of each transaction, by topic and number."""
 
     topics: dict[str, list[list[tuple[Value, Value]]]]
     events: list[set[int]]
 
 
 def changed(transaction: int | None, number: int) -> tuple[Value, Value]:
-    """A change in a transaction, or a row of a snapshot."""
+    """Return a change in a transaction, or a row of a snapshot."""
     about = None if transaction is None else {"id": f"{transaction}:{number}", "total_order": 1}
     return None, {"op": "r" if transaction is None else "c", "after": {"n": number}, "transaction": about}
 
@@ -42,8 +42,8 @@ def ended(transaction: int, counts: dict[str, int]) -> tuple[Value, Value]:
     return None, {"status": "END", "id": f"{transaction}:9", "event_count": 1, "data_collections": collections}
 
 
-def stream_of(transactions: Sequence[Sequence[Place]], rows_read: Sequence[Place] = ()) -> Stream:
-    """The stream in which each transaction changes rows in these places; before them rows are read."""
+def stream_of(transactions: Sequence[Sequence[Place]], rows_read: Sequence[Place] = ()) -> TransactionStream:
+    """Return a stream in which each transaction changes rows in these places, after a snapshot of `rows_read`."""
     topics: dict[str, list[list[tuple[Value, Value]]]] = {"s.a": [[], []], "s.b": [[]], OF_TRANSACTIONS: [[]]}
     numbers = iter(range(10_000))
     events: list[set[int]] = []
@@ -59,10 +59,10 @@ def stream_of(transactions: Sequence[Sequence[Place]], rows_read: Sequence[Place
             topics[topic][partition].append(changed(transaction, number))
             counts[topic.removeprefix("s.")] = counts.get(topic.removeprefix("s."), 0) + 1
         topics[OF_TRANSACTIONS][0].append(ended(transaction, counts))
-    return Stream(topics, events)
+    return TransactionStream(topics, events)
 
 
-class Clock:
+class FakeClock:
     def __init__(self) -> None:
         self.now = 0.0
 
@@ -70,9 +70,9 @@ class Clock:
         return self.now
 
 
-def source_of(stream: Stream, sizes: Sequence[int], clock: Clock | None = None) -> TransactionalSource:
+def source_of(stream: TransactionStream, sizes: Sequence[int], clock: FakeClock | None = None) -> TransactionalSource:
     inner = MemorySource(stream.topics, sizes)
-    return TransactionalSource(inner, OF_TRANSACTIONS, DebeziumJsonTransactions(), clock=clock or Clock())
+    return TransactionalSource(inner, OF_TRANSACTIONS, DebeziumJsonTransactions(), clock=clock or FakeClock())
 
 
 def numbers_in(messages: Messages) -> set[int]:
@@ -90,7 +90,7 @@ PLACES = st.sampled_from([("s.a", 0), ("s.a", 1), ("s.b", 0)])
     sizes=st.lists(st.integers(0, 4), min_size=1, max_size=3).filter(any),
     polls=st.lists(st.integers(0, 6), max_size=6),
 )
-def test_what_was_given_at_a_cut_are_whole_transactions_and_the_rest_follows(
+def test_each_cut_has_whole_transactions_and_the_rest_follows(
     transactions: list[list[Place]], rows_read: list[Place], sizes: list[int], polls: list[int]
 ) -> None:
     stream = stream_of(transactions, rows_read)
@@ -98,7 +98,7 @@ def test_what_was_given_at_a_cut_are_whole_transactions_and_the_rest_follows(
     given_so_far: set[int] = set()
     positions = Positions()
     for count in [*polls, None]:
-        # Each time another process reads on.
+        # Each time another process continues.
         source = source_of(stream, sizes)
         source.seek(positions)
         polled = 0
@@ -120,7 +120,7 @@ def test_what_was_given_at_a_cut_are_whole_transactions_and_the_rest_follows(
     assert positions.has_reached(ends)
 
 
-def test_a_transaction_that_is_not_over_waits() -> None:
+def test_an_open_transaction_waits() -> None:
     stream = stream_of([[("s.a", 0)], [("s.a", 0), ("s.b", 0)]])
     stream.topics[OF_TRANSACTIONS][0].pop()
     source = source_of(stream, [10])
@@ -132,8 +132,8 @@ def test_a_transaction_that_is_not_over_waits() -> None:
     assert source.positions() == Positions({"s.a": {0: 1, 1: 0}, "s.b": {0: 0}, OF_TRANSACTIONS: {0: 3}})
 
 
-def test_messages_that_do_not_come_are_said_to_be_lost() -> None:
-    clock = Clock()
+def test_missing_messages_are_reported_as_lost() -> None:
+    clock = FakeClock()
     stream = stream_of([[("s.a", 0)], [("s.a", 0), ("s.b", 0)]])
     source = source_of(stream, [10], clock)
     source.seek(Positions({"s.a": {0: 1}, "s.b": {0: 1}, OF_TRANSACTIONS: {0: 2}}))
@@ -145,10 +145,10 @@ def test_messages_that_do_not_come_are_said_to_be_lost() -> None:
         source.is_whole(wanted=True)
 
 
-def test_the_first_transactions_may_be_cut(caplog: pytest.LogCaptureFixture) -> None:
-    clock = Clock()
+def test_the_first_transactions_may_be_incomplete(caplog: pytest.LogCaptureFixture) -> None:
+    clock = FakeClock()
     stream = stream_of([[("s.a", 0), ("s.b", 0)], [("s.b", 0)]])
-    # What Kafka keeps of this topic begins later.
+    # The retained messages of this topic begin later.
     del stream.topics["s.a"][0][0]
     source = source_of(stream, [10], clock)
     source.seek(Positions())
@@ -160,7 +160,7 @@ def test_the_first_transactions_may_be_cut(caplog: pytest.LogCaptureFixture) -> 
     assert "1 of transaction 0 in topic s.a" in caplog.text
 
 
-def test_ends_of_transactions_of_other_tables_are_passed_over() -> None:
+def test_ends_of_transactions_of_other_tables_are_skipped() -> None:
     stream = stream_of([[], [], []])
     source = source_of(stream, [10])
     source.seek(Positions())
@@ -169,7 +169,7 @@ def test_ends_of_transactions_of_other_tables_are_passed_over() -> None:
     assert source.positions().get(OF_TRANSACTIONS, 0) == 6
 
 
-def test_what_is_said_again_does_not_count_twice() -> None:
+def test_a_repeated_end_of_a_transaction_counts_once() -> None:
     stream = stream_of([[("s.a", 0)]])
     stream.topics[OF_TRANSACTIONS][0] *= 2
     stream.topics["s.a"][0] *= 2
@@ -188,12 +188,12 @@ def test_what_is_said_again_does_not_count_twice() -> None:
         ({"schema": None, "payload": {"op": "d", "before": {"n": 1}}}, "provide.transaction.metadata=true"),
     ],
 )
-def test_changes_need_a_transaction(value: Value, reason: str) -> None:
+def test_changes_require_a_transaction(value: Value, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         DebeziumJsonTransactions().ids(messages_of([value]))
 
 
-def test_messages_that_are_no_changes_need_none() -> None:
+def test_messages_without_changes_require_no_transaction() -> None:
     values: list[Value] = [None, b"no JSON", {"op": "r", "after": {"n": 1}}, {"op": "m"}]
     assert DebeziumJsonTransactions().ids(messages_of(values)).null_count == len(values)
 
@@ -210,7 +210,7 @@ def test_a_topic_of_transactions_has_one_partition() -> None:
         source_of(stream, [1]).seek(Positions())
 
 
-def test_topics_are_told_apart_by_the_source_below() -> None:
+def test_topics_are_looked_up_in_the_inner_source() -> None:
     below = MemorySource(stream_of([[("s.a", 0)]]).topics)
     below.ids = {"s.a": "one"}
     source = TransactionalSource(below, OF_TRANSACTIONS, DebeziumJsonTransactions())

@@ -1,4 +1,4 @@
-"""Values of messages in a table's column: cast where nothing is lost, refused where something would be."""
+"""Values of messages for a table's column: cast if the cast is exact, and refused if it would lose information."""
 
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -43,7 +43,7 @@ from interbed.ingest.tables.column_fit import fitted
         ([1, 2], "STRING", "[1,2]"),
     ],
 )
-def test_a_value_is_cast(value: Any, kind: str, wanted: object) -> None:
+def test_a_value_is_cast_exactly(value: Any, kind: str, wanted: object) -> None:
     array: Any = pa.array([value, None])
     assert fitted(array, data_type(kind)).to_pylist() == [wanted, None]
 
@@ -93,11 +93,11 @@ def test_a_value_is_cast(value: Any, kind: str, wanted: object) -> None:
         (5, "MAP<STRING, INT>"),
     ],
 )
-def test_a_value_that_would_lose_something_is_refused(value: Any, kind: str) -> None:
+def test_a_lossy_cast_is_refused(value: Any, kind: str) -> None:
     array: Any = pa.array([value])
     with pytest.raises(ValueError, match=r"."):
         fitted(array, data_type(kind))
 
 
-def test_nulls_of_no_type_are_nulls_of_any() -> None:
+def test_untyped_nulls_fit_every_type() -> None:
     assert fitted(pa.nulls(2), data_type("DATE")).to_pylist() == [None, None]

@@ -1,4 +1,4 @@
-"""Columns that are worked out from others, by Paimon's functions."""
+"""Computed columns, by Paimon's functions."""
 
 from datetime import UTC, date, datetime
 from typing import Any
@@ -39,7 +39,7 @@ ROWS = pa.table(
         ("x=cast('it''s',STRING)", ["it's"] * 3),
     ],
 )
-def test_a_column_is_worked_out(text: str, values: list[Any]) -> None:
+def test_a_column_is_computed(text: str, values: list[Any]) -> None:
     assert ComputedColumn.parse(text).computed(ROWS).to_pylist() == values
 
 
@@ -64,18 +64,18 @@ def test_texts_may_be_times_with_an_offset_or_without() -> None:
         ("x=lower('a' 'b')", InvalidInputError, "single quotes"),
     ],
 )
-def test_what_is_no_computed_column_is_refused(text: str, error: type[Exception], match: str) -> None:
+def test_an_invalid_computed_column_is_refused(text: str, error: type[Exception], match: str) -> None:
     with pytest.raises(error, match=match):
         ComputedColumn.parse(text)
 
 
-def test_a_column_that_messages_lack_is_named() -> None:
+def test_a_missing_input_column_is_named() -> None:
     with pytest.raises(InvalidInputError, match="needs a column 'created'"):
         ComputedColumn.parse("x=year(created)").computed(ROWS)
 
 
 def test_a_cast_takes_a_constant_and_no_column() -> None:
-    """Paimon makes a constant of any text; a name of a column without quotes is meant as the column."""
+    """Paimon takes any text as a constant; an unquoted column name is most likely meant as the column."""
     changes = RowChanges(source=None, rows=ROWS, kinds=np.zeros(3, np.int8), messages=np.arange(3))
     for text, known in (("x=cast(s,STRING)", ()), ("x=cast( old , STRING)", ("old",))):
         with pytest.raises(InvalidInputError, match=r"takes a constant.*create the table with"):

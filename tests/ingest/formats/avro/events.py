@@ -33,14 +33,14 @@ BLOCK = {
 
 
 def encoded(number: int, schema: Any, value: Any) -> bytes:
-    """A value in Confluent's wire format, with the number of its schema."""
+    """Encode a value in Confluent's wire format, with the number of its schema."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), value)
     return b"\0" + number.to_bytes(4, "big") + out.getvalue()
 
 
 def envelope(fields: Sequence[Mapping[str, Any]], name: str = "shop.public.orders") -> dict[str, Any]:
-    """The schema of events whose rows have these fields, as Debezium documents it."""
+    """Return the schema of events whose rows have these fields, as Debezium documents it."""
     row = {"type": "record", "name": "Value", "fields": list(fields), "connect.name": f"{name}.Value"}
     return {
         "type": "record",
@@ -59,7 +59,7 @@ def envelope(fields: Sequence[Mapping[str, Any]], name: str = "shop.public.order
 
 
 def avro_event(op: str, before: Any = None, after: Any = None, table: str = "orders") -> dict[str, Any]:
-    """An event of a table."""
+    """Return an event of a table."""
     source: dict[str, Any] = {
         "version": "3.2",
         "ts_ms": 1,
@@ -73,8 +73,8 @@ def avro_event(op: str, before: Any = None, after: Any = None, table: str = "ord
     return {"before": before, "after": after, "source": source, "op": op, "ts_ms": 2, "transaction": block}
 
 
-class Schemas:
-    """Schemas by the numbers that they are given here; `down` is a registry that does not answer."""
+class FakeRegistry:
+    """Schema registry in memory that numbers its schemas; it does not respond while `down` is set."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -96,5 +96,5 @@ class Schemas:
         return WriterSchema(text=self._texts[number - 1])
 
     def encoded(self, schema: Any, value: Any) -> bytes:
-        """A value in Confluent's wire format."""
+        """Encode a value in Confluent's wire format."""
         return encoded(self.number(schema), schema, value)

@@ -1,4 +1,4 @@
-"""Avro's binary by column: whatever fastavro writes is read as fastavro reads it, and what is damaged is refused."""
+"""Decoding of Avro's binary format into columns: equal to fastavro on valid data, and refused on damaged data."""
 
 import io
 import json
@@ -38,7 +38,7 @@ _LEAVES: Sequence[Typed] = (
 
 @st.composite
 def types(draw: st.DrawFn, names: Sequence[int], depth: int = 2) -> Typed:
-    """A type and its values; `names` are counted up for each name that is needed."""
+    """Strategy for a type and its values; `names` grows by one for each name that is needed."""
     kind = draw(st.sampled_from(["leaf", "leaf", "fixed", "enum", *(["record", "array", "optional"] * bool(depth))]))
     match kind:
         case "fixed":
@@ -73,7 +73,7 @@ def _name(names: Any) -> str:
 
 
 def _may_be_empty(schema: Any) -> bool:
-    """Whether values may have no bytes at all, of which no list is read."""
+    """Return True if values may have a size of zero bytes; lists of such values are not supported."""
     if isinstance(schema, dict) and schema["type"] == "record":
         return all(_may_be_empty(field["type"]) for field in schema["fields"])
     return isinstance(schema, dict) and schema["type"] == "fixed" and schema["size"] == 0
@@ -81,7 +81,7 @@ def _may_be_empty(schema: Any) -> bool:
 
 @st.composite
 def written(draw: st.DrawFn) -> tuple[Any, list[Any]]:
-    """A record's schema, and values of it."""
+    """Strategy for a record's schema, and values of it."""
     names: list[int] = []
     fields = [draw(types(names, 2)) for _ in range(draw(st.integers(1, 5)))]
     schema = {
@@ -99,7 +99,7 @@ def avro(schema: Any) -> AvroSchema:
 
 def binary(schema: Any, value: Any) -> bytes:
     out = io.BytesIO()
-    # Logical types are left to others here, and fastavro would want datetimes.
+    # Logical types are tested elsewhere, and fastavro would expect datetimes for them.
     fastavro.schemaless_writer(out, fastavro.parse_schema(_plain(schema)), value)
     return out.getvalue()
 
@@ -128,7 +128,7 @@ def rows_of(decoded: DecodedValues) -> list[Any]:
 
 @settings(deadline=None, max_examples=examples(100))
 @given(written())
-def test_whatever_fastavro_writes_is_read_alike(case: tuple[Any, list[Any]]) -> None:
+def test_values_written_by_fastavro_are_decoded_alike(case: tuple[Any, list[Any]]) -> None:
     schema, values = case
     texts = [binary(schema, value) for value in values]
     decoded = decode(schema, texts)
@@ -139,7 +139,7 @@ def test_whatever_fastavro_writes_is_read_alike(case: tuple[Any, list[Any]]) -> 
 
 @settings(deadline=None, max_examples=examples(50))
 @given(written(), st.data())
-def test_fields_that_are_not_wanted_are_passed_over(case: tuple[Any, list[Any]], data: st.DataObject) -> None:
+def test_unrequested_fields_are_skipped(case: tuple[Any, list[Any]], data: st.DataObject) -> None:
     schema, values = case
     names = [field["name"] for field in schema["fields"]]
     chosen = data.draw(st.sets(st.sampled_from(names)))
@@ -151,7 +151,9 @@ def test_fields_that_are_not_wanted_are_passed_over(case: tuple[Any, list[Any]],
 
 @settings(deadline=None, max_examples=examples(100))
 @given(written(), st.data())
-def test_damaged_messages_are_refused_and_hinder_no_others(case: tuple[Any, list[Any]], data: st.DataObject) -> None:
+def test_damaged_messages_are_refused_without_affecting_others(
+    case: tuple[Any, list[Any]], data: st.DataObject
+) -> None:
     schema, values = case
     good = [binary(schema, value) for value in values]
     damaged = []
@@ -190,13 +192,13 @@ def test_a_message_is_refused_with_the_reason(kind: Any, text: bytes, reason: st
     assert decode(schema, [text], wanted).refused == {0: reason}
 
 
-def test_a_list_in_several_blocks_with_and_without_their_sizes_is_one() -> None:
+def test_a_list_in_several_blocks_with_or_without_sizes_is_one_list() -> None:
     schema = {"type": "record", "name": "top", "fields": [{"name": "c", "type": {"type": "array", "items": "int"}}]}
     blocks = b"\x04\x02\x04" + b"\x01\x02\x06" + b"\x00"
     assert rows_of(decode(schema, [blocks, b"\x00", blocks])) == [{"c": [1, 2, 3]}, {"c": []}, {"c": [1, 2, 3]}]
 
 
-def test_long_lists_of_numbers_of_a_fixed_width_are_read_at_once() -> None:
+def test_long_lists_of_fixed_width_numbers_are_decoded_at_once() -> None:
     schema = {"type": "record", "name": "top", "fields": [{"name": "c", "type": {"type": "array", "items": "float"}}]}
     values = [struct.unpack("<f", struct.pack("<f", i / 7))[0] for i in range(100_000)]
     decoded = decode(schema, [binary(schema, {"c": values}), binary(schema, {"c": values[:5]})])
@@ -204,7 +206,7 @@ def test_long_lists_of_numbers_of_a_fixed_width_are_read_at_once() -> None:
 
 
 @pytest.mark.parametrize("kind", [{"type": "map", "values": "int"}, ["int", "string"], ["null", "int", "string"]])
-def test_types_without_a_column_can_be_passed_over_and_not_be_wanted(kind: Any) -> None:
+def test_unsupported_types_can_be_skipped_but_not_requested(kind: Any) -> None:
     fields = [{"name": "odd", "type": kind}, {"name": "id", "type": "int"}]
     schema = {"type": "record", "name": "top", "fields": fields}
     odd: Any = {"a": 1, "b": 2} if isinstance(kind, dict) else "text"
@@ -214,14 +216,14 @@ def test_types_without_a_column_can_be_passed_over_and_not_be_wanted(kind: Any) 
         decode(schema, texts)
 
 
-def test_a_record_within_itself_can_be_passed_over() -> None:
+def test_a_recursive_record_can_be_skipped() -> None:
     tree = {"type": "record", "name": "tree", "fields": [{"name": "left", "type": ["null", "tree"]}]}
     schema = {"type": "record", "name": "top", "fields": [{"name": "t", "type": tree}, {"name": "id", "type": "int"}]}
     text = binary(schema, {"t": {"left": {"left": None}}, "id": 7})
     assert rows_of(decode(schema, [text], {"id": True})) == [{"id": 7}]
 
 
-def test_a_record_that_is_named_again_and_stands_in_another_schema_is_known() -> None:
+def test_a_named_record_of_a_referenced_schema_is_resolved() -> None:
     row = {"type": "record", "name": "ns.row", "fields": [{"name": "id", "type": "int"}]}
     top = {
         "type": "record",
@@ -235,7 +237,7 @@ def test_a_record_that_is_named_again_and_stands_in_another_schema_is_known() ->
 
 
 @pytest.mark.parametrize("text", ["{", '"row"', '{"type": "record"}', "7", '{"type": "array"}'])
-def test_what_is_no_schema_is_a_value_error(text: str) -> None:
+def test_an_invalid_schema_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"no schema|Expecting"):
         AvroSchema(WriterSchema(text=text))
 

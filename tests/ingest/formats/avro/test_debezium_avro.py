@@ -1,4 +1,4 @@
-"""Debezium's events in Avro: the rows, kinds and types that messages give, and which are bad."""
+"""Decoding of Debezium's events in Avro: rows, kinds and types, and bad messages."""
 
 import datetime
 import json
@@ -15,8 +15,8 @@ from interbed.ingest.errors import SourceUnavailableError
 from interbed.ingest.flow.changes import DecodedMessages, SourceTable
 from interbed.ingest.formats.debezium_avro import DebeziumAvro
 from interbed.storage.base.row.kind import RowKind
-from tests.ingest.formats.avro.events import SOURCE, Schemas, avro_event, envelope
-from tests.ingest.formats.streams import Change, batches, changes, consumed, messages_of, state_after
+from tests.ingest.formats.avro.events import SOURCE, FakeRegistry, avro_event, envelope
+from tests.ingest.formats.streams import RowChange, batches, changes, consumed, messages_of, state_after
 from tests.support.examples import examples
 
 ORDERS, ITEMS = SourceTable("public", "orders"), SourceTable("public", "items")
@@ -28,7 +28,7 @@ KEY = {"type": "record", "name": "Key", "namespace": "shop.public.orders", "fiel
 
 
 def decode(
-    schemas: Schemas, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
+    schemas: FakeRegistry, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None
 ) -> DecodedMessages:
     return DebeziumAvro(schemas).decode(messages_of(values, keys))
 
@@ -41,8 +41,8 @@ def rows_of(decoded: DecodedMessages) -> list[tuple[int, dict[str, Any]]]:
     ]
 
 
-def test_events_become_rows_with_their_kinds_table_and_key() -> None:
-    schemas = Schemas()
+def test_events_become_rows_with_kind_table_and_key() -> None:
+    schemas = FakeRegistry()
     schema = envelope([ID, NAME])
     one, two = {"id": 1, "name": "a"}, {"id": 1, "name": None}
     events = [
@@ -72,7 +72,7 @@ def test_events_become_rows_with_their_kinds_table_and_key() -> None:
 
 
 def test_a_schema_is_looked_up_once() -> None:
-    schemas = Schemas()
+    schemas = FakeRegistry()
     value = schemas.encoded(envelope([ID]), avro_event("c", None, {"id": 1}))
     key = schemas.encoded(KEY, {"id": 1})
     decoder = DebeziumAvro(schemas)
@@ -81,8 +81,8 @@ def test_a_schema_is_looked_up_once() -> None:
     assert sorted(schemas.asked) == [1, 2]
 
 
-def test_a_deletion_without_its_row_takes_the_columns_of_its_key() -> None:
-    schemas = Schemas()
+def test_a_deletion_without_its_row_has_the_columns_of_its_key() -> None:
+    schemas = FakeRegistry()
     schema = envelope([ID, NAME])
     gone = schemas.encoded(schema, avro_event("d"))
     whole = schemas.encoded(schema, avro_event("d", {"id": 2, "name": "b"}))
@@ -165,8 +165,8 @@ def decimal(precision: int, scale: int, **more: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_values_have_the_types_that_their_schemas_say(kind: Any, value: Any, arrow: pa.DataType, expected: Any) -> None:
-    schemas = Schemas()
+def test_values_have_the_types_of_their_schemas(kind: Any, value: Any, arrow: pa.DataType, expected: Any) -> None:
+    schemas = FakeRegistry()
     schema = envelope([ID, {"name": "v", "type": ["null", kind], "default": None}])
     values = [schemas.encoded(schema, avro_event("c", None, {"id": i, "v": v})) for i, v in enumerate([value, None])]
     [rows] = decode(schemas, values).changes
@@ -175,8 +175,8 @@ def test_values_have_the_types_that_their_schemas_say(kind: Any, value: Any, arr
 
 
 @given(st.lists(st.none() | st.integers(-(10**38) + 1, 10**38 - 1), max_size=20))
-def test_decimals_of_any_size_are_their_numbers(numbers: list[int | None]) -> None:
-    schemas = Schemas()
+def test_decimals_of_any_size_are_exact(numbers: list[int | None]) -> None:
+    schemas = FakeRegistry()
     schema = envelope([ID, {"name": "v", "type": ["null", "bytes"], "default": None}])
     stated = json.loads(json.dumps(schema).replace('"bytes"', json.dumps(decimal(38, 0))))
     number = schemas.number(stated)
@@ -186,8 +186,8 @@ def test_decimals_of_any_size_are_their_numbers(numbers: list[int | None]) -> No
     assert [row["v"] for _, row in found] == numbers
 
 
-def test_a_type_that_becomes_no_column_is_refused_by_its_name() -> None:
-    schemas = Schemas()
+def test_a_type_without_a_column_type_is_refused_by_name() -> None:
+    schemas = FakeRegistry()
     schema = envelope([ID, {"name": "tags", "type": {"type": "map", "values": "string"}}])
     odd = schemas.encoded(schema, avro_event("c", None, {"id": 1, "tags": {}}, "odd"))
     good = schemas.encoded(envelope([ID, NAME]), avro_event("c", None, {"id": 1, "name": "a"}))
@@ -197,8 +197,8 @@ def test_a_type_that_becomes_no_column_is_refused_by_its_name() -> None:
     assert (refused.source.name, "tags" in refused.reason) == ("odd", True)
 
 
-def test_bad_messages_are_told_apart_from_the_others() -> None:
-    schemas = Schemas()
+def test_bad_messages_do_not_affect_the_others() -> None:
+    schemas = FakeRegistry()
     schema = envelope([ID, NAME])
     good = schemas.encoded(schema, avro_event("c", None, {"id": 1, "name": "a"}))
     late = schemas.encoded(
@@ -229,8 +229,8 @@ def test_bad_messages_are_told_apart_from_the_others() -> None:
     assert "no event of Debezium" in reasons[7]
 
 
-def test_a_value_that_its_column_cannot_have_is_bad() -> None:
-    schemas = Schemas()
+def test_a_value_outside_of_its_column_range_is_bad() -> None:
+    schemas = FakeRegistry()
     schema = envelope([ID, {"name": "t", "type": named("int", "io.debezium.time.Time")}])
     values = [
         schemas.encoded(schema, avro_event("c", None, {"id": i, "t": t})) for i, t in enumerate([0, -1, 86399999])
@@ -242,8 +242,8 @@ def test_a_value_that_its_column_cannot_have_is_bad() -> None:
     assert "its column 't' has -1" in bad.reason
 
 
-def test_a_registry_that_does_not_answer_makes_no_message_bad() -> None:
-    schemas = Schemas()
+def test_an_unavailable_registry_makes_no_message_bad() -> None:
+    schemas = FakeRegistry()
     value = schemas.encoded(envelope([ID]), avro_event("c", None, {"id": 1}))
     schemas.down = True
     decoder = DebeziumAvro(schemas)
@@ -253,8 +253,8 @@ def test_a_registry_that_does_not_answer_makes_no_message_bad() -> None:
     assert len(decoder.decode(messages_of([value])).changes) == 1
 
 
-def test_a_truncation_ends_what_is_decoded() -> None:
-    schemas = Schemas()
+def test_decoding_stops_at_a_truncation() -> None:
+    schemas = FakeRegistry()
     schema = envelope([ID])
     row = schemas.encoded(schema, avro_event("c", None, {"id": 1}))
     decoded = decode(schemas, [row, schemas.encoded(schema, avro_event("t")), row])
@@ -263,8 +263,8 @@ def test_a_truncation_ends_what_is_decoded() -> None:
     assert (decoded.truncation.index, decoded.truncation.source) == (1, ORDERS)
 
 
-def test_what_postgresql_was_only_told_is_passed_over() -> None:
-    schemas = Schemas()
+def test_logical_messages_of_postgresql_are_skipped() -> None:
+    schemas = FakeRegistry()
     content = {"type": "record", "name": "Message", "fields": [{"name": "prefix", "type": ["null", "string"]}]}
     fields = [
         {"name": "op", "type": "string"},
@@ -277,8 +277,8 @@ def test_what_postgresql_was_only_told_is_passed_over() -> None:
     assert (list(decoded.changes), list(decoded.bad)) == ([], [])
 
 
-def test_tables_that_share_a_schema_are_told_apart() -> None:
-    schemas = Schemas()
+def test_tables_that_share_a_schema_are_decoded_separately() -> None:
+    schemas = FakeRegistry()
     schema = envelope([ID])
     values = [schemas.encoded(schema, avro_event("c", None, {"id": i}, ["orders", "items"][i % 2])) for i in range(4)]
     decoded = decode(schemas, values)
@@ -302,10 +302,10 @@ _KINDS: Mapping[str, tuple[Any, st.SearchStrategy[Any]]] = {
     st.lists(st.booleans(), min_size=1, max_size=5),
     st.lists(st.integers(0, 20), max_size=3),
 )
-def test_tables_are_what_the_changes_make_of_them_while_schemas_change_by_turns(
-    stream: list[Change], turns: list[bool], ends: list[int]
+def test_changes_produce_the_rows_while_schemas_alternate(
+    stream: list[RowChange], turns: list[bool], ends: list[int]
 ) -> None:
-    schemas = Schemas()
+    schemas = FakeRegistry()
     values: list[bytes | None] = []
     for i, change in enumerate(stream):
         row = change.before or change.after or {}
@@ -319,8 +319,8 @@ def test_tables_are_what_the_changes_make_of_them_while_schemas_change_by_turns(
     assert state == state_after(stream)
 
 
-def test_changes_are_parted_where_messages_declare_another_key() -> None:
-    schemas = Schemas()
+def test_changes_are_split_where_messages_declare_another_key() -> None:
+    schemas = FakeRegistry()
     value = schemas.encoded(envelope([ID, NAME]), avro_event("c", None, {"id": 1, "name": "a"}))
     wide = {**KEY, "fields": [ID, {"name": "name", "type": "string"}]}
     one, two = schemas.encoded(KEY, {"id": 1}), schemas.encoded(wide, {"id": 1, "name": "a"})

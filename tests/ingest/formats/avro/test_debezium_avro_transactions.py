@@ -1,4 +1,4 @@
-"""What Debezium says of transactions in Avro: the transactions of events, and which are over."""
+"""Debezium's transaction metadata in Avro: the transactions of events, and the transactions that are complete."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from interbed.ingest.flow.messages import EndedTransaction
 from interbed.ingest.formats.debezium_transactions import DebeziumAvroTransactions
 from interbed.ingest.formats.format import transactions_of
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
-from tests.ingest.formats.avro.events import BLOCK, Schemas
+from tests.ingest.formats.avro.events import BLOCK, FakeRegistry
 from tests.ingest.formats.streams import messages_of
 
 EVENT = {
@@ -48,7 +48,7 @@ def status(kind: str, name: str, *collections: tuple[str, int]) -> dict[str, Any
 
 
 def test_events_name_their_transactions() -> None:
-    schemas = Schemas()
+    schemas = FakeRegistry()
     given = [event("r", None), event("c", "571:10"), event("u", "571:11"), event("d", "file=3,pos=7")]
     messages = messages_of([None, *(schemas.encoded(EVENT, each) for each in given), b"no event"])
     reader = DebeziumAvroTransactions(schemas)
@@ -56,7 +56,7 @@ def test_events_name_their_transactions() -> None:
 
 
 def test_a_change_without_its_transaction_is_refused() -> None:
-    schemas = Schemas()
+    schemas = FakeRegistry()
     messages = messages_of([schemas.encoded(EVENT, event("u", None))])
     with pytest.raises(InvalidInputError, match=r"offset 0 names no transaction.*provide\.transaction\.metadata"):
         DebeziumAvroTransactions(schemas).ids(messages)
@@ -65,8 +65,8 @@ def test_a_change_without_its_transaction_is_refused() -> None:
         DebeziumAvroTransactions(schemas).ids(messages_of([schemas.encoded(bare, {"op": "c"})]))
 
 
-def test_ends_say_how_many_events_of_which_tables_there_were() -> None:
-    schemas = Schemas()
+def test_end_messages_count_the_events_per_table() -> None:
+    schemas = FakeRegistry()
     given = [
         status("BEGIN", "571:10"),
         status("END", "571:12", ("public.orders", 2), ("public.items", 1)),
@@ -80,8 +80,8 @@ def test_ends_say_how_many_events_of_which_tables_there_were() -> None:
 
 
 @pytest.mark.parametrize("damage", ["another record", "an unknown schema", "cut off", "no Avro"])
-def test_what_says_nothing_of_transactions_is_refused_by_its_place(damage: str) -> None:
-    schemas = Schemas()
+def test_messages_without_transaction_metadata_are_refused_with_their_offset(damage: str) -> None:
+    schemas = FakeRegistry()
     whole = schemas.encoded(STATUS, status("END", "571:12"))
     other = {"type": "record", "name": "Other", "fields": [{"name": "x", "type": "int"}]}
     value = {
@@ -94,6 +94,6 @@ def test_what_says_nothing_of_transactions_is_refused_by_its_place(damage: str) 
         DebeziumAvroTransactions(schemas).ended(messages_of([whole, value]))
 
 
-def test_the_registry_has_to_be_named() -> None:
+def test_the_schema_registry_is_required() -> None:
     with pytest.raises(InvalidOptionError, match="--schema-registry"):
         transactions_of("debezium-avro")

@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from interbed.ingest.sources.kafka.source import KafkaSource
-from tests.ingest.sources.kafka.topics import QUICK, Topics
+from tests.ingest.sources.kafka.topics import QUICK, KafkaTopics
 from tests.support.servers.kafka import KafkaServer
 
 
 @pytest.fixture(scope="module")
-def topics(kafka: KafkaServer) -> Topics:
-    return Topics(kafka)
+def topics(kafka: KafkaServer) -> KafkaTopics:
+    return KafkaTopics(kafka)
 
 
 @pytest.fixture
 def opened(kafka: KafkaServer) -> Iterator[Callable[..., KafkaSource]]:
-    """Makes sources, which are closed after the test."""
+    """Factory of sources that are closed after the test."""
     sources: list[KafkaSource] = []
 
     def make(*topics: str, **arguments: Any) -> KafkaSource:

@@ -1,4 +1,4 @@
-"""Topics that are missing, and brokers that do not answer for a while."""
+"""Missing topics, and brokers that are unavailable for a while."""
 
 import logging
 from contextlib import closing
@@ -10,8 +10,8 @@ from interbed.ingest.flow.messages import Positions
 from interbed.ingest.sources.kafka.source import KafkaSource
 from tests.ingest.sources.kafka.topics import (
     QUICK,
+    KafkaTopics,
     Open,
-    Topics,
     is_answering,
     numbered,
     read,
@@ -23,11 +23,11 @@ from tests.support.servers.ports import free_port
 
 @pytest.fixture
 def unused_port() -> int:
-    """A port that nobody listens at."""
+    """A port without a listener."""
     return free_port()
 
 
-def test_a_missing_topic_is_named_and_not_made(topics: Topics, opened: Open) -> None:
+def test_a_missing_topic_is_named_and_not_created(topics: KafkaTopics, opened: Open) -> None:
     near = topics.create("customers")
     source = opened(near + "x")
     with pytest.raises(SourceUnavailableError, match=f"no topic {near}x in Kafka at .*among them {near}[.,]") as raised:
@@ -36,7 +36,7 @@ def test_a_missing_topic_is_named_and_not_made(topics: Topics, opened: Open) -> 
     assert near + "x" not in topics.admin.list_topics(timeout=10).topics
 
 
-def test_a_broker_that_is_not_there_is_said_to_be(unused_port: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unavailable_broker_is_reported(unused_port: int, caplog: pytest.LogCaptureFixture) -> None:
     source = KafkaSource(f"127.0.0.1:{unused_port}", ["orders"], group="readers", request_seconds=0.3, settings=QUICK)
     with closing(source), caplog.at_level(logging.WARNING):
         with pytest.raises(SourceUnavailableError, match=f"orders at 127.0.0.1:{unused_port}"):
@@ -45,9 +45,7 @@ def test_a_broker_that_is_not_there_is_said_to_be(unused_port: int, caplog: pyte
             source.poll(timeout_seconds=0.1, most=1)
 
 
-def test_reading_goes_on_when_a_broker_was_killed_and_has_started_again(
-    kafka: KafkaServer, topics: Topics, opened: Open
-) -> None:
+def test_reading_continues_after_a_broker_restart(kafka: KafkaServer, topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, numbered(0, 10))
     source = opened(topic)
@@ -56,7 +54,7 @@ def test_reading_goes_on_when_a_broker_was_killed_and_has_started_again(
     kafka.kill()
     try:
         assert source.poll(timeout_seconds=0.3, most=10) == []
-        # One look for new partitions may fail, and is logged; the next one is not passed over.
+        # One failed look-up of new partitions is logged and tolerated; the next failure is raised.
         assert looking.poll(timeout_seconds=0.1, most=10) == []
         with pytest.raises(SourceUnavailableError):
             looking.poll(timeout_seconds=0.1, most=10)

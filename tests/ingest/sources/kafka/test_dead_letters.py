@@ -1,4 +1,4 @@
-"""Messages that could not be taken, in a topic of their own."""
+"""Dead letters: messages that could not be ingested, in a separate topic."""
 
 from contextlib import closing
 
@@ -7,11 +7,13 @@ import pytest
 from interbed.ingest.sources.kafka.dead_letters import KafkaDeadLetters
 from interbed.storage.base.errors import InvalidInputError
 from tests.ingest.memory_source import messages_of
-from tests.ingest.sources.kafka.topics import Open, Topics, read
+from tests.ingest.sources.kafka.topics import KafkaTopics, Open, read
 from tests.support.servers.kafka import KafkaServer
 
 
-def test_more_letters_than_the_client_holds_arrive(kafka: KafkaServer, topics: Topics, opened: Open) -> None:
+def test_more_letters_than_the_producer_buffers_are_delivered(
+    kafka: KafkaServer, topics: KafkaTopics, opened: Open
+) -> None:
     topic = topics.create("letters")
     messages = messages_of([b"%d" % i for i in range(5)])
     few = {"queue.buffering.max.messages": "1", "linger.ms": "0"}
@@ -22,7 +24,7 @@ def test_more_letters_than_the_client_holds_arrive(kafka: KafkaServer, topics: T
     assert [value for _, _, _, value in read(opened(topic), 5)] == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_a_letter_that_is_too_large_is_named(kafka: KafkaServer, topics: Topics) -> None:
+def test_a_letter_that_is_too_large_is_named(kafka: KafkaServer, topics: KafkaTopics) -> None:
     topic = topics.create("letters")
     messages = messages_of([b"x" * 5000], topic="orders", first=7)
     small = {"message.max.bytes": "1000"}

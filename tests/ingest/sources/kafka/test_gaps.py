@@ -1,4 +1,4 @@
-"""Messages that were to be read and are gone: topics that lost some, and topics that were made anew."""
+"""Messages that were deleted before they were read: topics that lost some, and recreated topics."""
 
 import logging
 
@@ -8,14 +8,14 @@ from confluent_kafka import TopicPartition
 from interbed.ingest.errors import SourceGapError
 from interbed.ingest.flow.messages import Positions
 from tests.ingest.sources.kafka.topics import (
+    KafkaTopics,
     Open,
-    Topics,
     numbered,
     read,
 )
 
 
-def test_a_position_before_the_first_message_is_a_gap(topics: Topics, opened: Open) -> None:
+def test_an_offset_before_the_first_message_is_a_gap(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, numbered(0, 10))
     place = TopicPartition(topic, 0, 6)
@@ -23,7 +23,7 @@ def test_a_position_before_the_first_message_is_a_gap(topics: Topics, opened: Op
     source = opened(topic)
     with pytest.raises(SourceGapError, match=f"{topic}, partition 0 .*offset 4 .*the earliest is 6.*[Ff]ill the table"):
         source.seek(Positions({topic: {0: 4}}))
-    # Who polls all the same is not led past the gap.
+    # A poll after the error does not skip the gap either.
     with pytest.raises(SourceGapError, match="offset 4 "):
         source.poll(timeout_seconds=1, most=1)
     source.seek(Positions({topic: {0: 6}}))
@@ -32,7 +32,7 @@ def test_a_position_before_the_first_message_is_a_gap(topics: Topics, opened: Op
     assert source.positions() == Positions({topic: {0: 6}})
 
 
-def test_a_topic_that_was_made_anew_is_a_gap(topics: Topics, opened: Open) -> None:
+def test_a_recreated_topic_is_a_gap(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create(partitions=2)
     topics.write(topic, numbered(0, 10))
     topics.delete(topic)
@@ -45,7 +45,7 @@ def test_a_topic_that_was_made_anew_is_a_gap(topics: Topics, opened: Open) -> No
         source.seek(Positions({topic: {0: 1, 1: 10}}))
 
 
-def test_a_topic_that_is_made_anew_while_it_is_read_is_a_gap(topics: Topics, opened: Open) -> None:
+def test_a_topic_recreated_while_it_is_read_is_a_gap(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, numbered(0, 10))
     source = opened(topic)
@@ -55,15 +55,15 @@ def test_a_topic_that_is_made_anew_while_it_is_read_is_a_gap(topics: Topics, ope
     topics.write(topic, numbered(0, 2))
     with pytest.raises(SourceGapError, match=f"Topic {topic} .*was recreated since it was read"):
         read(source, 1)
-    # It stays one, until positions are given that it has.
+    # The error persists until the source gets positions that exist.
     with pytest.raises(SourceGapError, match="was recreated"):
         source.poll(timeout_seconds=1, most=1)
     source.seek(Positions())
     assert [record[3] for record in read(source, 2)] == numbered(0, 2)
 
 
-def test_a_topic_of_a_pattern_that_comes_back_is_a_gap(
-    topics: Topics, opened: Open, caplog: pytest.LogCaptureFixture
+def test_a_recreated_topic_of_a_pattern_is_a_gap(
+    topics: KafkaTopics, opened: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = topics.create("lost")
     source = opened(topic_pattern=topic, look_seconds=0.1)

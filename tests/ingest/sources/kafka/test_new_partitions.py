@@ -1,4 +1,4 @@
-"""Partitions and topics that are made while a source is read."""
+"""Partitions and topics that are created while a source is read."""
 
 import uuid
 
@@ -6,15 +6,15 @@ from confluent_kafka.cimpl import NewPartitions
 
 from interbed.ingest.flow.messages import Positions
 from tests.ingest.sources.kafka.topics import (
+    KafkaTopics,
     Open,
-    Topics,
     numbered,
     read,
-    read_to_the_end,
+    read_to_end,
 )
 
 
-def test_new_partitions_are_found_and_read_from_their_beginning(topics: Topics, opened: Open) -> None:
+def test_new_partitions_are_found_and_read_from_their_beginning(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, numbered(0, 1))
     source = opened(topic, look_seconds=0.1, start="latest")
@@ -25,16 +25,16 @@ def test_new_partitions_are_found_and_read_from_their_beginning(topics: Topics, 
     assert source.positions() == Positions({topic: {0: 1, 1: 2}})
 
 
-def test_ends_include_partitions_that_are_new(topics: Topics, opened: Open) -> None:
+def test_end_offsets_include_new_partitions(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     source = opened(topic)
     source.seek(Positions())
     topics.admin.create_partitions([NewPartitions(topic, 2)])[topic].result()
     topics.write(topic, numbered(0, 3), partition=1)
-    assert len(read_to_the_end(source)) == 3
+    assert len(read_to_end(source)) == 3
 
 
-def test_a_pattern_finds_topics_that_are_made_later(topics: Topics, opened: Open) -> None:
+def test_a_pattern_finds_topics_that_are_created_later(topics: KafkaTopics, opened: Open) -> None:
     prefix = f"shop{uuid.uuid4().hex[:6]}"
     first = topics.create(f"{prefix}.first")
     other = topics.create(f"other.{prefix}")
@@ -48,7 +48,7 @@ def test_a_pattern_finds_topics_that_are_made_later(topics: Topics, opened: Open
     assert source.positions() == Positions({first: {0: 1}, second: {0: 1}})
 
 
-def test_a_pattern_may_match_nothing_yet(topics: Topics, opened: Open) -> None:
+def test_a_pattern_may_match_no_topic_yet(topics: KafkaTopics, opened: Open) -> None:
     prefix = uuid.uuid4().hex
     source = opened(topic_pattern=f"{prefix}.*", look_seconds=0.1)
     assert source.poll(timeout_seconds=0.01, most=10) == []
@@ -57,7 +57,7 @@ def test_a_pattern_may_match_nothing_yet(topics: Topics, opened: Open) -> None:
     assert [record[3] for record in read(source, 1)] == [b"v"]
 
 
-def test_topics_of_kafka_itself_match_no_pattern(topics: Topics, opened: Open) -> None:
+def test_internal_topics_of_kafka_match_no_pattern(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.transactions()
     assert "__transaction_state" in topics.admin.list_topics(timeout=10).topics

@@ -1,4 +1,4 @@
-"""What Kafka's own tools see of a source: the offsets of its group."""
+"""Offsets of the consumer group, as Kafka's own tools show them."""
 
 import logging
 import uuid
@@ -8,15 +8,15 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 
 from interbed.ingest.flow.messages import Positions
 from tests.ingest.sources.kafka.topics import (
+    KafkaTopics,
     Open,
-    Topics,
     numbered,
     read,
     wait_until,
 )
 
 
-def test_noted_positions_are_the_offsets_of_the_group(topics: Topics, opened: Open) -> None:
+def test_noted_positions_are_committed_as_offsets_of_the_group(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create(partitions=2)
     topics.write(topic, numbered(0, 10))
     group = f"readers-{uuid.uuid4().hex}"
@@ -36,9 +36,7 @@ def test_noted_positions_are_the_offsets_of_the_group(topics: Topics, opened: Op
     wait_until(lambda: committed() == {0: 10, 1: 0})
 
 
-def test_offsets_that_are_not_committed_are_logged(
-    topics: Topics, opened: Open, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_failed_offset_commits_are_logged(topics: KafkaTopics, opened: Open, caplog: pytest.LogCaptureFixture) -> None:
     topic = topics.create()
     source = opened(topic)
     source.seek(Positions())

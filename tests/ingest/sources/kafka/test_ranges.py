@@ -1,4 +1,4 @@
-"""Ranges of offsets: planned fairly, packed into tasks, and read with nothing before and after them."""
+"""Ranges of offsets: planned fairly, packed into tasks, and read exactly."""
 
 import pytest
 from hypothesis import given
@@ -15,7 +15,7 @@ def ranges_of(*offsets: tuple[str, int, int, int]) -> list[KafkaRange]:
     return [KafkaRange(topic=t, partition=p, start=start, end=end) for t, p, start, end in offsets]
 
 
-def test_each_partition_gets_the_same_share_and_small_ones_all() -> None:
+def test_small_partitions_get_all_of_their_messages_and_the_others_equal_shares() -> None:
     begins = Positions({"a": {0: 10}})
     ends = Positions({"a": {0: 12, 1: 1000, 2: 0}, "b": {0: 500}})
     whole = ranges_of(("a", 0, 10, 12), ("a", 1, 0, 1000), ("b", 0, 0, 500))
@@ -36,7 +36,7 @@ def test_tasks_have_all_messages_once_and_no_partition_twice(lengths: list[int],
     assert found == [(each.partition, offset) for each in ranges for offset in range(each.start, each.end)]
 
 
-def test_what_is_read_are_the_messages_of_the_ranges(kafka: KafkaServer) -> None:
+def test_exactly_the_messages_of_the_ranges_are_read(kafka: KafkaServer) -> None:
     make_topic(kafka, "ranges")
     make_topic(kafka, "ranges.too")
     for topic in ("ranges", "ranges.too"):
@@ -50,7 +50,7 @@ def test_what_is_read_are_the_messages_of_the_ranges(kafka: KafkaServer) -> None
     assert sorted(found) == [*(("ranges", n) for n in range(5, 9)), ("ranges.too", 18), ("ranges.too", 19)]
 
 
-def test_a_range_beyond_what_there_is_is_a_gap(kafka: KafkaServer) -> None:
+def test_a_range_beyond_the_end_of_the_topic_is_a_gap(kafka: KafkaServer) -> None:
     make_topic(kafka, "ranges.gap")
     with pytest.raises(SourceGapError):
         list(read_ranges(kafka.bootstrap_servers, ranges_of(("ranges.gap", 0, 5, 9)), group="g", settings={}))

@@ -1,4 +1,4 @@
-"""Messages of a real broker are read from positions on, all of them, and in their order."""
+"""Messages of a real broker are read from given positions, completely and in order."""
 
 import logging
 from typing import Any
@@ -11,8 +11,8 @@ from interbed.ingest.errors import SourceUnavailableError
 from interbed.ingest.flow.messages import Messages, Positions
 from tests.ingest.sources.kafka.topics import (
     DEADLINE_SECONDS,
+    KafkaTopics,
     Open,
-    Topics,
     numbered,
     read,
     read_until,
@@ -21,7 +21,7 @@ from tests.ingest.sources.kafka.topics import (
 )
 
 
-def test_messages_are_read_from_positions_on(topics: Topics, opened: Open) -> None:
+def test_messages_are_read_from_given_positions(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create(partitions=2)
     topics.write(topic, numbered(0, 5))
     topics.write(topic, numbered(10, 12), partition=1, key=b"k")
@@ -32,7 +32,7 @@ def test_messages_are_read_from_positions_on(topics: Topics, opened: Open) -> No
     assert source.positions() == Positions({topic: {0: 5, 1: 2}}) == source.ends()
 
 
-def test_columns_have_the_types_of_messages(topics: Topics, opened: Open) -> None:
+def test_columns_have_the_types_of_messages(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, numbered(0, 3))
     (messages,) = read_until(opened(topic), lambda received: sum(map(len, received)) == 3)
@@ -42,7 +42,7 @@ def test_columns_have_the_types_of_messages(topics: Topics, opened: Open) -> Non
     assert messages.keys.type == messages.values.type == pa.binary()
 
 
-def test_a_position_can_be_gone_back_to(topics: Topics, opened: Open) -> None:
+def test_a_source_can_seek_back(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, numbered(0, 50))
     source = opened(topic)
@@ -52,7 +52,7 @@ def test_a_position_can_be_gone_back_to(topics: Topics, opened: Open) -> None:
     assert read(source, 30) == first[20:]
 
 
-def test_a_position_at_the_end_waits_for_the_next_message(topics: Topics, opened: Open) -> None:
+def test_a_position_at_the_end_waits_for_the_next_message(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, numbered(0, 3))
     source = opened(topic)
@@ -62,7 +62,7 @@ def test_a_position_at_the_end_waits_for_the_next_message(topics: Topics, opened
     assert read(source, 1) == [(0, 3, None, b"3")]
 
 
-def test_partitions_without_a_position_are_read_from_their_beginning(topics: Topics, opened: Open) -> None:
+def test_partitions_without_a_position_are_read_from_their_beginning(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create(partitions=2)
     topics.write(topic, numbered(0, 2))
     topics.write(topic, numbered(0, 2), partition=1)
@@ -71,18 +71,18 @@ def test_partitions_without_a_position_are_read_from_their_beginning(topics: Top
     assert read(source, 2) == [(1, 0, None, b"0"), (1, 1, None, b"1")]
 
 
-def test_a_start_at_the_latest_message_leaves_out_what_is_there(topics: Topics, opened: Open) -> None:
+def test_a_start_at_latest_skips_existing_messages(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create(partitions=2)
     topics.write(topic, numbered(0, 2))
     source = opened(topic, start="latest")
     source.seek(Positions())
-    # The partition that has no messages has a position, too: a later run must not take it for a new one.
+    # The partition without messages has a position, too: a later run must not take it for a new partition.
     assert source.positions() == Positions({topic: {0: 2, 1: 0}})
     topics.write(topic, numbered(2, 3))
     assert read(source, 1) == [(0, 2, None, b"2")]
 
 
-def test_a_start_at_a_time_begins_with_the_first_message_since(topics: Topics, opened: Open) -> None:
+def test_a_start_at_a_time_begins_with_the_first_message_since(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create(partitions=2)
     producer = topics.producer()
     for second in range(4):
@@ -94,7 +94,9 @@ def test_a_start_at_a_time_begins_with_the_first_message_since(topics: Topics, o
     assert source.positions() == Positions({topic: {0: 4, 1: 1}})
 
 
-def test_a_poll_returns_no_more_than_asked_for_and_one_table_for_each_topic(topics: Topics, opened: Open) -> None:
+def test_a_poll_returns_at_most_the_requested_messages_in_one_table_per_topic(
+    topics: KafkaTopics, opened: Open
+) -> None:
     names = [topics.create("a"), topics.create("b")]
     for name in names:
         topics.write(name, numbered(0, 30))
@@ -113,7 +115,7 @@ def test_a_poll_returns_no_more_than_asked_for_and_one_table_for_each_topic(topi
         assert [r[3] for r in records(m for m in received if m.topic == name)] == numbered(0, 30)
 
 
-def test_tombstones_and_messages_without_a_key_are_null(topics: Topics, opened: Open) -> None:
+def test_tombstones_and_messages_without_a_key_are_null(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, [None, b""], key=b"k")
     topics.write(topic, [b"v"])
@@ -126,7 +128,7 @@ def test_tombstones_and_messages_without_a_key_are_null(topics: Topics, opened: 
     ]
 
 
-def test_a_poll_that_was_interrupted_loses_no_messages(topics: Topics, opened: Open) -> None:
+def test_an_interrupted_poll_loses_no_messages(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, numbered(0, 5))
     interrupts = iter([False, False, False, True])
@@ -143,7 +145,7 @@ def test_a_poll_that_was_interrupted_loses_no_messages(topics: Topics, opened: O
 
 
 class FaultyConsumer:
-    """A consumer that once gives an error in the place of the message with an offset, and goes on after it."""
+    """Consumer that once returns an error in the place of the message at an offset, and continues after it."""
 
     def __init__(self, consumer: Any, offset: int, code: int) -> None:
         self._consumer = consumer
@@ -154,7 +156,7 @@ class FaultyConsumer:
         return getattr(self._consumer, name)
 
     def consume(self, most: int, timeout: float) -> list[Message]:
-        """What the consumer has, with the error."""
+        """Return the messages of the wrapped consumer, with the error."""
         return [self._faulty(message) for message in self._consumer.consume(most, timeout)]
 
     def _faulty(self, message: Message) -> Message:
@@ -165,7 +167,7 @@ class FaultyConsumer:
         return Message(topic=message.topic(), partition=message.partition(), offset=message.offset(), error=error)
 
 
-def test_a_message_that_could_not_be_read_is_asked_for_again(topics: Topics, opened: Open) -> None:
+def test_a_message_that_could_not_be_read_is_fetched_again(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, numbered(0, 10))
     source = opened(topic)
@@ -176,8 +178,8 @@ def test_a_message_that_could_not_be_read_is_asked_for_again(topics: Topics, ope
     assert [record[3] for record in read(source, 6)] == numbered(4, 10)
 
 
-def test_an_error_after_which_kafka_tries_again_is_only_logged(
-    topics: Topics, opened: Open, caplog: pytest.LogCaptureFixture
+def test_retriable_errors_of_kafka_are_only_logged(
+    topics: KafkaTopics, opened: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = topics.create()
     topics.write(topic, numbered(0, 10))
@@ -188,10 +190,10 @@ def test_an_error_after_which_kafka_tries_again_is_only_logged(
     assert "continues after an error: NOT_LEADER_FOR_PARTITION" in caplog.text
 
 
-def test_a_source_that_fetches_nothing_says_where_topics_end(topics: Topics, opened: Open) -> None:
+def test_a_source_that_does_not_fetch_returns_end_offsets(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create(partitions=2)
     topics.write(topic, numbered(0, 5))
-    # As long as the broker waits for messages, so long an answer would wait behind a request for them.
+    # A request for end offsets would wait behind a fetch for as long as the broker waits for messages.
     source = opened(topic, fetches=False, settings={"fetch.wait.max.ms": "20000"})
     source.seek(Positions({topic: {0: 3}}))
     assert source.ends() == Positions({topic: {0: 5, 1: 0}})

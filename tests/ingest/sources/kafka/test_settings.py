@@ -1,4 +1,4 @@
-"""What a source takes, passes on to the client, and shows of it."""
+"""Settings that a source accepts and passes to the client, and its texts without secrets."""
 
 import logging
 import re
@@ -13,14 +13,14 @@ from interbed.ingest.sources.kafka.source import KafkaSource
 from interbed.storage.base.errors import InvalidOptionError
 from tests.ingest.sources.kafka.topics import (
     QUICK,
-    Topics,
+    KafkaTopics,
     read,
 )
 from tests.support.servers.kafka import PASSWORD, USER, KafkaServer
 
 
 def logging_in(password: str) -> dict[str, str]:
-    """Settings of one who authenticates himself."""
+    """Settings of a client with credentials."""
     return {
         **QUICK,
         "security.protocol": "SASL_PLAINTEXT",
@@ -30,7 +30,7 @@ def logging_in(password: str) -> dict[str, str]:
     }
 
 
-def test_settings_reach_the_client(kafka: KafkaServer, topics: Topics) -> None:
+def test_settings_reach_the_client(kafka: KafkaServer, topics: KafkaTopics) -> None:
     topic = topics.create()
     topics.write(topic, [b"v"])
     servers, settings = kafka.sasl_bootstrap_servers, logging_in(PASSWORD)
@@ -38,7 +38,7 @@ def test_settings_reach_the_client(kafka: KafkaServer, topics: Topics) -> None:
         assert [record[3] for record in read(source, 1)] == [b"v"]
 
 
-def test_secrets_are_not_shown(kafka: KafkaServer, topics: Topics, caplog: pytest.LogCaptureFixture) -> None:
+def test_secrets_are_not_shown(kafka: KafkaServer, topics: KafkaTopics, caplog: pytest.LogCaptureFixture) -> None:
     topic, servers, secret = topics.create(), kafka.sasl_bootstrap_servers, "a-wrong-secret"
     shown = []
     with caplog.at_level(logging.DEBUG):
@@ -71,12 +71,12 @@ def test_secrets_are_not_shown(kafka: KafkaServer, topics: Topics, caplog: pytes
         ({"topics": ["a"], "settings": {"no.such.thing": "1"}}, "no.such.thing"),
     ],
 )
-def test_what_a_source_does_not_take_is_refused(arguments: dict[str, Any], message: str) -> None:
+def test_invalid_settings_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message):
         KafkaSource("127.0.0.1:1", group="g", **arguments)
 
 
-def test_a_name_tells_topics_and_pattern() -> None:
+def test_a_source_name_contains_topics_and_pattern() -> None:
     with closing(KafkaSource("127.0.0.1:1", ["a", "b", "a"], r"c\..*", group="g")) as source:
         assert source.name == r"Kafka topics a, b, like 'c\\..*' at 127.0.0.1:1"
         assert source.positions() == Positions()

@@ -1,4 +1,4 @@
-"""Topics that are deleted and made anew under their names are others, whatever their offsets."""
+"""Topics that are deleted and recreated under the same name are different topics, whatever their offsets."""
 
 import re
 
@@ -8,11 +8,11 @@ from interbed.ingest.errors import SourceGapError, SourceUnavailableError
 from interbed.ingest.flow.messages import Positions
 from interbed.ingest.sources.kafka.source import KafkaSource
 from interbed.ingest.sources.kafka.topics import KafkaTopicIds, check_same
-from tests.ingest.sources.kafka.topics import Open, Topics, numbered, read, read_to_the_end
+from tests.ingest.sources.kafka.topics import KafkaTopics, Open, numbered, read, read_to_end
 from tests.support.servers.kafka import KafkaServer
 
 
-def test_positions_have_the_ids_of_their_topics(topics: Topics, opened: Open) -> None:
+def test_positions_have_the_ids_of_their_topics(topics: KafkaTopics, opened: Open) -> None:
     one, other = topics.create("one"), topics.create("other")
     source = opened(one, other)
     source.seek(Positions({one: {0: 0}}))
@@ -20,14 +20,14 @@ def test_positions_have_the_ids_of_their_topics(topics: Topics, opened: Open) ->
     source.check({"shop.orders": source.positions()})
 
 
-def test_a_topic_that_was_made_anew_and_has_the_offset_is_a_gap(topics: Topics, opened: Open) -> None:
+def test_a_recreated_topic_that_has_the_offset_is_a_gap(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, numbered(0, 10))
     source = opened(topic)
     read(source, 10)
     positions, before = source.positions(), topics.id_of(topic)
     source.close()
-    topics.make_anew(topic)
+    topics.recreate(topic)
     topics.write(topic, numbered(0, 30))
 
     told = f"Topic {topic} .*its id was {re.escape(before)}, and is {re.escape(topics.id_of(topic))} now.*--group"
@@ -36,40 +36,40 @@ def test_a_topic_that_was_made_anew_and_has_the_offset_is_a_gap(topics: Topics, 
         later.seek(positions)
     with pytest.raises(SourceGapError, match=f"the table shop.orders was filled from it: its id was {before}"):
         later.check({"shop.items": Positions({topic: {0: 10}}), "shop.orders": positions})
-    # Positions of earlier versions know no ids, nor do those of brokers that have none.
+    # Positions of earlier versions have no ids, nor have those of brokers without topic ids.
     later.seek(Positions(positions.of))
     assert [record[3] for record in read(later, 20)] == numbered(10, 30)
 
 
-def test_a_topic_that_is_made_anew_while_it_is_read_is_found_by_a_check(topics: Topics, opened: Open) -> None:
-    """The consumer itself notices nothing, and goes on at its offset."""
+def test_the_check_finds_a_topic_recreated_while_it_is_read(topics: KafkaTopics, opened: Open) -> None:
+    """The consumer itself notices nothing, and continues at its offset."""
     topic = topics.create()
     topics.write(topic, numbered(0, 10))
     source = opened(topic)
     read(source, 10)
     source.check({"shop.orders": source.positions()})
-    topics.make_anew(topic)
+    topics.recreate(topic)
     topics.write(topic, numbered(0, 30))
-    assert [record[3] for record in read_to_the_end(source)] == numbered(10, 30)
+    assert [record[3] for record in read_to_end(source)] == numbered(10, 30)
     with pytest.raises(SourceGapError, match=f"Topic {topic} .* since the table shop.orders was filled"):
         source.check({"shop.orders": source.positions()})
     with pytest.raises(SourceGapError, match=f"Topic {topic} .* since it was read"):
         source.seek(source.positions())
 
 
-def test_who_is_beyond_the_end_of_a_topic_made_anew_is_told_the_ids(topics: Topics, opened: Open) -> None:
+def test_the_error_beyond_the_end_of_a_recreated_topic_names_the_ids(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, numbered(0, 10))
     source = opened(topic)
     read(source, 10)
     source.check({"shop.orders": source.positions()})
-    topics.make_anew(topic)
+    topics.recreate(topic)
     topics.write(topic, numbered(0, 2))
     with pytest.raises(SourceGapError, match=f"{topic} .* since the table shop.orders was filled from it: its id was"):
         read(source, 1)
 
 
-def test_a_topic_of_a_pattern_that_comes_back_keeps_the_id_that_was_read(topics: Topics, opened: Open) -> None:
+def test_a_recreated_topic_of_a_pattern_keeps_the_id_that_was_read(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create("lost")
     topics.write(topic, numbered(0, 2))
     source = opened(topic_pattern=topic, look_seconds=0.1)
@@ -87,14 +87,15 @@ def test_a_topic_of_a_pattern_that_comes_back_keeps_the_id_that_was_read(topics:
 
 
 def read_and_check(source: KafkaSource, count: int) -> None:
-    """Read so many messages, and ask whether they are of the topic that was read; what a broker says of the old one may
-    have it find out before.
+    """Read so many messages, and check that they are of the topic that was read.
+
+    The read may already fail, if the broker answers that the old topic is unknown.
     """
     read(source, count)
     source.check({"shop.orders": source.positions()})
 
 
-def test_topics_that_are_not_read_any_more_may_be_made_anew(topics: Topics, opened: Open) -> None:
+def test_topics_that_are_no_longer_read_may_be_recreated(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     source = opened(topic)
     source.check({"shop.orders": Positions({"left": {0: 5}}, {"left": "an-id-of-before"})})
@@ -102,7 +103,7 @@ def test_topics_that_are_not_read_any_more_may_be_made_anew(topics: Topics, open
     assert set(source.positions().ids) == {topic}
 
 
-def test_what_is_not_known_of_a_topic_is_no_difference() -> None:
+def test_an_unknown_topic_id_is_no_difference() -> None:
     known = {"t": Positions({"a": {0: 1}, "b": {0: 1}}, {"a": "one"}), "u": Positions()}
     check_same("k", known, {"b": "two"})
     check_same("k", known, {"a": "one", "b": "two"})
@@ -110,14 +111,14 @@ def test_what_is_not_known_of_a_topic_is_no_difference() -> None:
         check_same("k", known, {"a": "other"})
 
 
-def test_ids_of_a_broker_that_is_not_there_can_not_be_asked_for() -> None:
+def test_an_unavailable_broker_returns_no_topic_ids() -> None:
     ids = KafkaTopicIds("127.0.0.1:1", {}, request_seconds=0.3)
     assert ids.of([]) == {}
     with pytest.raises(SourceUnavailableError, match=r"ids of topics can't be asked for: .*127\.0\.0\.1:1"):
         ids.of(["orders"])
 
 
-def test_ids_are_asked_for_with_the_settings_of_the_source(kafka: KafkaServer, topics: Topics) -> None:
+def test_topic_ids_are_requested_with_the_settings_of_the_source(kafka: KafkaServer, topics: KafkaTopics) -> None:
     topic, secret = topics.create(), "a-wrong-secret"
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "reader"}
     source = KafkaSource(

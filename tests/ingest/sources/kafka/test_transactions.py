@@ -1,19 +1,19 @@
-"""Transactions of Kafka: readers see those that were committed, and come to the end all the same."""
+"""Transactions of Kafka: readers see only committed messages, and reach the end nevertheless."""
 
 from interbed.ingest.flow.messages import Positions
 from tests.ingest.sources.kafka.topics import (
     DEADLINE_SECONDS,
+    KafkaTopics,
     Open,
-    Topics,
     read,
-    read_to_the_end,
+    read_to_end,
     read_until,
     records,
     wait_until,
 )
 
 
-def test_messages_of_an_aborted_transaction_are_not_seen_and_the_end_is_reached(topics: Topics, opened: Open) -> None:
+def test_aborted_messages_are_invisible_and_the_end_is_reached(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     producer = topics.transactions()
     producer.begin_transaction()
@@ -24,20 +24,20 @@ def test_messages_of_an_aborted_transaction_are_not_seen_and_the_end_is_reached(
     producer.flush(DEADLINE_SECONDS)
     producer.abort_transaction(DEADLINE_SECONDS)
     source = opened(topic)
-    # The message, the end of its transaction, the aborted message and the end of that one.
+    # The message, its commit marker, the aborted message and its abort marker.
     wait_until(lambda: source.ends() == Positions({topic: {0: 4}}))
 
     received = read_until(source, lambda _: source.positions().has_reached(source.ends()))
     assert records(received) == [(0, 0, None, b"committed")]
     assert source.positions() == Positions({topic: {0: 4}})
     assert not Positions().after(received[0]).has_reached(source.ends())
-    # A position behind the end of a transaction is one like any other.
+    # An offset after a transaction marker is a valid position.
     source.seek(source.positions())
     topics.write(topic, [b"next"])
     assert read(source, 1) == [(0, 4, None, b"next")]
 
 
-def test_a_transaction_that_is_not_finished_is_beyond_the_end(topics: Topics, opened: Open) -> None:
+def test_messages_of_an_open_transaction_are_beyond_the_end(topics: KafkaTopics, opened: Open) -> None:
     topic = topics.create()
     topics.write(topic, [b"before"])
     producer = topics.transactions()
@@ -46,8 +46,8 @@ def test_a_transaction_that_is_not_finished_is_beyond_the_end(topics: Topics, op
     producer.flush(DEADLINE_SECONDS)
     source = opened(topic)
     assert source.ends() == Positions({topic: {0: 1}})
-    assert [record[3] for record in read_to_the_end(source)] == [b"before"]
+    assert [record[3] for record in read_to_end(source)] == [b"before"]
     producer.commit_transaction(DEADLINE_SECONDS)
     assert [record[3] for record in read(source, 1)] == [b"open"]
     wait_until(lambda: source.ends() == Positions({topic: {0: 3}}))
-    assert read_to_the_end(source) == []
+    assert read_to_end(source) == []

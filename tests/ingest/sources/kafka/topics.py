@@ -1,4 +1,4 @@
-"""What tests of Kafka as a source do with topics, and with what they read of them."""
+"""Operations on topics, and reads of sources, for the tests of Kafka as a source."""
 
 import time
 import uuid
@@ -17,30 +17,30 @@ from tests.support.servers.kafka import KafkaServer
 DEADLINE_SECONDS = 60.0
 
 QUICK = {"reconnect.backoff.max.ms": "200", "fetch.wait.max.ms": "50", "fetch.error.backoff.ms": "50"}
-"""Settings that let a consumer notice sooner what a test has done."""
+"""Settings that let a consumer notice earlier what a test has done."""
 
 Open = Callable[..., KafkaSource]
-"""Makes a source of topics by their names, which is closed after the test."""
+"""Factory of sources by topic names; each is closed after the test."""
 
 Record = tuple[int, int, bytes | None, bytes | None]
 """Partition, offset, key and value."""
 
 
-class Topics:
-    """What tests do with topics, whose names they get with a random end."""
+class KafkaTopics:
+    """Topics of the tests, which get random suffixes to their names."""
 
     def __init__(self, kafka: KafkaServer) -> None:
         self._settings: dict[str, Any] = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
         self.admin = AdminClient(self._settings)
 
     def create(self, name: str = "orders", partitions: int = 1) -> str:
-        """A new topic, whose name is returned."""
+        """Create a topic and return its name."""
         topic = f"{name}-{uuid.uuid4().hex[:8]}"
         self.create_as(topic, partitions)
         return topic
 
     def create_as(self, topic: str, partitions: int = 1) -> None:
-        """A topic of just this name, which may have been deleted a moment ago."""
+        """Create a topic of exactly this name, which may have been deleted a moment ago."""
 
         def is_created() -> bool:
             try:
@@ -55,33 +55,33 @@ class Topics:
         wait_until(lambda: len(self.admin.list_topics(topic, timeout=10).topics[topic].partitions) == partitions)
 
     def delete(self, topic: str) -> None:
-        """Delete it, and wait until it is gone."""
+        """Delete a topic, and wait until it is deleted."""
         self.admin.delete_topics([topic])[topic].result()
         wait_until(lambda: topic not in self.admin.list_topics(timeout=10).topics)
 
-    def make_anew(self, topic: str, partitions: int = 1) -> None:
-        """Delete it, and make another one of the same name."""
+    def recreate(self, topic: str, partitions: int = 1) -> None:
+        """Delete a topic, and create another one of the same name."""
         self.delete(topic)
         self.create_as(topic, partitions)
 
     def id_of(self, topic: str) -> str:
-        """Its id, as Kafka's own tools show it."""
+        """Return its id, as Kafka's own tools show it."""
         described = self.admin.describe_topics(TopicCollection([topic]))[topic].result()
         return str(described.topic_id).replace("+", "-").replace("/", "_")
 
     def write(self, topic: str, values: Iterable[bytes | None], partition: int = 0, key: bytes | None = None) -> None:
-        """Messages for a partition, which have arrived on return."""
+        """Write messages to a partition; they have arrived on return."""
         producer = self.producer()
         for value in values:
             producer.produce(topic, value, key, partition)
         assert producer.flush(DEADLINE_SECONDS) == 0
 
     def producer(self) -> Producer:
-        """A producer that remembers nothing: an older one may know less partitions than there are."""
+        """Return a new producer without cached metadata: an older one may know fewer partitions than exist."""
         return Producer({**self._settings, "linger.ms": 0})
 
     def transactions(self) -> Producer:
-        """A producer of transactions that is ready to begin one."""
+        """Return a transactional producer that is ready to begin a transaction."""
         producer = Producer({**self._settings, "transactional.id": uuid.uuid4().hex})
         producer.init_transactions(DEADLINE_SECONDS)
         return producer
@@ -119,13 +119,13 @@ def read_until(source: KafkaSource, is_enough: Callable[[list[Messages]], bool])
 
 
 def read(source: KafkaSource, count: int) -> list[Record]:
-    """So many messages, of one topic or several; it fails when there are more."""
+    """Read so many messages of one or several topics. AssertionError if there are more."""
     found = records(read_until(source, lambda received: sum(map(len, received)) >= count))
     assert len(found) == count
     return sorted(found, key=lambda record: record[:2])
 
 
-def read_to_the_end(source: KafkaSource) -> list[Record]:
+def read_to_end(source: KafkaSource) -> list[Record]:
     ends = source.ends()
     return sorted(records(read_until(source, lambda _: source.positions().has_reached(ends))), key=lambda r: r[:2])
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL that tells of changes; each test has a database of its own."""
+"""A PostgreSQL with logical replication; each test has its own database."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def server() -> Iterator[str]:
 
 @pytest.fixture
 def database(server: str, request: pytest.FixtureRequest) -> Iterator[Database]:
-    """An empty database. Its slots end with the test, so that no WAL is kept for them."""
+    """An empty database. Its slots are dropped after the test, so that the server keeps no WAL for them."""
     name = f"db_{abs(hash(request.node.nodeid))}"
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))

@@ -1,4 +1,4 @@
-"""A database that is the source, and runs that read it."""
+"""Source database, and runs that read it."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ NAMES = TableNames(database="shop", databases=frozenset({"public"}))
 
 
 class Database:
-    """A database at `url`, whose changes are read through a slot of the given name."""
+    """Database at `url` whose changes are read through a slot of the given name."""
 
     def __init__(self, url: str, slot: str) -> None:
         self.url = url
@@ -28,26 +28,26 @@ class Database:
         self.execute("SET TIME ZONE 'UTC'")
 
     def execute(self, *statements: str) -> None:
-        """Carry out statements, each in a transaction of its own."""
+        """Execute statements, each in its own transaction."""
         for statement in statements:
             self._connection.execute(statement.encode())
 
     def transaction(self, *statements: str) -> None:
-        """Carry them out in one transaction."""
+        """Execute statements in one transaction."""
         with self._connection.transaction():
             self.execute(*statements)
 
     def rows(self, query: str) -> list[Any]:
-        """The rows of a query."""
+        """Return the rows of a query."""
         return self._connection.execute(query.encode()).fetchall()
 
     def confirmed(self) -> int:
-        """The place in the WAL before which the slot keeps nothing."""
+        """Return the confirmed LSN of the slot."""
         query = f"SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = '{self.slot}'"
         return int(self.rows(query)[0][0])
 
     def source(self, names: TableNames = NAMES, **settings: Any) -> PostgresSource:
-        """The source that a run reads."""
+        """Return a source for a run."""
         return PostgresSource(
             self.url,
             **{
@@ -68,7 +68,7 @@ class Database:
         source: PostgresSource | None = None,
         **settings: Any,
     ) -> Ingestion:
-        """A job that reads to the end, into tables of one bucket."""
+        """Return a job that reads to the end, into tables of one bucket."""
         source = source or self.source(names)
         return Ingestion(
             catalog,
@@ -81,7 +81,7 @@ class Database:
         )
 
     def read(self, catalog: Catalog, **more: Any) -> Ingestion:
-        """Read to the end."""
+        """Run a job to the end of the source."""
         source = more.pop("source", None) or self.source(more.get("names", NAMES))
         job = self.job(catalog, source=source, **more)
         try:
@@ -91,7 +91,7 @@ class Database:
         return job
 
     def wait_until_free(self) -> None:
-        """Until PostgreSQL has seen that nobody reads the slot any more."""
+        """Wait until PostgreSQL has noticed that the slot is inactive."""
         wait_until(lambda: not self.rows(_ACTIVE.format(self.slot)))
 
     def __enter__(self) -> Self:
@@ -101,12 +101,12 @@ class Database:
         self._connection.close()
 
     def close(self) -> None:
-        """Drop the slot, and let go of the connection."""
+        """Drop the slot and close the connection."""
         self.drop_slot()
         self._connection.close()
 
     def drop_slot(self) -> None:
-        """Drop the slot when nobody reads it any more."""
+        """Drop the slot once it is inactive."""
         self.wait_until_free()
         there = f"FROM pg_replication_slots WHERE slot_name = '{self.slot}'"
         self.execute(f"SELECT pg_drop_replication_slot(slot_name) {there}")
@@ -116,7 +116,7 @@ _ACTIVE = "SELECT 1 FROM pg_replication_slots WHERE slot_name = '{}' AND active"
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = DEADLINE_SECONDS) -> None:
-    """Wait until it is true."""
+    """Wait until the condition is true."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

@@ -1,4 +1,4 @@
-"""Tables that are chosen by their names and are not in the publication that is there."""
+"""Tables that are selected by name but missing from the existing publication."""
 
 import logging
 import re
@@ -22,7 +22,7 @@ TABLES = (
 @pytest.mark.parametrize(
     ("pattern", "way_out"), [("b", 'ADD TABLE "public"."b"'), ("nosuch", "No table .* such a name")]
 )
-def test_a_run_ends_when_no_published_table_is_wanted(
+def test_a_run_fails_when_no_published_table_is_selected(
     database: Database, tmp_path: Path, pattern: str, way_out: str
 ) -> None:
     database.execute(*TABLES, "CREATE PUBLICATION interbed FOR TABLE a")
@@ -31,7 +31,7 @@ def test_a_run_ends_when_no_published_table_is_wanted(
     assert not database.rows(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.slot}'")
 
 
-def test_a_table_that_is_named_and_not_published_is_warned_of(
+def test_a_selected_table_that_is_not_published_is_warned_about(
     database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     database.execute(*TABLES, "CREATE PUBLICATION interbed FOR TABLE a")
@@ -50,7 +50,7 @@ def test_a_table_that_is_named_and_not_published_is_warned_of(
     assert not [each for each in caplog.messages if "does not have" in each]
 
 
-def test_without_a_pattern_tables_beyond_the_publication_are_nobodys_concern(
+def test_without_a_pattern_unpublished_tables_are_ignored(
     database: Database, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     database.execute(*TABLES, "CREATE PUBLICATION interbed FOR TABLE a")

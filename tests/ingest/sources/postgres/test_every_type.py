@@ -1,4 +1,4 @@
-"""Every type of PostgreSQL's catalog that a column can have becomes a column, or is refused before a run begins."""
+"""Every type of PostgreSQL's catalog becomes a column, or is refused before a run begins."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -117,7 +117,7 @@ WITHOUT_INPUT = (
     *("pg_node_tree", "pg_ndistinct", "pg_dependencies", "pg_mcv_list", "gtsvector"),
     *("pg_brin_bloom_summary", "pg_brin_minmax_multi_summary", "ghstore", "ltree_gist", "box2df", "gidx"),
 )
-"""Types of which nobody can write a value."""
+"""Types whose values can not be written."""
 TYPES = """
     SELECT t.oid::int8, format_type(t.oid, NULL), t.typtype::text,
     CASE WHEN e.typarray = t.oid THEN format_type(e.oid, NULL) END
@@ -136,7 +136,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def columns_of(database: Database) -> dict[str, tuple[str, str | None]]:
-    """A column for each type: its type, and that of its elements."""
+    """Return a column for each type: its type, and that of its elements."""
     return {
         f"c{oid}": (name, element)
         for oid, name, kind, element in database.rows(TYPES)
@@ -144,7 +144,7 @@ def columns_of(database: Database) -> dict[str, tuple[str, str | None]]:
     }
 
 
-def test_every_type_of_the_catalog_is_a_column(database: Database, catalog: Catalog, tally: Tally) -> None:
+def test_every_type_of_the_catalog_becomes_a_column(database: Database, catalog: Catalog, tally: Tally) -> None:
     available = {name for (name,) in database.rows("SELECT name FROM pg_available_extensions")}
     for extension in EXTENSIONS:
         if extension in available:
@@ -162,7 +162,7 @@ def test_every_type_of_the_catalog_is_a_column(database: Database, catalog: Cata
             continue
         quoted = "'" + text.replace("'", "''") + "'"
         if kind.startswith("xml") and not has_xml:
-            # Without libxml the server has the type, and no values of it.
+            # Without libxml the server has the type, but no values of it.
             continue
         names.append(name)
         values.append(f"ARRAY[{quoted}::{element}, NULL]::{kind}" if element else f"{quoted}::{kind}")
@@ -214,7 +214,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_a_table_that_cannot_be_taken_is_named_at_the_start(database: Database, catalog: Catalog, kind: str) -> None:
+def test_a_table_that_cannot_be_ingested_is_named_at_the_start(database: Database, catalog: Catalog, kind: str) -> None:
     columns, reason = REFUSED[kind]
     database.execute("CREATE DOMAIN matrix AS int[][]", "CREATE TABLE good (id int PRIMARY KEY)")
     database.execute("INSERT INTO good VALUES (1)", f"CREATE TABLE odd ({columns})")
@@ -224,13 +224,13 @@ def test_a_table_that_cannot_be_taken_is_named_at_the_start(database: Database, 
         InvalidInputError, match=rf"public\.odd can't be taken: .*{reason}.* --excluding-tables, or by --skip-t"
     ):
         database.read(catalog)
-    # Nothing was made for it.
+    # No replication slot and no table were created for it.
     assert not database.rows("SELECT 1 FROM pg_publication")
     assert not database.rows(f"SELECT 1 FROM pg_replication_slots WHERE slot_name = '{database.slot}'")
     names = TableNames(database="shop", databases=frozenset({"public"}), skipping="odd")
     database.read(catalog, names=names)
     assert catalog.list_tables("shop") == ["good"]
-    # It may be published all the same, and changes.
+    # It may be published nevertheless, and change.
     if columns and "int[] PRIMARY" not in columns and "GENERATED" not in columns:
         database.execute("ALTER PUBLICATION interbed ADD TABLE odd", "INSERT INTO odd (id) VALUES (1)")
     database.execute("INSERT INTO good VALUES (2)")
@@ -242,7 +242,7 @@ def test_a_table_that_cannot_be_taken_is_named_at_the_start(database: Database, 
     assert catalog.list_tables("shop") == ["good"]
 
 
-def test_a_table_that_was_skipped_gets_its_rows_when_it_can_be_taken(database: Database, catalog: Catalog) -> None:
+def test_a_skipped_table_gets_its_rows_once_it_can_be_ingested(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE good (id int PRIMARY KEY)", "CREATE TABLE odd (id int PRIMARY KEY, v int[][])")
     database.execute("INSERT INTO odd VALUES (1)")
     database.execute("CREATE PUBLICATION interbed FOR TABLE good, odd")
@@ -256,14 +256,14 @@ def test_a_table_that_was_skipped_gets_its_rows_when_it_can_be_taken(database: D
     assert rows_of(catalog, "shop.odd") == [{"id": 1}, {"id": 2}, {"id": 3}]
 
 
-def test_columns_that_a_publication_leaves_out_are_no_hindrance(database: Database, catalog: Catalog) -> None:
+def test_columns_outside_of_the_publication_are_ignored(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE odd (id int PRIMARY KEY, v int[][])", "INSERT INTO odd VALUES (1)")
     database.execute("CREATE PUBLICATION interbed FOR TABLE odd (id)")
     database.read(catalog)
     assert rows_of(catalog, "shop.odd") == [{"id": 1}]
 
 
-def test_columns_that_the_database_generates_are_named_at_the_start(
+def test_generated_columns_are_named_at_the_start(
     database: Database, catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     generated = "GENERATED ALWAYS AS (upper(n)) STORED"
@@ -291,13 +291,13 @@ def test_a_key_that_becomes_deferrable_ends_the_run(database: Database, catalog:
     assert rows_of(catalog, "shop.t") == [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]
 
 
-def test_a_table_that_could_not_be_changed_any_more_may_be_skipped(database: Database, catalog: Catalog) -> None:
+def test_a_table_that_publication_would_make_unchangeable_may_be_skipped(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE good (id int PRIMARY KEY)", "CREATE TABLE log (n int)")
     database.read(catalog, names=TableNames(database="shop", databases=frozenset({"public"}), skipping="log"))
     assert database.rows("SELECT tablename FROM pg_publication_tables") == [("good",)]
 
 
-def test_a_name_that_no_table_can_have_is_refused_at_the_start(database: Database, catalog: Catalog) -> None:
+def test_an_unsupported_table_name_is_refused_at_the_start(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE good (id int PRIMARY KEY)", 'CREATE TABLE "a$b" (id int PRIMARY KEY)')
     with pytest.raises(InvalidInputError, match=r"public\.a\$b can't be taken"):
         database.read(catalog)

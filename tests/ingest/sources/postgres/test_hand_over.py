@@ -1,4 +1,4 @@
-"""First rows are read while the database changes, and runs are killed: tables equal the source, row for row."""
+"""The initial copy is read while the database changes, and runs are killed: tables equal the source, row for row."""
 
 import json
 import random
@@ -25,9 +25,10 @@ from tests.support.peers.java import JavaPaimon
 ACCOUNTS, BALANCE = 40, 100
 
 
-class Bank:
-    """A thread that transfers amounts between accounts of one table, opens and closes accounts, and logs each
-    transfer; also an account with much text, in a table that tells whole rows.
+class BankWorkload:
+    """Workload in a thread: transfers between accounts of one table, which are logged, and new and closed accounts.
+
+    It also changes large texts, in a table with REPLICA IDENTITY FULL.
     """
 
     def __init__(self, database: Database, seed: int) -> None:
@@ -45,7 +46,7 @@ class Bank:
         database.execute("INSERT INTO texts SELECT i, 0, repeat(md5(i::text), 200) FROM generate_series(1, 20) i")
         self._thread = threading.Thread(target=self._work, daemon=True)
 
-    def __enter__(self) -> "Bank":
+    def __enter__(self) -> "BankWorkload":
         self._thread.start()
         return self
 
@@ -65,7 +66,7 @@ class Bank:
                     run("INSERT INTO log VALUES (%s, %s)", [self.count, amount])
                     run("UPDATE texts SET n = n + 1 WHERE id = %s", [choice.randrange(1, 21)])
                     if choice.random() < 0.2:
-                        # The account goes on under another number, and gets the first one back.
+                        # The account gets another number, and then its former one again.
                         run("UPDATE accounts SET id = id + 1000 WHERE id = %s", [one])
                         run("UPDATE accounts SET id = id - 1000 WHERE id = %s", [one + 1000])
                     if choice.random() < 0.05:
@@ -87,7 +88,7 @@ def rows(catalog: Catalog, name: str) -> list[dict[str, Any]]:
 
 
 def plain(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows in the order of their number, without nulls."""
+    """Return the rows in the order of their number, without nulls."""
     return sorted(({n: v for n, v in row.items() if v is not None} for row in found), key=lambda row: row["id"])
 
 
@@ -112,9 +113,9 @@ def check_no_snapshot_is_torn(catalog: Catalog) -> None:
         assert sorted(numbers) == list(range(len(numbers)))
 
 
-def test_no_row_is_lost_or_doubled_between_first_rows_and_changes(database: Database, tmp_path: Path) -> None:
+def test_no_row_is_lost_or_duplicated_between_initial_copy_and_changes(database: Database, tmp_path: Path) -> None:
     catalog = lake(tmp_path)
-    with Bank(database, 1) as bank:
+    with BankWorkload(database, 1) as bank:
         for turn in range(3):
             before = bank.count
             wait_until(lambda before=before: bank.count > before + 20)  # type: ignore[misc]
@@ -128,7 +129,7 @@ def test_no_row_is_lost_or_doubled_between_first_rows_and_changes(database: Data
 
 @contextmanager
 def ingesting(database: Database, warehouse: Path) -> Iterator[Run]:
-    """The command as a process, which is killed at the end unless it has ended."""
+    """Run the command, and kill the process at the end unless it has ended."""
     command = [sys.executable, "-m", "interbed.cli", "ingest", "postgres", "-o", f"warehouse={warehouse}", "--json"]
     command += ["--url", database.url, "--slot", database.slot, "--database", "shop", "--commit-interval", "50ms"]
     log = warehouse.parent / "ingest.log"
@@ -144,13 +145,11 @@ def ingesting(database: Database, warehouse: Path) -> Iterator[Run]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("kills", [3, 20])
-def test_tables_equal_the_source_however_often_the_process_is_killed(
-    database: Database, tmp_path: Path, kills: int
-) -> None:
+def test_tables_equal_the_source_after_any_number_of_kills(database: Database, tmp_path: Path, kills: int) -> None:
     warehouse = tmp_path / "lake"
     catalog = lake(warehouse)
     choice = random.Random(kills)
-    with Bank(database, kills) as bank:
+    with BankWorkload(database, kills) as bank:
         for turn in range(kills):
             with ingesting(database, warehouse) as run:
                 if turn % 2:
@@ -160,7 +159,7 @@ def test_tables_equal_the_source_however_often_the_process_is_killed(
                     for _ in range(choice.randrange(5)):
                         run.next_commit(1)
                 else:
-                    # Anywhere, from its start on.
+                    # Kills hit any moment, from the start of the process on.
                     deadline = time.monotonic() + choice.random() * 5
                     while time.monotonic() < deadline:
                         run.next_commit(max(0.0, deadline - time.monotonic()))
@@ -181,7 +180,7 @@ def same(catalog: Catalog, database: Database) -> bool:
     return all(rows(catalog, name) == source_rows(database, name) for name in ("accounts", "log", "texts"))
 
 
-def test_the_command_says_what_it_does_and_keeps_secrets(database: Database, tmp_path: Path) -> None:
+def test_the_command_logs_its_progress_without_secrets(database: Database, tmp_path: Path) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
     url = database.url.replace("postgres@", "postgres:s3cret@")
     command = [sys.executable, "-m", "interbed.cli", "ingest", "postgres", "-o", f"warehouse={tmp_path}", "--url", url]

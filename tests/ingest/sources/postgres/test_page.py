@@ -1,4 +1,4 @@
-"""The commands of docs/ingest.md about PostgreSQL, on a real one."""
+"""The PostgreSQL commands of docs/ingest.md, run on a real server."""
 
 import json
 import re
@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[4] / "docs" / "ingest.md"
 
 
 def commands(database: Database, warehouse: Path) -> list[list[str]]:
-    """The commands of the page, of the given database and into the given warehouse."""
+    """Return the commands of the page, for the given database and warehouse."""
     found = []
     for block in re.findall(r"```shell\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
         for line in block.replace("\\\n", " ").splitlines():

@@ -1,4 +1,4 @@
-"""A run over a real database: first rows, changes, and the hand-over between them."""
+"""Runs over a real database: initial copy, changes, and the hand-over between them."""
 
 import logging
 from pathlib import Path
@@ -21,7 +21,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def versions(catalog: Catalog, name: str = "shop.orders") -> list[list[int]]:
-    """The keys in each snapshot of a table."""
+    """Return the keys in each snapshot of a table."""
     table = catalog.get_table(name)
     seen: list[list[Any]] = [
         table.copy({"scan.snapshot-id": str(s.id)}).scan().to_arrow()["id"].to_pylist() for s in table.snapshots()
@@ -29,7 +29,7 @@ def versions(catalog: Catalog, name: str = "shop.orders") -> list[list[int]]:
     return [sorted(keys) for keys in seen]
 
 
-def test_a_table_gets_the_rows_that_are_there_and_then_their_changes(database: Database, catalog: Catalog) -> None:
+def test_a_table_gets_the_existing_rows_and_then_their_changes(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, v text)", "CREATE TABLE empty (id int PRIMARY KEY)")
     database.execute("INSERT INTO orders VALUES (1, 'a'), (2, NULL), (3, '')")
     first = database.read(catalog)
@@ -48,7 +48,7 @@ def test_a_table_gets_the_rows_that_are_there_and_then_their_changes(database: D
     assert third.result.rows == {}
 
 
-def test_a_transaction_with_more_rows_than_a_commit_is_seen_as_a_whole(database: Database, catalog: Catalog) -> None:
+def test_a_transaction_larger_than_a_commit_is_atomic(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (0)")
     database.read(catalog)
     database.execute("INSERT INTO orders SELECT generate_series(1, 70000)", "INSERT INTO orders VALUES (70001)")
@@ -56,9 +56,7 @@ def test_a_transaction_with_more_rows_than_a_commit_is_seen_as_a_whole(database:
     assert [len(keys) for keys in versions(catalog)] in ([1, 70001, 70002], [1, 70002])
 
 
-def test_a_table_that_is_filled_anew_in_one_transaction_is_never_seen_empty(
-    database: Database, catalog: Catalog
-) -> None:
+def test_a_table_refilled_in_one_transaction_is_never_seen_empty(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "CREATE TABLE items (id int PRIMARY KEY)")
     database.execute("INSERT INTO orders VALUES (1), (2)", "INSERT INTO items VALUES (1)")
     database.read(catalog)
@@ -70,7 +68,7 @@ def test_a_table_that_is_filled_anew_in_one_transaction_is_never_seen_empty(
     assert rows_of(catalog, "shop.items") == []
 
 
-def test_a_column_that_comes_within_a_transaction_does_not_tear_it(database: Database, catalog: Catalog) -> None:
+def test_a_column_added_within_a_transaction_does_not_split_it(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, v text)", "INSERT INTO orders VALUES (1)")
     database.read(catalog)
     database.execute("INSERT INTO orders VALUES (2)")
@@ -96,7 +94,7 @@ def test_a_column_that_comes_within_a_transaction_does_not_tear_it(database: Dat
     assert all(3 not in keys or 6 in keys for keys in versions(catalog))
 
 
-def test_a_truncation_before_a_new_column_in_one_transaction_does_not_tear_it(
+def test_a_truncation_before_a_new_column_in_one_transaction_does_not_split_it(
     database: Database, catalog: Catalog
 ) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
@@ -113,9 +111,7 @@ def test_a_truncation_before_a_new_column_in_one_transaction_does_not_tear_it(
     assert all(keys in ([1], [3, 4]) for keys in versions(catalog))
 
 
-def test_a_large_value_that_did_not_change_is_kept_where_the_source_tells_whole_rows(
-    database: Database, catalog: Catalog
-) -> None:
+def test_an_unchanged_large_value_is_kept_with_replica_identity_full(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE orders (id int, n int, v text, PRIMARY KEY (id))")
     database.execute("ALTER TABLE orders REPLICA IDENTITY FULL", "ALTER TABLE orders ALTER v SET STORAGE EXTERNAL")
     database.execute("INSERT INTO orders VALUES (1, 1, repeat('x', 9000)), (2, 2, repeat('y', 9000)), (4, 4, NULL)")
@@ -133,7 +129,7 @@ def test_a_large_value_that_did_not_change_is_kept_where_the_source_tells_whole_
     assert rows_of(catalog) == [{"id": 1, "n": 3}, {"id": 3, "n": 4, "v": "y" * 9000}, {"id": 5, "n": 5, "v": "z"}]
 
 
-def test_a_large_value_that_is_left_out_makes_its_message_bad(
+def test_an_unchanged_large_value_that_is_not_sent_makes_its_message_bad(
     database: Database, catalog: Catalog, caplog: pytest.LogCaptureFixture
 ) -> None:
     from interbed.ingest.run_settings import BadMessages
@@ -165,7 +161,7 @@ def test_the_key_is_that_of_the_replica_identity(database: Database, catalog: Ca
     assert rows_of(catalog) == [{"id": 1, "a": "x", "b": 3}]
 
 
-def test_a_table_without_a_key_takes_insertions(database: Database, catalog: Catalog) -> None:
+def test_a_table_without_a_key_accepts_insertions(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE log (n int)", "ALTER TABLE log REPLICA IDENTITY FULL")
     database.execute("INSERT INTO log VALUES (1), (1)")
     database.read(catalog, tables=TableSettings())
@@ -177,7 +173,7 @@ def test_a_table_without_a_key_takes_insertions(database: Database, catalog: Cat
         database.read(catalog, tables=TableSettings())
 
 
-def test_a_table_that_is_published_later_gets_its_rows_first(database: Database, catalog: Catalog) -> None:
+def test_a_table_published_later_is_copied_first(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
     database.read(catalog)
     database.execute("CREATE TABLE items (id int PRIMARY KEY)", "INSERT INTO items VALUES (1)")
@@ -188,9 +184,7 @@ def test_a_table_that_is_published_later_gets_its_rows_first(database: Database,
     assert rows_of(catalog) == [{"id": 1}, {"id": 2}]
 
 
-def test_a_table_that_is_published_while_a_run_goes_on_gets_its_rows_first(
-    database: Database, catalog: Catalog
-) -> None:
+def test_a_table_published_during_a_run_is_copied_first(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "INSERT INTO orders VALUES (1)")
     database.read(catalog)
     database.execute("INSERT INTO orders VALUES (2)")
@@ -210,7 +204,7 @@ def test_a_table_that_is_published_while_a_run_goes_on_gets_its_rows_first(
     assert rows_of(catalog) == [{"id": 1}, {"id": 2}, {"id": 3}]
 
 
-def test_a_table_that_is_gone_before_it_was_read_is_no_hindrance(database: Database, catalog: Catalog) -> None:
+def test_a_table_dropped_before_it_was_copied_is_ignored(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE PUBLICATION interbed FOR ALL TABLES", "CREATE TABLE orders (id int PRIMARY KEY)")
     database.read(catalog)
     database.execute("CREATE TABLE gone (id int PRIMARY KEY)", "INSERT INTO gone VALUES (1)", "TRUNCATE gone")
@@ -220,7 +214,7 @@ def test_a_table_that_is_gone_before_it_was_read_is_no_hindrance(database: Datab
     assert rows_of(catalog, "shop.gone") == [{"id": 2}]
 
 
-def test_only_tables_that_are_wanted_are_published_and_read(database: Database, catalog: Catalog) -> None:
+def test_only_selected_tables_are_published_and_read(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE SCHEMA other", "CREATE TABLE other.orders (id int PRIMARY KEY)")
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "CREATE TABLE log (n int)")
     names = TableNames(database="shop", databases=frozenset({"public"}), excluding="log")
@@ -233,7 +227,7 @@ def test_only_tables_that_are_wanted_are_published_and_read(database: Database, 
         database.read(catalog, names=TableNames(database="shop"))
 
 
-def test_one_table_may_have_another_name_columns_and_keys(database: Database, catalog: Catalog) -> None:
+def test_a_single_table_may_have_another_name_columns_and_keys(database: Database, catalog: Catalog) -> None:
     from interbed.ingest.tables.computed_columns import ComputedColumn
 
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, at date)", "INSERT INTO orders VALUES (1, '2024-05-06')")
@@ -251,7 +245,7 @@ def test_one_table_may_have_another_name_columns_and_keys(database: Database, ca
     assert catalog.get_table("lake.sales").schema.partition_keys == ("dt",)
 
 
-def test_columns_and_rows_are_those_that_the_publication_chooses(database: Database, catalog: Catalog) -> None:
+def test_columns_and_rows_are_those_of_the_publication(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, v text, secret text)")
     database.execute("INSERT INTO orders VALUES (1, 'a', 's'), (-1, 'b', 's')")
     database.execute("CREATE PUBLICATION interbed FOR TABLE orders (id, v) WHERE (id > 0)")
@@ -264,7 +258,7 @@ def test_columns_and_rows_are_those_that_the_publication_chooses(database: Datab
     assert catalog.get_table("shop.orders").schema.fields[-1].name == "v"
 
 
-def test_a_partitioned_table_is_one(database: Database, catalog: Catalog) -> None:
+def test_a_partitioned_table_is_one_table(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY) PARTITION BY RANGE (id)")
     database.execute("CREATE TABLE low PARTITION OF orders FOR VALUES FROM (0) TO (10)")
     database.execute("CREATE TABLE high PARTITION OF orders FOR VALUES FROM (10) TO (20)")
@@ -280,7 +274,7 @@ def test_a_partitioned_table_is_one(database: Database, catalog: Catalog) -> Non
     assert sorted(catalog.list_tables("shop")) == ["child", "orders", "parent"]
 
 
-def test_a_table_that_is_there_already_is_filled(database: Database, catalog: Catalog) -> None:
+def test_an_existing_table_is_filled(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, n bigint)")
     database.execute(
         "INSERT INTO orders SELECT i, i FROM generate_series(1, 30000) i", "INSERT INTO orders VALUES (0, 1e18)"
@@ -292,7 +286,7 @@ def test_a_table_that_is_there_already_is_filled(database: Database, catalog: Ca
     assert len(versions(catalog)) == 1
 
 
-def test_names_may_be_of_any_letters(database: Database, catalog: Catalog) -> None:
+def test_names_may_contain_any_letters(database: Database, catalog: Catalog) -> None:
     database.execute('''CREATE TABLE "it's a ""Täble""" ("the key" int PRIMARY KEY, "V, x" text)''')
     database.execute('''INSERT INTO "it's a ""Täble""" VALUES (1, 'a')''')
     names = TableNames(table="shop.named")

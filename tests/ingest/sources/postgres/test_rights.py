@@ -1,4 +1,4 @@
-"""Rights that a run lacks in PostgreSQL: all are named at once, with statements after which the run succeeds."""
+"""Missing privileges in PostgreSQL: all are reported at once, with statements that grant them."""
 
 import itertools
 import re
@@ -28,7 +28,7 @@ NAMED = {
 }
 
 
-def test_any_missing_rights_are_named_and_the_statements_grant_them(
+def test_all_missing_privileges_are_reported_with_statements_that_grant_them(
     database: Database, tmp_path: Path, tally: Tally
 ) -> None:
     database.execute(
@@ -67,7 +67,7 @@ def test_any_missing_rights_are_named_and_the_statements_grant_them(
     tally("sets of missing rights", len(cases))
 
 
-def test_the_owner_of_the_tables_needs_create_on_the_database_alone(database: Database, tmp_path: Path) -> None:
+def test_the_owner_of_the_tables_needs_only_create_on_the_database(database: Database, tmp_path: Path) -> None:
     role = f"owner_{database.slot}"
     database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY)",
@@ -97,7 +97,7 @@ def test_the_owner_of_the_tables_needs_create_on_the_database_alone(database: Da
         ("permission denied to start WAL sender", 'ALTER ROLE "u" REPLICATION;'),
     ],
 )
-def test_what_postgresql_refuses_is_met_with_the_statement_that_allows_it(message: str, statement: str) -> None:
+def test_errors_of_postgresql_name_the_statement_that_grants_the_privilege(message: str, statement: str) -> None:
     found = way_out(message, "u")
     assert found is not None
     assert statement in found

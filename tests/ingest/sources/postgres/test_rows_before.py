@@ -1,4 +1,4 @@
-"""Changes without the row before them, as PostgreSQL sends them by default, and with it (REPLICA IDENTITY FULL)."""
+"""Changes with the row before them (REPLICA IDENTITY FULL) and without it, which is PostgreSQL's default."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ from tests.ingest.sources.postgres.database import Database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """A change of the row (1, 2024-01-01, a, 5), and the rows (k, v) that a table has then."""
+class ChangeCase:
+    """A change of the row (1, 2024-01-01, a, 5), and the rows (k, v) of the table after it."""
 
     change: str
     rows: Sequence[tuple[int, int]]
@@ -31,31 +31,29 @@ _SUM = {
     "fields.d.aggregate-function": "last_value",
 }
 CASES = {
-    "a partition that changes": Case(
+    "a partition that changes": ChangeCase(
         change="UPDATE orders SET p = 'b'", rows=[(1, 5)], primary_keys=["k", "p"], partition_keys=["p"]
     ),
-    "a computed partition that changes": Case(
+    "a computed partition that changes": ChangeCase(
         change="UPDATE orders SET d = '2024-02-02'",
         rows=[(1, 5)],
         primary_keys=["k", "dt"],
         partition_keys=["dt"],
         computed=["dt=date_format(d,'yyyy-MM')"],
     ),
-    "a deletion in a partition": Case(
+    "a deletion in a partition": ChangeCase(
         change="DELETE FROM orders", rows=[], primary_keys=["k", "p"], partition_keys=["p"]
     ),
-    "a sum": Case(change="UPDATE orders SET v = 10", rows=[(1, 10)], primary_keys=["p"], options=_SUM),
-    "a deletion by sequence": Case(change="DELETE FROM orders", rows=[], options={"sequence.field": "v"}),
-    "a key that changes by sequence": Case(
+    "a sum": ChangeCase(change="UPDATE orders SET v = 10", rows=[(1, 10)], primary_keys=["p"], options=_SUM),
+    "a deletion by sequence": ChangeCase(change="DELETE FROM orders", rows=[], options={"sequence.field": "v"}),
+    "a key that changes by sequence": ChangeCase(
         change="UPDATE orders SET k = 2", rows=[(2, 5)], options={"sequence.field": "v"}
     ),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_change_without_the_row_before_is_bad_where_the_table_needs_that(
-    database: Database, tmp_path: Path, name: str
-) -> None:
+def test_a_change_without_a_required_row_before_is_bad(database: Database, tmp_path: Path, name: str) -> None:
     case = CASES[name]
     tables = TableSettings(
         primary_keys=case.primary_keys,

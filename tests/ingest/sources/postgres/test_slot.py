@@ -1,4 +1,4 @@
-"""What the slot keeps, and what becomes of a run when it does not: nothing is passed over without a word."""
+"""WAL retained by the replication slot, and errors of a run when it is missing: no change is skipped silently."""
 
 import threading
 from pathlib import Path
@@ -32,14 +32,14 @@ def orders(database: Database, catalog: Catalog) -> Database:
 
 
 def position(catalog: Catalog, database: Database, name: str = "shop.orders") -> int:
-    """The place in the WAL up to which a table was read."""
+    """Return the LSN up to which a table was read."""
     sink = open_sink(catalog, name, database.slot)
     assert sink is not None
     [(_, _, offset)] = sink.positions or Positions()
     return offset
 
 
-def test_the_slot_is_advanced_only_as_far_as_all_tables_are(
+def test_the_slot_advances_only_to_the_position_of_the_slowest_table(
     database: Database, catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "CREATE TABLE items (id int PRIMARY KEY)")
@@ -67,14 +67,14 @@ def test_the_slot_is_advanced_only_as_far_as_all_tables_are(
     assert database.confirmed() == told[-1] == position(catalog, database)
 
 
-def test_what_concerns_no_table_is_not_kept(orders: Database, catalog: Catalog) -> None:
+def test_wal_of_unpublished_tables_is_not_retained(orders: Database, catalog: Catalog) -> None:
     orders.execute("CREATE TABLE other (id int)", "INSERT INTO other SELECT generate_series(1, 1000)")
     [(end,)] = orders.rows("SELECT pg_current_wal_flush_lsn() - '0/0'")
     orders.read(catalog)
     assert orders.confirmed() >= end
 
 
-def test_a_slot_that_is_gone_is_a_gap(orders: Database, catalog: Catalog) -> None:
+def test_a_dropped_slot_is_a_gap(orders: Database, catalog: Catalog) -> None:
     orders.drop_slot()
     orders.execute("INSERT INTO orders VALUES (2)")
     with pytest.raises(
@@ -88,7 +88,7 @@ def test_a_slot_that_is_gone_is_a_gap(orders: Database, catalog: Catalog) -> Non
     assert rows_of(catalog) == [{"id": 1}, {"id": 2}]
 
 
-def test_a_slot_that_others_have_read_is_a_gap(orders: Database, catalog: Catalog) -> None:
+def test_a_slot_advanced_by_another_process_is_a_gap(orders: Database, catalog: Catalog) -> None:
     orders.execute("INSERT INTO orders VALUES (2)")
     orders.wait_until_free()
     orders.rows(f"SELECT pg_replication_slot_advance('{orders.slot}', pg_current_wal_flush_lsn())")
@@ -102,14 +102,14 @@ def test_a_table_of_another_database_is_a_gap(orders: Database, server: str, cat
         orders.read(catalog, source=source)
 
 
-def test_a_publication_that_was_created_again_is_another(orders: Database, catalog: Catalog) -> None:
+def test_a_recreated_publication_is_another_publication(orders: Database, catalog: Catalog) -> None:
     orders.execute("DROP PUBLICATION interbed", "INSERT INTO orders VALUES (2)")
     with pytest.raises(InvalidInputError, match=r"the publication 'interbed' does not .* older than a publication"):
         orders.read(catalog)
     orders.execute("CREATE PUBLICATION interbed FOR TABLE orders")
     with pytest.raises(SourceChangedError, match=r"public\.orders, .* has left the publication and returned"):
         orders.read(catalog)
-    # PostgreSQL itself refuses what was written before the publication.
+    # PostgreSQL refuses to decode WAL that is older than the publication.
     with pytest.raises(
         SourceGapError, match=r"publication 'interbed' did not exist when the next changes to read were made"
     ):
@@ -153,7 +153,7 @@ def test_only_one_process_reads_a_slot(orders: Database, catalog: Catalog, tmp_p
 
 
 @pytest.mark.parametrize("stop", each_run(["SIGINT", "SIGQUIT"], lambda stop: stop == "SIGQUIT"))
-def test_a_server_that_starts_again_is_read_on(tmp_path: Path, stop: str) -> None:
+def test_reading_continues_after_a_server_restart(tmp_path: Path, stop: str) -> None:
     import signal
 
     with restartable_postgres_server({"wal_level": "logical"}) as server:
@@ -182,7 +182,7 @@ def test_a_server_that_starts_again_is_read_on(tmp_path: Path, stop: str) -> Non
         assert [row["id"] for row in rows_of(catalog)] == [1, 2, 3, 4]
 
 
-def test_an_older_state_of_the_database_is_a_gap(orders: Database, catalog: Catalog) -> None:
+def test_a_restored_older_state_of_the_database_is_a_gap(orders: Database, catalog: Catalog) -> None:
     sink = open_sink(catalog, "shop.orders", orders.slot)
     assert sink is not None
     assert sink.positions is not None
@@ -192,7 +192,7 @@ def test_an_older_state_of_the_database_is_a_gap(orders: Database, catalog: Cata
         orders.read(catalog)
 
 
-def test_a_server_that_tells_nothing_of_rows_is_refused(tmp_path: Path) -> None:
+def test_a_server_without_logical_replication_is_refused(tmp_path: Path) -> None:
     with (
         postgres_server({"wal_level": "replica"}) as url,
         Database(url, "s") as database,
@@ -201,14 +201,16 @@ def test_a_server_that_tells_nothing_of_rows_is_refused(tmp_path: Path) -> None:
         database.read(lake(tmp_path))
 
 
-def test_too_few_slots_are_said(tmp_path: Path) -> None:
+def test_too_few_replication_slots_are_reported(tmp_path: Path) -> None:
     with postgres_server({"wal_level": "logical", "max_replication_slots": "1"}) as url, Database(url, "s") as database:
         database.execute("CREATE TABLE orders (id int PRIMARY KEY)")
         with pytest.raises(InvalidInputError, match=r"Raise max_replication_slots of the server"):
             database.read(lake(tmp_path))
 
 
-def test_a_table_that_could_not_be_changed_any_more_is_not_published(database: Database, catalog: Catalog) -> None:
+def test_a_table_that_publication_would_make_unchangeable_is_not_published(
+    database: Database, catalog: Catalog
+) -> None:
     database.execute("CREATE TABLE log (n int)")
     with pytest.raises(InvalidInputError, match=r"public\.log has no primary key: .* REPLICA IDENTITY FULL"):
         database.read(catalog)
@@ -217,9 +219,7 @@ def test_a_table_that_could_not_be_changed_any_more_is_not_published(database: D
         database.read(catalog)
 
 
-def test_rights_that_are_missing_are_named_and_secrets_are_not(
-    database: Database, server: str, catalog: Catalog
-) -> None:
+def test_missing_privileges_are_reported_without_secrets(database: Database, server: str, catalog: Catalog) -> None:
     role = f"reader_{database.slot}"
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", f"CREATE ROLE {role} LOGIN PASSWORD 's3cret'")
     url = database.url.replace("//postgres@", f"//{role}:s3cret@")

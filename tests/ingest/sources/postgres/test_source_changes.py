@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL that are not the same any more: in a running process, and between two runs."""
+"""Source tables of PostgreSQL whose identity changes, during a run and between two runs."""
 
 import re
 from collections.abc import Sequence
@@ -119,7 +119,7 @@ def catalog(tmp_path: Path) -> Catalog:
 
 
 def run_on(database: Database, catalog: Catalog, changes: Sequence[str]) -> None:
-    """Carry out the changes while a run goes on, and let it go on until it has read them."""
+    """Execute the changes during a run, which continues until it has read them."""
     source = database.source(NAMES)
     job = database.job(catalog, names=NAMES, source=source, until_end=False, commit_interval=0.01)
     done = False
@@ -141,7 +141,7 @@ def run_on(database: Database, catalog: Catalog, changes: Sequence[str]) -> None
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("when", ["in a running process", "between two runs"])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_source_table_that_is_not_the_same_ends_the_run(
+def test_a_source_table_with_another_identity_ends_the_run(
     database: Database, catalog: Catalog, tally: Tally, change: str, when: str
 ) -> None:
     tally("changes of identity in PostgreSQL", 1)
@@ -154,7 +154,7 @@ def test_a_source_table_that_is_not_the_same_ends_the_run(
     with pytest.raises(SourceChangedError, match=re.compile(expected, re.DOTALL)) as error:
         run_on(database, catalog, changes)
     assert "shop.orders" in str(error.value)
-    # It stays so until the user has decided.
+    # The error persists until the user has decided.
     with pytest.raises(SourceChangedError):
         database.read(catalog, names=NAMES)
     assert [row["id"] for row in rows_of(catalog)] == [1]
@@ -163,7 +163,7 @@ def test_a_source_table_that_is_not_the_same_ends_the_run(
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("when", ["in a running process", "between two runs"])
 @pytest.mark.parametrize("change", HARMLESS)
-def test_what_loses_no_change_goes_on(database: Database, catalog: Catalog, change: str, when: str) -> None:
+def test_harmless_changes_do_not_end_the_run(database: Database, catalog: Catalog, change: str, when: str) -> None:
     before, changes = HARMLESS[change]
     database.execute(*before, FIRST)
     database.read(catalog, names=NAMES)
@@ -176,7 +176,7 @@ def test_what_loses_no_change_goes_on(database: Database, catalog: Catalog, chan
     assert [row["id"] for row in rows_of(catalog)] == [1, 2]
 
 
-def test_what_is_accepted_is_noted_and_a_table_that_is_left_out_hinders_nobody(
+def test_accepted_changes_are_recorded_and_a_skipped_table_blocks_no_other(
     database: Database, catalog: Catalog
 ) -> None:
     database.execute(*PLAIN, FIRST, "CREATE TABLE other (id int PRIMARY KEY)")
@@ -212,10 +212,10 @@ def test_a_dropped_table_is_read_again_from_its_first_row(database: Database, ca
 
 
 @pytest.mark.parametrize("changes", ["of both tables", "of the other table", "of the table that is left out"])
-def test_a_table_that_a_run_left_out_is_not_read_on_after_a_gap(
+def test_a_table_that_a_run_skipped_is_not_continued_after_a_gap(
     database: Database, catalog: Catalog, changes: str
 ) -> None:
-    """The slot keeps nothing of the table while a run without it reads the slot."""
+    """The slot retains no WAL for the table while a run without the table reads the slot."""
     database.execute("CREATE TABLE a (id int PRIMARY KEY)", "CREATE TABLE b (id int PRIMARY KEY)")
     database.execute("INSERT INTO a VALUES (1)", "INSERT INTO b VALUES (1)")
     database.read(catalog)

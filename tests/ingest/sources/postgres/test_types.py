@@ -1,4 +1,4 @@
-"""Every type of PostgreSQL as a column: alike in the first rows and in changes."""
+"""Every type of PostgreSQL as a column: the same in the initial copy and in changes."""
 
 import datetime
 from decimal import Decimal
@@ -92,7 +92,7 @@ COLUMNS: dict[str, tuple[str, str, list[tuple[str, Any]]]] = {
     "amounts": ("amounts", "ARRAY<DECIMAL(8, 3)>", [("'{1.5}'", [Decimal("1.5")])]),
     "blobs": ("bytea[]", "ARRAY<BYTES>", [(r"ARRAY['\x01'::bytea]", [b"\x01"])]),
 }
-"""The type in PostgreSQL, the one of the column, and values: as SQL has them and as a table has them."""
+"""PostgreSQL's type, the column's type, and values: as SQL literals and as the table returns them."""
 
 ROWS = max(len(values) for _, _, values in COLUMNS.values()) + 1
 
@@ -107,7 +107,7 @@ def create(database: Database) -> None:
 
 
 def insert(database: Database, first: int) -> None:
-    """Rows with all values, and one of nulls."""
+    """Insert rows with all values, and one of nulls."""
     names = ", ".join(f'"{name}"' for name in COLUMNS)
     for i in range(ROWS):
         values = [values[i][0] if i < len(values) else "NULL" for _, _, values in COLUMNS.values()]
@@ -122,7 +122,7 @@ def wanted(first: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_values_are_the_same_in_the_first_rows_and_in_changes(database: Database, tmp_path: Path) -> None:
+def test_values_are_the_same_in_the_initial_copy_and_in_changes(database: Database, tmp_path: Path) -> None:
     catalog = lake(tmp_path)
     create(database)
     insert(database, 0)
@@ -137,7 +137,7 @@ def test_values_are_the_same_in_the_first_rows_and_in_changes(database: Database
     assert types == {"id": "INT NOT NULL"} | {name: kind for name, (_, kind, _) in COLUMNS.items()}
 
 
-def test_not_a_number_is_one_as_a_float(database: Database, tmp_path: Path) -> None:
+def test_nan_is_nan_as_a_float(database: Database, tmp_path: Path) -> None:
     catalog = lake(tmp_path)
     database.execute("CREATE TABLE t (id int PRIMARY KEY, f real, d float8)")
     database.execute("INSERT INTO t VALUES (1, 'NaN', 'NaN')")
@@ -158,7 +158,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("kind", BAD)
-def test_a_value_without_a_place_in_a_table_is_bad(database: Database, tmp_path: Path, kind: str) -> None:
+def test_a_value_outside_of_its_column_range_is_bad(database: Database, tmp_path: Path, kind: str) -> None:
     value, reason = BAD[kind]
     catalog = lake(tmp_path)
     database.execute(f"CREATE TABLE t (id int PRIMARY KEY, v {kind})")

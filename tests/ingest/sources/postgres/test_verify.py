@@ -1,4 +1,4 @@
-"""`interbed ingest verify`: tables that are the same, and rows that are missing, left over or different."""
+"""`interbed ingest verify`: equal tables, and missing, extra or different rows."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def compared(database: Database, catalog: Catalog, name: str = "orders", **more:
     return RowComparison(catalog.get_table(f"shop.{name}"), source.changes).run(wait)
 
 
-def test_rows_of_all_types_are_the_same_and_each_difference_is_found(database: Database, catalog: Catalog) -> None:
+def test_rows_of_all_types_are_equal_and_each_difference_is_found(database: Database, catalog: Catalog) -> None:
     database.execute(WIDE, ROWS)
     database.read(catalog)
     found = compared(database, catalog)
@@ -67,7 +67,7 @@ def test_rows_of_all_types_are_the_same_and_each_difference_is_found(database: D
     assert compared(database, catalog).is_equal
 
 
-def test_rows_that_change_meanwhile_do_not_count(database: Database, catalog: Catalog) -> None:
+def test_rows_that_change_during_the_comparison_are_ignored(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, v int)", "INSERT INTO orders VALUES (1, 1), (2, 2)")
     database.read(catalog)
     database.execute("UPDATE orders SET v = 3 WHERE id = 1")
@@ -85,7 +85,7 @@ def test_rows_without_a_key_are_counted(database: Database, catalog: Catalog, mo
     assert (found.missing, found.left_over, found.different, found.ranges) == (2, 1, 0, 3)
 
 
-def test_columns_of_one_table_are_left_out_and_a_key_is_not(database: Database, catalog: Catalog) -> None:
+def test_columns_of_one_side_are_ignored_except_keys(database: Database, catalog: Catalog) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, v int)", "INSERT INTO orders VALUES (1, 1)")
     database.read(catalog)
     database.execute("ALTER TABLE orders ADD COLUMN w int DEFAULT 5")
@@ -99,7 +99,7 @@ def test_columns_of_one_table_are_left_out_and_a_key_is_not(database: Database, 
         list(PostgresTable(database.url, SourceTable("public", "nothing")).changes())
 
 
-def test_the_command_says_what_differs(database: Database, catalog: Catalog, tmp_path: Path) -> None:
+def test_the_command_reports_the_differences(database: Database, catalog: Catalog, tmp_path: Path) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY, v text)", "INSERT INTO orders VALUES (1, 'a'), (2, 'b')")
     database.read(catalog)
     command = [sys.executable, "-m", "interbed.cli", "ingest", "verify", "-o", f"warehouse={tmp_path}", "--wait", "0 s"]
@@ -121,7 +121,7 @@ def test_the_command_says_what_differs(database: Database, catalog: Catalog, tmp
     assert (found["equal"], found["different"], found["rows"]) == (False, 1, 2)
 
 
-def test_bytes_of_rows_differ_where_a_value_does() -> None:
+def test_encoded_rows_differ_where_a_value_differs() -> None:
     texts = [None, "", "-", "0", "1:", "a", "a:1", "b"]
     rows = [(one, other) for one in texts for other in texts]
     batch = pa.RecordBatch.from_pylist([{"a": one, "b": other} for one, other in rows])

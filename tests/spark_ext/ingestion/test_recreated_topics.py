@@ -10,7 +10,7 @@ from interbed.ingest.errors import SourceGapError
 from tests.ingest.shop import rows_of
 from tests.ingest.sources.kafka.topics import Topics
 from tests.ingest.test_kafka_to_tables import ingest, make_topic
-from tests.ingest.test_topics_made_anew import write
+from tests.ingest.test_recreated_topics import write
 from tests.spark_ext.ingestion.in_process import carried_out
 from tests.spark_ext.ingestion.test_rounds import call, called
 from tests.support.servers.kafka import KafkaServer
@@ -24,7 +24,7 @@ def test_a_call_refuses_a_topic_that_was_made_anew_and_another_group_reads_it(
     write(kafka, topic, "old", 3)
     called(kafka, tmp_path, topic)
     before = topics.id_of(topic)
-    topics.make_anew(topic)
+    topics.recreate(topic)
     write(kafka, topic, "new", 5)
     with pytest.raises(SourceGapError, match=f"Topic {topic} .*the table shop.orders .* its id was {before}, and is"):
         called(kafka, tmp_path, topic)
@@ -40,7 +40,7 @@ def test_a_topic_that_is_made_anew_within_a_round_is_not_committed(kafka: KafkaS
     write(kafka, topic, "more", 2)
 
     def meanwhile() -> None:
-        topics.make_anew(topic)
+        topics.recreate(topic)
         write(kafka, topic, "new", 9)
 
     with pytest.raises(SourceGapError, match=f"Topic {topic} .*the table shop.orders"):
@@ -54,7 +54,7 @@ def test_a_progress_knows_the_topics_that_it_is_in(kafka: KafkaServer, tmp_path:
     write(kafka, topic, "old", 3)
     first = called(kafka, tmp_path, topic, start="latest", progress="{}")
     assert json.loads(first["progress"])["topic_ids"] == {topic: topics.id_of(topic)}
-    topics.make_anew(topic)
+    topics.recreate(topic)
     write(kafka, topic, "new", 5)
     with pytest.raises(SourceGapError, match=f"Topic {topic} .* since it was read"):
         called(kafka, tmp_path, topic, start="latest", progress=first["progress"])
@@ -65,7 +65,7 @@ def test_a_process_and_spark_know_of_each_other_which_topic_it_was(kafka: KafkaS
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     ingest(kafka, tmp_path, "--topic", topic, "--database", "shop", "--table-option", "bucket=2")
-    topics.make_anew(topic)
+    topics.recreate(topic)
     write(kafka, topic, "new", 5)
     with pytest.raises(SourceGapError, match=f"Topic {topic} .*the table shop.orders"):
         called(kafka, tmp_path, topic)

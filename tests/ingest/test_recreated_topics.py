@@ -1,6 +1,6 @@
-"""Topics that are deleted and made anew under their names, between the runs of a job and while it runs.
+"""Topics that are deleted and recreated under the same name, between the runs of a job and during a run.
 
-The new topic has more messages than were read of the old one: its offsets alone tell nothing.
+The new topic has more messages than were read from the old one, so its offsets alone reveal nothing.
 """
 
 import json
@@ -21,7 +21,7 @@ from interbed.ingest.tables.names import TableNames
 from interbed.ingest.tables.table_sink import TableSettings
 from interbed.storage.commit.stream_commits import SOURCE_PROPERTY
 from tests.ingest.shop import event, job, lake, rows_of
-from tests.ingest.sources.kafka.topics import Topics
+from tests.ingest.sources.kafka.topics import KafkaTopics
 from tests.ingest.test_kafka_to_tables import command, ingest, make_topic, produce
 from tests.support.servers.kafka import KafkaServer
 
@@ -34,16 +34,14 @@ def note(warehouse: Path) -> Path:
     return warehouse / "shop.db" / "orders" / "position" / "position-interbed"
 
 
-def test_a_run_refuses_a_topic_that_was_made_anew_and_another_group_reads_it(
-    kafka: KafkaServer, tmp_path: Path
-) -> None:
-    topic, topics = "anew.between", Topics(kafka)
+def test_a_run_refuses_a_recreated_topic_and_another_group_reads_it(kafka: KafkaServer, tmp_path: Path) -> None:
+    topic, topics = "anew.between", KafkaTopics(kafka)
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     arguments = ["--topic", topic, "--table", "shop.orders"]
     ingest(kafka, tmp_path, *arguments)
     before = topics.id_of(topic)
-    topics.make_anew(topic)
+    topics.recreate(topic)
     write(kafka, topic, "new", 5)
 
     stopped = subprocess.run(
@@ -59,20 +57,20 @@ def test_a_run_refuses_a_topic_that_was_made_anew_and_another_group_reads_it(
     assert [row["v"] for row in rows_of(lake(tmp_path))] == ["new"] * 5
 
 
-def test_a_group_goes_on_with_its_other_topics(kafka: KafkaServer, tmp_path: Path) -> None:
-    topics, names = Topics(kafka), ("anew.left", "anew.stays")
+def test_a_group_continues_with_its_other_topics(kafka: KafkaServer, tmp_path: Path) -> None:
+    topics, names = KafkaTopics(kafka), ("anew.left", "anew.stays")
     for topic in names:
         make_topic(kafka, topic)
         write(kafka, topic, "old", 2)
     ingest(kafka, tmp_path, "--topic", ",".join(names), "--table", "shop.orders")
-    topics.make_anew("anew.left")
+    topics.recreate("anew.left")
     write(kafka, "anew.left", "new", 5)
     write(kafka, "anew.stays", "more", 1)
     assert ingest(kafka, tmp_path, "--topic", "anew.stays", "--table", "shop.orders")["rows"] == {"shop.orders": 1}
 
 
-def test_a_topic_that_is_made_anew_while_it_is_read_is_not_committed(kafka: KafkaServer, tmp_path: Path) -> None:
-    topic, topics, catalog = "anew.meanwhile", Topics(kafka), lake(tmp_path)
+def test_messages_of_a_topic_recreated_during_a_run_are_not_committed(kafka: KafkaServer, tmp_path: Path) -> None:
+    topic, topics, catalog = "anew.meanwhile", KafkaTopics(kafka), lake(tmp_path)
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     source = KafkaSource(kafka.bootstrap_servers, [topic], group="interbed")
@@ -86,7 +84,7 @@ def test_a_topic_that_is_made_anew_while_it_is_read_is_not_committed(kafka: Kafk
     )
 
     def committed() -> None:
-        topics.make_anew(topic)
+        topics.recreate(topic)
         write(kafka, topic, "new", 5)
 
     with closing(source), pytest.raises(SourceGapError, match=f"Topic {topic} .*the table shop.orders"):
@@ -95,16 +93,16 @@ def test_a_topic_that_is_made_anew_while_it_is_read_is_not_committed(kafka: Kafk
     assert [row["v"] for row in rows_of(catalog)] == ["old"] * 3
 
 
-def test_positions_of_earlier_versions_go_on_and_get_the_id_with_the_next_commit(
+def test_positions_of_earlier_versions_get_the_topic_id_with_the_next_commit(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
-    topic, topics, catalog = "anew.earlier", Topics(kafka), lake(tmp_path)
+    topic, topics, catalog = "anew.earlier", KafkaTopics(kafka), lake(tmp_path)
     make_topic(kafka, topic)
     write(kafka, topic, "a", 2)
     arguments = ["--topic", topic, "--table", "shop.orders"]
     ingest(kafka, tmp_path, *arguments)
     kept = json.loads(note(tmp_path).read_text())
-    # What earlier versions read is as it was: each of them passes over the source.
+    # Earlier versions can still read the position, because they ignore the source.
     assert Positions.from_json(kept["position"], "the note") == Positions({topic: {0: 2}})
     note(tmp_path).write_text(json.dumps({n: v for n, v in kept.items() if not n.startswith("source")}))
     produce(kafka, topic, [event("c", None, {"id": 7, "v": "b"})])
@@ -118,7 +116,7 @@ def test_positions_of_earlier_versions_go_on_and_get_the_id_with_the_next_commit
     assert json.loads(note(tmp_path).read_text())["source"] == source
 
 
-def test_brokers_without_ids_are_read_as_ever(
+def test_brokers_without_topic_ids_are_read_as_before(
     kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, catalog = "anew.unknown", lake(tmp_path)
