@@ -1,4 +1,4 @@
-"""One Spark session for all tests of the extension, and a catalog of its own for each test."""
+"""One Spark session for all tests of the extension, and a separate catalog for each test."""
 
 import gc
 import itertools
@@ -20,7 +20,7 @@ _NUMBERS = itertools.count()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """py4j leaves closing its sockets to the garbage collector, which is no fault of the tests."""
+    """Ignore the sockets that py4j leaves to the garbage collector, which is no fault of the tests."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -29,7 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def collect_sockets() -> Iterator[None]:
-    """Collects py4j's sockets here, lest they are found by the tests of another module."""
+    """Collect py4j's sockets here, so that the tests of another module do not report them."""
     yield
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -37,31 +37,31 @@ def collect_sockets() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Lake:
-    """A catalog in Spark; `{lake}` in a statement stands for its name."""
+class SparkLake:
+    """A catalog in Spark; `{lake}` in a statement is replaced by its name."""
 
     spark: SparkSession
     name: str
     warehouse: Path
 
     def frame(self, statement: str) -> DataFrame:
-        """The data frame of a statement."""
+        """Return the data frame of a statement."""
         return self.spark.sql(statement.replace("{lake}", self.name))
 
     def sql(self, statement: str) -> list[Row]:
-        """The rows of a statement."""
+        """Return the rows of a statement."""
         return self.frame(statement).collect()
 
     def tuples(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of a statement as plain tuples."""
+        """Return the rows of a statement as plain tuples."""
         return [tuple(row) for row in self.sql(statement)]
 
     def plan(self, statement: str) -> str:
-        """What EXPLAIN says of a statement."""
+        """Return the output of EXPLAIN for a statement."""
         return str(self.sql(f"EXPLAIN {statement}")[0][0])
 
     def files(self, table: str) -> list[str]:
-        """Data files of a table `database.table`, committed or not, relative to its directory."""
+        """Return data files of a table `database.table`, committed or not, relative to its directory."""
         database, name = table.split(".")
         directory = self.warehouse / f"{database}.db" / name
         return sorted(
@@ -73,7 +73,7 @@ class Lake:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A small session with the extension; the jar is compiled afresh when a source is newer."""
+    """A small session with the extension; the jar is compiled again when a source is newer."""
     jar = ROOT / JAR_PATH
     sources = [ROOT / INTERFACE, *(file for folder in SOURCE_FOLDERS for file in (ROOT / folder).rglob("*.java"))]
     if not jar.exists() or jar.stat().st_mtime < max(file.stat().st_mtime for file in sources):
@@ -97,13 +97,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def new_lake(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[], Lake]]:
-    """Makes catalogs over directories of the test's own."""
-    made: list[Lake] = []
+def new_lake(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[], SparkLake]]:
+    """Factory of catalogs over directories of the test."""
+    made: list[SparkLake] = []
 
-    def make() -> Lake:
+    def make() -> SparkLake:
         number = next(_NUMBERS)
-        lake = Lake(spark, f"lake{number}", tmp_path / f"warehouse{number}")
+        lake = SparkLake(spark, f"lake{number}", tmp_path / f"warehouse{number}")
         lake.sql(f"CREATE CATALOG {lake.name} WITH ('type' = 'interbed', 'warehouse' = '{lake.warehouse}')")
         made.append(lake)
         return lake
@@ -115,7 +115,7 @@ def new_lake(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[], Lake]
 
 
 @pytest.fixture
-def lake(new_lake: Callable[[], Lake]) -> Lake:
+def lake(new_lake: Callable[[], SparkLake]) -> SparkLake:
     """A catalog with the empty database `db`."""
     made = new_lake()
     made.sql("CREATE DATABASE {lake}.db")

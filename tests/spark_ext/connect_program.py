@@ -1,8 +1,8 @@
-"""A Spark Connect client that does what other clients do with interbed; run in a process of its own by test_connect.py.
+"""A Spark Connect client that uses interbed like other clients; run in a separate process by test_connect.py.
 
 python connect_program.py everything|statements URL WAREHOUSE
 
-With an address the process has no JVM, and all that it knows is the address. Raises where an answer is wrong.
+With an address the process has no JVM, and knows only the address. Raises if a result is wrong.
 """
 
 import sys
@@ -20,7 +20,7 @@ TABLE = "lake.db.orders"
 
 
 def main(what: str, url: str, warehouse: str) -> None:
-    """Run it all, or statements alone; `url` is a server's address, or `local[n]` for one in this process."""
+    """Run everything, or only statements; `url` is a server's address, or `local[n]` for a server in this process."""
     spark = connected(url)
     try:
         changes_rows(spark, warehouse)
@@ -34,7 +34,7 @@ def main(what: str, url: str, warehouse: str) -> None:
 
 
 def connected(url: str) -> SparkSession:
-    """A new session."""
+    """Yield a new session."""
     if url.startswith("sc://"):
         session: SparkSession = SparkSession.builder.remote(url).create()
         return session
@@ -43,7 +43,7 @@ def connected(url: str) -> SparkSession:
 
 
 def changes_rows(spark: SparkSession, warehouse: str) -> None:
-    """Statements, from the catalog's making to time travel."""
+    """Run statements, from the creation of the catalog to time travel."""
     spark.sql(f"CREATE CATALOG lake WITH ('type' = 'interbed', 'warehouse' = '{warehouse}/lake')")
     assert "lake" in column(spark.sql("SHOW CATALOGS"))
     spark.sql("CREATE DATABASE lake.db")
@@ -79,7 +79,7 @@ def changes_rows(spark: SparkSession, warehouse: str) -> None:
 
 
 def writes_frames(spark: SparkSession, warehouse: str) -> None:
-    """DataFrames by name and by path, and MERGE without SQL."""
+    """Write DataFrames by name and by path, and MERGE without SQL."""
     frame = spark.range(5).select(col("id").cast("int").alias("id"), (col("id") % 2).cast("string").alias("dt"))
     frame.writeTo("lake.db.made").partitionedBy(col("dt")).tableProperty("file.format", "orc").create()
     frame.writeTo("lake.db.made").append()
@@ -106,7 +106,7 @@ def writes_frames(spark: SparkSession, warehouse: str) -> None:
 
 
 def streams(spark: SparkSession, home: Path) -> None:
-    """A stream of a table into a table, twice with one checkpoint."""
+    """Stream a table into a table, twice with one checkpoint."""
     spark.sql("CREATE TABLE lake.db.copy (id INT, v STRING, n INT)")
 
     def run() -> None:
@@ -125,7 +125,7 @@ def streams(spark: SparkSession, home: Path) -> None:
 
 
 def streams_batches(spark: SparkSession, home: Path) -> None:
-    """Batches of a stream, which the server hands to a function of the client's, change rows of a table."""
+    """Change rows of a table with the batches of a stream, which the server passes to a function of the client."""
     spark.sql("CREATE TABLE lake.db.latest (id INT NOT NULL, v STRING, n INT) TBLPROPERTIES ('primary-key' = 'id')")
 
     def merge(batch: DataFrame, _: int) -> None:
@@ -145,7 +145,9 @@ def streams_batches(spark: SparkSession, home: Path) -> None:
 
 
 def started(writer: Any) -> Any:
-    """Start a query; Spark gives the function's process ten seconds to begin, which a busy machine may not keep to."""
+    """Start a query, with retries: Spark gives the function's process ten seconds to begin, which a busy machine may
+    exceed.
+    """
     for _ in range(5):
         try:
             return writer.start()
@@ -156,7 +158,7 @@ def started(writer: Any) -> Any:
 
 
 def keeps_sessions_apart(url: str, spark: SparkSession) -> None:
-    """A session's catalog is its own; another one makes its own by the same name."""
+    """Check that a session's catalog is its own; another session creates one of the same name."""
     other: Any = connected(url)
     try:
         refused("lake", lambda: other.table(TABLE).collect())
@@ -166,17 +168,17 @@ def keeps_sessions_apart(url: str, spark: SparkSession) -> None:
 
 
 def rows(frame: DataFrame) -> list[tuple[Any, ...]]:
-    """A frame's rows in the order of their first column."""
+    """Return a frame's rows in the order of their first column."""
     return sorted(tuple(row) for row in frame.collect())
 
 
 def column(frame: DataFrame) -> list[Any]:
-    """A frame's first column."""
+    """Return a frame's first column."""
     return [row[0] for row in frame.collect()]
 
 
 def refused(message: str, action: Callable[[], Any]) -> None:
-    """The action must fail with this in its message."""
+    """Assert that the action fails with this in its message."""
     try:
         action()
     except PySparkException as error:

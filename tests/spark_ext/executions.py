@@ -1,21 +1,21 @@
-"""What Spark's status store keeps of the statements that it ran."""
+"""Executions of statements in Spark's status store."""
 
 from typing import Any
 
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 _WAIT_MILLIS = 60_000
 
 
-def executions_of(lake: Lake, statement: str) -> list[Any]:
-    """The executions of a statement, which is run, as Spark's SQLExecutionUIData; the oldest first."""
+def executions_of(lake: SparkLake, statement: str) -> list[Any]:
+    """Run a statement and return its executions, as Spark's SQLExecutionUIData, the oldest first."""
     session: Any = lake.spark
     store = session._jsparkSession.sharedState().statusStore()
     before = _last_id(store)
     lake.sql(statement)
     session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_WAIT_MILLIS)
     found: list[Any] = []
-    # The store forgets old ones, so that neither their number nor their places tell which ones are new.
+    # The store evicts old executions, so the new ones are identified by their ids, and not by number or index.
     kept = store.executionsList()
     for place in reversed(range(kept.size())):
         execution = kept.apply(place)

@@ -21,7 +21,7 @@ WITHOUT = ("test_versions.py", "test_scripts.py")
 
 
 def run_tests(version: str, arguments: list[str]) -> int:
-    """pytest's exit code with that PySpark."""
+    """Run pytest with that PySpark, and return its exit code."""
     left_out = [f"--ignore-glob=tests/spark_ext/{name}" for name in WITHOUT]
     chosen = [] if any(argument.startswith("tests/") for argument in arguments) else ["tests/spark_ext"]
     command = [sys.executable, "-m", "pytest", *left_out, *chosen, *arguments]
@@ -30,7 +30,7 @@ def run_tests(version: str, arguments: list[str]) -> int:
 
 
 def main() -> int:
-    """Run them all; 0 when every version passed."""
+    """Run all versions. Return 0 if every version passed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--versions", nargs="+", choices=VERSIONS, default=list(VERSIONS))
     chosen, arguments = parser.parse_known_args()

@@ -18,10 +18,10 @@ def _client(*arguments: str, **variables: str) -> None:
 
 
 @pytest.mark.long
-def test_a_client_does_by_connect_what_others_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connect_client_uses_interbed_like_other_clients(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     settings = {**spark_settings(), "spark.sql.warehouse.dir": str(tmp_path / "spark")}
-    # Spark runs a function of foreachBatch in this one; interbed's own workers follow the settings.
+    # Spark runs a function of foreachBatch in this interpreter; interbed's own workers follow the settings.
     with connect_server(settings, tmp_path, {"PYSPARK_DRIVER_PYTHON": sys.executable}) as url:
         _client("everything", url, str(tmp_path))
 

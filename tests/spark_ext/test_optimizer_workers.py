@@ -12,7 +12,7 @@ from tests.optimizer.service import lake
 from tests.optimizer.service.processes import optimizing
 
 
-def test_executors_do_the_work_of_an_optimizer_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
+def test_executors_work_for_a_remote_optimizer(spark: SparkSession, tmp_path: Path) -> None:
     options = {"warehouse": str(tmp_path / "lake")}
     with open_catalog("lake", options) as catalog:
         lake.make_tables(catalog)
@@ -33,7 +33,7 @@ def test_executors_do_the_work_of_an_optimizer_elsewhere(spark: SparkSession, tm
         lake.check_shape(catalog)
 
 
-def test_what_an_optimizer_refuses_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_refusal_of_the_optimizer_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     options = {"warehouse": str(tmp_path / "lake")}
     with open_catalog("lake", options) as catalog:
         lake.make_tables(catalog)

@@ -1,4 +1,4 @@
-"""A Spark or a Java that is too old is one line that says what to do, before a JVM is started."""
+"""An unsupported Spark or Java is reported in one line with the remedy, before a JVM is started."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from interbed.spark_ext import SparkSetupError, configure, spark_settings
 
 @pytest.fixture(autouse=True)
 def no_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No session that runs already, and no settings of the machine."""
+    """No running session, and no settings of the machine."""
     for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_HOME", "JAVA_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
@@ -20,14 +20,14 @@ def no_session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def _spark(directory: Path, version: str) -> Path:
-    """A directory that looks like a Spark of that version."""
+    """Create a directory that looks like a Spark of that version."""
     (directory / "jars").mkdir(parents=True)
     (directory / "jars" / f"spark-core_2.12-{version}.jar").touch()
     return directory
 
 
 def _java(directory: Path, *, release: str | None = None, says: str = "") -> Path:
-    """A JAVA_HOME with this file `release`; its java prints `says` where Java prints its version."""
+    """Create a JAVA_HOME with this file `release`; its java prints `says` in place of its version."""
     java = directory / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{says}\nEND\n")
@@ -37,7 +37,7 @@ def _java(directory: Path, *, release: str | None = None, says: str = "") -> Pat
     return directory
 
 
-def test_an_older_spark_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_older_spark_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     home = str(_spark(tmp_path / "s", "3.5.9"))
     monkeypatch.setattr("interbed.spark_ext.session._pyspark_home", lambda: home)
 
@@ -49,7 +49,7 @@ def test_an_older_spark_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPa
         )
 
 
-def test_the_command_line_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_command_line_reports_it_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_HOME", str(_spark(tmp_path / "s", "3.4.1")))
 
     outcome = CliRunner().invoke(main, ["spark", "settings"])
@@ -61,7 +61,7 @@ def test_the_command_line_says_it_in_one_line(monkeypatch: pytest.MonkeyPatch, t
     )
 
 
-def test_the_settings_do_not_ask_for_a_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_printing_the_settings_requires_no_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("SPARK_HOME", str(tmp_path / "none"))
 
     assert "spark.jars" in spark_settings()
@@ -77,7 +77,7 @@ def test_the_settings_do_not_ask_for_a_spark(monkeypatch: pytest.MonkeyPatch, tm
     ],
     ids=["its file", "its file, before Java 9", "its own words, before Java 9", "its own words"],
 )
-def test_an_older_java_is_refused_with_the_way_out(
+def test_an_older_java_is_refused_with_the_remedy(
     release: str | None, says: str, version: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path / "java", release=release, says=says)))
@@ -92,7 +92,7 @@ def test_an_older_java_is_refused_with_the_way_out(
 
 
 @pytest.mark.parametrize("says", ['openjdk version "21.0.2" 2024-01-16', "something else"])
-def test_a_newer_java_and_one_that_does_not_say_are_taken(
+def test_a_newer_java_and_one_of_unknown_version_are_accepted(
     says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(_java(tmp_path / "java", says=says)))
@@ -100,7 +100,7 @@ def test_a_newer_java_and_one_that_does_not_say_are_taken(
     configure(SparkSession.Builder())
 
 
-def test_a_missing_java_is_named_by_where_it_was_looked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_java_is_reported_with_the_searched_location(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SparkSetupError, match="JAVA_HOME is not set and no java is on the PATH"):
         configure(SparkSession.Builder())
@@ -110,12 +110,12 @@ def test_a_missing_java_is_named_by_where_it_was_looked_for(monkeypatch: pytest.
         configure(SparkSession.Builder())
 
 
-def test_a_running_jvm_is_not_asked_for_its_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    class Running:
+def test_the_java_of_a_running_jvm_is_not_checked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class RunningSession:
         def getConf(self) -> dict[str, str]:
             return spark_settings()
 
-    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", Running())
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", RunningSession())
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
 
     configure(SparkSession.Builder())

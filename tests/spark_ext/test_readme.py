@@ -1,4 +1,4 @@
-"""The README, and the tour that it leads to: each from its top to its bottom on one warehouse, as a reader types it."""
+"""The README and the tour that it links: each runs from top to bottom on one warehouse, as a reader types it."""
 
 import json
 import os
@@ -39,23 +39,23 @@ ENDS = {
     "interbed optimizer run": "--until-idle",
     "interbed server": "--port 0",
 }
-"""Options that let a command end, or take a port that is free."""
+"""Options that let a command end, or take a free port."""
 
 
 def statements(block: str) -> list[str]:
-    """The statements of a block of SQL, in their order."""
+    """Return the statements of a block of SQL, in order."""
     return [s.strip().rstrip(";") for s in re.split(r";\s*\n", re.sub(r"  --.*", "", block)) if s.strip()]
 
 
 @dataclass
-class Tour:
-    """What a reader has typed so far, and what came of it."""
+class ReaderSession:
+    """Session of a reader with the commands typed so far and their results."""
 
     session: SparkSession
     home: Path
     environment: dict[str, str]
     changes: dict[str, str]
-    """What the reader writes in place of a name of the page."""
+    """Replacements of names in the page."""
     stack: ExitStack
     names: dict[str, Any] = field(default_factory=dict)
     printed: dict[str, str] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Tour:
     others: dict[str, Any] = field(default_factory=dict)
 
     def type_block(self, language: str, block: str) -> None:
-        """Type one block."""
+        """Type one block of the page."""
         if language == "python":
             exec(self.changed(block), self.names)
         elif "iceberg_scan" in block:
@@ -74,12 +74,12 @@ class Tour:
             for statement in statements(self.changed(block)):
                 self.answers[statement] = self.session.sql(statement).collect()
         else:
-            # Line by line: one of them starts the server, whose address the next ones name.
+            # Line by line: one line starts the server, whose address the next lines use.
             for line in block.splitlines():
                 self.type_line(self.changed(line))
 
     def changed(self, text: str) -> str:
-        """The text with what the reader writes in the place of names."""
+        """Return the text with its names replaced."""
         for name, here in self.changes.items():
             text = text.replace(name, here)
         return text
@@ -117,16 +117,16 @@ class Tour:
         self.changes["thrift://127.0.0.1:9083"] = line.removeprefix(LISTENS).strip()
 
     def output(self, begin: str) -> str:
-        """What the command that begins so printed."""
+        """Return the output of the command with that beginning."""
         [found] = [text for line, text in self.printed.items() if line.startswith(begin)]
         return found
 
 
-def test_a_newcomer_types_the_readme_from_its_top_to_its_bottom(
+def test_a_newcomer_types_the_readme_from_top_to_bottom(
     spark: SparkSession, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     with ExitStack() as stack:
-        tour = Tour(spark.newSession(), tmp_path, environment, {"/tmp/lake": f"{tmp_path}/lake"}, stack)
+        tour = ReaderSession(spark.newSession(), tmp_path, environment, {"/tmp/lake": f"{tmp_path}/lake"}, stack)
         for language, block in BLOCK.findall(README.read_text(encoding="utf-8")):
             tour.type_block(language, block)
         items = {"id": 1, "name": "x", "amount": 8.0}
@@ -140,7 +140,7 @@ def test_a_newcomer_types_the_readme_from_its_top_to_its_bottom(
 
 
 @pytest.mark.long
-def test_a_newcomer_types_the_tour_from_its_top_to_its_bottom(
+def test_a_newcomer_types_the_tour_from_top_to_bottom(
     spark: SparkSession, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     pq.write_table(MORE, tmp_path / "more.parquet")
@@ -161,11 +161,11 @@ def test_a_newcomer_types_the_tour_from_its_top_to_its_bottom(
             "thrift://java-host:9083": source,
             "--health-port 9084": f"--health-port {free_port()}",
         }
-        tour = Tour(spark.newSession(), tmp_path, environment, changes, stack)
+        tour = ReaderSession(spark.newSession(), tmp_path, environment, changes, stack)
         for language, block in BLOCK.findall(TOUR.read_text(encoding="utf-8")):
             tour.type_block(language, block)
             if "create_table" in block:
-                # The page that the README leads to as well, with a warehouse of its own.
+                # Another page that the README links, with a separate warehouse.
                 assert Page("tutorial.md").run_python(warehouse=tmp_path / "tutorial") >= 20
 
         check_commands(tour)
@@ -173,8 +173,8 @@ def test_a_newcomer_types_the_tour_from_its_top_to_its_bottom(
         check_ways_in_and_out(tour)
 
 
-def check_commands(tour: Tour) -> None:
-    """Rows of the CSV that do not fit are listed, and the others are in the table."""
+def check_commands(tour: ReaderSession) -> None:
+    """Assert that unfit rows of the CSV are listed, and the others are in the table."""
     assert "shop.orders" in tour.output("interbed table list")
     assert "imported 2 rows" in tour.output("interbed table import shop.orders more.parquet")
     assert "imported 2 rows" in tour.output("interbed table import shop.orders dirty.csv")
@@ -184,8 +184,8 @@ def check_commands(tour: Tour) -> None:
     assert "2026-01-02" in tour.output("interbed sql")
 
 
-def check_spark(tour: Tour) -> None:
-    """Spark reads what Python and the command line wrote, and the other way round."""
+def check_spark(tour: ReaderSession) -> None:
+    """Assert that Spark reads the rows of Python and of the command line, and the reverse."""
     [orders] = [rows for statement, rows in tour.answers.items() if statement.endswith("FROM lake.shop.orders")]
     assert sorted(row.id for row in orders) == [1, 3, 4, 5, 8]
     tagged = tour.answers["SELECT * FROM lake.shop.clients VERSION AS OF 'new-year'"]
@@ -193,8 +193,8 @@ def check_spark(tour: Tour) -> None:
     assert tour.names["catalog"].get_table("shop.clients").scan().count() == 2
 
 
-def check_ways_in_and_out(tour: Tour) -> None:
-    """Ingestion, the optimizer, another engine and the server are of one mind about the tables."""
+def check_ways_in_and_out(tour: ReaderSession) -> None:
+    """Assert that ingestion, the optimizer, another engine and the server agree about the tables."""
     clicks = tour.names["catalog"].get_table("shop.clicks").scan().to_arrow().to_pylist()
     assert sorted((row["id"], row["v"]) for row in clicks) == [(1, "c1"), (2, "c2")]
     for name in ("shop.orders", "shop.clients", "shop.clicks"):
@@ -210,7 +210,7 @@ def check_ways_in_and_out(tour: Tour) -> None:
 
 @pytest.fixture(name="environment")
 def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The variables of a reader with an empty home."""
+    """Environment variables of a reader with an empty home."""
     monkeypatch.delenv("INTERBED_CONFIG")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", f"{tmp_path}/state")
@@ -218,7 +218,7 @@ def _environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, s
     return {**os.environ}
 
 
-def test_spark_says_why_a_metastore_does_not_have_a_table(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_reports_why_a_metastore_lacks_a_table(spark: SparkSession, tmp_path: Path) -> None:
     with interbed.load_catalog(warehouse=f"file:{tmp_path}/lake") as catalog:
         catalog.create_database("shop")
         catalog.create_table_as("shop.orders", [{"id": 1}])

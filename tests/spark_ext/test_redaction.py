@@ -1,4 +1,4 @@
-"""What is hidden in Spark is the same in Python and in the jar, and covers what Python hides elsewhere."""
+"""Redaction in Spark: Python and the jar have the same pattern, which covers all that Python redacts elsewhere."""
 
 import re
 from pathlib import Path
@@ -39,5 +39,5 @@ def test_the_jar_has_the_pattern_of_python() -> None:
         "kafka.sasl.password",
     ],
 )
-def test_what_python_hides_spark_hides(key: str) -> None:
+def test_spark_redacts_everything_that_python_redacts(key: str) -> None:
     assert is_secret(key) == (re.search(SECRETS, key) is not None)

@@ -1,4 +1,4 @@
-"""The scripts of tests/spark_ext/script on every PySpark and catalog; runs.py there says which are for each run."""
+"""The scripts of tests/spark_ext/script on every PySpark and catalog; runs.py defines those of each run."""
 
 from pathlib import Path
 
@@ -12,13 +12,13 @@ RUNS = [(version, catalog) for version in (INSTALLED, *VERSIONS) for catalog in 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("version", "catalog"), RUNS)
-def test_the_scripts_answer_as_they_say(tmp_path: Path, version: str, catalog: str) -> None:
+def test_the_scripts_return_what_they_say(tmp_path: Path, version: str, catalog: str) -> None:
     found = differences(version, {catalog: script_names(hive=catalog != "files")}, tmp_path)
 
     assert not found, "\n\n".join(found)
 
 
-def test_the_scripts_of_each_run_answer_as_they_say(tmp_path: Path) -> None:
+def test_the_scripts_of_each_run_return_what_they_say(tmp_path: Path) -> None:
     found = differences(INSTALLED, OF_EACH_RUN, tmp_path)
 
     assert not found, "\n\n".join(found)

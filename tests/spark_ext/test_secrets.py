@@ -1,4 +1,4 @@
-"""What is secret in a catalog's options is in nothing that Spark shows: statements, errors, pages, both of its logs."""
+"""Secrets in a catalog's options appear nowhere in Spark: not in statements, errors, pages, or its two logs."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from interbed.spark_ext import spark_settings
 from interbed.spark_ext.session import REDACTION, SECRETS
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.peers.process import PeerError
 from tests.support.peers.spark import SparkPeer
 
@@ -43,17 +43,17 @@ def test_the_jar_and_python_have_one_pattern(spark: SparkSession) -> None:
 
 
 @pytest.fixture
-def secret_lake(spark: SparkSession, tmp_path: Path) -> Iterator[Lake]:
-    lake = Lake(spark, "secretive", tmp_path / "lake")
+def secret_lake(spark: SparkSession, tmp_path: Path) -> Iterator[SparkLake]:
+    lake = SparkLake(spark, "secretive", tmp_path / "lake")
     given = listed({"type": "interbed", "warehouse": str(lake.warehouse), **IN_STATEMENTS})
     spark.sql(f"CREATE CATALOG secretive WITH ({given})")
     yield lake
     spark.sql("DROP CATALOG secretive")
 
 
-def test_a_catalog_keeps_its_secrets_out_of_the_sessions_settings(secret_lake: Lake) -> None:
+def test_a_catalog_keeps_its_secrets_out_of_the_sessions_settings(secret_lake: SparkLake) -> None:
     assert not HIDDEN.search(str(secret_lake.spark.conf.getAll))
-    # And has them all the same, also where a stream knows it by the settings of a copy of the session.
+    # The catalog has them nevertheless, also in a stream, which uses a copy of the session's settings.
     secret_lake.sql("CREATE DATABASE {lake}.db")
     secret_lake.sql("CREATE TABLE {lake}.db.t AS SELECT 1 AS id")
     source = secret_lake.spark.readStream.table(f"{secret_lake.name}.db.t")
@@ -63,7 +63,7 @@ def test_a_catalog_keeps_its_secrets_out_of_the_sessions_settings(secret_lake: L
     assert secret_lake.tuples("SELECT * FROM {lake}.db.u") == [(1,)]
 
 
-def test_tables_are_given_no_secrets_and_show_none(lake: Lake) -> None:
+def test_tables_refuse_secrets_and_show_none(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     for statement in (
         f"CREATE TABLE {{lake}}.db.u (id INT) TBLPROPERTIES ({listed(OF_A_TABLE)})",
@@ -72,7 +72,7 @@ def test_tables_are_given_no_secrets_and_show_none(lake: Lake) -> None:
         with pytest.raises(Exception, match="is secret and would be in the open") as refused:
             lake.sql(statement)
         assert not HIDDEN.search(str(refused.value))
-    # Another program may have put them there.
+    # Another program may have set them.
     (file,) = (lake.warehouse / "db.db" / "t" / "schema").glob("schema-*")
     schema = json.loads(file.read_text())
     file.write_text(json.dumps({**schema, "options": {**schema["options"], **OF_A_TABLE}}))
@@ -92,7 +92,7 @@ def test_tables_are_given_no_secrets_and_show_none(lake: Lake) -> None:
 
 
 @pytest.mark.long
-def test_nothing_that_a_session_tells_holds_a_secret(tmp_path: Path) -> None:
+def test_nothing_that_a_session_shows_contains_a_secret(tmp_path: Path) -> None:
     events = tmp_path / "events"
     events.mkdir()
     catalogs = {
@@ -110,19 +110,19 @@ def test_nothing_that_a_session_tells_holds_a_secret(tmp_path: Path) -> None:
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": f"file:{events}",
     }
-    told: dict[str, str] = {}
+    shown: dict[str, str] = {}
     with SparkPeer(settings) as spark:
 
-        def tell(statement: str) -> str:
+        def show(statement: str) -> str:
             try:
-                told[statement] = str(spark.run(statement))
+                shown[statement] = str(spark.run(statement))
             except PeerError as refused:
-                told[statement] = str(refused)
-            return told[statement]
+                shown[statement] = str(refused)
+            return shown[statement]
 
         two = listed({"type": "interbed", "warehouse": f"{tmp_path}/two", **IN_STATEMENTS})
         in_a_store = two.replace(str(tmp_path), "s3://lake")
-        assert tell(f"CREATE CATALOG two WITH ({two})") == "[]"
+        assert show(f"CREATE CATALOG two WITH ({two})") == "[]"
         for refused in (
             f"CREATE CATALOG two WITH ({two})",
             f"CREATE CATALOG three WITH ({two}, )",
@@ -131,13 +131,13 @@ def test_nothing_that_a_session_tells_holds_a_secret(tmp_path: Path) -> None:
             f"CREATE CATALOG three WITH ({in_a_store}, 's3.unknown' = 'x')",
             f"CREATE CATALOG three WITH ({in_a_store}, 's3.endpoint' = 'http://127.0.0.1:1234567')",
         ):
-            assert tell(refused) != "[]"
+            assert show(refused) != "[]"
         for catalog in ("one", "two"):
-            tell(f"CREATE DATABASE {catalog}.db")
-            tell(f"CREATE TABLE {catalog}.db.t (id INT, v STRING)")
-            tell(f"INSERT INTO {catalog}.db.t VALUES (1, 'a')")
-            assert tell(f"SELECT * FROM {catalog}.db.t") == "[['1', 'a']]"
-            assert "failed" not in tell(f"CALL {catalog}.sys.compact(table => 'db.t')")
+            show(f"CREATE DATABASE {catalog}.db")
+            show(f"CREATE TABLE {catalog}.db.t (id INT, v STRING)")
+            show(f"INSERT INTO {catalog}.db.t VALUES (1, 'a')")
+            assert show(f"SELECT * FROM {catalog}.db.t") == "[['1', 'a']]"
+            assert "failed" not in show(f"CALL {catalog}.sys.compact(table => 'db.t')")
             for statement in (
                 "SHOW TBLPROPERTIES {}",
                 "DESCRIBE EXTENDED {}",
@@ -146,18 +146,18 @@ def test_nothing_that_a_session_tells_holds_a_secret(tmp_path: Path) -> None:
                 "EXPLAIN FORMATTED INSERT INTO {} VALUES (1, 'b')",
                 "SELECT * FROM {} WITH ('s3.unknown' = 'x')",
             ):
-                tell(statement.format(f"{catalog}.db.t"))
-            tell(f"DESCRIBE DATABASE EXTENDED {catalog}.db")
-            tell(f"SELECT * FROM {catalog}.sys.catalog_options")
-            tell(f"SELECT * FROM {catalog}.sys.all_table_options")
+                show(statement.format(f"{catalog}.db.t"))
+            show(f"DESCRIBE DATABASE EXTENDED {catalog}.db")
+            show(f"SELECT * FROM {catalog}.sys.catalog_options")
+            show(f"SELECT * FROM {catalog}.sys.all_table_options")
         by_path = listed({"path": f"{tmp_path}/two/db.db/t", **IN_STATEMENTS}, " ")
-        tell(f"CREATE TEMPORARY VIEW by_path USING interbed OPTIONS ({by_path})")
-        assert tell("SELECT * FROM by_path") == "[['1', 'a']]"
-        tell("EXPLAIN EXTENDED SELECT * FROM by_path")
-        tell("SELECT * FROM by_path WHERE nowhere = 1")
-        assert "spark.sql.catalog.one.s3.secret-key" in tell("SET")
-        tell("SET -v")
-        tell("SHOW CATALOGS")
+        show(f"CREATE TEMPORARY VIEW by_path USING interbed OPTIONS ({by_path})")
+        assert show("SELECT * FROM by_path") == "[['1', 'a']]"
+        show("EXPLAIN EXTENDED SELECT * FROM by_path")
+        show("SELECT * FROM by_path WHERE nowhere = 1")
+        assert "spark.sql.catalog.one.s3.secret-key" in show("SET")
+        show("SET -v")
+        show("SHOW CATALOGS")
 
         address, application = spark.web()
         assert "127.0.0.1" in address
@@ -173,11 +173,11 @@ def test_nothing_that_a_session_tells_holds_a_secret(tmp_path: Path) -> None:
             *(f"/SQL/execution/?id={number}" for number in range(0, 40, 3)),
         ):
             with urllib.request.urlopen(address + page, timeout=REQUEST_SECONDS_MAX) as answer:
-                told[page] = answer.read().decode()
-        assert "spark.sql.catalog.one.s3.secret-key" in told["/environment/"]
-        told["the log"] = spark.log()
-    told["the event log"] = "\n".join(file.read_text() for file in events.rglob("*") if file.is_file())
-    assert "spark.sql.catalog.two" in told["the event log"]
+                shown[page] = answer.read().decode()
+        assert "spark.sql.catalog.one.s3.secret-key" in shown["/environment/"]
+        shown["the log"] = spark.log()
+    shown["the event log"] = "\n".join(file.read_text() for file in events.rglob("*") if file.is_file())
+    assert "spark.sql.catalog.two" in shown["the event log"]
 
-    # Statements are what was asked, not what was told.
-    assert [name for name, text in told.items() if HIDDEN.search(text)] == []
+    # Only the results count, not the statements.
+    assert [name for name, text in shown.items() if HIDDEN.search(text)] == []

@@ -1,4 +1,4 @@
-"""configure adds to what the user has set and replaces none of it."""
+"""`configure` adds to the user's settings and replaces none of them."""
 
 import re
 import sys
@@ -13,7 +13,7 @@ from interbed.spark_ext.session import REDACTION, SECRETS
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No settings from outside, and no session that runs already."""
+    """No settings from outside, and no running session."""
     for name in ("PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "SPARK_REMOTE", "SPARK_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
@@ -32,7 +32,7 @@ def test_a_bare_builder_gets_jar_extensions_and_this_python() -> None:
     assert options["spark.pyspark.python"] == sys.executable
 
 
-def test_what_the_builder_holds_is_kept() -> None:
+def test_settings_of_the_builder_are_kept() -> None:
     builder = (
         SparkSession.Builder()
         .config("spark.jars", "/a.jar,/b.jar")
@@ -54,7 +54,7 @@ def test_the_pattern_of_secrets_is_added_to_the_users() -> None:
     assert (alone[REDACTION], beside[REDACTION]) == (SECRETS, f"(?i)mine|{SECRETS}")
 
 
-def test_the_pattern_finds_what_opens_stores_and_nothing_else_of_theirs() -> None:
+def test_the_pattern_matches_credentials_of_object_stores_only() -> None:
     secret = (
         *("s3.access-key", "s3.secret-key", "s3.session-token", "fs.s3a.access.key", "fs.s3a.secret.key"),
         *("fs.azure.account.key", "fs.azure.account.key.a.dfs.core.windows.net", "fs.azure.sas.fixed.token"),
@@ -103,17 +103,17 @@ def test_the_environments_python_is_kept(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "spark.pyspark.python" not in spark_settings()
 
 
-def test_a_remote_session_is_refused_with_the_way_out() -> None:
+def test_a_remote_session_is_refused_with_the_remedy() -> None:
     with pytest.raises(SparkSetupError, match="spark_settings"):
         configure(SparkSession.Builder().remote("sc://localhost"))
 
 
 def test_a_running_session_without_the_jar_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Running:
+    class RunningSession:
         def getConf(self) -> dict[str, str]:
             return {}
 
-    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", Running())
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", RunningSession())
 
     with pytest.raises(SparkSetupError, match="runs already"):
         configure(SparkSession.Builder())

@@ -1,4 +1,4 @@
-"""docs/spark-setup.md says what is so."""
+"""The statements and commands of docs/spark-setup.md work."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.support.pages import Page
 PAGE = Page("spark-setup.md")
 
 
-def test_the_statements_answer_as_the_page_says(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_statements_return_what_the_page_says(spark: SparkSession, tmp_path: Path) -> None:
     session = spark.newSession()
 
     assert PAGE.run_sql(lambda sql: session.sql(sql.replace("${warehouse}", str(tmp_path))).collect()) > 12

@@ -1,4 +1,4 @@
-"""`interbed spark settings` prints what an application needs, in three forms."""
+"""`interbed spark settings` prints the settings of an application, in three forms."""
 
 import json
 import shlex
@@ -14,7 +14,7 @@ from interbed.spark_ext.session import REDACTION, SECRETS
 
 @pytest.fixture(autouse=True)
 def no_python_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PYSPARK_PYTHON would go before this interpreter."""
+    """No PYSPARK_PYTHON, which would take precedence over this interpreter."""
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
 
 
@@ -24,7 +24,7 @@ def _settings(*arguments: str) -> str:
     return outcome.output
 
 
-def test_they_are_arguments_of_spark_submit() -> None:
+def test_settings_are_printed_as_arguments_of_spark_submit() -> None:
     words = shlex.split(_settings("--catalog", "lake", "-o", "warehouse=file:/a b"))
 
     assert words[:2] == ["--jars", str(jar_path())]
@@ -40,7 +40,7 @@ def test_they_are_arguments_of_spark_submit() -> None:
     ]
 
 
-def test_they_are_json_and_lines_of_a_file() -> None:
+def test_settings_are_printed_as_json_and_as_lines_of_a_file() -> None:
     as_json = json.loads(_settings("--json", "-c", "spark_catalog", "--executor-python", "./env/bin/python"))
 
     assert as_json["spark.sql.catalog.spark_catalog"] == "interbed.spark.SparkSessionCatalog"

@@ -24,7 +24,7 @@ def _run(version: str, *arguments: str, path: list[Path]) -> None:
     run_program(*arguments, variables=version_variables(version, path), timeout_seconds=TIMEOUT_SECONDS)
 
 
-# Spark 4.0 has no constraints of tables, which the sources name; the jar runs there all the same.
+# Spark 4.0 has no table constraints, which the sources refer to; the jar runs there nevertheless.
 @pytest.mark.long
 @pytest.mark.parametrize("version", sorted(set(VERSIONS) - {"4.0"}))
 def test_the_sources_compile_against_pyspark(version: str, tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_the_sources_compile_against_pyspark(version: str, tmp_path: Path) -> No
     assert (tmp_path / "spark_ext" / "jvm" / "interbed-spark.jar").stat().st_size > 100_000
 
 
-# All tests run on the installed version, and one on the newest; the oldest and what is between them take long.
+# All tests run on the installed version, and one on the newest; the versions in between take long.
 @pytest.mark.long
 @pytest.mark.parametrize("version", each_run(VERSIONS, lambda version: version == "4.3"))
 def test_the_one_jar_works_in_pyspark(version: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What every supported PySpark must do with the one jar; run in a process of its own by test_versions.py.
+"""Checks of a supported PySpark with the one jar; run in a separate process by test_versions.py.
 
 python version_program.py WAREHOUSE VERSION
 """
@@ -18,13 +18,13 @@ from interbed.testing import metastore
 
 
 def main(warehouse: str, version: str) -> None:
-    """Create a catalog, write and upsert, read now and then; raises where an answer is wrong."""
+    """Create a catalog, write, upsert and read; raise if a result is wrong."""
     assert pyspark.__version__.startswith(version), pyspark.__version__
     numbers = tuple(int(part) for part in version.split("."))
     builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.ui.enabled", "false")
-        # The words of spark_process.QUICK_JVM, which this program's path does not reach.
+        # The value of spark_process.QUICK_JVM, which this program's path does not include.
         .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -63,7 +63,7 @@ def main(warehouse: str, version: str) -> None:
 
 
 def error_of(spark: SparkSession, statement: str) -> str:
-    """The error's text; empty where the statement succeeds."""
+    """Return the error's text, or an empty text if the statement succeeds."""
     try:
         spark.sql(statement)
     except (PySparkException, Py4JError) as error:
@@ -72,7 +72,7 @@ def error_of(spark: SparkSession, statement: str) -> str:
 
 
 def check_that_values_are_subqueries(spark: SparkSession) -> None:
-    """Correlated subqueries as values, and an update that the table would drop."""
+    """Check correlated subqueries as values, and an update that the table would drop."""
     spark.sql("CREATE TABLE lake.db.v (id INT, n INT)")
     spark.sql("INSERT INTO lake.db.v VALUES (1, 0), (2, 0)")
     spark.sql("UPDATE lake.db.v x SET n = (SELECT max(y.id) FROM VALUES (1), (2) AS y(id) WHERE y.id = x.id)")
@@ -88,7 +88,7 @@ def check_that_values_are_subqueries(spark: SparkSession) -> None:
 
 
 def check_that_views_are_listed(spark: SparkSession, warehouse: str, version: tuple[int, ...]) -> None:
-    """Views among tables, and none over a temporary one."""
+    """Check views among tables, and the refusal of views over temporary ones."""
     with metastore() as uri:
         spark.sql(
             "CREATE CATALOG hive WITH ('type' = 'interbed', 'metastore' = 'hive', "
@@ -98,7 +98,7 @@ def check_that_views_are_listed(spark: SparkSession, warehouse: str, version: tu
         spark.sql("CREATE TABLE hive.db.t (id INT)")
         spark.sql("CREATE VIEW hive.db.v AS SELECT id FROM t")
         listed = [t.name for t in spark.catalog.listTables("hive.db")]
-        # From Spark 4.2 on its catalog functions know views of other kinds only.
+        # From Spark 4.2 on its catalog functions support views of other kinds only.
         assert listed == (["t"] if version >= (4, 2) else ["t", "v"]), listed
         assert [r[0] for r in spark.sql("SHOW COLUMNS IN hive.db.v").collect()] == ["id"]
         assert [r[1] for r in spark.sql("SHOW TABLE EXTENDED IN hive.db LIKE '*'").collect()] == ["t", "v"]
@@ -109,7 +109,7 @@ def check_that_views_are_listed(spark: SparkSession, warehouse: str, version: tu
 
 
 def check_that_rows_change(spark: SparkSession) -> None:
-    """UPDATE, DELETE and MERGE, read by way of deletion vectors, and a CALL."""
+    """Check UPDATE, DELETE and MERGE, reads through deletion vectors, and a CALL."""
     spark.sql(
         "CREATE TABLE lake.db.changed (id BIGINT NOT NULL, name STRING) "
         "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1', 'deletion-vectors.enabled' = 'true')"
@@ -130,7 +130,7 @@ def check_that_rows_change(spark: SparkSession) -> None:
 
 
 def check_that_schemas_grow(spark: SparkSession, version: tuple[int, ...]) -> None:
-    """Columns that come with rows: by the option on every version, by the statements where Spark has them."""
+    """Check columns that are added by rows: by the option on every version, by the statements where Spark has them."""
     grown = spark.sql("SELECT 5L AS id, 'e' AS name, 1 AS a")
     grown.writeTo("lake.db.t").option("write.merge-schema", "true").append()
     columns = ["id", "name", "a"]
@@ -150,15 +150,15 @@ def check_that_schemas_grow(spark: SparkSession, version: tuple[int, ...]) -> No
 
 
 def check_that_a_planner_starts(spark: SparkSession) -> None:
-    """Where the settings name a catalog, its planner starts before the first statement; raises where it does not."""
-    # Py4J makes up its attributes as they are asked for.
+    """Check that the planner of a catalog in the settings starts before the first statement."""
+    # Py4J creates its attributes when they are requested.
     jvm: Any = spark._jvm
     for thread in jvm.java.lang.Thread.getAllStackTraces().keySet():
         if thread.getName() == "interbed-planner-start":
             thread.join(120_000)
     commands = []
     for child in psutil.Process().children(recursive=True):
-        # Scripts that started the JVM end beside this.
+        # Scripts that started the JVM end here.
         with suppress(psutil.NoSuchProcess):
             commands.append(" ".join(child.cmdline()))
     assert any("interbed.spark_ext.process.daemon" in command for command in commands), commands

@@ -7,7 +7,7 @@ import pytest
 from pyspark.errors import IllegalArgumentException
 from pyspark.sql import SparkSession
 
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 
 def _catalogs(spark: SparkSession) -> set[str]:
@@ -16,7 +16,7 @@ def _catalogs(spark: SparkSession) -> set[str]:
 
 @pytest.fixture
 def clean(spark: SparkSession) -> SparkSession:
-    """The session, in which the catalog `made` is dropped after the test."""
+    """The session. The catalog `made` is dropped after the test."""
     spark.sql("DROP CATALOG IF EXISTS made")
     return spark
 
@@ -39,7 +39,7 @@ def test_a_created_catalog_is_shown_and_a_dropped_one_is_not(clean: SparkSession
         "CREATE CATALOG IF NOT EXISTS made WITH ('warehouse' = '{w}', 'lock.enabled' = false)",
     ],
 )
-def test_the_statement_may_be_written_in_many_ways(clean: SparkSession, tmp_path: Path, statement: str) -> None:
+def test_the_statement_has_several_spellings(clean: SparkSession, tmp_path: Path, statement: str) -> None:
     clean.sql(statement.replace("{w}", f"{tmp_path}/w"))
 
     assert "made" in _catalogs(clean)
@@ -53,7 +53,7 @@ def test_quotes_and_backslashes_reach_the_option_as_written(clean: SparkSession,
     clean.sql("DROP CATALOG made")
 
 
-def test_creating_twice_needs_if_not_exists(lake: Lake) -> None:
+def test_creating_an_existing_catalog_requires_if_not_exists(lake: SparkLake) -> None:
     statement = "CREATE CATALOG {exists} {lake} WITH ('type' = 'nonsense')"
 
     with pytest.raises(IllegalArgumentException, match="already exists"):
@@ -71,7 +71,7 @@ def test_creating_twice_needs_if_not_exists(lake: Lake) -> None:
         ("'warehouse' = '/proc/none/w'", "/proc/none"),
     ],
 )
-def test_wrong_options_fail_at_once_and_leave_no_catalog(clean: SparkSession, options: str, message: str) -> None:
+def test_invalid_options_fail_at_once_and_leave_no_catalog(clean: SparkSession, options: str, message: str) -> None:
     with pytest.raises(Exception, match=message):
         clean.sql(f"CREATE CATALOG made WITH ({options})")
 
@@ -79,7 +79,7 @@ def test_wrong_options_fail_at_once_and_leave_no_catalog(clean: SparkSession, op
     assert clean.conf.get("spark.sql.catalog.made", None) is None
 
 
-def test_a_metastore_that_is_down_fails_at_once(clean: SparkSession) -> None:
+def test_an_unavailable_metastore_fails_at_once(clean: SparkSession) -> None:
     with pytest.raises(Exception, match=r"127\.0\.0\.1:1"):
         clean.sql(
             "CREATE CATALOG made WITH ('metastore' = 'hive', 'uri' = 'thrift://127.0.0.1:1', 'warehouse' = '/tmp/w')"
@@ -100,20 +100,20 @@ def test_a_metastore_that_is_down_fails_at_once(clean: SparkSession) -> None:
         ("DROP CATALOG", "the catalog's name"),
     ],
 )
-def test_a_statement_that_does_not_parse_is_explained(spark: SparkSession, statement: str, expected: str) -> None:
+def test_a_syntax_error_is_explained(spark: SparkSession, statement: str, expected: str) -> None:
     with pytest.raises(IllegalArgumentException) as failure:
         spark.sql(statement)
 
     assert expected in str(failure.value)
 
 
-def test_dropping_what_does_not_exist_needs_if_exists(clean: SparkSession) -> None:
+def test_dropping_a_missing_catalog_requires_if_exists(clean: SparkSession) -> None:
     with pytest.raises(IllegalArgumentException, match="no catalog made"):
         clean.sql("DROP CATALOG made")
     clean.sql("DROP CATALOG IF EXISTS made")
 
 
-def test_the_current_catalog_is_not_dropped(lake: Lake) -> None:
+def test_the_current_catalog_is_not_dropped(lake: SparkLake) -> None:
     lake.sql("USE {lake}")
 
     with pytest.raises(IllegalArgumentException, match="is the current one"):
@@ -121,7 +121,7 @@ def test_the_current_catalog_is_not_dropped(lake: Lake) -> None:
     lake.sql("USE spark_catalog")
 
 
-def test_a_catalog_by_settings_is_the_same(new_lake: Callable[[], Lake], tmp_path: Path) -> None:
+def test_a_catalog_by_settings_is_equivalent(new_lake: Callable[[], SparkLake], tmp_path: Path) -> None:
     lake = new_lake()
     lake.sql("CREATE DATABASE {lake}.db")
     session = lake.spark.newSession()
@@ -131,7 +131,7 @@ def test_a_catalog_by_settings_is_the_same(new_lake: Callable[[], Lake], tmp_pat
     assert [row[0] for row in session.sql("SHOW DATABASES IN bysetting").collect()] == ["db"]
 
 
-def test_a_catalog_is_used_as_flink_says_it(clean: SparkSession, tmp_path: Path) -> None:
+def test_a_catalog_is_selected_by_the_statement_of_flink(clean: SparkSession, tmp_path: Path) -> None:
     clean.sql(f"CREATE CATALOG made WITH ('type' = 'paimon', 'warehouse' = '{tmp_path}/w')")
     clean.sql("USE CATALOG made;")
     clean.sql("CREATE DATABASE catalog")

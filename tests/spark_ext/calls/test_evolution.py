@@ -4,20 +4,20 @@ import pytest
 
 from interbed import load_catalog
 from interbed.storage.table.table import Table
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 
-def table_of(lake: Lake, name: str) -> Table:
-    """The table as Python sees it."""
+def table_of(lake: SparkLake, name: str) -> Table:
+    """Return the table as Python sees it."""
     return load_catalog(warehouse=str(lake.warehouse)).get_table(name)
 
 
-def columns(lake: Lake, table: str) -> list[tuple[str, str]]:
-    """Names and types of a table's columns, as Spark tells them."""
+def columns(lake: SparkLake, table: str) -> list[tuple[str, str]]:
+    """Return names and types of a table's columns, as Spark shows them."""
     return lake.frame(f"SELECT * FROM {{lake}}.{table}").dtypes
 
 
-def test_nested_fields_are_altered_and_old_files_are_read(lake: Lake) -> None:
+def test_nested_fields_are_altered_and_old_files_are_read(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT, s STRUCT<a: INT, b: STRING>, l ARRAY<STRUCT<x: INT>>, "
         "m MAP<STRING, STRUCT<y: INT>>, n ARRAY<INT>)"
@@ -66,7 +66,7 @@ def test_nested_fields_are_altered_and_old_files_are_read(lake: Lake) -> None:
         ("ADD CONSTRAINT c CHECK (id > 0)", "do not take the change AddConstraint"),
     ],
 )
-def test_alterations_that_cannot_be_change_nothing(lake: Lake, change: str, message: str) -> None:
+def test_invalid_alterations_change_nothing(lake: SparkLake, change: str, message: str) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, s STRUCT<a: INT>, k MAP<STRUCT<q: INT>, INT>)")
 
     with pytest.raises(Exception, match=message):
@@ -74,7 +74,7 @@ def test_alterations_that_cannot_be_change_nothing(lake: Lake, change: str, mess
     assert table_of(lake, "db.t").schema.id == 0
 
 
-def test_defaults_stand_in_for_columns_that_an_insert_leaves_out(lake: Lake) -> None:
+def test_defaults_fill_columns_that_an_insert_omits(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT, b STRING DEFAULT 'it\\'s', c BIGINT DEFAULT 5L, "
         "d DATE DEFAULT DATE '2026-01-31', "
@@ -104,7 +104,7 @@ def test_defaults_stand_in_for_columns_that_an_insert_leaves_out(lake: Lake) -> 
     assert (str(first["ts"]), first["tags"], first["m"]) == ("2026-01-31 10:00:00", ["x", "y"], {"k": 1})
     assert first["n"] == {"x": 42, "y": "z"}
     assert (rows[2]["b"], rows[2]["c"]) == ("own", 5)
-    # A null is replaced, too, as it is by Java Paimon.
+    # A null is replaced, too, as in Java Paimon.
     assert (rows[3]["c"], rows[3]["f"]) == (5, False)
 
     lake.sql("ALTER TABLE {lake}.db.t ALTER COLUMN c SET DEFAULT 6")
@@ -113,7 +113,7 @@ def test_defaults_stand_in_for_columns_that_an_insert_leaves_out(lake: Lake) -> 
     assert lake.tuples("SELECT b, c FROM {lake}.db.t WHERE id = 4") == [(None, 6)]
 
 
-def test_a_default_that_is_no_literal_is_refused(lake: Lake) -> None:
+def test_a_default_that_is_not_a_literal_is_refused(lake: SparkLake) -> None:
     with pytest.raises(Exception, match="literal"):
         lake.sql("CREATE TABLE {lake}.db.t (id INT, d DATE DEFAULT current_date())")
     for column in (
@@ -126,7 +126,7 @@ def test_a_default_that_is_no_literal_is_refused(lake: Lake) -> None:
     assert lake.tuples("SHOW TABLES IN {lake}.db") == []
 
 
-def test_a_default_of_bytes_is_their_value(lake: Lake) -> None:
+def test_a_default_of_bytes_is_their_value(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, b BINARY DEFAULT X'4100', c BINARY DEFAULT cast('abc' AS BINARY))")
     lake.sql("INSERT INTO {lake}.db.t (id) VALUES (1)")
     lake.sql("ALTER TABLE {lake}.db.t ALTER COLUMN b SET DEFAULT X'42'")
@@ -134,7 +134,7 @@ def test_a_default_of_bytes_is_their_value(lake: Lake) -> None:
     assert lake.tuples("SELECT hex(b), hex(c) FROM {lake}.db.t ORDER BY id") == [("4100", "616263"), ("42", "616263")]
 
 
-def test_a_default_instant_is_of_the_zone_of_the_session(lake: Lake) -> None:
+def test_a_default_timestamp_is_in_the_time_zone_of_the_session(lake: SparkLake) -> None:
     zone = lake.spark.conf.get("spark.sql.session.timeZone")
     lake.spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
@@ -153,7 +153,7 @@ def test_a_default_instant_is_of_the_zone_of_the_session(lake: Lake) -> None:
     assert found == [(1577854800, "2020-01-01 00:00:00", "[2020-01-01 00:00:00, null, 2020-01-01 00:00:00]")] * 3
 
 
-def test_a_primary_key_is_given_as_a_constraint(lake: Lake) -> None:
+def test_a_primary_key_is_declared_as_a_constraint(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, day STRING, v INT, CONSTRAINT pk PRIMARY KEY (day, id))")
     lake.sql("CREATE TABLE {lake}.db.u (id INT PRIMARY KEY, v INT)")
 
@@ -164,7 +164,7 @@ def test_a_primary_key_is_given_as_a_constraint(lake: Lake) -> None:
             lake.sql(f"CREATE TABLE {{lake}}.db.none {refused}")
 
 
-def test_columns_that_are_computed_are_refused(lake: Lake) -> None:
+def test_generated_columns_are_refused(lake: SparkLake) -> None:
     for refused in ("(id INT, v INT GENERATED ALWAYS AS (id + 1))", "(id BIGINT GENERATED ALWAYS AS IDENTITY)"):
         with pytest.raises(Exception, match=r"(?i)generated|identity"):
             lake.sql(f"CREATE TABLE {{lake}}.db.none {refused}")

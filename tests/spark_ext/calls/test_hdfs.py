@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long
 
 @pytest.fixture(params=["filesystem", "hive"])
 def options(request: pytest.FixtureRequest, hdfs: HdfsServer) -> Iterator[dict[str, str]]:
-    """The options of a catalog over `hdfs://host:port/…/paimon/fs`, or `…/hive`."""
+    """Options of a catalog over `hdfs://host:port/…/paimon/fs`, or `…/hive`."""
     home = f"{hdfs.uri}/{uuid.uuid4()}/paimon"
     if request.param == "filesystem":
         yield {"warehouse": f"{home}/fs"}
@@ -27,7 +27,7 @@ def options(request: pytest.FixtureRequest, hdfs: HdfsServer) -> Iterator[dict[s
 
 @pytest.fixture
 def catalog(spark: SparkSession, options: dict[str, str]) -> Iterator[str]:
-    """A catalog in Spark, the current one while the test runs."""
+    """A catalog in Spark, which is the current catalog during the test."""
     name = f"my_{uuid.uuid4().hex[:8]}"
     given = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
     spark.sql(f"CREATE CATALOG {name} WITH ('type' = 'paimon', {given})")
@@ -37,7 +37,7 @@ def catalog(spark: SparkSession, options: dict[str, str]) -> Iterator[str]:
     spark.sql(f"DROP CATALOG {name}")
 
 
-def test_the_statements_of_the_documentation_work_in_hdfs(
+def test_the_statements_of_paimons_documentation_work_in_hdfs(
     spark: SparkSession, catalog: str, options: dict[str, str]
 ) -> None:
     def rows(statement: str) -> list[tuple[object, ...]]:
@@ -61,14 +61,14 @@ def test_the_statements_of_the_documentation_work_in_hdfs(
     )
     assert rows("SELECT k, v, dt FROM my_table ORDER BY k") == [(1, "m", "a"), (3, "x", "b"), (9, "n", "c")]
     spark.sql("CALL sys.compact(table => 'default.my_table')")
-    # Compacted files hold the rows as they are.
+    # Compacted files contain the current rows.
     assert rows("SELECT k, v FROM my_table WHERE dt = 'b'") == [(3, "x")]
     assert rows("SELECT count(*), max(k) FROM my_table VERSION AS OF 1") == [(2, 2)]
     spark.sql("CALL sys.create_tag(table => 'default.my_table', tag => 'now')")
     spark.sql("ALTER TABLE my_table RENAME TO other_table")
     assert rows("SELECT count(*) FROM other_table") == [(3,)]
 
-    # Python sees the same, and Spark what Python writes.
+    # Python sees the same rows, and Spark the rows that Python writes.
     with interbed.CatalogFactory.create(options) as lake:
         table = lake.get_table("default.other_table")
         assert table.location.startswith("hdfs://")
@@ -97,7 +97,7 @@ def test_the_statements_of_the_page_run(spark: SparkSession, hdfs: HdfsServer) -
         spark.sql("DROP CATALOG IF EXISTS my_catalog")
 
 
-def test_a_stream_goes_from_table_to_table_in_hdfs(spark: SparkSession, catalog: str, options: dict[str, str]) -> None:
+def test_a_stream_copies_a_table_in_hdfs(spark: SparkSession, catalog: str, options: dict[str, str]) -> None:
     spark.sql("CREATE DATABASE IF NOT EXISTS default")
     for name in ("source", "target"):
         spark.sql(

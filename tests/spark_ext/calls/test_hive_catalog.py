@@ -10,22 +10,22 @@ from pyspark.sql import SparkSession
 
 from interbed import load_catalog
 from interbed.testing import metastore
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """A server's address and its warehouse."""
+    """Address of a server, and its warehouse."""
     warehouse = tmp_path_factory.mktemp("served")
     with metastore(db=f"sqlite:///{warehouse / 'metastore.db'}", warehouse=f"file:{warehouse}") as uri:
         yield uri, warehouse
 
 
 @pytest.fixture
-def served(spark: SparkSession, server: tuple[str, Path]) -> Iterator[Lake]:
+def served(spark: SparkSession, server: tuple[str, Path]) -> Iterator[SparkLake]:
     """A catalog over the server, with an empty database `db`."""
     uri, warehouse = server
-    lake = Lake(spark, "served", warehouse)
+    lake = SparkLake(spark, "served", warehouse)
     lake.sql(
         "CREATE CATALOG {lake} WITH ('type' = 'paimon', 'metastore' = 'hive', "
         f"'uri' = '{uri}', 'warehouse' = 'file:{warehouse}')"
@@ -37,7 +37,7 @@ def served(spark: SparkSession, server: tuple[str, Path]) -> Iterator[Lake]:
     lake.sql("DROP CATALOG {lake}")
 
 
-def test_tables_are_made_written_and_read(served: Lake, server: tuple[str, Path]) -> None:
+def test_tables_are_created_written_and_read(served: SparkLake, server: tuple[str, Path]) -> None:
     served.sql(
         "CREATE TABLE {lake}.db.orders (id BIGINT, dt STRING, amount DECIMAL(10, 2)) PARTITIONED BY (dt) "
         "TBLPROPERTIES ('primary-key' = 'dt,id', 'bucket' = '2')"
@@ -54,7 +54,7 @@ def test_tables_are_made_written_and_read(served: Lake, server: tuple[str, Path]
         assert [s.id for s in table.snapshots()] == [1, 2]
 
 
-def test_tables_are_renamed_altered_and_dropped(served: Lake) -> None:
+def test_tables_are_renamed_altered_and_dropped(served: SparkLake) -> None:
     served.sql("CREATE TABLE {lake}.db.t AS SELECT 1 AS id")
     served.sql("ALTER TABLE {lake}.db.t ADD COLUMN note STRING")
     served.sql("ALTER TABLE {lake}.db.t SET TBLPROPERTIES ('snapshot.num-retained.min' = '7')")
@@ -66,7 +66,7 @@ def test_tables_are_renamed_altered_and_dropped(served: Lake) -> None:
     assert served.tuples("SHOW TABLES IN {lake}.db") == []
 
 
-def test_properties_of_namespaces_are_kept_and_changed(served: Lake) -> None:
+def test_properties_of_namespaces_are_kept_and_changed(served: SparkLake) -> None:
     served.sql("ALTER DATABASE {lake}.db SET DBPROPERTIES ('owner-team' = 'b', 'tier' = 'gold')")
 
     described = dict(served.tuples("DESCRIBE NAMESPACE EXTENDED {lake}.db"))
@@ -109,7 +109,7 @@ def test_paimons_documented_statements_find_the_metastore_by_hive_conf_dir(
         spark.sql("DROP CATALOG my_hive")
 
 
-def test_an_iceberg_table_of_the_metastore_is_compacted_by_a_call(served: Lake, server: tuple[str, Path]) -> None:
+def test_an_iceberg_table_of_the_metastore_is_compacted_by_a_call(served: SparkLake, server: tuple[str, Path]) -> None:
     uri, warehouse = server
     with load_pyiceberg("ice", type="hive", uri=uri, warehouse=f"file:{warehouse}") as theirs:
         rows = pa.table({"id": [1, 2, 3], "day": ["a", "b", "b"]})
@@ -129,7 +129,7 @@ def test_an_iceberg_table_of_the_metastore_is_compacted_by_a_call(served: Lake, 
         theirs.drop_table("db.ice")
 
 
-def test_a_table_of_icebergs_is_refused_with_the_catalog_to_use(served: Lake, server: tuple[str, Path]) -> None:
+def test_an_iceberg_table_is_refused_with_the_catalog_to_use(served: SparkLake, server: tuple[str, Path]) -> None:
     uri, warehouse = server
     rows = pa.table({"id": [1, 2, 3]})
     with load_pyiceberg("ice", type="hive", uri=uri, warehouse=f"file:{warehouse}") as theirs:
@@ -156,7 +156,7 @@ def test_a_table_of_icebergs_is_refused_with_the_catalog_to_use(served: Lake, se
         theirs.drop_table("db.theirs")
 
 
-def test_all_that_lies_in_the_warehouse_is_registered(served: Lake, server: tuple[str, Path]) -> None:
+def test_all_tables_of_the_warehouse_are_registered(served: SparkLake, server: tuple[str, Path]) -> None:
     _, warehouse = server
     with load_catalog(warehouse=str(warehouse)) as files:
         files.create_database("found")

@@ -1,4 +1,4 @@
-"""Statements and procedures of Spark refuse names that lead out of a database, and nothing is made or deleted."""
+"""Statements and procedures of Spark refuse names that lead out of a database, and nothing is created or deleted."""
 
 from itertools import cycle, islice
 
@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.hostile_names import LEADING_OUT, NAMES
 from tests.support.sentinel import Sentinel
 from tests.support.shares import LONG
@@ -36,13 +36,13 @@ STATEMENTS = (
 )
 
 
-def _tried(lake: Lake, statement: str) -> None:
+def _tried(lake: SparkLake, statement: str) -> None:
     with pytest.raises((PySparkException, Py4JJavaError)) as caught:
         lake.sql(statement)
     assert "Traceback (most recent call last)" not in str(caught.value), statement
 
 
-def test_a_table_is_not_renamed_out_of_the_warehouse(lake: Lake) -> None:
+def test_a_table_is_not_renamed_out_of_the_warehouse(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.ok (id INT)")
     before = Sentinel(lake.warehouse.parent).outside()
     for name in ("../../moved", "../moved", "..", "a/b", "/moved"):
@@ -54,12 +54,12 @@ def test_a_table_is_not_renamed_out_of_the_warehouse(lake: Lake) -> None:
     assert lake.tuples("SHOW TABLES IN {lake}.db") == [("db", "ok", False)]
 
 
-def test_every_statement_refuses_every_hostile_name(lake: Lake, tally: Tally) -> None:
+def test_every_statement_refuses_every_hostile_name(lake: SparkLake, tally: Tally) -> None:
     lake.sql("CREATE TABLE {lake}.db.ok (id INT)")
     lake.sql("INSERT INTO {lake}.db.ok VALUES (1)")
-    # Spark has no quoted empty names, and a backquote ends one.
+    # Spark has no quoted empty names, and a backquote ends a name.
     names = [name for name in (NAMES if LONG else LEADING_OUT) if name.isprintable() and name and "\\" not in name]
-    # A statement of Spark takes a sixth of a second.
+    # A statement in Spark takes a sixth of a second.
     less = 6 if LONG else 25
     root = lake.warehouse.parent
     before = {path for path in Sentinel(root).outside() if not path.startswith(f"{lake.warehouse}/db.db")}

@@ -1,11 +1,11 @@
-"""What the catalog knows, in SQL: system tables, descriptions, statistics, properties of databases."""
+"""Metadata of the catalog in SQL: system tables, descriptions, statistics, properties of databases."""
 
 import re
 from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.pages import Page
 from tests.support.sql_script import run_script
 
@@ -79,26 +79,26 @@ DESCRIBE NAMESPACE {lake}.shop;
 """
 
 
-def test_namespaces_and_tables_have_comments_and_properties(new_lake: Callable[[], Lake]) -> None:
+def test_namespaces_and_tables_have_comments_and_properties(new_lake: Callable[[], SparkLake]) -> None:
     assert run_script(_NAMESPACES, new_lake().sql) > 10
 
 
-def test_the_catalogs_system_tables_are_read_and_not_changed(lake: Lake) -> None:
+def test_system_tables_of_the_catalog_are_read_only(lake: SparkLake) -> None:
     assert run_script(_SYSTEM_TABLES, lake.sql) > 10
 
 
-def test_the_page_on_metadata_is_true(new_lake: Callable[[], Lake], spark: SparkSession) -> None:
+def test_the_page_on_metadata_runs_as_written(new_lake: Callable[[], SparkLake], spark: SparkSession) -> None:
     lake = new_lake()
     spark.sql(f"CREATE DATABASE {lake.name}.shop")
     assert Page("spark-metadata.md").run_sql(lambda sql: lake.sql(sql.replace("lake.", f"{lake.name}."))) > 5
 
 
-def _cost(lake: Lake, query: str) -> str:
-    """The optimized plan with what is estimated of each step."""
+def _cost(lake: SparkLake, query: str) -> str:
+    """Return the optimized plan with the estimates of each operator."""
     return str(lake.sql(f"EXPLAIN COST {query}")[0][0]).partition("== Physical Plan ==")[0]
 
 
-def test_the_optimizer_is_told_what_analyze_has_found(lake: Lake) -> None:
+def test_statistics_of_analyze_reach_the_optimizer(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.big (id BIGINT, k INT, d DOUBLE, t TIMESTAMP, name STRING)")
     lake.sql(
         "INSERT INTO {lake}.db.big "
@@ -109,7 +109,7 @@ def test_the_optimizer_is_told_what_analyze_has_found(lake: Lake) -> None:
     lake.spark.conf.set("spark.sql.cbo.enabled", "true")
     lake.spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "5000")
     try:
-        # Bounds of the files are enough for filters that compare.
+        # Bounds of the files suffice for filters that compare.
         assert re.search(r"Filter.* Statistics\(sizeInBytes=.*rowCount=2[012]\)", _cost(lake, joined))
         for table in ("big", "small"):
             lake.sql(f"ANALYZE TABLE {{lake}}.db.{table} COMPUTE STATISTICS FOR ALL COLUMNS")
@@ -117,7 +117,7 @@ def test_the_optimizer_is_told_what_analyze_has_found(lake: Lake) -> None:
         assert re.search(r"Aggregate.* Statistics\(.*rowCount=(9|10|11)\)", cost)
         assert re.search(r"Join.* Statistics\(.*rowCount=(1\d|2\d)\)", _cost(lake, joined))
         assert "sizeInBytes=31.3 KiB, rowCount=2.00E+3" in _cost(lake, "SELECT id FROM {lake}.db.big")
-        # All of the large table is too large to be sent everywhere, twenty rows of it are not.
+        # The whole large table is too large for a broadcast, twenty rows of it are not.
         narrow = "SELECT * FROM {lake}.db.big a JOIN {lake}.db.big b ON a.id = b.k"
         assert "BroadcastHashJoin" not in lake.plan(narrow)
         assert "BroadcastHashJoin" in lake.plan(f"{narrow} WHERE b.d < 5")

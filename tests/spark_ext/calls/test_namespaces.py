@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 from pyspark.errors import AnalysisException
 
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 
-def test_namespaces_are_created_listed_and_dropped(new_lake: Callable[[], Lake]) -> None:
+def test_namespaces_are_created_listed_and_dropped(new_lake: Callable[[], SparkLake]) -> None:
     lake = new_lake()
     lake.sql("CREATE DATABASE {lake}.one")
     lake.sql("CREATE NAMESPACE IF NOT EXISTS {lake}.one")
@@ -20,18 +20,18 @@ def test_namespaces_are_created_listed_and_dropped(new_lake: Callable[[], Lake])
     assert lake.tuples("SHOW NAMESPACES IN {lake}") == [("one",)]
 
 
-def test_a_namespace_that_exists_is_not_created_again(lake: Lake) -> None:
+def test_an_existing_namespace_is_not_created_again(lake: SparkLake) -> None:
     with pytest.raises(AnalysisException, match="SCHEMA_ALREADY_EXISTS"):
         lake.sql("CREATE DATABASE {lake}.db")
 
 
-def test_a_namespace_that_does_not_exist_is_named(lake: Lake) -> None:
+def test_a_missing_namespace_is_named(lake: SparkLake) -> None:
     for statement in ("DROP DATABASE {lake}.none", "SHOW TABLES IN {lake}.none", "DESCRIBE NAMESPACE {lake}.none"):
         with pytest.raises(AnalysisException, match=r"SCHEMA_NOT_FOUND.*none"):
             lake.sql(statement)
 
 
-def test_a_namespace_with_tables_is_dropped_with_cascade_only(lake: Lake) -> None:
+def test_a_namespace_with_tables_is_dropped_with_cascade_only(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
 
     with pytest.raises(AnalysisException, match="SCHEMA_NOT_EMPTY"):
@@ -41,14 +41,14 @@ def test_a_namespace_with_tables_is_dropped_with_cascade_only(lake: Lake) -> Non
     assert lake.tuples("SHOW NAMESPACES IN {lake}") == []
 
 
-def test_describe_shows_where_a_namespace_lives(lake: Lake) -> None:
+def test_describe_shows_the_location_of_a_namespace(lake: SparkLake) -> None:
     described = dict(lake.tuples("DESCRIBE NAMESPACE EXTENDED {lake}.db"))
 
     assert described["Location"] == f"{lake.warehouse}/db.db"
     assert described["Namespace Name"] == "db"
 
 
-def test_a_namespace_keeps_no_secrets_of_stores(lake: Lake) -> None:
+def test_a_namespace_stores_no_secrets_of_object_stores(lake: SparkLake) -> None:
     secret = "('fs.s3a.secret.key' = 's3cr3t')"
     for statement in (
         f"CREATE DATABASE {{lake}}.other WITH DBPROPERTIES {secret}",
@@ -59,12 +59,12 @@ def test_a_namespace_keeps_no_secrets_of_stores(lake: Lake) -> None:
     assert lake.tuples("SHOW NAMESPACES IN {lake}") == [("db",)]
 
 
-def test_nested_namespaces_are_refused(lake: Lake) -> None:
+def test_nested_namespaces_are_refused(lake: SparkLake) -> None:
     with pytest.raises(Exception, match=r"one part, not db\.inner"):
         lake.sql("CREATE NAMESPACE {lake}.db.inner")
 
 
-def test_the_default_namespace_is_made_when_it_is_first_used(lake: Lake) -> None:
+def test_the_default_namespace_is_created_on_first_use(lake: SparkLake) -> None:
     lake.sql("USE {lake}")
     lake.sql("CREATE TABLE t (id INT)")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.pages import Page
 
 VALUES = (
@@ -11,17 +11,17 @@ VALUES = (
 
 
 @pytest.fixture
-def table(lake: Lake) -> Lake:
+def table(lake: SparkLake) -> SparkLake:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v STRING, dt DATE, h INT) PARTITIONED BY (dt, h)")
     lake.sql(f"INSERT INTO {{lake}}.db.t VALUES {VALUES}")
     return lake
 
 
-def ids(lake: Lake) -> list[int]:
+def ids(lake: SparkLake) -> list[int]:
     return sorted(row[0] for row in lake.tuples("SELECT id FROM {lake}.db.t"))
 
 
-def test_partitions_are_shown(table: Lake) -> None:
+def test_partitions_are_shown(table: SparkLake) -> None:
     assert [row[0] for row in table.tuples("SHOW PARTITIONS {lake}.db.t")] == [
         "dt=2026-01-31/h=1",
         "dt=2026-01-31/h=2",
@@ -34,7 +34,7 @@ def test_partitions_are_shown(table: Lake) -> None:
         table.sql("SHOW PARTITIONS {lake}.db.plain")
 
 
-def test_partitions_are_dropped_and_truncated(table: Lake) -> None:
+def test_partitions_are_dropped_and_truncated(table: SparkLake) -> None:
     table.sql("ALTER TABLE {lake}.db.t DROP PARTITION (dt = '2026-01-31', h = 2)")
     assert ids(table) == [1, 3, 4]
     with pytest.raises(Exception, match=r"PARTITIONS_NOT_FOUND|not found"):
@@ -47,7 +47,7 @@ def test_partitions_are_dropped_and_truncated(table: Lake) -> None:
     assert ids(table) == [3]
 
 
-def test_a_part_of_the_partition_columns_drops_many(table: Lake) -> None:
+def test_some_of_the_partition_columns_drop_several_partitions(table: SparkLake) -> None:
     with pytest.raises(Exception, match=r"no partition \(dt=2020-01-01\)"):
         table.sql("ALTER TABLE {lake}.db.t DROP PARTITION (dt = '2020-01-01')")
     with pytest.raises(Exception, match="no value of the partition column 'dt'"):
@@ -61,7 +61,7 @@ def test_a_part_of_the_partition_columns_drops_many(table: Lake) -> None:
 
 
 @pytest.mark.parametrize("order", ["b, c", "c, b"])
-def test_a_part_of_the_columns_means_char_values_as_they_are_written(lake: Lake, order: str) -> None:
+def test_a_partial_partition_compares_char_values_without_padding(lake: SparkLake, order: str) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, c CHAR(4), b BOOLEAN) PARTITIONED BY ({order})")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'ab', true), (2, 'ab', false), (3, 'cd', false), (4, 'ef', true)")
     lake.sql("ALTER TABLE {lake}.db.t DROP IF EXISTS PARTITION (c = 'ab')")
@@ -72,7 +72,7 @@ def test_a_part_of_the_columns_means_char_values_as_they_are_written(lake: Lake,
     assert ids(lake) == []
 
 
-def test_a_partition_of_a_boolean_that_is_never_null_is_overwritten(lake: Lake) -> None:
+def test_a_partition_of_a_not_null_boolean_is_overwritten(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, p BOOLEAN NOT NULL, q BOOLEAN) PARTITIONED BY (p, q)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, false, false), (2, true, false), (3, true, true), (4, false, null)")
     lake.sql("INSERT OVERWRITE {lake}.db.t PARTITION (p = false) SELECT 5, true")
@@ -81,7 +81,7 @@ def test_a_partition_of_a_boolean_that_is_never_null_is_overwritten(lake: Lake) 
     assert ids(lake) == [3, 5, 6]
 
 
-def test_nested_fields_that_a_query_leaves_out_are_not_read_for_others(lake: Lake) -> None:
+def test_nested_fields_that_a_query_does_not_select_are_not_read(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.n (id INT, s STRUCT<a: INT, b: STRING, c: INT>, l ARRAY<STRUCT<x: INT, y: INT>>) "
         "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1', 'file.format' = 'orc')"
@@ -93,7 +93,7 @@ def test_nested_fields_that_a_query_leaves_out_are_not_read_for_others(lake: Lak
     assert lake.tuples("SELECT s.c, l.y FROM {lake}.db.n WHERE s.b = 'one'") == [(3, [9])]
 
 
-def test_the_page_of_tables_does_what_it_says(lake: Lake) -> None:
+def test_the_page_of_tables_runs_as_written(lake: SparkLake) -> None:
     lake.sql("CREATE DATABASE {lake}.shop")
     lake.sql("USE {lake}.db")
 
@@ -101,5 +101,5 @@ def test_the_page_of_tables_does_what_it_says(lake: Lake) -> None:
     assert ids_of_orders(lake) == []
 
 
-def ids_of_orders(lake: Lake) -> list[int]:
+def ids_of_orders(lake: SparkLake) -> list[int]:
     return [row[0] for row in lake.tuples("SELECT id FROM {lake}.shop.orders")]

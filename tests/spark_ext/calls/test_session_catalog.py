@@ -107,7 +107,7 @@ def session(spark: SparkSession, tmp_path: Path) -> SparkSession:
     return session
 
 
-def test_tables_of_either_kind_live_in_one_namespace(session: SparkSession) -> None:
+def test_tables_of_either_kind_coexist_in_one_namespace(session: SparkSession) -> None:
     assert run_script(SIDE_BY_SIDE, lambda statement: session.sql(statement).collect()) > 30
 
 
@@ -151,7 +151,7 @@ def hive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SparkPeer, 
 
 
 @pytest.mark.long
-def test_over_a_metastore_both_kinds_are_found_by_name(hive: tuple[SparkPeer, str, Path]) -> None:
+def test_tables_of_both_kinds_are_found_by_name_over_a_metastore(hive: tuple[SparkPeer, str, Path]) -> None:
     peer, uri, warehouse = hive
 
     assert run_script(SIDE_BY_SIDE, as_shown(peer.run)) > 30
@@ -164,6 +164,6 @@ def test_over_a_metastore_both_kinds_are_found_by_name(hive: tuple[SparkPeer, st
 
 
 def as_shown(run: Callable[[str], list[list[Any]]]) -> Callable[[str], list[list[Any]]]:
-    """The answers of a peer, which gives every value as text, as run_script writes them."""
+    """Return the rows of a peer, which returns every value as text, as run_script formats them."""
     shown = {"True": "true", "False": "false", None: None}
     return lambda statement: [[shown.get(value, value) for value in row] for row in run(statement)]

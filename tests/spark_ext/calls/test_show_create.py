@@ -1,4 +1,4 @@
-"""SHOW CREATE TABLE: running its text makes an equal table."""
+"""SHOW CREATE TABLE: running its text creates an equal table."""
 
 import itertools
 from typing import Any
@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import interbed
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.examples import examples
 
 _PLAIN = {
@@ -27,9 +27,9 @@ _PLAIN = {
     "TIMESTAMP": None,
     "TIMESTAMP_NTZ": None,
 }
-"""Types by their names in SQL, with a default each where the test gives one."""
+"""Types by their names in SQL, with a default each where the test sets one."""
 
-# No backslash, which Spark writes as it is and reads as an escape.
+# No backslash, which Spark writes unescaped and reads as an escape.
 _TEXTS = st.sampled_from(["plain", "it's", 'a "quote"', "ünï", "a;b", "two\nlines"])
 _NAMES = st.sampled_from(["a", "B", "snake_case", "with blank", "dots.in", "`tick`", "sum", "ünï"])
 _COUNT = itertools.count()
@@ -63,7 +63,7 @@ def _types(nested: bool = True) -> st.SearchStrategy[str]:
 
 @st.composite
 def _tables(draw: Any) -> str:
-    """What follows the name in a CREATE TABLE."""
+    """Strategy for the part of a CREATE TABLE after the name."""
     columns = ["id INT NOT NULL", "part STRING NOT NULL"]
     options: dict[str, str] = {}
     for name in draw(st.lists(_NAMES, max_size=4, unique_by=str.lower)):
@@ -93,7 +93,7 @@ def _tables(draw: Any) -> str:
 @given(table=_tables())
 @example(table=" (id INT NOT NULL COMMENT 'it''s', p STRING DEFAULT 'x''y') PARTITIONED BY (p) COMMENT 'a \"b\"'")
 @settings(max_examples=examples(8), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_text_of_a_table_makes_an_equal_one(lake: Lake, table: str) -> None:
+def test_the_text_of_a_table_creates_an_equal_one(lake: SparkLake, table: str) -> None:
     number = next(_COUNT)
     lake.sql(f"CREATE TABLE {{lake}}.db.t{number}{table}")
     shown = lake.tuples(f"SHOW CREATE TABLE {{lake}}.db.t{number}")[0][0]

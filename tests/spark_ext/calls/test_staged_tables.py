@@ -1,8 +1,8 @@
-"""CREATE TABLE … AS SELECT, REPLACE TABLE and CREATE OR REPLACE TABLE: all of it or nothing."""
+"""CREATE TABLE … AS SELECT, REPLACE TABLE and CREATE OR REPLACE TABLE are atomic."""
 
 import pytest
 
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.sql_script import run_script
 
 _SCRIPT = """
@@ -70,12 +70,12 @@ SHOW TABLES IN {lake}.db;
 """
 
 
-def test_tables_are_made_and_replaced_with_their_rows(lake: Lake) -> None:
+def test_tables_are_created_and_replaced_with_their_rows(lake: SparkLake) -> None:
     assert run_script(_SCRIPT, lake.sql) > 20
     assert not (lake.warehouse / "db.db" / "failed").exists()
 
 
-def test_data_frames_create_and_replace(lake: Lake) -> None:
+def test_data_frames_create_and_replace(lake: SparkLake) -> None:
     rows = lake.spark.range(3)
 
     rows.writeTo(f"{lake.name}.db.t").tableProperty("file.format", "orc").create()

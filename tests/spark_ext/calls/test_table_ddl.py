@@ -5,10 +5,10 @@ from pyspark.errors import AnalysisException
 
 from interbed import load_catalog
 from interbed.storage.base.types.data_type import type_to_json
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 
-def _columns(lake: Lake, table: str) -> list[tuple[str, str]]:
+def _columns(lake: SparkLake, table: str) -> list[tuple[str, str]]:
     rows = lake.tuples(f"DESCRIBE {{lake}}.{table}")
     names = [row[0] for row in rows]
     end = names.index("# Partitioning") if "# Partitioning" in names else len(rows)
@@ -16,7 +16,7 @@ def _columns(lake: Lake, table: str) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in rows[:end] if row[0]]
 
 
-def test_a_primary_key_table_is_what_python_sees(lake: Lake) -> None:
+def test_python_sees_a_primary_key_table_of_spark(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.orders (id BIGINT COMMENT 'number', dt STRING, amount DECIMAL(10, 2)) "
         "COMMENT 'all orders' PARTITIONED BY (dt) "
@@ -36,7 +36,7 @@ def test_a_primary_key_table_is_what_python_sees(lake: Lake) -> None:
     assert table.schema.comment == "all orders"
 
 
-def test_describe_and_show_tell_all_of_a_table(lake: Lake) -> None:
+def test_describe_and_show_list_all_properties_of_a_table(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT NOT NULL, name STRING COMMENT 'of it', p STRING) USING interbed "
         "COMMENT 'words' PARTITIONED BY (p) TBLPROPERTIES ('file.compression' = 'zstd')"
@@ -53,7 +53,7 @@ def test_describe_and_show_tell_all_of_a_table(lake: Lake) -> None:
     assert "PARTITIONED BY (p)" in created
 
 
-def test_every_type_goes_through_spark_and_back(lake: Lake) -> None:
+def test_every_type_survives_a_round_trip_through_spark(lake: SparkLake) -> None:
     columns = [
         ("a", "boolean"),
         ("b", "tinyint"),
@@ -80,7 +80,7 @@ def test_every_type_goes_through_spark_and_back(lake: Lake) -> None:
     assert _columns(lake, "db.types") == columns
 
 
-def test_buckets_may_be_given_as_a_clause(lake: Lake) -> None:
+def test_buckets_may_be_given_as_a_clause(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT) CLUSTERED BY (id) INTO 3 BUCKETS")
 
     table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
@@ -102,14 +102,14 @@ def test_buckets_may_be_given_as_a_clause(lake: Lake) -> None:
         ("(id INT, name STRING COLLATE UNICODE_CI)", "collation"),
     ],
 )
-def test_a_table_that_cannot_be_is_refused_and_not_made(lake: Lake, statement: str, message: str) -> None:
+def test_an_invalid_table_is_refused_and_not_created(lake: SparkLake, statement: str, message: str) -> None:
     with pytest.raises(Exception, match=message):
         lake.sql(f"CREATE TABLE {{lake}}.db.t {statement}")
 
     assert lake.tuples("SHOW TABLES IN {lake}.db") == []
 
 
-def test_a_table_that_exists_is_not_created_again(lake: Lake) -> None:
+def test_an_existing_table_is_not_created_again(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
 
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
@@ -118,12 +118,12 @@ def test_a_table_that_exists_is_not_created_again(lake: Lake) -> None:
     assert _columns(lake, "db.t") == [("id", "int")]
 
 
-def test_a_table_in_no_namespace_is_refused(lake: Lake) -> None:
+def test_a_table_in_no_namespace_is_refused(lake: SparkLake) -> None:
     with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
         lake.sql("CREATE TABLE {lake}.none.t (id INT)")
 
 
-def test_a_table_that_is_not_there_is_named(lake: Lake) -> None:
+def test_a_missing_table_is_named(lake: SparkLake) -> None:
     for statement in ("SELECT * FROM {lake}.db.none", "DROP TABLE {lake}.db.none", "DESCRIBE {lake}.db.none"):
         with pytest.raises(AnalysisException, match=r"TABLE_OR_VIEW_NOT_FOUND.*none"):
             lake.sql(statement)
@@ -131,7 +131,7 @@ def test_a_table_that_is_not_there_is_named(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("target", ["renamed", "db.renamed", "{lake}.db.renamed"])
-def test_a_table_is_renamed_however_its_new_name_is_written(lake: Lake, target: str) -> None:
+def test_a_table_is_renamed_by_any_spelling_of_its_new_name(lake: SparkLake, target: str) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
 
@@ -141,7 +141,7 @@ def test_a_table_is_renamed_however_its_new_name_is_written(lake: Lake, target: 
     assert lake.tuples("SELECT * FROM {lake}.db.renamed") == [(1,)]
 
 
-def test_a_table_is_not_renamed_onto_another(lake: Lake) -> None:
+def test_a_table_is_not_renamed_to_an_existing_one(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.a (id INT)")
     lake.sql("CREATE TABLE {lake}.db.b (id INT)")
 
@@ -149,7 +149,7 @@ def test_a_table_is_not_renamed_onto_another(lake: Lake) -> None:
         lake.sql("ALTER TABLE {lake}.db.a RENAME TO db.b")
 
 
-def test_properties_are_set_and_unset(lake: Lake) -> None:
+def test_properties_are_set_and_unset(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
 
     lake.sql("ALTER TABLE {lake}.db.t SET TBLPROPERTIES ('snapshot.num-retained.min' = '3', 'comment' = 'said')")
@@ -161,7 +161,7 @@ def test_properties_are_set_and_unset(lake: Lake) -> None:
     assert "snapshot.num-retained.min" not in dict(lake.tuples("SHOW TBLPROPERTIES {lake}.db.t"))
 
 
-def test_properties_that_files_depend_on_are_not_changed(lake: Lake) -> None:
+def test_properties_that_files_depend_on_are_immutable(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
 
@@ -170,7 +170,7 @@ def test_properties_that_files_depend_on_are_not_changed(lake: Lake) -> None:
             lake.sql(f"ALTER TABLE {{lake}}.db.t SET TBLPROPERTIES ({change})")
 
 
-def test_columns_are_altered_and_old_files_are_read_in_the_new_schema(lake: Lake) -> None:
+def test_columns_are_altered_and_old_files_are_read_in_the_new_schema(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, name STRING, gone INT)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'one', 9)")
 
@@ -184,7 +184,7 @@ def test_columns_are_altered_and_old_files_are_read_in_the_new_schema(lake: Lake
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, None, "one"), (5000000000, "n", "five")]
 
 
-def test_a_dropped_table_is_gone_with_its_files(lake: Lake) -> None:
+def test_a_dropped_table_is_deleted_with_its_files(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
 
@@ -194,7 +194,7 @@ def test_a_dropped_table_is_gone_with_its_files(lake: Lake) -> None:
     assert not (lake.warehouse / "db.db" / "t").exists()
 
 
-def test_a_table_is_made_like_another(lake: Lake) -> None:
+def test_a_table_is_created_like_another(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (dt STRING, id INT, v DECIMAL(5,2) COMMENT 'how much') PARTITIONED BY (dt) "
         "COMMENT 'all of it' TBLPROPERTIES ('primary-key' = 'dt,id', 'bucket' = '2')"

@@ -1,4 +1,4 @@
-"""Views in Spark SQL, kept in a metastore."""
+"""Views in Spark SQL, which are stored in a metastore."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from interbed.testing import metastore
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.pages import Page
 from tests.support.sql_script import run_script
 
@@ -106,10 +106,10 @@ SHOW CATALOGS LIKE 'interbed_system';
 
 
 @pytest.fixture
-def hive_lake(spark: SparkSession, tmp_path: Path) -> Iterator[Lake]:
+def hive_lake(spark: SparkSession, tmp_path: Path) -> Iterator[SparkLake]:
     """A catalog over a metastore, with the databases `db` and `other`."""
     with metastore() as uri:
-        lake = Lake(spark, "lake", tmp_path / "lake")
+        lake = SparkLake(spark, "lake", tmp_path / "lake")
         lake.sql(
             "CREATE CATALOG {lake} WITH ('type' = 'interbed', 'metastore' = 'hive', "
             f"'uri' = '{uri}', 'warehouse' = 'file:{lake.warehouse}')"
@@ -121,18 +121,18 @@ def hive_lake(spark: SparkSession, tmp_path: Path) -> Iterator[Lake]:
         spark.sql("DROP CATALOG lake")
 
 
-def test_views_are_made_used_changed_and_dropped(hive_lake: Lake) -> None:
+def test_views_are_created_used_altered_and_dropped(hive_lake: SparkLake) -> None:
     assert run_script(_SCRIPT, hive_lake.sql) > 20
     hive_lake.sql("USE {lake}.db")
     hive_lake.sql("CREATE VIEW here AS SELECT max(id) AS id FROM t")
     assert [tuple(row) for row in hive_lake.spark.table("here").collect()] == [(3,)]
 
 
-def test_the_page_on_tables_from_queries_and_views_is_true(hive_lake: Lake) -> None:
+def test_the_page_on_tables_from_queries_and_views_runs_as_written(hive_lake: SparkLake) -> None:
     assert Page("spark-views.md").run_sql(hive_lake.sql) > 10
 
 
-def test_a_file_system_catalog_keeps_no_views(lake: Lake) -> None:
+def test_a_file_system_catalog_has_no_views(lake: SparkLake) -> None:
     with pytest.raises(Exception, match="has no views"):
         lake.sql("CREATE VIEW {lake}.db.v AS SELECT 1 AS one")
     assert lake.sql("SHOW VIEWS IN {lake}.db") == []
@@ -172,7 +172,7 @@ DROP VIEW global_temp.g;
 """
 
 
-def test_a_view_over_what_is_temporary_is_refused_as_spark_does(hive_lake: Lake) -> None:
+def test_a_view_over_temporary_objects_is_refused_as_in_spark(hive_lake: SparkLake) -> None:
     hive_lake.spark.udf.register("temporary_function", lambda text: text)
     try:
         run_script(_TEMPORARY, hive_lake.sql)
@@ -200,7 +200,7 @@ SHOW TABLES IN {lake}.db;
 """
 
 
-def test_views_are_listed_beside_tables(hive_lake: Lake) -> None:
+def test_views_are_listed_beside_tables(hive_lake: SparkLake) -> None:
     run_script(_LISTED, hive_lake.sql)
     extended = hive_lake.sql("SHOW TABLE EXTENDED IN {lake}.db LIKE '*'")
     # Temporary views of the session are shown, too.

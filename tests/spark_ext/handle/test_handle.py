@@ -1,4 +1,4 @@
-"""What the JVM keeps of a table: what is missing of the snapshot it names is told by whether that is still there."""
+"""Table handles of the JVM: a missing file is reported by whether the snapshot of the handle still exists."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from interbed.storage.base.errors import FileGoneError, SnapshotGoneError
 
 @pytest.fixture
 def first(tmp_path: Path) -> TableHandle:
-    """A table at its first snapshot, which has expired; its second one is there."""
+    """A table handle for the first snapshot, which has expired; the second one exists."""
     with interbed.load_catalog("lake", warehouse=str(tmp_path)) as catalog:
         catalog.create_database("db")
         table = catalog.create_table("db.t", pa.schema([("id", pa.int64())]))
@@ -32,7 +32,7 @@ def first(tmp_path: Path) -> TableHandle:
         )
 
 
-def test_a_snapshot_that_a_tag_keeps_is_read_and_not_gone(first: TableHandle) -> None:
+def test_a_snapshot_that_a_tag_retains_is_read(first: TableHandle) -> None:
     _, plan = planned(first, None)
     assert sum(split.row_count for split in plan.splits) == 1
     # A file that is missing then did not expire, and reading again would not help.
@@ -40,7 +40,7 @@ def test_a_snapshot_that_a_tag_keeps_is_read_and_not_gone(first: TableHandle) ->
         raise FileGoneError("bucket-0/data-1.parquet")
 
 
-def test_a_snapshot_that_nothing_keeps_is_gone(first: TableHandle) -> None:
+def test_an_expired_snapshot_is_reported(first: TableHandle) -> None:
     first.open().versions.delete_tag("kept")
     with pytest.raises(SnapshotGoneError, match=r"Snapshot 1 of 'db\.t' expired"):
         planned(first, None)

@@ -1,4 +1,4 @@
-"""Writes that change the schema (`write.merge-schema`), and writes whose rows say what they do."""
+"""Writes that change the schema (`write.merge-schema`), and writes whose rows have a row kind."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,25 +7,25 @@ import pytest
 
 from interbed import load_catalog
 from interbed.storage.table.table import Table
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 MERGE = "write.merge-schema"
 KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')"
 
 
-def _table(lake: Lake, name: str = "db.t") -> Table:
+def _table(lake: SparkLake, name: str = "db.t") -> Table:
     return load_catalog(warehouse=str(lake.warehouse)).get_table(name)
 
 
 @pytest.fixture
-def merging(lake: Lake) -> Iterator[None]:
-    """The session merges schemas."""
+def merging(lake: SparkLake) -> Iterator[None]:
+    """A session that merges schemas."""
     lake.spark.conf.set(f"spark.paimon.{MERGE}", "true")
     yield
     lake.spark.conf.unset(f"spark.paimon.{MERGE}")
 
 
-def test_frames_bring_new_columns_nested_fields_and_wider_types(lake: Lake) -> None:
+def test_frames_add_columns_and_nested_fields_and_widen_types(lake: SparkLake) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v INT, s STRUCT<a: INT>, l ARRAY<STRUCT<x: INT>>) {KEYED}")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1, struct(1), array(struct(1)))")
     name = f"{lake.name}.db.t"
@@ -50,7 +50,7 @@ def test_frames_bring_new_columns_nested_fields_and_wider_types(lake: Lake) -> N
 
 
 @pytest.mark.usefixtures("merging")
-def test_statements_merge_by_name_and_not_by_position(lake: Lake) -> None:
+def test_statements_merge_by_name_and_not_by_position(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (a INT, b STRING, p INT) PARTITIONED BY (p)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, '1', 1), (2, '2', 2)")
     lake.sql("INSERT INTO {lake}.db.t BY NAME SELECT 3 AS a, '3' AS b, 3 AS c, 1 AS P")
@@ -77,7 +77,7 @@ def test_statements_merge_by_name_and_not_by_position(lake: Lake) -> None:
         ("1 AS id, 1 AS new, NULL AS untyped", r"'untyped' has the Spark type 'void'"),
     ],
 )
-def test_what_cannot_be_merged_changes_nothing(lake: Lake, columns: str, message: str) -> None:
+def test_incompatible_schemas_change_nothing(lake: SparkLake, columns: str, message: str) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, l BIGINT, s STRUCT<a: INT>) {KEYED}")
 
     with pytest.raises(Exception, match=message):
@@ -85,7 +85,7 @@ def test_what_cannot_be_merged_changes_nothing(lake: Lake, columns: str, message
     assert _table(lake).schema.id == 0
 
 
-def test_a_merge_brings_columns_of_its_source(lake: Lake) -> None:
+def test_a_merge_adds_columns_of_its_source(lake: SparkLake) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v INT, w INT) {KEYED}")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1, 1)")
     merge = (
@@ -104,7 +104,7 @@ def test_a_merge_brings_columns_of_its_source(lake: Lake) -> None:
     ]
 
 
-def test_rows_say_what_they_do(lake: Lake, tmp_path: Path) -> None:
+def test_rows_carry_their_row_kind(lake: SparkLake, tmp_path: Path) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v STRING) {KEYED}")
     lake.sql("CREATE TABLE {lake}.db.log (id INT, v STRING)")
     lake.sql("CREATE TABLE {lake}.db.s (id INT, v STRING, _row_kind STRING, extra INT)")

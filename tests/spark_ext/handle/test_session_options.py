@@ -1,9 +1,9 @@
-"""Options by SET: which settings are about which table, and what they do to reads and writes."""
+"""Options by SET: the tables that a setting applies to, and its effect on reads and writes."""
 
 import pytest
 
 from interbed.spark_ext.handle.session_options import read_options, session_options, without_pins
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 
 def _of_orders(settings: dict[str, str]) -> dict[str, str]:
@@ -24,13 +24,13 @@ def _of_orders(settings: dict[str, str]) -> dict[str, str]:
         ({"spark.sql.shuffle.partitions": "4"}, {}),
     ],
 )
-def test_a_setting_is_about_all_tables_or_about_those_that_it_names(
+def test_a_setting_applies_to_all_tables_or_to_those_it_names(
     settings: dict[str, str], options: dict[str, str]
 ) -> None:
     assert _of_orders(settings) == options
 
 
-def test_what_names_a_table_goes_before_what_names_more() -> None:
+def test_a_more_specific_setting_takes_precedence() -> None:
     settings = {
         "spark.interbed.target-file-size": "1 mb",
         "spark.paimon.target-file-size": "2 mb",
@@ -48,37 +48,37 @@ def test_what_names_a_table_goes_before_what_names_more() -> None:
     assert found == ["6 mb", "5 mb", "4 mb", "3 mb", "1 mb", "1 mb"]
 
 
-def test_a_frames_snapshot_goes_before_the_sessions_whatever_names_it() -> None:
+def test_the_snapshot_of_a_frame_takes_precedence_over_the_session() -> None:
     session = {"scan.tag-name": "a", "read.batch-size": "10"}
 
     assert read_options(session, {"scan.snapshot-id": "1"}) == {"read.batch-size": "10", "scan.snapshot-id": "1"}
     assert read_options(session, {"read.batch-size": "5"}) == {"scan.tag-name": "a", "read.batch-size": "5"}
 
 
-def test_what_names_one_snapshot_is_done_with_when_that_is_found() -> None:
+def test_a_resolved_snapshot_removes_the_options_that_name_it() -> None:
     assert without_pins({"scan.snapshot-id": "1", "write-only": "true"}) == {"write-only": "true"}
     assert without_pins({"incremental-between": "1,2"}) == {"incremental-between": "1,2"}
 
 
 @pytest.fixture
-def orders(lake: Lake) -> Lake:
+def orders(lake: SparkLake) -> SparkLake:
     """A catalog with the table `db.orders` of two snapshots and two schemas, and no settings left after the test."""
     lake.sql("CREATE TABLE {lake}.db.orders (id INT NOT NULL) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
     lake.sql("INSERT INTO {lake}.db.orders VALUES (1)")
     lake.sql("ALTER TABLE {lake}.db.orders ADD COLUMN note STRING")
     lake.sql("INSERT INTO {lake}.db.orders VALUES (2, 'b')")
-    # A session of its own, whose settings end with it.
-    return Lake(lake.spark.newSession(), f"{lake.name}", lake.warehouse)
+    # A separate session, whose settings end with it.
+    return SparkLake(lake.spark.newSession(), f"{lake.name}", lake.warehouse)
 
 
 @pytest.fixture
-def in_session(orders: Lake) -> Lake:
-    """The same in a session of its own, to which the catalog has to be told."""
+def in_session(orders: SparkLake) -> SparkLake:
+    """The same in a separate session, in which the catalog has to be created."""
     orders.sql(f"CREATE CATALOG {{lake}} WITH ('warehouse' = '{orders.warehouse}')")
     return orders
 
 
-def test_reads_travel_by_settings_and_writes_do_not(in_session: Lake) -> None:
+def test_settings_of_time_travel_apply_to_reads_only(in_session: SparkLake) -> None:
     lake = in_session
     lake.sql("SET spark.paimon.scan.snapshot-id=1")
     assert lake.tuples("SELECT * FROM {lake}.db.orders") == [(1,)]
@@ -101,7 +101,7 @@ def test_reads_travel_by_settings_and_writes_do_not(in_session: Lake) -> None:
     assert lake.tuples("SELECT count(*) FROM {lake}.db.orders") == [(3,)]
 
 
-def test_settings_are_options_of_writes_and_not_the_tables_own(in_session: Lake) -> None:
+def test_settings_are_options_of_writes_and_do_not_change_the_table(in_session: SparkLake) -> None:
     lake = in_session
     lake.sql("SET spark.interbed.file.format=orc")
     lake.sql("INSERT INTO {lake}.db.orders VALUES (3, 'c')")
@@ -116,7 +116,7 @@ def test_settings_are_options_of_writes_and_not_the_tables_own(in_session: Lake)
     assert "file.format" not in lake.tuples("SHOW CREATE TABLE {lake}.db.orders")[0][0]
 
 
-def test_a_setting_that_no_write_may_change_is_refused_by_name(in_session: Lake) -> None:
+def test_an_immutable_option_in_a_setting_is_refused_by_name(in_session: SparkLake) -> None:
     lake = in_session
     lake.sql("SET spark.interbed.merge-engine=first-row")
 
@@ -124,7 +124,7 @@ def test_a_setting_that_no_write_may_change_is_refused_by_name(in_session: Lake)
         lake.sql("SELECT * FROM {lake}.db.orders")
 
 
-def test_a_setting_names_the_branch(in_session: Lake) -> None:
+def test_a_setting_selects_the_branch(in_session: SparkLake) -> None:
     from interbed import load_catalog
 
     lake = in_session

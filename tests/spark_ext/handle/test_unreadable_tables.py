@@ -1,20 +1,20 @@
-"""Tables that this version can't read, in Spark: they are listed, renamed and dropped, and hide no other table."""
+"""Tables of newer versions in Spark: they are listed, renamed and dropped, and hide no other table."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 
-def spoil(lake: Lake, name: str) -> Path:
+def spoil(lake: SparkLake, name: str) -> Path:
     path = lake.warehouse / "db.db" / name / "schema" / "schema-0"
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 99}))
     return path
 
 
-def test_a_table_of_a_newer_version_is_listed_renamed_and_dropped(lake: Lake) -> None:
+def test_a_table_of_a_newer_version_is_listed_renamed_and_dropped(lake: SparkLake) -> None:
     for name in ("good", "newer"):
         lake.sql(f"CREATE TABLE {{lake}}.db.{name} (id INT)")
     path = spoil(lake, "newer")

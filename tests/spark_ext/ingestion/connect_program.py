@@ -1,4 +1,4 @@
-"""A Spark Connect client that ingests; run in a process of its own by test_connect.py.
+"""A Spark Connect client that ingests; run in a separate process by test_connect.py.
 
 python connect_program.py URL WAREHOUSE SERVERS TOPIC
 """
@@ -14,25 +14,25 @@ from tests.spark_ext.connect_program import started
 TIMEOUT_SECONDS = 120
 
 
-class _Started:
-    """What `started` wants to start."""
+class _StartableQuery:
+    """A query for `started`, which starts it."""
 
     def __init__(self, spark: SparkSession, **arguments: Any) -> None:
         self._spark = spark
         self._arguments = arguments
 
     def start(self) -> Any:
-        """The query."""
+        """Start the query and return it."""
         return ingest(self._spark, **self._arguments)
 
 
 def main(url: str, warehouse: str, servers: str, topic: str) -> None:
-    """Ingest by a query; a statement finds that nothing is left to be read."""
+    """Ingest by a query. A statement after it finds nothing left to read."""
     spark: Any = SparkSession.builder.remote(url).create()
     try:
         spark.sql(f"CREATE CATALOG lake WITH ('type' = 'interbed', 'warehouse' = '{warehouse}')")
         arguments = {"catalog": "lake", "bootstrap_servers": servers, "topics": [topic], "table": "shop.orders"}
-        query = started(_Started(spark, **arguments, until_end=True, table_options={"bucket": "2"}))
+        query = started(_StartableQuery(spark, **arguments, until_end=True, table_options={"bucket": "2"}))
         assert query.awaitTermination(TIMEOUT_SECONDS)
         assert query.exception() is None, query.exception()
         assert [row["id"] for row in spark.table("lake.shop.orders").orderBy("id").collect()] == list(range(10))

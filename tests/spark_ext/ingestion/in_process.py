@@ -1,4 +1,4 @@
-"""Calls of sys.ingest_kafka whose tasks run in this process, one after the other, as Spark would have them run."""
+"""Calls of sys.ingest_kafka whose tasks run in this process, one after the other, as Spark would run them."""
 
 import struct
 from collections.abc import Callable
@@ -11,11 +11,11 @@ from interbed.spark_ext.procedures.registry import PROCEDURES, run_task, take_bl
 
 NAME = "ingest_kafka"
 Blocks = list[tuple[str, int, int, bytes]]
-"""Group, task that gave it, place, and content."""
+"""Group, task that produced it, index, and content."""
 
 
 def procedure_call(warehouse: Path, *, task_slots: int = 2, **arguments: Any) -> ProcedureCall:
-    """A call in the catalog of a directory."""
+    """Return a call in the catalog of a directory."""
     return ProcedureCall(
         procedure=PROCEDURES[NAME],
         catalog=interbed.load_catalog("lake", warehouse=str(warehouse)),
@@ -27,8 +27,8 @@ def procedure_call(warehouse: Path, *, task_slots: int = 2, **arguments: Any) ->
     )
 
 
-def carried_out(call: ProcedureCall, before_commit: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """The row that the call answers with; `before_commit` is called when rows were written and are not committed."""
+def run_call(call: ProcedureCall, before_commit: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Run a call and return its result row; `before_commit` is called after rows were written and before the commit."""
     procedure = call.procedure
     assert procedure.resume is not None
     answer: Answer = procedure.call(call)
@@ -50,7 +50,7 @@ def carried_out(call: ProcedureCall, before_commit: Callable[[], None] = lambda:
 
 
 def _parted(output: bytes, task: int) -> tuple[bytes, Blocks]:
-    """A task's result, and the blocks behind it."""
+    """Return a task's result, and the blocks after it."""
     parts = []
     at = 0
     while at < len(output):

@@ -11,17 +11,17 @@ from pyspark.errors import PySparkException
 import interbed
 from tests.ingest.shop import Row, event, rows_of
 from tests.ingest.test_kafka_to_tables import ingest, make_topic, produce, stream
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.servers.kafka import KafkaServer
 
 
-def called(lake: Lake, kafka: KafkaServer, arguments: str) -> dict[str, Any]:
-    """The row that a call answers with."""
+def called(lake: SparkLake, kafka: KafkaServer, arguments: str) -> dict[str, Any]:
+    """Return the result row of a call."""
     (row,) = lake.sql(f"CALL {{lake}}.sys.ingest_kafka(bootstrap_servers => '{kafka.bootstrap_servers}', {arguments})")
     return row.asDict()
 
 
-def test_topics_become_tables_and_later_calls_go_on(kafka: KafkaServer, lake: Lake) -> None:
+def test_topics_become_tables_and_later_calls_continue(kafka: KafkaServer, lake: SparkLake) -> None:
     for table in ("orders", "items"):
         make_topic(kafka, f"sql.public.{table}", 2)
         produce(kafka, f"sql.public.{table}", [event("c", None, {"id": i, "v": "a"}, table) for i in range(100)])
@@ -43,7 +43,7 @@ def test_topics_become_tables_and_later_calls_go_on(kafka: KafkaServer, lake: La
     assert called(lake, kafka, arguments)["rows"] == 1
     assert called(lake, kafka, arguments)["messages"] == 0
     assert [row["id"] for row in rows_of(catalog)] == [0, 1, 2, *range(4, 100)]
-    # A process of the same group goes on as well, and leaves to Spark what comes after.
+    # A process of the same group continues as well, and Spark continues after it.
     produce(kafka, "sql.public.orders", [event("c", None, {"id": 3, "v": "b"})])
     own = ["--topic-pattern", r"sql\.public\..*", "--database", "shop"]
     assert ingest(kafka, lake.warehouse, *own)["rows"] == {"shop.orders": 1}
@@ -51,7 +51,7 @@ def test_topics_become_tables_and_later_calls_go_on(kafka: KafkaServer, lake: La
     assert called(lake, kafka, arguments)["messages"] == 1
 
 
-def test_several_tasks_read_and_several_write_each_bucket_by_one(kafka: KafkaServer, lake: Lake) -> None:
+def test_several_tasks_read_and_each_bucket_is_written_by_one(kafka: KafkaServer, lake: SparkLake) -> None:
     make_topic(kafka, "tasks", 2)
     model: dict[int, Row] = {}
     produce(kafka, "tasks", stream(random.Random(1), 9_000, model))
@@ -59,7 +59,7 @@ def test_several_tasks_read_and_several_write_each_bucket_by_one(kafka: KafkaSer
     assert answer["messages"] == 9_000
     catalog = interbed.load_catalog("lake", warehouse=str(lake.warehouse))
     assert rows_of(catalog) == sorted(model.values(), key=lambda row: row["id"])
-    # A name is the job's, the writer's and a number.
+    # A file name has the job's id, the writer's id and a number.
     files = [Path(name) for name in lake.files("shop.orders") if Path(name).name.startswith("data-")]
     writers = {(file.parent.name, file.stem.rpartition("-")[0]) for file in files}
     assert len(writers) == 4
@@ -67,7 +67,7 @@ def test_several_tasks_read_and_several_write_each_bucket_by_one(kafka: KafkaSer
     assert not list((lake.warehouse / "shop.db" / "orders" / "snapshot").glob(".write-*"))
 
 
-def test_what_is_wrong_with_a_message_is_what_the_statement_says(kafka: KafkaServer, lake: Lake) -> None:
+def test_the_statement_fails_with_the_reason_of_a_bad_message(kafka: KafkaServer, lake: SparkLake) -> None:
     make_topic(kafka, "said")
     produce(kafka, "said", [event("c", None, {"id": 1}), ("k", b"no json")])
     arguments = "topic => 'said', table => 'shop.orders'"

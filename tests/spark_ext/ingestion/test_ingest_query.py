@@ -1,4 +1,4 @@
-"""interbed.spark_ext.ingest: a query that is watched and stopped as any of structured streaming."""
+"""interbed.spark_ext.ingest: a query that is monitored and stopped like any query of structured streaming."""
 
 import json
 import logging
@@ -16,14 +16,14 @@ from interbed.spark_ext import ingest
 from interbed.storage.base.errors import InvalidInputError
 from tests.ingest.shop import event, rows_of
 from tests.ingest.test_kafka_to_tables import make_topic, produce
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.servers.kafka import KafkaServer
 
 DEADLINE_SECONDS = 120
 
 
-def test_a_query_goes_on_until_it_is_stopped_and_the_next_one_where_it_was(
-    kafka: KafkaServer, lake: Lake, caplog: pytest.LogCaptureFixture
+def test_a_query_runs_until_it_is_stopped_and_the_next_one_continues(
+    kafka: KafkaServer, lake: SparkLake, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "interbed.spark_ext.ingest_query")
     make_topic(kafka, "query", 2)
@@ -44,9 +44,9 @@ def test_a_query_goes_on_until_it_is_stopped_and_the_next_one_where_it_was(
     until(table.exists, query)
     produce(kafka, "query", [event("d", {"id": 7, "v": "a"}, None)])
     until(lambda: len(rows_of(catalog)) == 49, query)
-    until(lambda: [told["messages"] for told in commits_told(caplog)][-1:] == [51], query)
+    until(lambda: [told["messages"] for told in logged_commits(caplog)][-1:] == [51], query)
     query.stop()
-    last = commits_told(caplog)[-1]
+    last = logged_commits(caplog)[-1]
     assert (last["event"], last["messages"], last["rows"], last["lag"]) == ("commit", 51, {"shop.orders": 51}, 0)
     assert sum(last["positions"]["query"].values()) == 51
     assert not query.isActive
@@ -65,7 +65,7 @@ def test_a_query_goes_on_until_it_is_stopped_and_the_next_one_where_it_was(
     assert not list(table.parent.glob(".write-*"))
 
 
-def test_a_query_ends_with_what_is_wrong(kafka: KafkaServer, lake: Lake) -> None:
+def test_a_query_fails_with_the_reason_of_a_bad_message(kafka: KafkaServer, lake: SparkLake) -> None:
     make_topic(kafka, "wrong")
     produce(kafka, "wrong", [("k", b"no json")])
     query = ingest(
@@ -82,15 +82,15 @@ def test_a_query_ends_with_what_is_wrong(kafka: KafkaServer, lake: Lake) -> None
         query.awaitTermination(DEADLINE_SECONDS)
 
 
-def test_arguments_that_do_not_go_together_are_refused_at_once(lake: Lake) -> None:
+def test_incompatible_arguments_are_refused_at_once(lake: SparkLake) -> None:
     with pytest.raises(InvalidInputError, match="the one table that changes go to, or the database of many"):
         ingest(lake.spark, catalog=lake.name, bootstrap_servers="127.0.0.1:1", topics=["a"])
     with pytest.raises(InvalidInputError, match="a topic_pattern"):
         ingest(lake.spark, catalog=lake.name, bootstrap_servers="127.0.0.1:1", table="db.t")
 
 
-def commits_told(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
-    """What the log says of commits."""
+def logged_commits(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """Return the commits that the log reports."""
     records = [record for record in caplog.records if record.name == "interbed.spark_ext.ingest_query"]
     return [json.loads(record.getMessage()) for record in records]
 

@@ -1,5 +1,6 @@
-"""Queries whose whole application is killed, by SIGKILL, between two rounds and within a commit, and started again:
-at each of STEPS, one run after another.
+"""Queries whose whole application is killed (SIGKILL) between two rounds and within a commit, and restarted.
+
+The kills are at each of STEPS, one run after another.
 """
 
 import random
@@ -14,9 +15,9 @@ from tests.support.servers.kafka import KafkaServer
 from tests.support.spark.killed import run_killed
 
 STEPS = (
-    # Rows are written, and the table knows that a commit is begun.
+    # Rows are written, and the table has recorded that a commit has begun.
     "overwrite:*/log/position/*:kill-after:1",
-    # One of two tables is committed, and nobody has noted it.
+    # One of two tables is committed, and its position is not recorded yet.
     "create_exclusive:*/log/snapshot/snapshot-*:kill-after",
     # A round is committed.
     "delete_quietly:*/orders/snapshot/.write-*:kill-after",
@@ -36,8 +37,8 @@ STEPS = (
 
 
 @pytest.mark.long
-def test_a_query_that_is_killed_again_and_again_loses_and_repeats_nothing(kafka: KafkaServer, tmp_path: Path) -> None:
-    """One table takes every event as a row of its own, so that a repetition shows; the other one is keyed."""
+def test_a_query_that_is_killed_repeatedly_loses_and_duplicates_nothing(kafka: KafkaServer, tmp_path: Path) -> None:
+    """One table stores every event as a row, so that a duplicate shows; the other one has a primary key."""
     choice = random.Random(len(STEPS))
     topic = "spark-killed"
     make_topic(kafka, topic, 2)

@@ -1,11 +1,11 @@
-"""What docs/ingest.md says about Spark, on a real broker."""
+"""The statements of docs/ingest.md about Spark, on a real broker."""
 
 from typing import Any
 
 import interbed
 from tests.ingest.shop import event, rows_of
 from tests.ingest.test_kafka_to_tables import make_topic, produce
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.spark_ext.ingestion.test_ingest_query import until
 from tests.support.pages import Page
 from tests.support.servers.kafka import KafkaServer
@@ -13,7 +13,7 @@ from tests.support.servers.kafka import KafkaServer
 PAGE = Page("ingest.md")
 
 
-def test_the_statement_and_the_query_of_the_page_do_what_it_says(kafka: KafkaServer, lake: Lake) -> None:
+def test_the_statement_and_the_query_of_the_page_do_what_it_says(kafka: KafkaServer, lake: SparkLake) -> None:
     for table in ("orders", "items"):
         make_topic(kafka, f"shop.public.{table}")
         produce(kafka, f"shop.public.{table}", [event("c", None, {"id": 1, "v": "a"}, table)])

@@ -1,4 +1,4 @@
-"""Topics that are deleted and made anew under their names, as rounds of ingestion on Spark meet them."""
+"""Topics that are deleted and recreated under the same name, in ingestion rounds on Spark."""
 
 import json
 from pathlib import Path
@@ -8,18 +8,16 @@ import pytest
 import interbed
 from interbed.ingest.errors import SourceGapError
 from tests.ingest.shop import rows_of
-from tests.ingest.sources.kafka.topics import Topics
+from tests.ingest.sources.kafka.topics import KafkaTopics
 from tests.ingest.test_kafka_to_tables import ingest, make_topic
 from tests.ingest.test_recreated_topics import write
-from tests.spark_ext.ingestion.in_process import carried_out
+from tests.spark_ext.ingestion.in_process import run_call
 from tests.spark_ext.ingestion.test_rounds import call, called
 from tests.support.servers.kafka import KafkaServer
 
 
-def test_a_call_refuses_a_topic_that_was_made_anew_and_another_group_reads_it(
-    kafka: KafkaServer, tmp_path: Path
-) -> None:
-    topic, topics = "anew.spark", Topics(kafka)
+def test_a_call_refuses_a_recreated_topic_and_another_group_reads_it(kafka: KafkaServer, tmp_path: Path) -> None:
+    topic, topics = "anew.spark", KafkaTopics(kafka)
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     called(kafka, tmp_path, topic)
@@ -32,8 +30,8 @@ def test_a_call_refuses_a_topic_that_was_made_anew_and_another_group_reads_it(
     assert [row["v"] for row in rows_of(interbed.load_catalog("lake", warehouse=str(tmp_path)))] == ["new"] * 5
 
 
-def test_a_topic_that_is_made_anew_within_a_round_is_not_committed(kafka: KafkaServer, tmp_path: Path) -> None:
-    topic, topics = "anew.round", Topics(kafka)
+def test_a_topic_recreated_within_a_round_is_not_committed(kafka: KafkaServer, tmp_path: Path) -> None:
+    topic, topics = "anew.round", KafkaTopics(kafka)
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     called(kafka, tmp_path, topic)
@@ -44,12 +42,12 @@ def test_a_topic_that_is_made_anew_within_a_round_is_not_committed(kafka: KafkaS
         write(kafka, topic, "new", 9)
 
     with pytest.raises(SourceGapError, match=f"Topic {topic} .*the table shop.orders"):
-        carried_out(call(kafka, tmp_path, topic), meanwhile)
+        run_call(call(kafka, tmp_path, topic), meanwhile)
     assert [row["v"] for row in rows_of(interbed.load_catalog("lake", warehouse=str(tmp_path)))] == ["old"] * 3
 
 
-def test_a_progress_knows_the_topics_that_it_is_in(kafka: KafkaServer, tmp_path: Path) -> None:
-    topic, topics = "anew.progress", Topics(kafka)
+def test_a_progress_contains_the_ids_of_its_topics(kafka: KafkaServer, tmp_path: Path) -> None:
+    topic, topics = "anew.progress", KafkaTopics(kafka)
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     first = called(kafka, tmp_path, topic, start="latest", progress="{}")
@@ -60,8 +58,8 @@ def test_a_progress_knows_the_topics_that_it_is_in(kafka: KafkaServer, tmp_path:
         called(kafka, tmp_path, topic, start="latest", progress=first["progress"])
 
 
-def test_a_process_and_spark_know_of_each_other_which_topic_it_was(kafka: KafkaServer, tmp_path: Path) -> None:
-    topic, topics = "anew.turns", Topics(kafka)
+def test_a_process_and_spark_share_the_ids_of_topics(kafka: KafkaServer, tmp_path: Path) -> None:
+    topic, topics = "anew.turns", KafkaTopics(kafka)
     make_topic(kafka, topic)
     write(kafka, topic, "old", 3)
     ingest(kafka, tmp_path, "--topic", topic, "--database", "shop", "--table-option", "bucket=2")

@@ -1,4 +1,4 @@
-"""What rounds of ingestion make of topics: the same as a process of `interbed ingest`, whatever happens between."""
+"""Ingestion rounds of topics: the tables equal those of one `interbed ingest` process, whatever happens in between."""
 
 import json
 import random
@@ -24,21 +24,21 @@ from interbed.spark_ext.procedures.procedure import Job, ProcedureArgumentError,
 from interbed.storage.base.errors import CommitFailedError, InvalidInputError, SchemaMismatchError
 from interbed.storage.version.orphans import named_files
 from tests.ingest.shop import Event, Row, event, rows_of
-from tests.ingest.test_ended_tables import Canal
+from tests.ingest.test_ended_tables import CanalMessages
 from tests.ingest.test_kafka_to_tables import DEADLINE_SECONDS, make_topic, produce, stream
-from tests.spark_ext.ingestion.in_process import carried_out, procedure_call
+from tests.spark_ext.ingestion.in_process import procedure_call, run_call
 from tests.support.servers.kafka import KafkaServer
 from tests.support.shares import each_run
 
 
 def call(kafka: KafkaServer, warehouse: Path, topic: str, **arguments: Any) -> ProcedureCall:
-    """A call that reads a topic into tables of the database `shop`."""
+    """Return a call that reads a topic into tables of the database `shop`."""
     given = {"topic": topic, "database": "shop", "table_options": {"bucket": "2"}, **arguments}
     return procedure_call(warehouse, bootstrap_servers=kafka.bootstrap_servers, **given)
 
 
 def called(kafka: KafkaServer, warehouse: Path, topic: str, **arguments: Any) -> dict[str, Any]:
-    return carried_out(call(kafka, warehouse, topic, **arguments))
+    return run_call(call(kafka, warehouse, topic, **arguments))
 
 
 def of_one_process(kafka: KafkaServer, warehouse: Path, topic: str) -> None:
@@ -54,7 +54,7 @@ def of_one_process(kafka: KafkaServer, warehouse: Path, topic: str) -> None:
 
 
 def described(warehouse: Path) -> dict[str, tuple[list[str], list[Row]]]:
-    """The columns and rows of all tables."""
+    """Return the columns and rows of all tables."""
     catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
     return {
         name: (
@@ -66,7 +66,7 @@ def described(warehouse: Path) -> dict[str, tuple[list[str], list[Row]]]:
 
 
 def stated(op: str, row: Row, kind: str) -> Event:
-    """An event of the table `sums` with Kafka Connect's schema, where `n` is of that type."""
+    """Return an event of the table `sums` with Kafka Connect's schema, where `n` has that type."""
     columns = [{"field": "id", "type": "int32"}, {"field": "n", "type": kind, "optional": True}]
     source = [{"field": name, "type": "string", "optional": True} for name in ("db", "schema", "table")]
     fields = [
@@ -78,16 +78,16 @@ def stated(op: str, row: Row, kind: str) -> Event:
     place = {"db": "shop", "schema": "public", "table": "sums"}
     payload = {"before": None, "after": row, "source": place, "op": op}
     whole = {"schema": {"type": "struct", "fields": fields}, "payload": payload}
-    # As Kafka Connect writes it, without blanks.
+    # As Kafka Connect writes it, without whitespace.
     return {"id": row["id"]}, json.dumps(whole, separators=(",", ":")).encode()
 
 
 def keyed(old: int, row: Row, table: str = "orders") -> Sequence[Event]:
-    """The events of an update that changes the key, as Debezium sends them."""
+    """Return the events of an update that changes the key, as Debezium sends them."""
     return [event("d", {"id": old}, None, table), (({"id": old}), None), event("c", None, row, table)]
 
 
-def test_the_tables_are_those_of_one_process(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_the_tables_equal_those_of_one_process(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "same", 2)
     choice = random.Random(5)
     steps: list[list[Event]] = [
@@ -96,7 +96,7 @@ def test_the_tables_are_those_of_one_process(kafka: KafkaServer, tmp_path: Path)
             *(event("c", None, {"id": i, "n": i}, "items") for i in range(200)),
             *(stated("c", {"id": i, "n": i}, "int32") for i in range(20)),
         ],
-        # A column more, a wider type, a key that changes, by two events and by one; and a table more.
+        # Another column, a wider type, a key change by two events and by one, and another table.
         [
             event("u", {"id": 3}, {"id": 3, "v": 1, "note": "x", "deep": {"a": [1, 2]}}),
             stated("u", {"id": 4, "n": 2**40}, "int64"),
@@ -126,9 +126,9 @@ KINDS = [
 ]
 
 
-# Those whose rows go other ways; that others are written is told by the other tests.
+# Tables whose rows take other paths; the other tests cover the other kinds.
 @pytest.mark.parametrize("options", each_run(KINDS, lambda options: options in KINDS[:3]))
-def test_tables_of_all_kinds_get_what_one_process_writes(
+def test_tables_of_all_kinds_equal_those_of_one_process(
     kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, str]
 ) -> None:
     monkeypatch.setattr(ingestion_rounds, "TASK_MESSAGES_MIN", 50)
@@ -167,7 +167,7 @@ def test_partitions_and_computed_columns(kafka: KafkaServer, tmp_path: Path) -> 
     assert catalog.get_table("shop.orders").partition_keys == ["day"]
 
 
-def test_a_truncation_comes_between_what_was_before_it_and_what_is_after(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_truncation_keeps_its_order_among_the_changes(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "cut")
     truncation = event("t", None, None)
     others = [event("c", None, {"id": i}, "items") for i in range(4)]
@@ -184,9 +184,9 @@ def test_a_truncation_comes_between_what_was_before_it_and_what_is_after(kafka: 
     assert called(kafka, tmp_path, "cut")["messages"] == 0
 
 
-def test_the_end_of_a_source_table_ends_the_call_after_what_was_before_it(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_the_end_of_a_source_table_ends_the_call_after_the_rows_before_it(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "ended")
-    form = Canal()
+    form = CanalMessages()
     messages = [form.row(1), form.row(1, "items"), form.drop(), form.create(), form.row(2), form.row(2, "items")]
     produce(kafka, "ended", messages)
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
@@ -198,13 +198,13 @@ def test_the_end_of_a_source_table_ends_the_call_after_what_was_before_it(kafka:
     called(kafka, tmp_path, "ended", format="canal-json", accept_changed_source="shop.orders")
     assert rows_of(catalog) == [{"id": 2}]
     assert rows_of(catalog, "shop.items") == [{"id": 1}, {"id": 2}]
-    # Ends of tables that the lake does not have, or has no rows of, are passed over.
+    # Ends of tables that the catalog lacks, or has no rows of, are skipped.
     produce(kafka, "ended", [form.drop("others"), form.drop("orders", "past"), form.row(3)])
     called(kafka, tmp_path, "ended", format="canal-json")
     assert rows_of(catalog) == [{"id": 2}, {"id": 3}]
 
 
-def test_bad_messages_stop_or_are_skipped_or_go_to_a_topic(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_bad_messages_stop_the_call_or_are_skipped_or_go_to_a_topic(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "bad.s")
     make_topic(kafka, "bad.s.letters")
     produce(kafka, "bad.s", [event("c", None, {"id": 1}), ("k", b"no json"), event("c", None, {"id": 2})])
@@ -221,13 +221,13 @@ def test_bad_messages_stop_or_are_skipped_or_go_to_a_topic(kafka: KafkaServer, t
     assert letter is not None
     assert (letter.key(), letter.value()) == (b'"k"', b"no json")
     assert rows_of(catalog) == [{"id": 1}, {"id": 2}]
-    # A value that is none of its column, of a table that has a type.
+    # A value that does not fit its column, in a table with a typed column.
     produce(kafka, "bad.s", [event("c", None, {"id": "no number"}), event("c", None, {"id": 3})])
     with pytest.raises((BadMessageError, SchemaMismatchError)):
         called(kafka, tmp_path, "bad.s")
 
 
-def test_of_two_runs_of_a_group_one_reads_again(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_one_of_two_runs_of_a_group_reads_again(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "two")
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("shop")
@@ -239,22 +239,22 @@ def test_of_two_runs_of_a_group_one_reads_again(kafka: KafkaServer, tmp_path: Pa
         if not other:
             other.append(called(kafka, tmp_path, "two"))
 
-    answer = carried_out(call(kafka, tmp_path, "two"), meanwhile)
+    answer = run_call(call(kafka, tmp_path, "two"), meanwhile)
     assert (answer["rows"], other[0]["rows"]) == (0, 10)
     assert [row["n"] for row in rows_of(catalog, "shop.log", "n")] == list(range(10))
     check_nothing_is_left(catalog, "shop.log")
 
 
-def test_an_answer_says_what_has_come_since(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_result_reports_the_lag_of_later_messages(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "since", 2)
     produce(kafka, "since", [event("c", None, {"id": i}) for i in range(10)])
     more = [event("c", None, {"id": i}) for i in range(3)]
-    answer = carried_out(call(kafka, tmp_path, "since"), lambda: produce(kafka, "since", more))
+    answer = run_call(call(kafka, tmp_path, "since"), lambda: produce(kafka, "since", more))
     assert (answer["messages"], answer["lag"]) == (10, 3)
     assert called(kafka, tmp_path, "since")["lag"] == 0
 
 
-def test_a_table_that_was_taken_back_gets_its_messages_again(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_rolled_back_table_gets_its_messages_again(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "back")
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     produce(kafka, "back", [event("c", None, {"id": 1}), event("c", None, {"id": 1}, "items")])
@@ -268,7 +268,7 @@ def test_a_table_that_was_taken_back_gets_its_messages_again(kafka: KafkaServer,
     assert third["rows"] == 5
 
 
-def test_a_start_holds_for_what_follows_on_it_too(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_start_position_applies_to_later_rounds_too(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "late")
     produce(kafka, "late", [event("c", None, {"id": 1})])
     first = called(kafka, tmp_path, "late", start="latest", progress="{}")
@@ -278,7 +278,7 @@ def test_a_start_holds_for_what_follows_on_it_too(kafka: KafkaServer, tmp_path: 
     assert rows_of(interbed.load_catalog("lake", warehouse=str(tmp_path))) == [{"id": 2}]
 
 
-def test_a_task_that_would_give_too_much_gets_less(
+def test_a_task_with_too_large_results_is_reduced(
     kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "_BLOCK_BYTES", 1_000)
@@ -291,7 +291,7 @@ def test_a_task_that_would_give_too_much_gets_less(
     assert rows_of(interbed.load_catalog("lake", warehouse=str(tmp_path))) == rows
 
 
-def test_rounds_end_after_so_many_rows(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_rounds_end_after_the_configured_number_of_rows(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "many", 2)
     produce(kafka, "many", [event("c", None, {"id": i}) for i in range(100)])
     answer = called(kafka, tmp_path, "many", commit_rows=30)
@@ -299,7 +299,7 @@ def test_rounds_end_after_so_many_rows(kafka: KafkaServer, tmp_path: Path) -> No
     assert answer["commits"] >= 4
 
 
-def test_a_call_without_an_end_waits_for_more(
+def test_a_call_without_an_end_waits_for_more_messages(
     kafka: KafkaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingestion_rounds, "WAIT_SECONDS", 0)
@@ -324,7 +324,7 @@ def test_rows_that_are_lost_between_tasks_are_not_committed() -> None:
         writing.write(b"{}", writing.payload_of({"000000//0": 3}), iter(()))
 
 
-def test_messages_that_are_gone_are_a_gap(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_deleted_messages_are_a_gap(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "gone")
     produce(kafka, "gone", [event("c", None, {"id": 1})])
     progress = '{"read": {"gone": {"0": 5}}}'
@@ -343,21 +343,21 @@ def test_messages_that_are_gone_are_a_gap(kafka: KafkaServer, tmp_path: Path) ->
         ({"commit_rows": 0}, "positive number"),
     ],
 )
-def test_arguments_that_are_wrong_are_named(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_named(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
     given = {"bootstrap_servers": "127.0.0.1:1", "topic": "t", "database": "shop", **arguments}
     with pytest.raises(ProcedureArgumentError, match=message):
-        carried_out(procedure_call(tmp_path, **given))
+        run_call(procedure_call(tmp_path, **given))
 
 
 def check_nothing_is_left(catalog: Catalog, name: str) -> None:
-    """No file is there that no snapshot has, and no job is marked."""
+    """Assert that every file belongs to a snapshot, and that no job marker is left."""
     table = catalog.get_table(name)
     files = {str(file) for file in Path(table.location).glob("bucket-*/*")}
     assert files <= set(named_files(table.store))
     assert not list(Path(table.location, "snapshot").glob(".write-*"))
 
 
-def test_a_source_table_that_changes_ends_the_call(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_source_table_with_another_key_ends_the_call(kafka: KafkaServer, tmp_path: Path) -> None:
     make_topic(kafka, "changed")
     produce(kafka, "changed", [event("c", None, {"id": 1, "tenant": 1})])
     called(kafka, tmp_path, "changed")
@@ -368,7 +368,7 @@ def test_a_source_table_that_changes_ends_the_call(kafka: KafkaServer, tmp_path:
         with pytest.raises(SourceChangedError, match=r"partition 0, offset 1: it was \(id\), and is \(id, tenant\)"):
             called(kafka, tmp_path, "changed")
         assert described(tmp_path) == before
-    # A process of the same group finds the same.
+    # A process of the same group reports the same.
     with pytest.raises(SourceChangedError):
         of_one_process(kafka, tmp_path, "changed")
     called(kafka, tmp_path, "changed", accept_changed_source="shop.orders")

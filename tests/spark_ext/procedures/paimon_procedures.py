@@ -1,9 +1,9 @@
-"""What Java Paimon's Spark procedures are called with and return, taken from its source (paimon-spark-common).
+"""Parameters and results of Java Paimon's Spark procedures, taken from its source (paimon-spark-common).
 
-Each is its parameters, a `*` behind those that are required, and the columns of its result.
+Each procedure has its parameters, with a `*` after required ones, and the columns of its result.
 """
 
-# Types are left out where they are strings.
+# Types are omitted if they are strings.
 PROCEDURES: dict[str, tuple[str, str]] = {
     "clear_consumers": (
         "table*, includingConsumers, excludingConsumers",

@@ -1,4 +1,4 @@
-"""Compaction from Spark: tasks on executors, one COMPACT snapshot for a table, and nothing left of what failed."""
+"""Compaction from Spark: tasks on executors, one COMPACT snapshot for a table, and no files of failed jobs."""
 
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -8,15 +8,17 @@ import pytest
 
 import interbed
 from interbed.storage.table.table import Table
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.pages import Page
 
 
-def opened(lake: Lake, name: str = "t") -> Table:
+def opened(lake: SparkLake, name: str = "t") -> Table:
     return interbed.load_catalog("lake", warehouse=f"file:{lake.warehouse}").get_table(f"db.{name}")
 
 
-def create(lake: Lake, name: str = "t", *, columns: str = "id INT, v INT", part: str = "", **options: str) -> Table:
+def create(
+    lake: SparkLake, name: str = "t", *, columns: str = "id INT, v INT", part: str = "", **options: str
+) -> Table:
     given = ", ".join(
         f"'{k.replace('__', '.').replace('_', '-')}' = '{v}'" for k, v in {"bucket": "-1", **options}.items()
     )
@@ -25,7 +27,7 @@ def create(lake: Lake, name: str = "t", *, columns: str = "id INT, v INT", part:
     return opened(lake, name)
 
 
-def marks(lake: Lake) -> list[str]:
+def marks(lake: SparkLake) -> list[str]:
     return [str(file) for file in lake.warehouse.rglob(".write-*")]
 
 
@@ -33,8 +35,8 @@ def rows_of(table: Table) -> list[tuple[object, ...]]:
     return sorted(tuple(row.values()) for row in table.scan().to_arrow().to_pylist())
 
 
-def keyed(lake: Lake, name: str = "t", **options: str) -> Table:
-    """A table of two partitions with two buckets each, and three sorted runs in each bucket."""
+def keyed(lake: SparkLake, name: str = "t", **options: str) -> Table:
+    """Create a table of two partitions with two buckets each, and three sorted runs in each bucket."""
     columns = "id INT NOT NULL, dt STRING NOT NULL, v INT"
     given = {"primary_key": "id,dt", "bucket": "2", "write_only": "true", **options}
     table = create(lake, name, columns=columns, part="dt", **given)
@@ -50,7 +52,7 @@ def kinds(table: Table) -> list[str]:
     return [str(s.commit_kind.value) for s in table.snapshots()]
 
 
-def test_every_bucket_becomes_one_run_in_one_snapshot(lake: Lake) -> None:
+def test_every_bucket_becomes_one_run_in_one_snapshot(lake: SparkLake) -> None:
     table = keyed(lake)
     before = rows_of(table)
     assert lake.tuples("CALL {lake}.sys.compact('db.t', where => \"dt > 'a'\")") == [(True,)]
@@ -65,7 +67,7 @@ def test_every_bucket_becomes_one_run_in_one_snapshot(lake: Lake) -> None:
     assert len(kinds(table)) == 6
 
 
-def test_a_lookup_changelog_and_deletion_vectors_come_of_it(lake: Lake) -> None:
+def test_compaction_produces_lookup_changelogs_and_deletion_vectors(lake: SparkLake) -> None:
     table = keyed(lake, changelog_producer="lookup", deletion_vectors__enabled="true")
     assert table.scan().to_arrow().num_rows == 0
     lake.sql("CALL {lake}.sys.compact('db.t', options => 'num-levels=4')")
@@ -74,7 +76,7 @@ def test_a_lookup_changelog_and_deletion_vectors_come_of_it(lake: Lake) -> None:
     assert marks(lake) == []
 
 
-def test_postponed_rows_go_to_their_buckets(lake: Lake) -> None:
+def test_postponed_rows_are_moved_to_their_buckets(lake: SparkLake) -> None:
     table = create(lake, columns="id INT NOT NULL, v INT", primary_key="id", bucket="-2")
     table = table.copy({"postpone.batch-write-fixed-bucket": "false"})
     for value in range(2):
@@ -86,7 +88,7 @@ def test_postponed_rows_go_to_their_buckets(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("parallelism", ["1", "3"])
-def test_a_sort_keeps_the_rows_and_parts_them_by_the_columns(lake: Lake, parallelism: str) -> None:
+def test_a_sort_keeps_the_rows_and_clusters_them_by_the_columns(lake: SparkLake, parallelism: str) -> None:
     table = create(lake)
     for start in range(3):
         ids = range(start, 3000, 3)
@@ -105,7 +107,7 @@ def test_a_sort_keeps_the_rows_and_parts_them_by_the_columns(lake: Lake, paralle
     assert (rows_of(table), marks(lake)) == (before, [])
 
 
-def test_a_job_that_fails_leaves_the_table_as_it_was(lake: Lake) -> None:
+def test_a_failed_job_leaves_the_table_unchanged(lake: SparkLake) -> None:
     table = keyed(lake)
     files = lake.files("db.t")
     damaged = lake.warehouse / "db.db" / "t" / files[-1]
@@ -126,7 +128,7 @@ def test_a_job_that_fails_leaves_the_table_as_it_was(lake: Lake) -> None:
     assert told == "Compact database finished. Success: 1, Failed: 0"
 
 
-def test_writers_lose_nothing_to_compactions_that_run_meanwhile(lake: Lake) -> None:
+def test_concurrent_writers_lose_nothing_to_compactions(lake: SparkLake) -> None:
     table = create(lake, columns="id INT NOT NULL, v INT", primary_key="id", bucket="1")
 
     def write(value: int) -> None:
@@ -148,7 +150,7 @@ def test_writers_lose_nothing_to_compactions_that_run_meanwhile(lake: Lake) -> N
     assert rows_of(table) == [(i, i) for i in range(15)]
 
 
-def test_buckets_are_rescaled(lake: Lake) -> None:
+def test_buckets_are_rescaled(lake: SparkLake) -> None:
     table = keyed(lake)
     before = rows_of(table)
     assert lake.tuples("CALL {lake}.sys.rescale('db.t', 3, where => \"dt = 'a'\")") == [(True,)]
@@ -163,7 +165,7 @@ def table_buckets(table: Table) -> list[dict[str, object]]:
     return [{"partition": paths.partition_directory(e.partition), "total_buckets": e.total_buckets} for e in entries]
 
 
-def test_the_page_about_compaction_does_what_it_says(lake: Lake) -> None:
+def test_the_page_about_compaction_runs_as_written(lake: SparkLake) -> None:
     lake.sql("USE {lake}")
     assert Page("spark-compaction.md").run_sql(lambda sql: lake.spark.sql(sql).collect()) > 20
 
@@ -179,7 +181,7 @@ def test_the_page_about_compaction_does_what_it_says(lake: Lake) -> None:
         ("'db.t', buckets => '7'", "has no bucket 7"),
     ],
 )
-def test_what_does_not_go_together_is_refused(lake: Lake, arguments: str, told: str) -> None:
+def test_incompatible_arguments_are_refused(lake: SparkLake, arguments: str, told: str) -> None:
     keyed(lake)
     with pytest.raises(Exception, match=re.escape(told)):
         lake.sql(f"CALL {{lake}}.sys.compact({arguments})")

@@ -1,17 +1,17 @@
-"""Files get other indexes by a job on the executors, in one snapshot, and nothing is left of one that fails."""
+"""Files get other indexes by a job on the executors, in one snapshot; a failed job leaves no files."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 
-def _indexes(lake: Lake) -> list[str]:
+def _indexes(lake: SparkLake) -> list[str]:
     return [str(file) for file in lake.warehouse.rglob("*.index")]
 
 
-def test_files_are_indexed_by_tasks_and_a_job_that_fails_leaves_nothing(lake: Lake) -> None:
+def test_files_are_indexed_by_tasks_and_a_failed_job_leaves_no_files(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, dt STRING) PARTITIONED BY (dt)")
     lake.sql("INSERT INTO {lake}.db.t SELECT /*+ COALESCE(1) */ id, if(id < 50, 'a', 'b') FROM range(100)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (100, 'a')")

@@ -29,7 +29,7 @@ def call(warehouse: Path, **arguments: object) -> ProcedureCall:
 
 @pytest.fixture
 def orphans(tmp_path: Path) -> list[Path]:
-    """A file that nothing names in each of three tables, older than a day."""
+    """An orphan file in each of three tables, older than a day."""
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("db")
     found = []
@@ -42,25 +42,25 @@ def orphans(tmp_path: Path) -> list[Path]:
     return found
 
 
-def test_orphan_files_of_all_tables_go(tmp_path: Path, orphans: list[Path]) -> None:
+def test_orphan_files_of_all_tables_are_deleted(tmp_path: Path, orphans: list[Path]) -> None:
     procedure = PROCEDURES["remove_orphan_files"]
     assert procedure.call(call(tmp_path, table="lake.db.*", dry_run=True)) == ((3, 15),)
     assert procedure.call(call(tmp_path, table="db.*")) == ((3, 15),)
     assert [path.exists() for path in orphans] == [False] * 3
 
 
-def test_a_table_that_cannot_be_read_keeps_no_other_from_it_and_is_named(tmp_path: Path, orphans: list[Path]) -> None:
+def test_an_unreadable_table_is_named_and_blocks_no_other(tmp_path: Path, orphans: list[Path]) -> None:
     schema = tmp_path / "db.db" / "b" / "schema" / "schema-0"
     schema.write_text(json.dumps({**json.loads(schema.read_text()), "version": 99}))
     with pytest.raises(
         InterbedError, match=r"of 1 of 3 tables .*: db\.b: .*version 99.*other tables are done: 2 files"
-    ) as told:
+    ) as refused:
         PROCEDURES["remove_orphan_files"].call(call(tmp_path, table="db.*", older_than=PAST))
-    assert "db.a" not in str(told.value)
+    assert "db.a" not in str(refused.value)
     assert [path.exists() for path in orphans] == [False, True, False]
 
 
-def test_a_wrong_argument_is_told_once(tmp_path: Path, orphans: list[Path]) -> None:
+def test_an_invalid_argument_is_reported_once(tmp_path: Path, orphans: list[Path]) -> None:
     with pytest.raises(InvalidInputError, match="must be in the past"):
         PROCEDURES["remove_orphan_files"].call(call(tmp_path, table="db.*", older_than="2999-01-01 00:00:00"))
     assert all(path.exists() for path in orphans)

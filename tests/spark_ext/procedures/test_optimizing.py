@@ -1,4 +1,4 @@
-"""What the optimizer knows and did, in SQL."""
+"""State and history of the optimizer, in SQL."""
 
 from pathlib import Path
 
@@ -7,14 +7,14 @@ import pytest
 import interbed
 from interbed.optimizer.journal.sql import SqlJournal
 from tests.optimizer.lake_at_work import make_orders, rows, work
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.pages import Page
 from tests.support.sql_script import run_script
 
 
 @pytest.fixture
-def looked_after(lake: Lake, tmp_path: Path) -> Lake:
-    """A catalog whose tables were looked after, and of which one needs it again."""
+def optimized_lake(lake: SparkLake, tmp_path: Path) -> SparkLake:
+    """A catalog whose tables were optimized, one of which needs it again."""
     url = f"sqlite:///{tmp_path}/journal.db"
     journal = SqlJournal.open(url)
     with interbed.load_catalog(warehouse=lake.warehouse) as catalog:
@@ -25,7 +25,7 @@ def looked_after(lake: Lake, tmp_path: Path) -> Lake:
             catalog.get_table("shop.orders").upsert(rows(number))
         work(catalog, journal, tasks=0)
     journal.close()
-    again = Lake(lake.spark, f"{lake.name}_optimized", lake.warehouse)
+    again = SparkLake(lake.spark, f"{lake.name}_optimized", lake.warehouse)
     again.sql(
         f"CREATE CATALOG {again.name} WITH ('type' = 'interbed', 'warehouse' = '{lake.warehouse}', "
         f"'optimizer.db' = '{url}')"
@@ -33,37 +33,37 @@ def looked_after(lake: Lake, tmp_path: Path) -> Lake:
     return again
 
 
-def test_the_status_of_tables_is_a_procedure(looked_after: Lake) -> None:
-    found = looked_after.sql("CALL {lake}.sys.optimizing_status()")
+def test_the_status_of_tables_is_a_procedure(optimized_lake: SparkLake) -> None:
+    found = optimized_lake.sql("CALL {lake}.sys.optimizing_status()")
     assert [(row.table, row.doing, row.reason, row.failures) for row in found] == [
         ("shop.orders", "running minor", "9 sorted runs > 5", 0),
         ("shop.good", "in shape", "", 0),
     ]
     assert found[0].score < found[1].score == 100
     assert found[0].readAmplification > found[1].readAmplification == 1.0
-    one = looked_after.sql("CALL {lake}.sys.optimizing_status(table => 'shop.good')")
+    one = optimized_lake.sql("CALL {lake}.sys.optimizing_status(table => 'shop.good')")
     assert [row.table for row in one] == ["shop.good"]
     with pytest.raises(Exception, match=r"The argument 'table' of the procedure optimizing_status names no table"):
-        looked_after.sql("CALL {lake}.sys.optimizing_status('shop.nosuch')")
+        optimized_lake.sql("CALL {lake}.sys.optimizing_status('shop.nosuch')")
 
 
-def test_what_was_done_is_a_table(looked_after: Lake) -> None:
+def test_finished_processes_are_a_table(optimized_lake: SparkLake) -> None:
     told = "table_name, kind, state, score_after, read_amplification_after, seconds >= 0"
     query = f"SELECT {told} FROM {{lake}}.sys.optimizing_processes WHERE table_name = 'orders' ORDER BY created_at"
-    assert looked_after.tuples(query) == [
+    assert optimized_lake.tuples(query) == [
         ("orders", "minor", "succeeded", 100, 1.0, True),
         ("orders", "minor", "running", None, None, True),
     ]
 
 
-def test_the_statements_of_the_page_run(looked_after: Lake) -> None:
-    script = "\n".join(Page("optimizer.md").blocks("sql")).replace("lake.", f"{looked_after.name}.")
+def test_the_statements_of_the_page_run(optimized_lake: SparkLake) -> None:
+    script = "\n".join(Page("optimizer.md").blocks("sql")).replace("lake.", f"{optimized_lake.name}.")
     script = script.replace("shop.orders", "shop.good")
-    assert run_script(script, looked_after.sql) == 3
+    assert run_script(script, optimized_lake.sql) == 3
 
 
-def test_a_catalog_that_nobody_looks_after_shows_nothing(lake: Lake, tmp_path: Path) -> None:
-    bare = Lake(lake.spark, f"{lake.name}_bare", lake.warehouse)
+def test_a_catalog_without_an_optimizer_shows_nothing(lake: SparkLake, tmp_path: Path) -> None:
+    bare = SparkLake(lake.spark, f"{lake.name}_bare", lake.warehouse)
     url = f"sqlite:///{tmp_path}/none.db"
     options = f"'type' = 'interbed', 'warehouse' = '{lake.warehouse}', 'optimizer.db' = '{url}'"
     bare.sql(f"CREATE CATALOG {bare.name} WITH ({options})")

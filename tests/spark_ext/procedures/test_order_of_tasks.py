@@ -1,4 +1,4 @@
-"""The tasks of a compaction in the order in which Spark starts them, without Spark."""
+"""The order in which Spark starts the tasks of a compaction, without Spark."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def _call(warehouse: Path, name: str, **arguments: str) -> ProcedureCall:
     )
 
 
-def test_the_longest_task_of_all_tables_comes_first_and_each_table_gets_what_is_its_own(tmp_path: Path) -> None:
+def test_the_longest_task_of_all_tables_comes_first_and_results_stay_with_their_table(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("db")
     rows = {"a": 100, "b": 50_000, "c": 3_000}

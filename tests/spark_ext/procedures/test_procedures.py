@@ -1,17 +1,17 @@
-"""Procedures in Spark: how they are called, and what is said of calls that are wrong."""
+"""Calls of procedures in Spark, and errors of invalid calls."""
 
 from typing import Any
 
 import pytest
 
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.pages import Page
 
 TABLE = "CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')"
 
 
 @pytest.fixture
-def table(lake: Lake) -> Lake:
+def table(lake: SparkLake) -> SparkLake:
     """A catalog with the table `db.t` of two snapshots."""
     lake.sql(TABLE)
     for value in range(2):
@@ -19,11 +19,11 @@ def table(lake: Lake) -> Lake:
     return lake
 
 
-def tags(lake: Lake) -> list[tuple[Any, ...]]:
+def tags(lake: SparkLake) -> list[tuple[Any, ...]]:
     return lake.tuples("SELECT tag_name, snapshot_id FROM {lake}.db.`t$tags` ORDER BY tag_name")
 
 
-def test_a_procedure_takes_its_arguments_by_position_and_by_name(table: Lake) -> None:
+def test_a_procedure_accepts_arguments_by_position_and_by_name(table: SparkLake) -> None:
     assert table.tuples("CALL {lake}.sys.create_tag('db.t', 'a', 1)") == [(True,)]
     table.sql("CALL {lake}.sys.create_tag(tag => 'b', time_retained => '1 d', table => '`db`.`t`')")
     table.sql("CALL {lake}.SYS.Create_Tag('{lake}.db.t', snapshot => 1, Tag => 'c')")
@@ -32,13 +32,13 @@ def test_a_procedure_takes_its_arguments_by_position_and_by_name(table: Lake) ->
     assert tags(table) == [("a", 1), ("b", 2), ("c", 1), ("d", 2)]
 
 
-def test_procedures_are_listed(lake: Lake) -> None:
+def test_procedures_are_listed(lake: SparkLake) -> None:
     shown = lake.tuples("SHOW PROCEDURES IN {lake}.sys")
     assert (lake.name, ["sys"], "sys", "create_tag") in shown
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "reason"),
     [
         ("create_tag('db.t')", "lacks the argument 'tag'"),
         ("create_tag('db.t', tag => 'x', tag => 'y')", "is given the argument 'tag' twice"),
@@ -50,15 +50,17 @@ def test_procedures_are_listed(lake: Lake) -> None:
         ("create_tag(NULL, 'x')", "The argument 'table' of the procedure create_tag is missing"),
     ],
 )
-def test_a_wrong_call_is_told_the_signature_and_changes_nothing(table: Lake, call: str, told: str) -> None:
+def test_the_error_of_an_invalid_call_has_the_signature_and_nothing_changes(
+    table: SparkLake, call: str, reason: str
+) -> None:
     with pytest.raises(Exception, match=r"create_tag\(table STRING, tag STRING, \[snapshot BIGINT\]") as refused:
         table.sql(f"CALL {{lake}}.sys.{call}")
-    assert told in str(refused.value)
+    assert reason in str(refused.value)
     assert tags(table) == []
 
 
-def test_all_is_repaired_when_nothing_is_named(lake: Lake) -> None:
-    # It gets as far as the catalog, which has nothing to repair.
+def test_repair_without_a_name_includes_everything(lake: SparkLake) -> None:
+    # The call reaches the catalog, which has nothing to repair.
     with pytest.raises(Exception, match="there is nothing to repair"):
         lake.sql("CALL {lake}.sys.repair('')")
     for none in ("", "NULL"):
@@ -66,11 +68,11 @@ def test_all_is_repaired_when_nothing_is_named(lake: Lake) -> None:
             lake.sql(f"CALL {{lake}}.sys.repair({none})")
 
 
-def test_an_unknown_procedure_is_told_which_there_are(lake: Lake) -> None:
+def test_the_error_of_an_unknown_procedure_lists_the_known_ones(lake: SparkLake) -> None:
     with pytest.raises(Exception, match=r"no procedure .*\.sys\.create_tog; there are .*sys\.create_tag"):
         lake.sql("CALL {lake}.sys.create_tog('db.t', 'x')")
 
 
-def test_the_page_says_what_happens(lake: Lake) -> None:
+def test_the_page_runs_as_written(lake: SparkLake) -> None:
     lake.sql("USE {lake}")
     assert Page("spark-procedures.md").run_sql(lambda sql: lake.spark.sql(sql).collect()) > 60

@@ -1,4 +1,4 @@
-"""The build hook makes the same jar from the same sources, and says what it lacks."""
+"""The build hook creates the same jar from the same sources, and names missing prerequisites."""
 
 import shutil
 import zipfile
@@ -49,7 +49,7 @@ def _hook(project: Path) -> SparkJarHook:
     return SparkJarHook(str(project), {}, None, None, str(project / "dist"), "wheel")  # type: ignore[arg-type]
 
 
-def test_a_wheel_carries_the_jar_at_its_place_in_the_package(project: Path) -> None:
+def test_a_wheel_contains_the_jar_inside_the_package(project: Path) -> None:
     build_data: dict[str, dict[str, str]] = {"force_include": {}}
 
     _hook(project).initialize("standard", build_data)
@@ -59,7 +59,7 @@ def test_a_wheel_carries_the_jar_at_its_place_in_the_package(project: Path) -> N
         assert jar.namelist() == ["META-INF/MANIFEST.MF", "interbed/spark/Probe.class", "interbed/spark/interface"]
 
 
-def test_the_jar_says_which_interface_it_speaks(project: Path) -> None:
+def test_the_jar_has_the_version_of_its_interface(project: Path) -> None:
     with zipfile.ZipFile(build_jar(project)) as jar:
         assert jar.read(INTERFACE_RESOURCE.as_posix()).decode() == interface_version()
 
@@ -81,7 +81,7 @@ def test_building_twice_gives_the_same_bytes(project: Path) -> None:
     assert build_jar(project).read_bytes() == first
 
 
-def test_a_failed_compilation_keeps_the_old_jar_and_shows_javacs_words(project: Path) -> None:
+def test_a_failed_compilation_keeps_the_old_jar_and_shows_the_output_of_javac(project: Path) -> None:
     old = build_jar(project).read_bytes()
     (project / "spark_ext/jvm/src/interbed/spark/Broken.java").write_text(
         "package interbed.spark; class Broken { int }"
@@ -92,7 +92,7 @@ def test_a_failed_compilation_keeps_the_old_jar_and_shows_javacs_words(project: 
     assert (project / JAR_PATH).read_bytes() == old
 
 
-def test_a_missing_javac_is_named_with_both_ways_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_javac_is_reported_with_both_remedies(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(project))
     monkeypatch.setenv("JAVA_HOME", str(project))
 
@@ -121,7 +121,7 @@ def test_a_javac_that_cannot_compile_the_extension_is_named(
     assert str(raised.value).startswith(f"{javac} is not of a JDK 17 or newer (`javac -version`: {answer}).")
 
 
-def test_a_build_asks_for_pyspark_only_where_it_can_compile(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_requires_pyspark_only_where_it_can_compile(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _hook(project).dependencies() == [PYSPARK]
 
     monkeypatch.setenv("PATH", str(project))
@@ -134,7 +134,7 @@ def test_a_build_asks_for_pyspark_only_where_it_can_compile(project: Path, monke
     assert "JDK 17" in ended.value.code
 
 
-def test_a_build_without_the_jar_needs_neither_a_jdk_nor_pyspark(
+def test_a_build_without_the_jar_requires_neither_a_jdk_nor_pyspark(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(project))
@@ -161,7 +161,7 @@ def test_an_unknown_value_of_the_variable_is_refused_by_name(project: Path, monk
             step(_hook(project))
 
 
-def test_a_missing_pyspark_is_named_with_the_way_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_pyspark_is_reported_with_the_remedy(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shutil.which("javac")
     monkeypatch.setattr("hatch_build.importlib.util.find_spec", lambda name: None)
 

@@ -1,4 +1,4 @@
-"""The process that forks workers: it has loaded what they need, and nothing that runs."""
+"""The process that forks workers has loaded their modules, and runs no threads."""
 
 import subprocess
 import sys
@@ -48,7 +48,7 @@ def test_workers_are_forked_with_their_modules_and_without_threads(tmp_path: Pat
 
     loaded, threads, later = done.stdout.split("\n")[:3]
     assert loaded == "True True False"
-    # jemalloc's own thread knows of forks.
+    # jemalloc's own thread supports forks.
     assert set(threads.split()[1:]) <= {"jemalloc_bg_thd"}
-    # What a task would have to load each time that it is forked.
+    # Modules that a task would load after each fork.
     assert later == ""

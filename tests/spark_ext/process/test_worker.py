@@ -1,4 +1,4 @@
-"""The worker's side of the conversation with a task, spoken by the test in place of the JVM."""
+"""The worker's side of the protocol with a task; the test takes the place of the JVM."""
 
 import os
 import socket
@@ -35,7 +35,7 @@ main(os.fdopen(os.dup(descriptor), "rb", 65536), os.fdopen(os.dup(descriptor), "
 """
 
 
-class Conversation:
+class WorkerConversation:
     """A worker process and the test's end of its socket."""
 
     def __init__(self, **environment: str) -> None:
@@ -68,24 +68,24 @@ class Conversation:
     def read_bytes(self) -> bytes:
         return self.input.read(self.read_int())
 
-    def hang_up(self) -> int:
-        """Close the socket and wait for the worker; its exit code."""
+    def disconnect(self) -> int:
+        """Close the socket and wait for the worker. Return its exit code."""
         for part in (self.output, self.input, self.socket):
             try:
                 part.close()
             except BrokenPipeError:
-                # The worker ended first and left the test's last words unread.
+                # The worker ended first and did not read the test's last request.
                 continue
         return self.process.wait(TIMEOUT_SECONDS)
 
 
 @pytest.fixture
-def conversation() -> Iterator[Conversation]:
+def conversation() -> Iterator[WorkerConversation]:
     """A worker that waits for its first request."""
-    made = Conversation()
+    made = WorkerConversation()
     yield made
     if made.process.poll() is None:
-        made.hang_up()
+        made.disconnect()
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def _files(table: Table) -> list[Path]:
     return sorted(Path(table.location).rglob("bucket-*/*"))
 
 
-def _start_write(conversation: Conversation, table: Table) -> Any:
+def _start_write(conversation: WorkerConversation, table: Table) -> Any:
     conversation.request(worker.WRITE, plan_write(_handle(table), Request()).task)
     conversation.send_int(worker.BATCH)
     output: Any = conversation.output
@@ -123,7 +123,9 @@ def _start_write(conversation: Conversation, table: Table) -> Any:
     return stream
 
 
-def test_batches_are_acknowledged_and_the_end_brings_what_to_commit(conversation: Conversation, table: Table) -> None:
+def test_batches_are_acknowledged_and_the_end_returns_the_commit_message(
+    conversation: WorkerConversation, table: Table
+) -> None:
     stream = _start_write(conversation, table)
     conversation.send_int(worker.BATCH)
     stream.write_batch(ROWS)
@@ -136,13 +138,13 @@ def test_batches_are_acknowledged_and_the_end_brings_what_to_commit(conversation
     (message,) = decode_messages([conversation.read_bytes()])
     assert sum(file.row_count for file in message.data.new_files) == 4
     conversation.send_int(worker.END)
-    assert conversation.hang_up() == 1
+    assert conversation.disconnect() == 1
     assert len(_files(table)) == 1
 
 
 @pytest.mark.parametrize("last_words", [b"", struct.pack("!i", worker.ABORT)])
-def test_files_whose_task_did_not_take_the_result_are_deleted(
-    conversation: Conversation, table: Table, last_words: bytes
+def test_files_whose_task_did_not_receive_the_result_are_deleted(
+    conversation: WorkerConversation, table: Table, last_words: bytes
 ) -> None:
     _start_write(conversation, table)
     conversation.send_int(worker.END)
@@ -152,11 +154,11 @@ def test_files_whose_task_did_not_take_the_result_are_deleted(
     assert len(_files(table)) == 1
 
     conversation.output.write(last_words)
-    assert conversation.hang_up() == 1
+    assert conversation.disconnect() == 1
     assert _files(table) == []
 
 
-def test_a_worker_serves_one_request_after_the_other(conversation: Conversation, table: Table) -> None:
+def test_a_worker_serves_several_requests_in_sequence(conversation: WorkerConversation, table: Table) -> None:
     snapshot_id = table.append(pa.Table.from_batches([ROWS]))
     (split,) = table.new_scan().plan().splits
     task = ReadTask(handle=_handle(table, snapshot_id), columns=("v",), filters=()).to_bytes()
@@ -170,7 +172,7 @@ def test_a_worker_serves_one_request_after_the_other(conversation: Conversation,
         assert conversation.read_int() == worker.END
 
 
-def test_a_worker_says_which_rows_of_each_file_are_gone(conversation: Conversation, tmp_path: Path) -> None:
+def test_a_worker_reports_the_deleted_rows_of_each_file(conversation: WorkerConversation, tmp_path: Path) -> None:
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     table = catalog.create_table("db.t", SCHEMA, options={"deletion-vectors.enabled": "true"})
@@ -187,7 +189,7 @@ def test_a_worker_says_which_rows_of_each_file_are_gone(conversation: Conversati
     assert found == {4: struct.pack("!qq", 2, 3), 2: struct.pack("!q", 1)}
 
 
-def test_an_abort_deletes_the_files_and_is_confirmed(conversation: Conversation, table: Table) -> None:
+def test_an_abort_deletes_the_files_and_is_acknowledged(conversation: WorkerConversation, table: Table) -> None:
     _start_write(conversation, table)
     conversation.send_int(worker.ABORT)
     conversation.output.flush()
@@ -199,24 +201,24 @@ def test_an_abort_deletes_the_files_and_is_confirmed(conversation: Conversation,
 @pytest.mark.parametrize(
     "last_words", [b"", struct.pack("!i", worker.BATCH), struct.pack("!i", worker.BATCH) + b"\xff\xff"]
 )
-def test_a_worker_whose_jvm_hangs_up_cleans_up_and_exits(
-    conversation: Conversation, table: Table, last_words: bytes
+def test_a_worker_cleans_up_and_exits_when_the_jvm_disconnects(
+    conversation: WorkerConversation, table: Table, last_words: bytes
 ) -> None:
     _start_write(conversation, table)
     conversation.output.write(last_words)
     conversation.output.flush()
 
-    assert conversation.hang_up() == 1
+    assert conversation.disconnect() == 1
     assert _files(table) == []
 
 
-def test_an_error_is_reported_with_its_traceback_though_the_jvm_is_still_sending(
-    conversation: Conversation, table: Table
+def test_an_error_is_reported_with_its_traceback_while_the_jvm_still_sends(
+    conversation: WorkerConversation, table: Table
 ) -> None:
     stream = _start_write(conversation, table)
     Path(table.location, "bucket-0").write_text("a file in the way of the directory")
     conversation.send_int(worker.END)
-    # More than a socket holds, which nobody reads as a batch any more.
+    # More bytes than a socket buffers, which the worker no longer reads as a batch.
     conversation.output.flush()
     assert conversation.read_int() == worker.FAILURE
     conversation.read_int()
@@ -225,11 +227,11 @@ def test_an_error_is_reported_with_its_traceback_though_the_jvm_is_still_sending
     conversation.output.flush()
 
     assert "bucket-0" in message
-    assert conversation.hang_up() == 1
+    assert conversation.disconnect() == 1
     assert stream is not None
 
 
-def test_a_request_that_it_does_not_know_is_refused(conversation: Conversation) -> None:
+def test_an_unknown_request_is_refused(conversation: WorkerConversation) -> None:
     conversation.request(77)
 
     assert conversation.read_int() == worker.FAILURE
@@ -239,7 +241,7 @@ def test_a_request_that_it_does_not_know_is_refused(conversation: Conversation) 
 
 
 def test_a_jar_of_another_version_is_refused(table: Table) -> None:
-    conversation = Conversation(**{VARIABLE: "0123456789abcdef"})
+    conversation = WorkerConversation(**{VARIABLE: "0123456789abcdef"})
     conversation.request(worker.WRITE, plan_write(_handle(table), Request()).task)
 
     assert conversation.read_int() == worker.FAILURE
@@ -247,17 +249,17 @@ def test_a_jar_of_another_version_is_refused(table: Table) -> None:
     message = conversation.read_bytes().decode()
     assert "0123456789abcdef" in message
     assert interface_version() in message
-    assert conversation.hang_up() == 1
+    assert conversation.disconnect() == 1
 
 
 def test_a_jar_of_the_same_version_is_served(table: Table) -> None:
-    conversation = Conversation(**{VARIABLE: interface_version()})
+    conversation = WorkerConversation(**{VARIABLE: interface_version()})
     stream = _start_write(conversation, table)
     conversation.send_int(worker.ABORT)
     conversation.output.flush()
 
     assert conversation.read_int() == worker.END
-    assert conversation.hang_up() == 1
+    assert conversation.disconnect() == 1
     assert stream is not None
 
 
@@ -267,5 +269,5 @@ def test_a_planner_refuses_a_jar_of_another_version() -> None:
         PlannerHandler().checkInterface("0123456789abcdef")
 
 
-def test_an_idle_worker_exits_when_the_jvm_hangs_up(conversation: Conversation) -> None:
-    assert conversation.hang_up() == 1
+def test_an_idle_worker_exits_when_the_jvm_disconnects(conversation: WorkerConversation) -> None:
+    assert conversation.disconnect() == 1

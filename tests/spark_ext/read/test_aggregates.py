@@ -1,4 +1,4 @@
-"""COUNT, MIN and MAX from metadata: as Spark itself would count, and without reading a file."""
+"""COUNT, MIN and MAX from metadata equal those of Spark, without reading a file."""
 
 from collections.abc import Callable
 from datetime import date
@@ -9,7 +9,7 @@ import pytest
 
 from interbed import load_catalog
 from interbed.storage.table.table import Table
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 SCHEMA = pa.schema(
     (
@@ -38,13 +38,13 @@ FROM_METADATA = "LocalTableScan"
 
 
 @pytest.fixture
-def create(lake: Lake) -> Callable[..., Table]:
-    """Creates a table of SCHEMA in `db`."""
+def create(lake: SparkLake) -> Callable[..., Table]:
+    """Factory of tables with SCHEMA in `db`."""
     catalog = load_catalog(warehouse=str(lake.warehouse))
     return lambda name, **arguments: catalog.create_table(f"db.{name}", SCHEMA, **arguments)
 
 
-def test_aggregates_are_those_of_the_rows(lake: Lake, create: Callable[..., Table]) -> None:
+def test_aggregates_equal_those_of_the_rows(lake: SparkLake, create: Callable[..., Table]) -> None:
     create("t", partition_keys=["p"]).append(ROWS)
     asked = "count(*), count(n), min(n), max(n), min(d), max(d), min(day), max(day), count(s), min(p), max(p)"
     statement = f"SELECT {asked} FROM {{lake}}.db.t"
@@ -68,15 +68,15 @@ def test_aggregates_are_those_of_the_rows(lake: Lake, create: Callable[..., Tabl
         "SELECT sum(n) FROM {lake}.db.t",
     ],
 )
-def test_what_metadata_does_not_tell_is_read(lake: Lake, create: Callable[..., Table], statement: str) -> None:
+def test_aggregates_without_metadata_are_read_from_files(
+    lake: SparkLake, create: Callable[..., Table], statement: str
+) -> None:
     create("t", partition_keys=["p"]).append(ROWS)
 
     assert FROM_METADATA not in lake.plan(statement)
 
 
-def test_an_upserted_table_is_counted_by_metadata_once_it_is_compacted(
-    lake: Lake, create: Callable[..., Table]
-) -> None:
+def test_a_compacted_primary_key_table_is_counted_by_metadata(lake: SparkLake, create: Callable[..., Table]) -> None:
     table = create("t", primary_keys=["id"], options={"bucket": "1", "write-only": "true"})
     table.upsert(ROWS)
     table.upsert(ROWS)
@@ -91,7 +91,7 @@ def test_an_upserted_table_is_counted_by_metadata_once_it_is_compacted(
     assert lake.tuples("SELECT count(*) FROM {lake}.db.t VERSION AS OF 1") == [(4,)]
 
 
-def test_a_few_upserted_rows_are_counted_before_there_is_a_job(lake: Lake, create: Callable[..., Table]) -> None:
+def test_a_few_upserted_rows_are_counted_without_a_job(lake: SparkLake, create: Callable[..., Table]) -> None:
     table = create("t", primary_keys=["id"], options={"bucket": "2", "write-only": "true"})
     table.upsert(ROWS)
     table.upsert(ROWS.slice(0, 2))
@@ -105,8 +105,8 @@ def test_a_few_upserted_rows_are_counted_before_there_is_a_job(lake: Lake, creat
 
 
 @pytest.mark.parametrize("option", [{"merge-engine": "partial-update"}, {"sequence.field": "n"}])
-def test_rows_of_other_engines_and_orders_are_counted_by_a_job(
-    lake: Lake, create: Callable[..., Table], option: dict[str, str]
+def test_rows_of_other_merge_engines_and_sort_orders_are_counted_by_a_job(
+    lake: SparkLake, create: Callable[..., Table], option: dict[str, str]
 ) -> None:
     table = create("t", primary_keys=["id"], options={"bucket": "1", "write-only": "true", **option})
     table.upsert(ROWS)

@@ -1,13 +1,13 @@
-"""The bucket function in Java gives the buckets that Java Paimon gives (tests/golden/bucket_hash.json)."""
+"""The bucket function in Java returns the buckets of Java Paimon (tests/golden/bucket_hash.json)."""
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tests.golden.load import BucketCase, bucket_cases
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.peers.json import parse_type, rows_to_table
 
-# Spark has no CHAR or TIME of its own in a query; the JVM hashes them as the strings and integers that they are there.
+# Queries have no CHAR or TIME type; the JVM hashes such values as the strings and integers that they are in Spark.
 SPARK_ROOTS = frozenset(
     [
         "BOOLEAN",
@@ -38,7 +38,7 @@ CASES = [case for case in bucket_cases() if _is_comparable(case)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: ",".join(str(t) for t in case.types[:4]))
-def test_buckets_are_those_of_java_paimon(spark: SparkSession, lake: Lake, case: BucketCase) -> None:
+def test_buckets_equal_those_of_java_paimon(spark: SparkSession, lake: SparkLake, case: BucketCase) -> None:
     names = [f"c{i}" for i in range(len(case.types))]
     numbered = rows_to_table(case.rows, names, [parse_type(source) for source in case.types])
     frame = spark.createDataFrame(numbered).coalesce(1)
@@ -49,7 +49,7 @@ def test_buckets_are_those_of_java_paimon(spark: SparkSession, lake: Lake, case:
     assert found == case.buckets
 
 
-def test_one_column_without_nulls_is_hashed_in_generated_code(spark: SparkSession, lake: Lake) -> None:
+def test_one_column_without_nulls_is_hashed_in_generated_code(spark: SparkSession, lake: SparkLake) -> None:
     golden = {
         "TINYINT": "byte",
         "SMALLINT": "short",
@@ -67,14 +67,14 @@ def test_one_column_without_nulls_is_hashed_in_generated_code(spark: SparkSessio
         frame = spark.createDataFrame(
             table.cast(schema).to_pylist(), f"c {golden[str(case.types[0])]} not null"
         ).coalesce(1)
-        # The greatest count tells most; the others are proven above.
+        # The greatest number of buckets distinguishes most; the others are proven above.
         bucketed = frame.selectExpr(f"{lake.name}.bucket({case.num_buckets[-1]}, c)")
 
         assert "static_invoke" in bucketed.columns[0]
         assert [row[0] for row in bucketed.collect()] == [case.buckets[i][-1] for i in present]
 
 
-def test_columns_that_have_no_bucket_are_refused(lake: Lake) -> None:
+def test_columns_that_have_no_bucket_are_refused(lake: SparkLake) -> None:
     with pytest.raises(Exception, match="cannot be hashed into buckets"):
         lake.sql("SELECT {lake}.bucket(4, array(1))")
     with pytest.raises(Exception, match="number of buckets and one column"):

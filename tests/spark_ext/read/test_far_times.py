@@ -1,4 +1,4 @@
-"""Dates and times of years that Python's types do not hold, in Spark: read, filtered, aggregated and written."""
+"""Dates and times of years beyond Python's types, in Spark: read, filtered, aggregated and written."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.tally import Tally
 
 DAYS = {
@@ -32,7 +32,7 @@ TYPES: dict[str, tuple[Any, dict[int, str]]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("of", TYPES)
-def test_spark_reads_compares_and_aggregates_them(lake: Lake, of: str, tally: Tally) -> None:
+def test_spark_reads_compares_and_aggregates_far_dates_and_times(lake: SparkLake, of: str, tally: Tally) -> None:
     arrow, values = TYPES[of]
     numbers = pa.array(values, pa.int32() if of == "DATE" else pa.int64()).view(arrow)
     rows = pa.table({"id": pa.array(range(len(values)), pa.int64()), "x": numbers})

@@ -1,4 +1,4 @@
-"""Partitions of floating-point numbers: chosen, counted and dropped as Spark compares NaN and the two zeros."""
+"""Partitions of floating-point numbers: selected, counted and dropped as Spark compares NaN and the two zeros."""
 
 import math
 import operator
@@ -6,10 +6,10 @@ import operator
 import pyarrow as pa
 
 from interbed import load_catalog
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 
-def test_partitions_of_floats_are_chosen_as_spark_compares(lake: Lake) -> None:
+def test_float_partitions_are_selected_as_spark_compares(lake: SparkLake) -> None:
     values = [1.5, math.nan, -0.0, 0.0, None, math.inf]
     rows = pa.table({"id": pa.array(range(len(values)), pa.int64()), "x": values})
     table = load_catalog(warehouse=str(lake.warehouse)).create_table_as("db.floats", rows, partition_keys=["x"])

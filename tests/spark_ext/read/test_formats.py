@@ -5,11 +5,11 @@ from decimal import Decimal
 import pytest
 
 from interbed import load_catalog
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
-def test_a_table_of_another_format_is_written_compacted_and_read(lake: Lake, file_format: str) -> None:
+def test_a_table_of_another_format_is_written_compacted_and_read(lake: SparkLake, file_format: str) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT, at TIMESTAMP, tags ARRAY<STRING>, price DECIMAL(9, 2)) TBLPROPERTIES "
         f"('primary-key' = 'id', 'bucket' = '2', 'file.format' = '{file_format}', 'deletion-vectors.enabled' = 'true')"

@@ -1,4 +1,4 @@
-"""Spark compares columns with literals of other types as docs/sql.md says of filters, where both answer."""
+"""Spark compares columns with literals of other types as docs/sql.md describes, where both have a result."""
 
 from typing import Any
 
@@ -8,21 +8,21 @@ from pyspark.errors import PySparkException
 
 from interbed import load_catalog
 from interbed.storage.base.errors import FilterError
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.storage.base.predicate.literal_table import COLUMNS, LITERALS, OPERATORS, RefusedError, arrow_values, outcome
 from tests.support.shares import LONG
 from tests.support.tally import Tally
 
 KNOWN = [column for column in COLUMNS if column.kind != "time"]
-"""Spark has no TIME."""
+"""Column types without TIME, which Spark lacks."""
 STRICTER = {("text", kind) for kind in ("number", "date", "timestamp", "boolean", "bytes")}
-"""Column and literal where Spark casts the column, and fails at the first text that is no such value."""
+"""Column and literal where Spark casts the column, and fails at the first text that can not be cast."""
 STRICTER_TEXTS = ("'19849'", "'10:30'")
-"""For Spark the year 19849 and half past ten of today, where filters have no date."""
+"""Texts that Spark takes for the year 19849 and half past ten of today, where filters have no date."""
 
 
 @pytest.mark.long
-def test_spark_compares_as_the_table_says(lake: Lake, tally: Tally) -> None:
+def test_spark_compares_as_the_page_says(lake: SparkLake, tally: Tally) -> None:
     rows = max(len(column.values) for column in KNOWN)
     arrays = {column.name: arrow_values(column) for column in KNOWN}
     padded = {n: pa.concat_arrays([a, pa.nulls(rows - len(a), a.type)]) for n, a in arrays.items()}

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from interbed import load_catalog
 from interbed.storage.table.table import Table
 from tests.ingest.conftest import kafka
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.storage.log.tables import log_options
 from tests.support.servers.kafka import KafkaServer
 
@@ -22,11 +22,11 @@ DEADLINE_SECONDS = 120
 
 
 @pytest.fixture
-def table(kafka: KafkaServer, lake: Lake) -> Table:
+def table(kafka: KafkaServer, lake: SparkLake) -> Table:
     return _create(kafka, lake, "eventual")
 
 
-def _create(kafka: KafkaServer, lake: Lake, consistency: str) -> Table:
+def _create(kafka: KafkaServer, lake: SparkLake, consistency: str) -> Table:
     fields: list[pa.Field[Any]] = [pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())]
     topic = f"spark-{lake.name}-{consistency}"
     options = {**log_options(kafka), "bucket": "2", "kafka.topic": topic, "log.consistency": consistency}
@@ -34,8 +34,8 @@ def _create(kafka: KafkaServer, lake: Lake, consistency: str) -> Table:
     return catalog.create_table("db.t", pa.schema(fields), primary_keys=["id"], options=options)
 
 
-class Told:
-    """What the batches of a query told, in their order; one that is run again after a stop replaces the first run."""
+class BatchRecorder:
+    """Recorder of a query's batches in order; a batch that is run again after a restart replaces its first run."""
 
     def __init__(self) -> None:
         self._batches: dict[int, list[tuple[Any, ...]]] = {}
@@ -49,7 +49,7 @@ class Told:
         self._batches[number] = [tuple(row) for row in batch.collect()]
 
     def run(self, frame: DataFrame, checkpoint: Path, enough: Callable[[], bool]) -> None:
-        """Run a query until it has told enough."""
+        """Run a query until the recorder has enough rows."""
         query: StreamingQuery = (
             frame.writeStream.foreachBatch(self._take).option("checkpointLocation", str(checkpoint)).start()
         )
@@ -58,49 +58,49 @@ class Told:
                 if enough():
                     return
                 assert not query.awaitTermination(1), query.exception()
-            raise AssertionError(f"The query told only {self.rows}.")
+            raise AssertionError(f"The query delivered only {self.rows}.")
         finally:
             query.stop()
 
 
-def test_rows_come_before_they_are_committed(lake: Lake, table: Table, tmp_path: Path) -> None:
+def test_rows_are_visible_before_they_are_committed(lake: SparkLake, table: Table, tmp_path: Path) -> None:
     table.upsert([{"id": 1, "v": "a"}])
     frame = lake.spark.readStream.option("log", "true").table(f"{lake.name}.db.t")
-    told = Told()
+    recorder = BatchRecorder()
     with table.new_write("never") as write:
         write.write_arrow(pa.table({"id": [1, 2], "v": ["b", "b"]}))
         write.prepare_commit()
-        told.run(frame, tmp_path / "checkpoint", lambda: len(told.rows) >= 2 and (2, "b") in told.rows)
-    # The snapshot judges what was told: a row that was never committed is told as it was.
+        recorder.run(frame, tmp_path / "checkpoint", lambda: len(recorder.rows) >= 2 and (2, "b") in recorder.rows)
+    # Streams deliver uncommitted rows: a row that was never committed is delivered, too.
     table.upsert([{"id": 3, "v": "c"}])
-    told.run(frame, tmp_path / "checkpoint", lambda: (3, "c") in told.rows)
-    assert told.rows[0] == (1, "a")
-    assert sorted(told.rows[1:]) == [(1, "a"), (1, "b"), (2, "b"), (3, "c")]
+    recorder.run(frame, tmp_path / "checkpoint", lambda: (3, "c") in recorder.rows)
+    assert recorder.rows[0] == (1, "a")
+    assert sorted(recorder.rows[1:]) == [(1, "a"), (1, "b"), (2, "b"), (3, "c")]
 
 
-def test_the_audit_log_has_the_rows_before_changes(lake: Lake, table: Table, tmp_path: Path) -> None:
+def test_the_audit_log_has_the_rows_before_changes(lake: SparkLake, table: Table, tmp_path: Path) -> None:
     table.upsert([{"id": 1, "v": "a"}, {"id": 2, "v": "a"}])
     frame = lake.spark.readStream.option("log", "true").table(f"{lake.name}.db.`t$audit_log`")
-    told = Told()
+    recorder = BatchRecorder()
     rows: dict[int, str] = {}
 
     def are_the_tables() -> bool:
         rows.clear()
-        for kind, key, value in told.rows:
+        for kind, key, value in recorder.rows:
             held = rows.pop(key, None)
             assert held == (value if kind in ("-U", "-D") else None)
             if kind in ("+I", "+U"):
                 rows[key] = value
         return rows == {row["id"]: row["v"] for row in table.to_arrow().to_pylist()}
 
-    told.run(frame, tmp_path / "checkpoint", are_the_tables)
+    recorder.run(frame, tmp_path / "checkpoint", are_the_tables)
     table.upsert([{"id": 1, "v": "b"}])
     table.delete("id = 2")
-    told.run(frame, tmp_path / "checkpoint", are_the_tables)
-    assert {kind for kind, _, _ in told.rows} == {"+I", "-U", "+U", "-D"}
+    recorder.run(frame, tmp_path / "checkpoint", are_the_tables)
+    assert {kind for kind, _, _ in recorder.rows} == {"+I", "-U", "+U", "-D"}
 
 
-def test_runs_that_end_have_what_is_committed(lake: Lake, table: Table, tmp_path: Path) -> None:
+def test_runs_with_an_end_have_the_committed_rows(lake: SparkLake, table: Table, tmp_path: Path) -> None:
     def run() -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
         query = (
@@ -124,19 +124,19 @@ def test_runs_that_end_have_what_is_committed(lake: Lake, table: Table, tmp_path
     assert run() == [(3, "c")]
 
 
-def test_a_transactional_log_tells_what_the_files_tell(kafka: KafkaServer, lake: Lake, tmp_path: Path) -> None:
+def test_a_transactional_log_has_the_rows_of_the_files(kafka: KafkaServer, lake: SparkLake, tmp_path: Path) -> None:
     table = _create(kafka, lake, "transactional")
     table.upsert([{"id": 1, "v": "a"}])
-    told = Told()
+    recorder = BatchRecorder()
     frame = lake.spark.readStream.option("log", "true").table(f"{lake.name}.db.t")
-    told.run(frame, tmp_path / "checkpoint", lambda: told.rows == [(1, "a")])
+    recorder.run(frame, tmp_path / "checkpoint", lambda: recorder.rows == [(1, "a")])
     table.upsert([{"id": 2, "v": "b"}])
-    told.run(frame, tmp_path / "checkpoint", lambda: told.rows == [(1, "a"), (2, "b")])
+    recorder.run(frame, tmp_path / "checkpoint", lambda: recorder.rows == [(1, "a"), (2, "b")])
 
 
-def test_a_table_without_a_log_is_refused(lake: Lake, tmp_path: Path) -> None:
+def test_a_table_without_a_log_is_refused(lake: SparkLake, tmp_path: Path) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     for value, what in (("true", "no log"), ("perhaps", "true or false")):
         frame = lake.spark.readStream.option("log", value).table(f"{lake.name}.db.t")
         with pytest.raises(Exception, match=what):
-            Told().run(frame, tmp_path / value, lambda: False)
+            BatchRecorder().run(frame, tmp_path / value, lambda: False)

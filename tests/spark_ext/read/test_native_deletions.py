@@ -1,4 +1,4 @@
-"""Spark's own Parquet reader on files of which deletion vectors mark rows, and on damaged ones."""
+"""Spark's own Parquet reader on files whose rows are marked by deletion vectors, and on damaged files."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from interbed import load_catalog
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 QUERIES = [
     "SELECT * FROM {t}",
@@ -18,8 +18,8 @@ QUERIES = [
 ]
 
 
-def _check(lake: Lake, table: str, rows: int) -> None:
-    """Both ways to read tell the same, and how many rows there are."""
+def _check(lake: SparkLake, table: str, rows: int) -> None:
+    """Assert that both readers return the same rows, of the expected number."""
     frames = {}
     for native in ("true", "false"):
         lake.spark.read.option("spark.native-read", native).table(table).createOrReplaceTempView(f"read_{native}")
@@ -31,7 +31,7 @@ def _check(lake: Lake, table: str, rows: int) -> None:
         assert query != QUERIES[0] or len(frames["true"]) == rows
 
 
-def test_sparks_own_reader_leaves_deleted_rows_out(lake: Lake) -> None:
+def test_sparks_own_reader_skips_deleted_rows(lake: SparkLake) -> None:
     table = f"{lake.name}.db.t"
     lake.sql(
         f"CREATE TABLE {table} (id BIGINT, name STRING, n DECIMAL(20, 2), part STRUCT<a: INT, b: ARRAY<BIGINT>>, "
@@ -49,7 +49,7 @@ def test_sparks_own_reader_leaves_deleted_rows_out(lake: Lake) -> None:
     _check(lake, table, 10_000 + sum(1 for i in range(10_000) if i % 3 and not 200 <= i <= 9500))
 
 
-def test_tables_with_keys_are_read_so_once_they_are_compacted(lake: Lake) -> None:
+def test_compacted_primary_key_tables_are_read_by_sparks_reader(lake: SparkLake) -> None:
     table = f"{lake.name}.db.t"
     lake.sql(
         f"CREATE TABLE {table} (id BIGINT, name STRING, n INT, part STRUCT<a: INT, b: INT>, m MAP<STRING, INT>) "
@@ -60,7 +60,7 @@ def test_tables_with_keys_are_read_so_once_they_are_compacted(lake: Lake) -> Non
     stored = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
     stored.compact(full=True)
     lake.sql(f"INSERT INTO {table} SELECT id, {made}(5, 15)")
-    # What a writer compacts at once marks older rows in their files.
+    # The writer's compaction marks older rows in their files.
     lake.sql(f"DELETE FROM {table} WHERE id IN (3, 9000)")
 
     deleted = [d for split in stored.new_scan().plan().splits for d in split.deletion_files]
@@ -69,7 +69,7 @@ def test_tables_with_keys_are_read_so_once_they_are_compacted(lake: Lake) -> Non
     _check(lake, table, 9998)
 
 
-def test_a_damaged_page_is_noticed(lake: Lake) -> None:
+def test_a_damaged_page_is_detected(lake: SparkLake) -> None:
     table = f"{lake.name}.db.t"
     lake.sql(f"CREATE TABLE {table} (id BIGINT, name STRING) TBLPROPERTIES ('file.compression' = 'none')")
     lake.sql(f"INSERT INTO {table} SELECT id, concat('name-', id * 7919 % 1000003) FROM range(0, 5000, 1, 1)")

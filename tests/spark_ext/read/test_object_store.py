@@ -1,4 +1,4 @@
-"""Spark on a store with S3's interface, without Hadoop's client for it: Python reads all that there is."""
+"""Spark on an object store with the S3 API, without Hadoop's client for it: Python reads everything."""
 
 from collections.abc import Iterator
 
@@ -23,5 +23,5 @@ def test_python_reads_where_hadoop_has_no_client(spark: SparkSession, lake: str)
     spark.sql(f"INSERT INTO {lake}.db.t VALUES (1, 'a'), (2, 'b')")
     assert "native=0 (no hadoop-aws)" in spark.sql(f"EXPLAIN SELECT * FROM {lake}.db.t").collect()[0][0]
     assert sorted(map(tuple, spark.sql(f"SELECT * FROM {lake}.db.t").collect())) == [(1, "a"), (2, "b")]
-    # What needs no file of the store says nothing of it.
+    # A query that needs no file of the object store reports nothing about it.
     assert "hadoop" not in spark.sql(f"EXPLAIN SELECT * FROM {lake}.db.`t$snapshots`").collect()[0][0]

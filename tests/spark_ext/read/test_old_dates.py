@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.tally import Tally
 
 FILES = (
@@ -25,7 +25,7 @@ CONDITIONS = ("= {}", "<=> {}", "< {}", "<= {}", "> {}", ">= {}", "<> {}", "IN (
 
 
 @pytest.fixture(params=["UTC", "America/New_York"])
-def zone(request: pytest.FixtureRequest, lake: Lake) -> Iterator[str]:
+def zone(request: pytest.FixtureRequest, lake: SparkLake) -> Iterator[str]:
     """A time zone of the session and of its JVM."""
     jvm: Any = lake.spark._jvm
     zones = jvm.java.util.TimeZone
@@ -40,7 +40,7 @@ def zone(request: pytest.FixtureRequest, lake: Lake) -> Iterator[str]:
 
 
 @pytest.mark.sample(1)
-def test_old_dates_are_found_as_in_a_table_of_spark(lake: Lake, zone: str, tally: Tally) -> None:
+def test_old_dates_are_found_as_in_a_table_of_spark(lake: SparkLake, zone: str, tally: Tally) -> None:
     ours, theirs = "{lake}.db.t", "spark_catalog.default.old_dates"
     columns = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
     lake.sql(f"CREATE TABLE {ours} (day STRING, {columns})")
@@ -63,19 +63,19 @@ def sql_of(condition: str, column: str, kind: str, day: str) -> str:
     return f"{column} " + condition.format(f"{kind} '{day}'", other=f"{kind} '1700-01-01'")
 
 
-def compared(lake: Lake, table: str, column: str, kind: str) -> set[tuple[str, str, str]]:
-    """The literal, the condition and the day of each row of which the condition with this literal is true."""
+def compared(lake: SparkLake, table: str, column: str, kind: str) -> set[tuple[str, str, str]]:
+    """Return the literal, the condition and the day of each row for which the condition with this literal is true."""
     pairs = [(day, condition) for day in DAYS for condition in CONDITIONS]
     flags = ", ".join(sql_of(condition, column, kind, day) for day, condition in pairs)
     rows = lake.tuples(f"SELECT day, array({flags}) FROM {table}")
     return {(*pair, day) for day, are_true in rows for pair, is_true in zip(pairs, are_true, strict=True) if is_true}
 
 
-def filtered(lake: Lake, table: str, column: str, kind: str) -> set[tuple[str, str, str]]:
-    """The same by filters."""
+def filtered(lake: SparkLake, table: str, column: str, kind: str) -> set[tuple[str, str, str]]:
+    """Return the same by filters."""
     found: set[tuple[str, str, str]] = set()
     for day in DAYS:
-        # One statement for all conditions, each of which is pushed to a scan of its own.
+        # One statement for all conditions, each of which is pushed down to a separate scan.
         queries = [f"SELECT '{c}', day FROM {table} WHERE {sql_of(c, column, kind, day)}" for c in CONDITIONS]
         found.update((day, *row) for row in lake.tuples(" UNION ALL ".join(queries)))
     return found

@@ -1,4 +1,4 @@
-"""Joins that use how tables are laid out: without a shuffle, and with files left out while the query runs."""
+"""Joins that use the layout of tables: without a shuffle, and with files pruned at run time."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("p", pa.int32()), pa.field("v", pa.string())))
 ROWS = pa.table(
@@ -17,7 +17,7 @@ ROWS = pa.table(
 
 
 @contextmanager
-def _settings(lake: Lake, **values: str) -> Iterator[None]:
+def _settings(lake: SparkLake, **values: str) -> Iterator[None]:
     names = {name.replace("__", "."): value for name, value in values.items()}
     for name, value in names.items():
         lake.spark.conf.set(name, value)
@@ -32,8 +32,8 @@ NO_BROADCAST = {"spark__sql__autoBroadcastJoinThreshold": "-1", "spark__sql__ada
 
 
 @pytest.fixture
-def two_tables(lake: Lake) -> Lake:
-    """The tables a and b with four buckets of their key, the tables c and d with partitions and buckets."""
+def two_tables(lake: SparkLake) -> SparkLake:
+    """The tables a and b with four buckets of their key, and the tables c and d with partitions and buckets."""
     catalog = load_catalog(warehouse=str(lake.warehouse))
     for name in ("a", "b"):
         table = catalog.create_table(f"db.{name}", SCHEMA, primary_keys=["id"], options={"bucket": "4"})
@@ -47,7 +47,7 @@ def two_tables(lake: Lake) -> Lake:
     return lake
 
 
-def test_tables_with_the_same_buckets_are_joined_without_a_shuffle(two_tables: Lake) -> None:
+def test_tables_with_the_same_buckets_are_joined_without_a_shuffle(two_tables: SparkLake) -> None:
     lake = two_tables
     joined = "SELECT x.id, y.v FROM {lake}.db.a x JOIN {lake}.db.b y ON x.id = y.id"
     with _settings(lake, **NO_BROADCAST):
@@ -57,7 +57,7 @@ def test_tables_with_the_same_buckets_are_joined_without_a_shuffle(two_tables: L
             assert "Exchange" in lake.plan(joined)
 
 
-def test_partitions_and_buckets_together_are_joined_without_a_shuffle(two_tables: Lake) -> None:
+def test_partitions_and_buckets_together_are_joined_without_a_shuffle(two_tables: SparkLake) -> None:
     lake = two_tables
     joined = "SELECT x.id FROM {lake}.db.c x {how} JOIN {lake}.db.d y ON x.p = y.p AND x.id = y.id"
     expected = {"": list(range(150)), "LEFT": list(range(200))}
@@ -69,7 +69,7 @@ def test_partitions_and_buckets_together_are_joined_without_a_shuffle(two_tables
             assert sorted(row[0] for row in lake.tuples(joined.replace("{how}", "LEFT"))) == expected["LEFT"]
 
 
-def test_partitions_that_a_join_rules_out_are_not_read(two_tables: Lake) -> None:
+def test_partitions_excluded_by_a_join_are_not_read(two_tables: SparkLake) -> None:
     lake = two_tables
     lake.sql("CREATE TABLE {lake}.db.few (k INT, name STRING)")
     lake.sql("INSERT INTO {lake}.db.few VALUES (3, 'three'), (4, 'four')")
@@ -83,9 +83,7 @@ def test_partitions_that_a_join_rules_out_are_not_read(two_tables: Lake) -> None
 
 
 @pytest.mark.parametrize(("rows", "filters"), [(40_000, 1), (10, 0)])
-def test_keys_that_a_join_finds_out_rule_out_files_of_scans_that_are_worth_it(
-    lake: Lake, rows: int, filters: int
-) -> None:
+def test_runtime_filters_of_a_join_prune_files_of_large_scans(lake: SparkLake, rows: int, filters: int) -> None:
     catalog = load_catalog(warehouse=str(lake.warehouse))
     fields = (pa.field("a", pa.int64(), False), pa.field("b", pa.int64(), False), pa.field("v", pa.binary()))
     schema = pa.schema(fields)

@@ -11,7 +11,7 @@ from pyspark.errors import IllegalArgumentException
 
 from interbed import load_catalog
 from interbed.storage.table.table import Table
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.shares import LONG
 
 ROWS: list[dict[str, Any]] = [
@@ -53,7 +53,7 @@ SCHEMA = pa.schema(
 )
 
 
-def _table(lake: Lake, name: str, schema: pa.Schema, **arguments: object) -> Table:
+def _table(lake: SparkLake, name: str, schema: pa.Schema, **arguments: object) -> Table:
     catalog = load_catalog(warehouse=str(lake.warehouse))
     return catalog.create_table(name, schema, **arguments)  # type: ignore[arg-type]
 
@@ -65,7 +65,7 @@ def _splits(plan: str) -> int:
 
 
 @pytest.mark.parametrize("native", ["true", "false"])
-def test_every_type_is_read_as_it_was_written(lake: Lake, native: str) -> None:
+def test_every_type_is_read_as_it_was_written(lake: SparkLake, native: str) -> None:
     table = _table(lake, "db.types", SCHEMA)
     table.append(pa.Table.from_pylist(ROWS, SCHEMA))
     # TIME has no counterpart in the file for Spark's reader.
@@ -78,7 +78,7 @@ def test_every_type_is_read_as_it_was_written(lake: Lake, native: str) -> None:
         value = first[name].asDict(recursive=True) if name == "pair" else first[name]
         expected = dict(ROWS[0][name]) if name == "bag" else ROWS[0][name]
         if name == "instant":
-            # PySpark shows instants in the zone of the process.
+            # PySpark shows timestamps in the time zone of the process.
             value = value.astimezone(UTC)
         assert value == expected, name
     assert second["id"] == 2
@@ -88,14 +88,14 @@ def test_every_type_is_read_as_it_was_written(lake: Lake, native: str) -> None:
     assert (second["list"], second["bag"]) == ([], {})
 
 
-def test_time_is_read_as_milliseconds_even_where_spark_could_read_the_rest(lake: Lake) -> None:
+def test_time_is_read_as_milliseconds_even_if_spark_can_read_the_other_columns(lake: SparkLake) -> None:
     table = _table(lake, "db.t", SCHEMA)
     table.append(pa.Table.from_pylist(ROWS, SCHEMA))
 
     assert lake.tuples("SELECT clock FROM {lake}.db.t ORDER BY id") == [(86_399_999,), (None,)]
 
 
-def test_updates_are_merged_in_every_projection(lake: Lake) -> None:
+def test_updates_are_merged_in_every_projection(lake: SparkLake) -> None:
     schema = pa.schema((("id", pa.int64()), ("v", pa.string()), ("w", pa.int32())))
     table = _table(lake, "db.t", schema, primary_keys=["id"], options={"bucket": "2"})
     table.upsert(pa.table({"id": range(100), "v": ["old"] * 100, "w": range(100)}, schema=schema))
@@ -107,7 +107,7 @@ def test_updates_are_merged_in_every_projection(lake: Lake) -> None:
     assert lake.tuples("SELECT w, id FROM {lake}.db.t WHERE id = 60") == [(10, 60)]
 
 
-def test_a_compacted_table_is_read_by_spark_and_an_unmerged_one_by_python(lake: Lake) -> None:
+def test_spark_reads_compacted_tables_and_python_unmerged_ones(lake: SparkLake) -> None:
     schema = pa.schema((("id", pa.int64()), ("v", pa.string())))
     table = _table(lake, "db.t", schema, primary_keys=["id"], options={"bucket": "1"})
     table.upsert(pa.table({"id": range(10), "v": ["old"] * 10}, schema=schema))
@@ -122,7 +122,7 @@ def test_a_compacted_table_is_read_by_spark_and_an_unmerged_one_by_python(lake: 
 
 
 @pytest.mark.longer
-def test_filters_give_the_same_rows_as_without_pushing_them_down(lake: Lake) -> None:
+def test_filters_return_the_same_rows_with_and_without_push_down(lake: SparkLake) -> None:
     inner = pa.struct((("x", pa.int64()), ("y", pa.struct((("z", pa.string()),)))))
     columns = (("id", pa.int64()), ("s", pa.string()), ("d", pa.float64()), ("p", pa.int32()), ("o", inner))
     schema = pa.schema(columns)
@@ -186,7 +186,7 @@ def test_filters_give_the_same_rows_as_without_pushing_them_down(lake: Lake) -> 
     ][:: 1 if LONG else 3]
 
     def selected(source: str) -> dict[str, list[str]]:
-        # One job for all conditions, each with a scan of its own.
+        # One job for all conditions, each with a separate scan.
         rows: dict[str, list[str]] = {condition: [] for condition in conditions}
         scans = [f"SELECT {i} AS number, * FROM {source} WHERE {c}" for i, c in enumerate(conditions)]
         for number, *values in lake.spark.sql(" UNION ALL ".join(scans)).collect():
@@ -208,7 +208,7 @@ def test_filters_give_the_same_rows_as_without_pushing_them_down(lake: Lake) -> 
     lake.spark.catalog.dropTempView("pushed_down")
 
 
-def test_partitions_and_statistics_prune_splits(lake: Lake) -> None:
+def test_partitions_and_statistics_prune_splits(lake: SparkLake) -> None:
     schema = pa.schema((("id", pa.int64()), ("p", pa.string())))
     table = _table(lake, "db.t", schema, partition_keys=["p"])
     table.append(pa.table({"id": range(300), "p": ["a", "b", "c"] * 100}, schema=schema))
@@ -220,7 +220,7 @@ def test_partitions_and_statistics_prune_splits(lake: Lake) -> None:
     assert lake.tuples("SELECT count(*) FROM {lake}.db.t WHERE p = 'a'") == [(100,)]
 
 
-def test_a_limit_reaches_the_plan_unless_a_filter_remains(lake: Lake) -> None:
+def test_a_limit_reaches_the_plan_unless_a_filter_remains(lake: SparkLake) -> None:
     schema = pa.schema((("id", pa.int64()), ("p", pa.string())))
     table = _table(lake, "db.t", schema, partition_keys=["p"])
     table.append(pa.table({"id": range(300), "p": ["a", "b", "c"] * 100}, schema=schema))
@@ -234,20 +234,20 @@ def test_a_limit_reaches_the_plan_unless_a_filter_remains(lake: Lake) -> None:
     assert len(lake.sql("SELECT * FROM {lake}.db.t LIMIT 150")) == 150
 
 
-def test_only_the_columns_asked_for_are_read(lake: Lake) -> None:
+def test_only_requested_columns_are_read(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (a INT, b STRING, c INT)")
 
     assert "columns=[c]" in lake.plan("SELECT c + 1 FROM {lake}.db.t")
 
 
-def test_a_table_without_snapshots_is_empty(lake: Lake) -> None:
+def test_a_table_without_snapshots_is_empty(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (a INT)")
 
     assert lake.tuples("SELECT * FROM {lake}.db.t") == []
     assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(0,)]
 
 
-def test_older_snapshots_are_read_by_id_and_by_time(lake: Lake) -> None:
+def test_older_snapshots_are_read_by_id_and_by_time(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (2)")
@@ -263,7 +263,7 @@ def test_older_snapshots_are_read_by_id_and_by_time(lake: Lake) -> None:
     assert lake.spark.read.option("scan.snapshot-id", "2").table(f"{lake.name}.db.t").count() == 2
 
 
-def test_tags_branches_and_system_tables_are_read_by_name(lake: Lake) -> None:
+def test_tags_branches_and_system_tables_are_read_by_name(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT NOT NULL) TBLPROPERTIES ('primary-key'='id', 'bucket'='1')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
     table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
@@ -296,7 +296,7 @@ def test_tags_branches_and_system_tables_are_read_by_name(lake: Lake) -> None:
         ("TIMESTAMP AS OF '2001-01-01'", "No snapshot is as old"),
     ],
 )
-def test_a_version_that_is_not_there_is_named(lake: Lake, clause: str, message: str) -> None:
+def test_a_missing_version_is_named(lake: SparkLake, clause: str, message: str) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
 
@@ -304,7 +304,7 @@ def test_a_version_that_is_not_there_is_named(lake: Lake, clause: str, message: 
         lake.sql(f"SELECT * FROM {{lake}}.db.t {clause}")
 
 
-def test_a_corrupt_data_file_fails_the_query_by_name(lake: Lake) -> None:
+def test_a_corrupt_data_file_is_named_in_the_error(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
     (file,) = lake.files("db.t")
@@ -316,18 +316,18 @@ def test_a_corrupt_data_file_fails_the_query_by_name(lake: Lake) -> None:
             lake.spark.read.option("spark.native-read", native).table(f"{lake.name}.db.t").collect()
 
 
-def test_a_frame_sees_what_is_written_later_from_spark_4_1_on(lake: Lake) -> None:
+def test_a_frame_sees_later_writes_from_spark_4_1_on(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     frame = lake.spark.table(f"{lake.name}.db.t")
     assert frame.count() == 0
 
     lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
 
-    # Before 4.1 Spark keeps the table, and with it the snapshot, that it found when the frame was made.
+    # Before 4.1 Spark keeps the table and its snapshot from the creation of the frame.
     assert frame.count() == (0 if lake.spark.version.startswith("4.0") else 1)
 
 
-def test_names_with_dots_quotes_and_other_scripts_are_read(lake: Lake) -> None:
+def test_names_with_dots_quotes_and_other_scripts_are_read(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (`a.b` INT, `ключ` STRING, `it``s` INT) PARTITIONED BY (`ключ`)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'раз/два=три', 3)")
 
@@ -337,7 +337,7 @@ def test_names_with_dots_quotes_and_other_scripts_are_read(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
-def test_a_name_with_a_dot_is_no_path_of_a_field(lake: Lake, file_format: str) -> None:
+def test_a_name_with_a_dot_is_not_a_field_path(lake: SparkLake, file_format: str) -> None:
     table = f"{{lake}}.db.dotted_{file_format}"
     properties = f"'file.format' = '{file_format}'"
     lake.sql(f"CREATE TABLE {table} (x INT, `z.z` INT, z STRUCT<z: INT>) TBLPROPERTIES ({properties})")
@@ -349,8 +349,8 @@ def test_a_name_with_a_dot_is_no_path_of_a_field(lake: Lake, file_format: str) -
     assert lake.tuples(f"SELECT x, `z.z`, z.z FROM {table}") == [(7, 3, 9)]
 
 
-def test_rows_in_rows_come_in_any_number_of_batches(lake: Lake) -> None:
-    # A file of Avro is a batch at least, and the one bucket is read by one reader.
+def test_nested_rows_are_read_in_any_number_of_batches(lake: SparkLake) -> None:
+    # A file of Avro is at least one batch, and one reader reads the bucket.
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT, s STRUCT<a: INT, b: STRUCT<c: STRING>>) "
         "TBLPROPERTIES ('bucket' = '1', 'bucket-key' = 'id', 'file.format' = 'avro', 'write-only' = 'true')"
@@ -363,7 +363,7 @@ def test_rows_in_rows_come_in_any_number_of_batches(lake: Lake) -> None:
     assert len(lake.sql("SELECT s FROM {lake}.db.t")) == 3
 
 
-def test_nulls_and_lengths_change_from_batch_to_batch(lake: Lake) -> None:
+def test_nulls_and_lengths_may_change_between_batches(lake: SparkLake) -> None:
     schema = pa.schema(
         (
             ("n", pa.int64()),
@@ -417,7 +417,7 @@ def test_nulls_and_lengths_change_from_batch_to_batch(lake: Lake) -> None:
     assert tuple(lengths) == tuple(sum(len(r[name] or "") for r in expected) for name in ("s", "b"))
 
 
-def test_the_first_rows_by_a_column_leave_files_out(lake: Lake) -> None:
+def test_a_top_n_query_prunes_files(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v BIGINT, day STRING) PARTITIONED BY (day)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10, 'a'), (2, 11, 'a')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (3, 20, 'b'), (4, NULL, 'b')")
@@ -434,7 +434,7 @@ def test_the_first_rows_by_a_column_leave_files_out(lake: Lake) -> None:
     assert "top=" not in lake.plan("SELECT id FROM {lake}.db.t WHERE id < 3 ORDER BY v LIMIT 1")
 
 
-def test_the_first_rows_by_the_key_are_those_after_the_merge(lake: Lake) -> None:
+def test_a_top_n_query_by_the_key_returns_merged_rows(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT, v STRING) "
         "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2', 'write-only' = 'true')"

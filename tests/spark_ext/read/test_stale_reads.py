@@ -1,4 +1,4 @@
-"""What Spark knows of a table when others change it: statements run again, cached data are read anew."""
+"""Tables that other writers change during a query: statements run again, and cached data are refreshed."""
 
 import subprocess
 import sys
@@ -12,18 +12,18 @@ from pyspark.sql.types import BooleanType
 
 from interbed import load_catalog
 from interbed.storage.table.table import Table
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 SOURCES = str(Path(__file__).parents[3] / "src")
 
 
-def _table(lake: Lake) -> Table:
+def _table(lake: SparkLake) -> Table:
     return load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
 
 
 @pytest.fixture
-def meddling(lake: Lake, tmp_path: Path) -> Iterator[Lake]:
-    """A catalog with two files in `db.t`; the function `meddled` is true, and replaces both when it first is called."""
+def meddling(lake: SparkLake, tmp_path: Path) -> Iterator[SparkLake]:
+    """A catalog with two files in `db.t`; the function `meddled` is true, and replaces both files at its first call."""
     lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v STRING) TBLPROPERTIES ('deletion-vectors.enabled' = 'false')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (2, 'b')")
@@ -48,32 +48,32 @@ table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
     lake.spark.sql("DROP TEMPORARY FUNCTION meddled")
 
 
-def test_a_statement_whose_files_expire_while_a_task_rewrites_them_runs_again(meddling: Lake) -> None:
+def test_a_statement_whose_files_expire_while_a_task_rewrites_them_runs_again(meddling: SparkLake) -> None:
     meddling.sql("UPDATE {lake}.db.t SET v = concat(v, '+') WHERE meddled(id)")
 
     assert meddling.tuples("SELECT id, v FROM {lake}.db.t ORDER BY id") == [(1, "a+"), (2, "b+")]
     assert [s.commit_kind for s in _table(meddling).snapshots()] == ["COMPACT", "OVERWRITE"]
 
 
-def _merge(lake: Lake, source: DataFrame) -> None:
-    """Appends the source's `w` to the values of its keys; meanwhile `meddled` replaces the target's files."""
+def _merge(lake: SparkLake, source: DataFrame) -> None:
+    """Append the source's `w` to the values of its keys, while `meddled` replaces the target's files."""
     matches = (col("t.id") == source["id"]) & expr("meddled(t.id)")
     changed = {"v": concat(col("t.v"), source["w"])}
     source.mergeInto(f"{lake.name}.db.t", matches).whenMatched().update(changed).merge()
 
 
-def test_a_merge_of_a_frame_runs_again(meddling: Lake) -> None:
+def test_a_merge_of_a_frame_runs_again(meddling: SparkLake) -> None:
     _merge(meddling, meddling.spark.createDataFrame([(1, "x"), (2, "y")], "id BIGINT, w STRING"))
 
     assert meddling.tuples("SELECT id, v FROM {lake}.db.t ORDER BY id") == [(1, "ax"), (2, "by")]
     assert [s.commit_kind for s in _table(meddling).snapshots()] == ["COMPACT", "OVERWRITE"]
-    # One that is explained does not run.
+    # EXPLAIN does not run it.
     meddling.sql("EXPLAIN MERGE INTO {lake}.db.t t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE")
     assert meddling.tuples("SELECT count(*) FROM {lake}.db.t") == [(2,)]
 
 
-def test_a_merge_of_a_frame_that_was_read_from_its_target_does_not_run_again(meddling: Lake) -> None:
-    # The frame below the last step stays as it was analysed when it was made.
+def test_a_merge_of_a_frame_read_from_its_target_does_not_run_again(meddling: SparkLake) -> None:
+    # The frame below the last step keeps the plan from its creation.
     source = meddling.frame("SELECT id + 0 AS id, concat(v, v) AS w FROM {lake}.db.t").select("id", "w")
 
     with pytest.raises(Exception, match=r"expired while it was being read|[Cc]onflict"):
@@ -82,7 +82,7 @@ def test_a_merge_of_a_frame_that_was_read_from_its_target_does_not_run_again(med
     assert [s.commit_kind for s in _table(meddling).snapshots()] == ["COMPACT"]
 
 
-def test_a_query_whose_files_expire_says_so(meddling: Lake) -> None:
+def test_a_query_whose_files_expire_reports_it(meddling: SparkLake) -> None:
     frame = meddling.frame("SELECT count(*), sum(id) FROM {lake}.db.t WHERE v IS NOT NULL")
     frame.explain()
     _table(meddling).compact(full=True)
@@ -95,7 +95,7 @@ def test_a_query_whose_files_expire_says_so(meddling: Lake) -> None:
         meddling.spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
 
 
-def test_cached_tables_show_what_a_procedure_or_statement_did(lake: Lake) -> None:
+def test_cached_tables_show_the_result_of_a_procedure_or_statement(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, p INT) PARTITIONED BY (p)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (2, 2)")
@@ -116,7 +116,7 @@ def test_cached_tables_show_what_a_procedure_or_statement_did(lake: Lake) -> Non
         lake.sql("UNCACHE TABLE IF EXISTS {lake}.db.t")
 
 
-def test_what_is_fully_compacted_is_read_at_the_newest_snapshot(lake: Lake) -> None:
+def test_fully_compacted_data_are_read_at_the_newest_snapshot(lake: SparkLake) -> None:
     make = "TABLE {lake}.db.t TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1') AS SELECT id FROM range"
     lake.sql(f"CREATE {make}(3)")
     shown = "SELECT count(*), max(id) FROM {lake}.db.`t$ro`"
@@ -125,14 +125,14 @@ def test_what_is_fully_compacted_is_read_at_the_newest_snapshot(lake: Lake) -> N
     lake.sql("CALL {lake}.sys.compact(table => 'db.t')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (9)")
     assert lake.tuples(shown) == [(3, 2)]
-    # New rows take the place of all there was, so they are fully compacted as they are.
+    # New rows replace all existing rows, so the table is fully compacted.
     lake.sql(f"CREATE OR REPLACE {make}(5)")
     assert lake.tuples(shown) == [(5, 4)]
     lake.sql("INSERT OVERWRITE {lake}.db.t VALUES (7)")
     assert lake.tuples("SELECT id FROM {lake}.db.`t$ro`") == [(7,)]
 
 
-def test_new_rows_of_a_merge_are_written_by_several_tasks(lake: Lake) -> None:
+def test_new_rows_of_a_merge_are_written_by_several_tasks(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v STRING) TBLPROPERTIES ('deletion-vectors.enabled' = 'false')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'old'), (2, 'old')")
     lake.spark.conf.set("spark.sql.adaptive.enabled", "false")

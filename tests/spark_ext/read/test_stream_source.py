@@ -1,4 +1,4 @@
-"""Structured Streaming from tables: where streams begin, what they tell, and how large their batches are."""
+"""Structured Streaming from tables: start positions, contents, and sizes of batches."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,27 +12,27 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from interbed import load_catalog
 from interbed.storage.table.table import Table
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 CHANGELOG = ", 'changelog-producer' = 'lookup'"
 PRIMARY_KEY = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1'{options})"
 
 
 class Reader:
-    """A stream into a list: every run takes what there is, and adds a list of rows for each batch."""
+    """A stream into a list: every run reads the available rows, and adds a list of rows for each batch."""
 
-    def __init__(self, lake: Lake, checkpoint: Path) -> None:
+    def __init__(self, lake: SparkLake, checkpoint: Path) -> None:
         self.batches: list[list[tuple[Any, ...]]] = []
         self._lake = lake
         self._checkpoint = checkpoint
 
     def run(self, table: str, **options: str) -> list[list[tuple[Any, ...]]]:
-        """The batches of one run, which ends where the table is at its start."""
+        """Return the batches of one run, which ends at the newest snapshot at its start."""
         frame = self._lake.spark.readStream.options(**_dotted(options)).table(f"{self._lake.name}.{_quoted(table)}")
         return self.run_frame(frame)
 
     def run_frame(self, frame: DataFrame) -> list[list[tuple[Any, ...]]]:
-        """The batches of one run of a data frame."""
+        """Return the batches of one run of a data frame."""
         before = len(self.batches)
         with self.started(frame) as query:
             assert query.awaitTermination(120)
@@ -40,7 +40,7 @@ class Reader:
 
     @contextmanager
     def started(self, frame: DataFrame) -> Iterator[StreamingQuery]:
-        """A run that is under way."""
+        """Start a run and yield its query."""
         query = (
             frame.writeStream.foreachBatch(self._take)
             .option("checkpointLocation", str(self._checkpoint))
@@ -61,20 +61,20 @@ def _quoted(table: str) -> str:
 
 
 def _dotted(options: dict[str, str]) -> dict[str, str]:
-    """Names of Python as names of options: two underscores are a dash, one is a dot."""
+    """Translate keyword names to option names: two underscores are a dash, one is a dot."""
     return {name.replace("__", "-").replace("_", "."): value for name, value in options.items()}
 
 
 @pytest.fixture
-def reader(lake: Lake, tmp_path: Path) -> Reader:
+def reader(lake: SparkLake, tmp_path: Path) -> Reader:
     return Reader(lake, tmp_path / "checkpoint")
 
 
-def _table(lake: Lake, name: str) -> Table:
+def _table(lake: SparkLake, name: str) -> Table:
     return load_catalog(warehouse=str(lake.warehouse)).get_table(name)
 
 
-def test_a_stream_begins_with_the_rows_and_goes_on_with_the_changes(lake: Lake, reader: Reader) -> None:
+def test_a_stream_begins_with_the_rows_and_continues_with_the_changes(lake: SparkLake, reader: Reader) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v STRING)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (2, 'b')")
@@ -85,7 +85,7 @@ def test_a_stream_begins_with_the_rows_and_goes_on_with_the_changes(lake: Lake, 
     assert reader.run("db.t") == []
 
 
-def test_batches_are_limited_and_limits_may_change(lake: Lake, reader: Reader) -> None:
+def test_batches_are_limited_and_limits_may_change(lake: SparkLake, reader: Reader) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     for number in range(1, 5):
         lake.sql(f"INSERT INTO {{lake}}.db.t SELECT /*+ COALESCE(1) */ {number}")
@@ -96,7 +96,7 @@ def test_batches_are_limited_and_limits_may_change(lake: Lake, reader: Reader) -
     assert reader.run("db.t", read_stream_maxRowsPerTrigger="1", read_stream_maxBytesPerTrigger="1") == [[(5,)], [(6,)]]
 
 
-def test_a_stream_starts_where_options_say(lake: Lake, tmp_path: Path) -> None:
+def test_a_stream_starts_at_the_configured_position(lake: SparkLake, tmp_path: Path) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     for number in range(1, 4):
         lake.sql(f"INSERT INTO {{lake}}.db.t VALUES ({number})")
@@ -118,14 +118,14 @@ def test_a_stream_starts_where_options_say(lake: Lake, tmp_path: Path) -> None:
     }
 
 
-def test_a_stream_of_an_empty_table_waits_for_its_first_rows(lake: Lake, reader: Reader) -> None:
+def test_a_stream_of_an_empty_table_waits_for_its_first_rows(lake: SparkLake, reader: Reader) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     assert reader.run("db.t") == []
     lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
     assert reader.run("db.t") == [[(1,)]]
 
 
-def test_the_table_tells_additions_and_its_audit_log_all_changes(lake: Lake, tmp_path: Path) -> None:
+def test_the_table_streams_additions_and_its_audit_log_all_changes(lake: SparkLake, tmp_path: Path) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v STRING) {PRIMARY_KEY.format(options=CHANGELOG)}")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a'), (2, 'b')")
     table, log, by_path = (Reader(lake, tmp_path / name) for name in ("table", "log", "path"))
@@ -145,21 +145,21 @@ def test_the_table_tells_additions_and_its_audit_log_all_changes(lake: Lake, tmp
         Reader(lake, tmp_path / "refused").run("db.t$snapshots")
 
 
-def test_a_consumer_keeps_what_the_stream_has_yet_to_read(lake: Lake, reader: Reader, tmp_path: Path) -> None:
+def test_a_consumer_retains_unread_snapshots(lake: SparkLake, reader: Reader, tmp_path: Path) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT) "
         "TBLPROPERTIES ('snapshot.num-retained.min' = '1', 'snapshot.num-retained.max' = '1')"
     )
     lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
     reader.run("db.t", consumer__id="c")
-    # Spark says that a batch is done with when it makes the next one.
+    # Spark reports a batch as finished when it creates the next one.
     lake.sql("INSERT INTO {lake}.db.t VALUES (2)")
     reader.run("db.t", consumer__id="c")
     assert _table(lake, "db.t").versions.consumers() == {"c": 2}
     for number in (3, 4):
         lake.sql(f"INSERT INTO {{lake}}.db.t VALUES ({number})")
 
-    # Another query goes on where the consumer is.
+    # Another query continues at the consumer's position.
     assert Reader(lake, tmp_path / "other").run("db.t", consumer__id="c") == [[(2,), (3,), (4,)]]
     without = Reader(lake, tmp_path / "without")
     without.run("db.t")
@@ -171,7 +171,7 @@ def test_a_consumer_keeps_what_the_stream_has_yet_to_read(lake: Lake, reader: Re
         without.run("db.t")
 
 
-def test_tables_are_read_and_written_by_their_paths(lake: Lake, reader: Reader, tmp_path: Path) -> None:
+def test_tables_are_read_and_written_by_their_paths(lake: SparkLake, reader: Reader, tmp_path: Path) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v STRING) {PRIMARY_KEY.format(options='')}")
     lake.sql("CREATE TABLE {lake}.db.d (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id')")
     location, dynamic = (_table(lake, f"db.{name}").location for name in "td")
@@ -198,7 +198,7 @@ def test_tables_are_read_and_written_by_their_paths(lake: Lake, reader: Reader, 
         lake.spark.read.format("interbed").load(str(tmp_path / "nowhere"))
 
 
-def test_functions_read_what_changed_between_snapshots(lake: Lake) -> None:
+def test_table_functions_return_the_changes_between_snapshots(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     for number in (1, 2, 3):
         lake.sql(f"INSERT INTO {{lake}}.db.t VALUES ({number})")
@@ -215,7 +215,7 @@ def test_functions_read_what_changed_between_snapshots(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
-def test_times_of_a_function_are_of_the_zone_of_the_session(lake: Lake, zone: str) -> None:
+def test_times_of_a_function_are_in_the_time_zone_of_the_session(lake: SparkLake, zone: str) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
     lake.sql("USE {lake}.db")

@@ -1,8 +1,8 @@
-"""The system tables of a table in SQL are those of Python: columns, nullability, rows, what is chosen of them."""
+"""The system tables of a table in SQL equal those of Python: columns, nullability, rows, projections and filters."""
 
 import interbed
 from interbed.storage.views.system.table import SYSTEM_TABLES
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.sql_script import run_script
 
 _ROWS = """
@@ -32,7 +32,7 @@ SELECT count(*) > 0 FROM {lake}.db.`t$branch_b$snapshots`;
 """
 
 
-def test_every_system_table_is_in_sql_what_it_is_in_python(lake: Lake) -> None:
+def test_every_system_table_is_the_same_in_sql_and_python(lake: SparkLake) -> None:
     for statement in _ROWS.split(";"):
         lake.sql(statement)
     assert run_script(_QUESTIONS, lake.sql) > 3

@@ -1,4 +1,4 @@
-"""Run the scripts on Paimon's own Spark connector, 0.9.0 on Spark 3.5, and print where it answers otherwise.
+"""Run the scripts on Paimon's own Spark connector, 0.9.0 on Spark 3.5, and print where its answers differ.
 
     python -m tests.spark_ext.script.against_paimon [script …]
 
@@ -18,7 +18,7 @@ PYSPARK = "3.5"
 
 
 def explained(script: str) -> set[int]:
-    """The lines of the statements before which a comment explains how Paimon differs."""
+    """Return the lines of the statements before which a comment explains how Paimon differs."""
     lines = (SCRIPTS / f"{script}.sql").read_text(encoding="utf-8").splitlines()
     found = set()
     for number, line in enumerate(lines, 1):
@@ -31,7 +31,7 @@ def explained(script: str) -> set[int]:
 
 
 def main(names: list[str]) -> int:
-    """How many differences nobody has explained."""
+    """Run the scripts and return the number of unexplained differences."""
     with tempfile.TemporaryDirectory(prefix="interbed-paimon-spark-", ignore_cleanup_errors=True) as home:
         jars = sorted(maven_jars("paimon_spark", "paimon-spark-0.9.0").glob("*.jar"))
         settings = {
@@ -41,9 +41,9 @@ def main(names: list[str]) -> int:
             "spark.sql.catalog.lake.warehouse": f"file:{home}/lake",
             "spark.sql.warehouse.dir": f"{home}/spark",
         }
-        told = run_program(PYSPARK, settings, {"lake": ""}, {"lake": names})
+        answers = run_program(PYSPARK, settings, {"lake": ""}, {"lake": names})
     unexplained = 0
-    for one in told:
+    for one in answers:
         difference = one.get("difference")
         if difference is None:
             print(f"{one['statements']} statements")

@@ -1,9 +1,9 @@
-"""Runs the scripts of this directory in one Spark session, on one or more catalogs; in a process of its own.
+"""Run the scripts of this directory in one Spark session, on one or more catalogs, in a separate process.
 
     python program.py '{"settings": {…}, "catalogs": {"lake": "CREATE CATALOG …"}, "scripts": {"lake": ["types", …]}}'
 
-Each script has an empty database of its own name and catalog. Prints a line of JSON for each statement that answered
-otherwise than the script says, `{"catalog": …, "script": …, "difference": …}`, and at last the number of statements.
+Each script has an empty database of its own name and catalog. Prints a line of JSON for each statement whose answer
+differs from the script, `{"catalog": …, "script": …, "difference": …}`, and at the end the number of statements.
 """
 
 import json
@@ -25,7 +25,7 @@ SETTINGS = {**MODEST_SETTINGS, "spark.log.level": "OFF"}
 
 
 def run_scripts(spark: SparkSession, catalog: str, names: list[str], say: Any) -> int:
-    """Run the scripts on the catalog, telling of each difference; how many statements there were."""
+    """Run the scripts on the catalog and report each difference. Return the number of statements."""
     count = 0
     for name in names:
         database = Path(name).name
@@ -46,8 +46,8 @@ def run_scripts(spark: SparkSession, catalog: str, names: list[str], say: Any) -
 
 
 def main(request: dict[str, Any]) -> None:
-    """Run what is asked for; differences and the count go to standard output."""
-    # The JVM writes to standard output as well: it gets the log's from here on.
+    """Run the requested scripts; differences and the count go to standard output."""
+    # The JVM writes to standard output as well: it gets the log's file descriptor from here on.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     builder = SparkSession.builder
@@ -55,8 +55,8 @@ def main(request: dict[str, Any]) -> None:
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
 
-    def say(told: dict[str, Any]) -> None:
-        print(json.dumps(told), file=answers, flush=True)
+    def say(message: dict[str, Any]) -> None:
+        print(json.dumps(message), file=answers, flush=True)
 
     try:
         for catalog, statement in request["catalogs"].items():

@@ -1,4 +1,4 @@
-"""Runs of the scripts: with which PySpark, and on which catalogs.
+"""Runs of the scripts: versions of PySpark, and catalogs.
 
 There are three: the file system's, one on this server and one on Java's metastore, the latter two with the scripts of
 `hive/` besides. In each run of the tests one session of the installed PySpark runs OF_EACH_RUN, some scripts on the
@@ -28,16 +28,19 @@ OF_EACH_RUN = {
     "files": ["evolution", "files/names", "travel"],
     "served": ["ddl", "hive/names"],
 }
-"""On this server the statements that leave most to the metastore; elsewhere what no other test has at this width.
+"""On this server the statements that depend most on the metastore; elsewhere statements without another wide test.
+
 Inserts, merge engines and views have tests of their own in each run.
 """
 
-# What users of Paimon and of interbed set, too, who insert or retype columns.
+# Users of Paimon and of interbed also set this to insert or retype columns.
 ANY_CHANGE = {"hive.metastore.disallow.incompatible.col.type.changes": "false"}
 
 
 def script_names(hive: bool = False) -> list[str]:
-    """The scripts' names, whose last parts are those of their databases; `hive/` and `files/` are for such catalogs."""
+    """Return the scripts' names, whose last parts are their databases; `hive/` and `files/` are for those catalogs
+    only.
+    """
     files = [*SCRIPTS.glob("*.sql"), *SCRIPTS.glob("hive/*.sql" if hive else "files/*.sql")]
     return sorted(str(file.relative_to(SCRIPTS).with_suffix("")) for file in files)
 
@@ -45,26 +48,28 @@ def script_names(hive: bool = False) -> list[str]:
 def run_program(
     version: str, settings: Mapping[str, str], catalogs: Mapping[str, str], scripts: Mapping[str, list[str]]
 ) -> list[dict[str, Any]]:
-    """What the program told, with that version of PySpark; RuntimeError when it broke off."""
+    """Return the program's output with that version of PySpark. RuntimeError if it failed."""
     variables = {**version_variables(version, [ROOT / "src", ROOT]), "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
     request = {"settings": dict(settings), "catalogs": dict(catalogs), "scripts": dict(scripts)}
     program = str(SCRIPTS / "program.py")
-    told = spark_process.run_program(program, json.dumps(request), variables=variables, timeout_seconds=TIMEOUT_SECONDS)
-    return [json.loads(line) for line in told.splitlines()]
+    output = spark_process.run_program(
+        program, json.dumps(request), variables=variables, timeout_seconds=TIMEOUT_SECONDS
+    )
+    return [json.loads(line) for line in output.splitlines()]
 
 
 def files_options(warehouse: Path) -> str:
-    """The options of a file-system catalog, as SQL."""
+    """Return the options of a file-system catalog, as SQL."""
     return f"'warehouse' = '{warehouse}'"
 
 
 def hive_options(uri: str, warehouse: Path) -> str:
-    """The options of a catalog over a metastore, as SQL."""
+    """Return the options of a catalog over a metastore, as SQL."""
     return f"'metastore' = 'hive', 'uri' = '{uri}', 'warehouse' = 'file:{warehouse}'"
 
 
 def differences(version: str, scripts: Mapping[str, list[str]], home: Path) -> list[str]:
-    """Where scripts answer otherwise with a version of PySpark; `scripts` has their names by catalog, `home` is a
+    """Return the differences of scripts in a version of PySpark; `scripts` has their names by catalog, `home` is a
     directory to use.
     """
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Defaults in SQL as a schema file keeps them, and what is refused of them."""
+"""Column defaults in SQL: their form in a schema file, and refused defaults."""
 
 import time
 
@@ -60,7 +60,7 @@ STRUCT = {
     ],
     ids=str,
 )
-def test_a_literal_is_the_value_that_spark_has_of_it(kind: object, sql: str, expected: object) -> None:
+def test_a_literal_has_the_value_that_spark_computes(kind: object, sql: str, expected: object) -> None:
     data_type = type_from_spark(kind, column="c")
     text = default_from_spark(sql, data_type, column="c")
     assert text is not None
@@ -105,7 +105,7 @@ def test_null_is_no_default(sql: str) -> None:
     ],
     ids=str,
 )
-def test_what_is_no_literal_of_the_type_is_refused_by_name(kind: object, sql: str, reason: str) -> None:
+def test_a_default_that_is_not_a_literal_of_the_type_is_refused_by_name(kind: object, sql: str, reason: str) -> None:
     with pytest.raises(NotSupportedError, match=f"column 'c' is a literal of the column's type.*{reason}"):
         default_from_spark(sql, type_from_spark(kind, column="c"), column="c")
 
@@ -114,7 +114,7 @@ def test_what_is_no_literal_of_the_type_is_refused_by_name(kind: object, sql: st
     ("zone", "stored"),
     [("America/New_York", "'2026-07-01 10:00:00.000000'"), ("Asia/Tokyo", "'2026-07-01 10:00:00.000000-04:00'")],
 )
-def test_an_instant_is_stored_as_java_reads_it_where_the_machine_has_its_zone(
+def test_a_timestamp_is_stored_as_java_reads_it_in_the_machines_time_zone(
     monkeypatch: pytest.MonkeyPatch, zone: str, stored: str
 ) -> None:
     data_type = type_from_spark("timestamp", column="c")

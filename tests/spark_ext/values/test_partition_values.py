@@ -1,4 +1,4 @@
-"""Partition values on their way to Spark and back: also those that Python's types do not hold."""
+"""Partition values in a round trip through Spark, also beyond Python's types."""
 
 import json
 import math
@@ -28,7 +28,7 @@ FAR = 253_402_300_800_000_000
         ("DOUBLE", -1.5, "-1.5"),
     ],
 )
-def test_a_value_comes_back(kind: str, value: object, sent: object) -> None:
+def test_a_value_survives_the_round_trip(kind: str, value: object, sent: object) -> None:
     fields = [DataField(0, "x", parse_atomic(kind))]
     assert json.loads(values_to_spark([value], fields)) == [sent]
     spec = spec_from_spark(json.dumps({"x": sent}), fields)

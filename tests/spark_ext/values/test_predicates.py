@@ -1,4 +1,4 @@
-"""Filters from Spark become predicates where both mean the same, and are left to Spark elsewhere."""
+"""Filters of Spark become predicates if both have the same meaning, and are left to Spark otherwise."""
 
 import json
 from datetime import UTC, date, datetime
@@ -139,7 +139,7 @@ def test_a_float_literal_is_the_float_that_the_column_holds() -> None:
         op("ALWAYS_TRUE"),
     ],
 )
-def test_filters_that_spark_may_mean_otherwise_are_left_to_it(tree: dict[str, Any]) -> None:
+def test_filters_with_a_different_meaning_in_spark_are_left_to_it(tree: dict[str, Any]) -> None:
     assert _text(tree) is None
     assert handling_of(json.dumps(tree), FIELDS, ["dt", "hour"]) is FilterHandling.IGNORED
 
@@ -157,7 +157,7 @@ def test_filters_on_partition_columns_alone_are_exact() -> None:
     )
 
 
-def test_all_usable_filters_are_joined() -> None:
+def test_all_usable_filters_are_combined() -> None:
     trees = [json.dumps(t) for t in (ID_IS_3, op("ALWAYS_TRUE"), op("IS_NULL", column("name")))]
 
     joined = conjunction_of(trees, FIELDS)
@@ -167,7 +167,7 @@ def test_all_usable_filters_are_joined() -> None:
     assert conjunction_of([trees[1]], FIELDS) is None
 
 
-def test_a_partition_of_false_comes_as_one_that_is_not_true() -> None:
+def test_a_partition_of_false_is_sent_as_not_true() -> None:
     never_null = DataField(id=97, name="sure", type=AtomicType(TypeRoot.BOOLEAN, nullable=False))
 
     def partition(tree: dict[str, Any]) -> dict[str, Any] | None:
@@ -177,7 +177,7 @@ def test_a_partition_of_false_comes_as_one_that_is_not_true() -> None:
     assert partition(op("NOT", op("=", column("sure"), true))) == {"sure": False}
     assert partition(op("NOT", op("<=>", column("sure"), true))) == {"sure": False}
     assert partition(op("NOT", op("=", column("flag"), true))) == {"flag": False}
-    # These hold for nulls, too.
+    # These are true for nulls, too.
     assert partition(op("NOT", op("<=>", column("flag"), true))) is None
     assert partition(op("NOT", op("IS_NULL", column("flag")))) is None
     assert partition(op("NOT", op("=", column("hour"), literal(1)))) is None

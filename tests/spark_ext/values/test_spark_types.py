@@ -1,4 +1,4 @@
-"""Paimon's types as Spark's and back."""
+"""Mapping of Paimon's types to Spark's and back."""
 
 import json
 from datetime import datetime
@@ -34,7 +34,7 @@ from interbed.storage.base.types.data_type import (
     parse_atomic,
 )
 
-# Types that come back from Spark as they were; the others have fewer forms in Spark than in Paimon.
+# Types that survive a round trip through Spark; Spark has fewer forms of the others than Paimon.
 ATOMIC = st.sampled_from(
     [
         AtomicType(TypeRoot.BOOLEAN),
@@ -82,7 +82,7 @@ def _without_ids(data_type: DataType) -> DataType:
 
 
 @given(st.lists(st.tuples(TYPES, st.booleans()), min_size=1, max_size=4))
-def test_a_schema_comes_back_from_spark_as_it_was(columns: list[tuple[DataType, bool]]) -> None:
+def test_a_schema_survives_a_round_trip_through_spark(columns: list[tuple[DataType, bool]]) -> None:
     fields = [
         DataField(id=i, name=f"c{i}", type=t.with_nullable(nullable), description=f"about {i}")
         for i, (t, nullable) in enumerate(columns)
@@ -96,7 +96,7 @@ def test_a_schema_comes_back_from_spark_as_it_was(columns: list[tuple[DataType, 
 
 
 @given(st.lists(TYPES, min_size=1, max_size=4))
-def test_pyspark_understands_the_schema(columns: list[DataType]) -> None:
+def test_pyspark_parses_the_schema(columns: list[DataType]) -> None:
     fields = [DataField(id=i, name=f"c{i}", type=t) for i, t in enumerate(columns)]
 
     parsed = StructType.fromJson(json.loads(schema_to_spark(fields)))
@@ -149,7 +149,7 @@ def test_field_ids_number_a_level_before_the_levels_below() -> None:
 
 
 @pytest.mark.parametrize("kind", ["interval year", "void", "variant", "time(6)"])
-def test_types_without_counterpart_are_refused_by_name(kind: str) -> None:
+def test_types_without_a_counterpart_are_refused_by_name(kind: str) -> None:
     schema = {"type": "struct", "fields": [{"name": "odd", "type": kind, "nullable": True, "metadata": {}}]}
 
     with pytest.raises(NotSupportedError, match="odd"):
@@ -196,7 +196,7 @@ def test_a_batch_without_columns_keeps_its_row_count() -> None:
     assert batch_for_spark(batch.select([]), pa.schema([])).num_rows == 3
 
 
-def test_timestamps_from_spark_are_cut_to_the_columns_precision() -> None:
+def test_timestamps_from_spark_are_truncated_to_the_columns_precision() -> None:
     batch = pa.RecordBatch.from_arrays(
         [pa.array([datetime(2024, 1, 1, 0, 0, 0, 123456)], pa.timestamp("us", tz="Europe/Berlin"))], names=["ts"]
     )

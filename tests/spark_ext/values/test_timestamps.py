@@ -1,4 +1,4 @@
-"""Timestamps of fewer digits."""
+"""Timestamps of lower precision."""
 
 from typing import Any
 

@@ -1,6 +1,6 @@
-"""Statements of several sessions on one table: as if one ran after the other, whichever conflicts.
+"""Concurrent statements of several sessions on one table are serializable.
 
-A session makes two statements, in `make test-long` ten.
+A session runs two statements, in `make test-long` ten.
 """
 
 import threading
@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from interbed import load_catalog
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.list_append import Appends, History, serial_order
 from tests.support.shares import LONG, each_run
 
@@ -25,7 +25,7 @@ DEADLINE_SECONDS = 600
         lambda options: "primary-key" in options,
     ),
 )
-def test_merges_of_several_sessions_have_a_serial_order(lake: Lake, options: str) -> None:
+def test_merges_of_several_sessions_have_a_serial_order(lake: SparkLake, options: str) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v STRING) TBLPROPERTIES ({options}, 'commit.max-retries' = '100')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, ''), (2, '')")
     done: list[Appends] = []
@@ -58,7 +58,7 @@ def test_merges_of_several_sessions_have_a_serial_order(lake: Lake, options: str
     assert len(serial_order(History(done, reads))) == len(done)
 
 
-def test_a_statement_shows_no_rows_and_takes_parameters(lake: Lake) -> None:
+def test_a_statement_returns_no_rows_and_accepts_parameters(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1)")
 

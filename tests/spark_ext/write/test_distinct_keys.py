@@ -1,4 +1,4 @@
-"""Whether a task's rows have different keys."""
+"""Detection of duplicate keys among a task's rows."""
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,7 @@ KEYS = st.tuples(st.sampled_from(["", "a", "b", "a longer key of a row"]), st.in
 
 
 @given(st.lists(st.lists(KEYS, max_size=5), max_size=4))
-def test_a_key_that_comes_again_in_any_batch_is_noticed(batches: list[list[tuple[str, int]]]) -> None:
+def test_a_duplicate_key_in_any_batch_is_detected(batches: list[list[tuple[str, int]]]) -> None:
     keys = DistinctKeys(Schema.from_pyarrow_schema(SCHEMA, primary_keys=["name", "id"]).to_table_schema())
     for batch in batches:
         rows = [{"name": name, "id": number, "v": number} for name, number in batch]
@@ -24,7 +24,7 @@ def test_a_key_that_comes_again_in_any_batch_is_noticed(batches: list[list[tuple
     assert keys.repeated() == (len(set(seen)) < len(seen))
 
 
-def test_the_driver_refuses_what_a_task_says_of_it() -> None:
+def test_the_driver_refuses_duplicate_keys_that_a_task_reports() -> None:
     message = len(REPEATED).to_bytes(4) + REPEATED
     check_distinct([b""])
     with pytest.raises(RepeatedKeyError, match="same primary key"):

@@ -1,4 +1,4 @@
-"""Jobs and tasks that fail leave no visible row and no file behind."""
+"""Failed jobs and tasks leave no visible row and no file."""
 
 import threading
 import time
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from interbed import load_catalog
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 DEADLINE_SECONDS = 60
 
@@ -20,8 +20,8 @@ def _eventually(condition: Callable[[], bool]) -> None:
         pause.wait(0.05)
 
 
-def _until_no_files(lake: Lake) -> None:
-    """A task that is killed is not waited for: its worker deletes its files when it sees that the task is gone."""
+def _until_no_files(lake: SparkLake) -> None:
+    """Wait until the table has no files: the worker of a killed task deletes its files a little later."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     pause = threading.Event()
     while files := lake.files("db.t"):
@@ -29,23 +29,23 @@ def _until_no_files(lake: Lake) -> None:
         pause.wait(0.05)
 
 
-def _snapshots(lake: Lake) -> int:
+def _snapshots(lake: SparkLake) -> int:
     return len(load_catalog(warehouse=str(lake.warehouse)).get_table("db.t").snapshots())
 
 
 @pytest.fixture
-def table(lake: Lake) -> Lake:
+def table(lake: SparkLake) -> SparkLake:
     """A catalog with an append table whose writers flush often."""
     lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v STRING) TBLPROPERTIES ('write-buffer-size' = '1 mb')")
     return lake
 
 
-def test_a_task_that_fails_takes_back_its_files_and_those_of_its_job(table: Lake) -> None:
-    # The first task has ten rows and is done long before the second one fails.
-    with pytest.raises(Exception, match="told to fail"):
+def test_a_failed_task_deletes_its_files_and_those_of_its_job(table: SparkLake) -> None:
+    # The first task has ten rows and is finished long before the second one fails.
+    with pytest.raises(Exception, match="fails on purpose"):
         table.sql(
             "INSERT INTO {lake}.db.t "
-            "SELECT id, IF(id = 159000, raise_error('told to fail'), repeat('x', 50)) FROM range(0, 160000, 1, 2) "
+            "SELECT id, IF(id = 159000, raise_error('fails on purpose'), repeat('x', 50)) FROM range(0, 160000, 1, 2) "
             "WHERE id >= 79990"
         )
 
@@ -53,7 +53,7 @@ def test_a_task_that_fails_takes_back_its_files_and_those_of_its_job(table: Lake
     _until_no_files(table)
 
 
-def test_an_error_in_python_fails_the_job_in_its_own_words(table: Lake) -> None:
+def test_an_error_in_python_fails_the_job_with_its_own_message(table: SparkLake) -> None:
     (table.warehouse / "db.db/t/bucket-0").write_text("a file in the way of the directory")
 
     with pytest.raises(Exception, match="bucket-0"):
@@ -62,7 +62,7 @@ def test_an_error_in_python_fails_the_job_in_its_own_words(table: Lake) -> None:
     assert _snapshots(table) == 0
 
 
-def test_a_cancelled_job_takes_back_its_files(table: Lake) -> None:
+def test_a_cancelled_job_deletes_its_files(table: SparkLake) -> None:
     context = table.spark.sparkContext
     failures: list[BaseException] = []
 

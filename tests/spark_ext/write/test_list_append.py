@@ -1,4 +1,4 @@
-"""The checker of list-append histories finds what it is made to find."""
+"""The checker of list-append histories finds the anomalies that it is designed for."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""Tasks that run again, since they failed or SIGKILL ended their executor: no row is lost and none comes twice.
+"""Tasks that run again after a failure or a kill of their executor: no row is lost or duplicated.
 
-What the first attempt wrote is an orphan at most. In `make test` a task fails; in `make test-long` executors are killed
-at each of STEPS, too.
+Files of the first attempt become orphans at most. In `make test` a task fails; in `make test-long` executors are also
+killed at each of STEPS.
 """
 
 import time
@@ -18,7 +18,7 @@ from tests.support.spark.killed import run_killed
 STEPS = (
     "open_output:*/bucket-?/data-*:kill-before",
     "open_output:*/bucket-?/data-*:kill-after",
-    # All files are written, and the task is about to tell Spark of them.
+    # All files are written, and the task is about to report them to Spark.
     "exists:*/snapshot/.write-*:kill-before",
     "exists:*/snapshot/.write-*:kill-after",
 )
@@ -53,7 +53,9 @@ ADDING = {"bucket": "2", "merge-engine": "aggregation", "fields.v.aggregate-func
 
 @pytest.fixture
 def tables(tmp_path: Path) -> dict[str, Table]:
-    """An append table, one with deletion vectors, one with a primary key, and one where a row that came twice shows."""
+    """Tables: an append table, one with deletion vectors, one with a primary key, and one in which a duplicate row
+    shows.
+    """
     catalog = load_catalog(warehouse=str(tmp_path / "lake"))
     catalog.create_database("db")
     rows = pa.schema((("id", pa.int32()), ("v", pa.string())))
@@ -66,7 +68,7 @@ def tables(tmp_path: Path) -> dict[str, Table]:
     }
     for table in made.values():
         write = table.upsert if table.primary_keys else table.append
-        # The rows of the last file are not deleted or updated all at once: what stays is written anew.
+        # Only some rows of the last file are deleted or updated, so the others are rewritten.
         for rows_of_file in (BEFORE[:1], BEFORE[1:2], BEFORE[2:]):
             ids, texts = zip(*rows_of_file, strict=True)
             write(pa.table({"id": ids, "v": texts}, schema=table.arrow_schema))
@@ -86,13 +88,13 @@ def _rows(table: Table) -> list[tuple[int, str]]:
 
 
 def _unnamed(table: Table) -> set[str]:
-    """Data files that no snapshot names."""
+    """Return data files that no snapshot references."""
     return {str(f) for f in Path(table.location).rglob("bucket-*/*")} - set(named_files(table.store))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "statement", "step"), ALL)
-def test_what_a_killed_executor_did_is_done_once_by_another(
+def test_the_work_of_a_killed_executor_is_done_once_by_another(
     tables: dict[str, Table], tmp_path: Path, name: str, statement: str, step: str
 ) -> None:
     table = tables[name]

@@ -1,5 +1,7 @@
-"""Spark's writes of one bucket whose rows are seen when they were compacted: two jobs compact it at the same time, one
-of the compactions is given up, and yet each job's rows are seen when its commit has returned.
+"""Concurrent writes of Spark to one bucket of a table whose rows are visible after compaction only.
+
+Two jobs compact the bucket at the same time, and one of the compactions is discarded. Yet the rows of each job are
+visible when its commit has returned.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +25,7 @@ OPTIONS = [{"deletion-vectors.enabled": "true"}, {"merge-engine": "first-row"}]
 
 @dataclass(frozen=True)
 class Request:
-    """planner.thrift's WriteRequest, as far as it is looked at."""
+    """The fields of planner.thrift's WriteRequest that are used."""
 
     queryId: str = ""  # noqa: N815 - Thrift's name.
     mode: int = WriteMode.APPEND
@@ -41,7 +43,7 @@ class Request:
 
 @pytest.fixture(params=OPTIONS, ids=["vectors", "first-row"])
 def table(tmp_path: Path, request: pytest.FixtureRequest) -> Table:
-    """Rows 1 and 2 at the highest level."""
+    """A table with rows 1 and 2 at the highest level."""
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     new = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options={"bucket": "1", **request.param})
@@ -78,7 +80,7 @@ def ids_of(table: Table) -> list[int]:
     return sorted(row["id"] for row in table.scan(["id"]).to_arrow().to_pylist())
 
 
-def test_rows_of_statements_are_seen_once_when_their_commits_have_returned(table: Table) -> None:
+def test_rows_of_a_statement_are_visible_once_when_its_commit_has_returned(table: Table) -> None:
     plans: list[Any] = [plan_write(handle(table), Request()) for _ in range(2)]
     first, second = written(plans[0].task, 1, 9), written(plans[1].task, 2, 9, 10)
 
@@ -88,7 +90,7 @@ def test_rows_of_statements_are_seen_once_when_their_commits_have_returned(table
     assert ids_of(table) == [1, 2, 9, 10]
 
 
-def test_rows_of_streams_are_seen_once_when_their_epochs_have_returned(table: Table) -> None:
+def test_rows_of_a_stream_are_visible_once_when_its_epoch_has_returned(table: Table) -> None:
     plans: list[Any] = [plan_epoch(handle(table), Request(queryId=name)) for name in ("one", "other")]
     first, second = written(plans[0].task, 1, 9), written(plans[1].task, 2, 9, 10)
 
@@ -98,7 +100,7 @@ def test_rows_of_streams_are_seen_once_when_their_epochs_have_returned(table: Ta
     assert ids_of(table) == [1, 2, 9, 10]
 
 
-def test_messages_name_the_files_that_their_compaction_has_seen(table: Table) -> None:
+def test_messages_list_the_input_files_of_their_compaction(table: Table) -> None:
     plan: Any = plan_write(handle(table), Request())
     (message,) = written(plan.task, 9)
     assert message.compaction.looked_up is not None

@@ -4,18 +4,18 @@ import pytest
 
 from interbed import load_catalog
 from interbed.storage.table.table import Table
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.pages import Page
 from tests.support.sql_script import run_script
 
 KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2'"
 
 
-def _table(lake: Lake, name: str = "db.t") -> Table:
+def _table(lake: SparkLake, name: str = "db.t") -> Table:
     return load_catalog(warehouse=str(lake.warehouse)).get_table(name)
 
 
-def test_rows_are_updated_deleted_and_merged_by_their_key(lake: Lake) -> None:
+def test_rows_are_updated_deleted_and_merged_by_their_key(lake: SparkLake) -> None:
     run_script(
         """
         CREATE TABLE {lake}.db.t (id INT, name STRING, n BIGINT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2');
@@ -59,7 +59,7 @@ def test_rows_are_updated_deleted_and_merged_by_their_key(lake: Lake) -> None:
     assert "columns=[id]" in lake.plan("DELETE FROM {lake}.db.t WHERE id IN (SELECT 4)")
 
 
-def test_rows_that_are_deleted_are_told_whole_where_the_engine_needs_them(lake: Lake) -> None:
+def test_deleted_rows_are_written_whole_where_the_engine_requires_them(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT, v INT, s INT NOT NULL) "
         f"{KEYED}, 'sequence.field' = 's', 'changelog-producer' = 'input')"
@@ -95,8 +95,8 @@ def test_rows_that_are_deleted_are_told_whole_where_the_engine_needs_them(lake: 
         ("'ignore-delete' = 'true'", {"DELETE": "ignore-delete"}),
     ],
 )
-def test_what_an_engine_cannot_do_is_refused_with_the_way_out(
-    lake: Lake, options: str, refused: dict[str, str]
+def test_unsupported_changes_of_an_engine_are_refused_with_the_remedy(
+    lake: SparkLake, options: str, refused: dict[str, str]
 ) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v INT) {KEYED}, {options})")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10), (2, 20)")
@@ -123,7 +123,7 @@ def test_what_an_engine_cannot_do_is_refused_with_the_way_out(
     ],
     ids=["int", "null", "date", "string"],
 )
-def test_an_update_to_a_lower_sequence_is_refused(lake: Lake, of: str, new: str, refused: str) -> None:
+def test_an_update_to_a_lower_sequence_is_refused(lake: SparkLake, of: str, new: str, refused: str) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v INT, {of}) {KEYED}, 'sequence.field' = 's')")
     five = {"s INT": "5", "s DATE": "DATE '2024-01-05'", "s STRING": "'5'"}[of]
     lake.sql(f"INSERT INTO {{lake}}.db.t VALUES (1, 10, {five}), (2, 20, {five})")
@@ -139,7 +139,7 @@ def test_an_update_to_a_lower_sequence_is_refused(lake: Lake, of: str, new: str,
     assert lake.tuples("SELECT id, v FROM {lake}.db.t ORDER BY id") == [(1, 98), (2, 20)]
 
 
-def test_an_update_by_which_a_descending_sequence_rises_is_refused(lake: Lake) -> None:
+def test_an_update_that_raises_a_descending_sequence_is_refused(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT, v INT, s INT) "
         f"{KEYED}, 'sequence.field' = 's', 'sequence.field.sort-order' = 'descending')"
@@ -151,7 +151,7 @@ def test_an_update_by_which_a_descending_sequence_rises_is_refused(lake: Lake) -
     assert lake.tuples("SELECT * FROM {lake}.db.t") == [(1, 99, 4)]
 
 
-def test_an_update_that_a_partial_update_would_drop_is_refused(lake: Lake) -> None:
+def test_an_update_that_a_partial_update_would_drop_is_refused(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT, v INT, g INT, a INT, h INT, b INT) "
         f"{KEYED}, 'merge-engine' = 'partial-update', 'fields.g.sequence-group' = 'a', 'fields.h.sequence-group' = 'b')"
@@ -172,7 +172,7 @@ def test_an_update_that_a_partial_update_would_drop_is_refused(lake: Lake) -> No
     assert lake.tuples("SELECT v FROM {lake}.db.t") == [(11,)]
 
 
-def test_engines_that_can_remove_records_do(lake: Lake) -> None:
+def test_engines_that_can_remove_records_do(lake: SparkLake) -> None:
     for name, options in {
         "a": "'merge-engine' = 'aggregation', 'aggregation.remove-record-on-delete' = 'true'",
         "p": "'merge-engine' = 'partial-update', 'partial-update.remove-record-on-delete' = 'true'",
@@ -183,7 +183,7 @@ def test_engines_that_can_remove_records_do(lake: Lake) -> None:
         assert lake.tuples(f"SELECT * FROM {{lake}}.db.{name}") == [(2, 20)]
 
 
-def test_a_statement_that_cannot_be_right_changes_nothing_and_leaves_no_file(lake: Lake) -> None:
+def test_an_invalid_statement_changes_nothing_and_leaves_no_file(lake: SparkLake) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v INT NOT NULL) {KEYED})")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10), (2, 20)")
     files = lake.files("db.t")
@@ -205,7 +205,7 @@ def test_a_statement_that_cannot_be_right_changes_nothing_and_leaves_no_file(lak
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
-def test_rows_of_append_tables_are_changed_by_file_and_position(lake: Lake, vectors: str) -> None:
+def test_rows_of_append_tables_are_changed_by_file_and_position(lake: SparkLake, vectors: str) -> None:
     run_script(
         """
         CREATE TABLE {lake}.db.t (id INT, v STRING, p STRING) PARTITIONED BY (p)
@@ -248,7 +248,7 @@ def test_rows_of_append_tables_are_changed_by_file_and_position(lake: Lake, vect
 
 
 @pytest.mark.parametrize("properties", ["", KEYED + ")"], ids=["append", "key"])
-def test_values_may_be_correlated_subqueries(lake: Lake, properties: str) -> None:
+def test_values_may_be_correlated_subqueries(lake: SparkLake, properties: str) -> None:
     run_script(
         """
         CREATE TABLE {lake}.db.s (id INT, v INT);
@@ -286,7 +286,7 @@ def test_values_may_be_correlated_subqueries(lake: Lake, properties: str) -> Non
     )
 
 
-def test_deleting_whole_partitions_reads_no_row(lake: Lake) -> None:
+def test_deleting_whole_partitions_reads_no_row(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, dt STRING, h INT) PARTITIONED BY (dt, h)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 1), (4, NULL, 1)")
     assert "DeleteFromTable" in lake.plan("DELETE FROM {lake}.db.t WHERE dt = 'a' AND h > 1")
@@ -304,7 +304,7 @@ def test_deleting_whole_partitions_reads_no_row(lake: Lake) -> None:
     assert lake.tuples("SELECT * FROM {lake}.db.t") == []
 
 
-def test_the_page_on_changes_is_true(lake: Lake) -> None:
+def test_the_page_on_changes_runs_as_written(lake: SparkLake) -> None:
     lake.sql("USE {lake}")
     lake.sql("CREATE DATABASE shop")
 

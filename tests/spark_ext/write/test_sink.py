@@ -1,4 +1,4 @@
-"""A stream's micro-batch without Spark: what is left of one that is aborted."""
+"""Abort of a stream's micro-batch, without Spark."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ from interbed.thrift_idl.planner.ttypes import WriteMode
 
 @dataclass(frozen=True)
 class Request:
-    """planner.thrift's WriteRequest, as far as it is looked at."""
+    """The fields of planner.thrift's WriteRequest that are used."""
 
     queryId: str = "query"  # noqa: N815 - Thrift's name.
     mode: int = WriteMode.APPEND
@@ -42,7 +42,7 @@ def test_an_aborted_batch_leaves_neither_data_nor_changelog_files(tmp_path: Path
     files = Path(table.location, "bucket-0")
     written = {}
     for epoch in (0, 1):
-        # The generated class has its fields set from outside, where no type checker looks.
+        # The fields of the generated class are set from outside, which type checkers do not see.
         plan: Any = plan_epoch(handle, Request())
         writer = TaskWriter(plan.task)
         writer.write(pa.RecordBatch.from_pydict({"id": [epoch]}, schema=columns))

@@ -1,7 +1,7 @@
-"""Statements whose whole application is killed, by SIGKILL: the table is as before or as after, and nothing is
-left that remove_orphan_files does not take.
+"""Statements whose whole application is killed (SIGKILL): the table is as before or as after the statement.
 
-`make test` kills at some steps, `make test-long` each statement at each of STEPS.
+Only orphans that remove_orphan_files deletes are left. `make test` kills at some steps, `make test-long` kills each
+statement at each of STEPS.
 """
 
 import signal
@@ -83,9 +83,7 @@ def _only_orphans_are_left(table: Table) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "step"), each_run(ALL, lambda case: case in DEFAULT))
-def test_a_statement_whose_driver_is_killed_is_done_or_not(
-    catalog: Catalog, tmp_path: Path, name: str, step: str
-) -> None:
+def test_a_statement_whose_driver_is_killed_is_atomic(catalog: Catalog, tmp_path: Path, name: str, step: str) -> None:
     statement, after = STATEMENTS[name]
 
     code = _run(tmp_path, statement, fault=step)
@@ -93,13 +91,13 @@ def test_a_statement_whose_driver_is_killed_is_done_or_not(
     # Not every statement has every step.
     assert code == -signal.SIGKILL or (code == 0 and (name, step) not in DEFAULT)
     if name == "create":
-        # In a file system a new table is empty for the moment between its schema and its rows.
+        # In a file system a new table is empty for a moment between the creation of its schema and its rows.
         found = _rows(catalog.get_table("db.made")) if catalog.table_exists("db.made") else []
         assert found in ([after] if code == 0 else [[], after])
     else:
         assert _rows(catalog.get_table("db.t")) in ([after] if code == 0 else [BEFORE, after])
     _only_orphans_are_left(catalog.get_table("db.t"))
-    # The table goes on: the same statement is done by whoever comes next.
+    # The table stays usable: another process runs the same statement.
     table = catalog.get_table("db.t")
     table.append(pa.table({"id": [100], "v": ["next"]}, schema=table.arrow_schema))
     assert (100, "next") in _rows(catalog.get_table("db.t"))

@@ -1,5 +1,6 @@
-"""Streams whose whole application is killed, by SIGKILL, between two steps of a micro-batch, and started again: at
-each of STEPS, one run after another.
+"""Streams whose whole application is killed (SIGKILL) between two steps of a micro-batch, and restarted.
+
+The kills are at each of STEPS, one run after another.
 """
 
 import signal
@@ -22,11 +23,11 @@ STEPS = (
     "overwrite:*/log/epoch/*:kill-before",
     "overwrite:*/log/epoch/*:kill-after",
     "open_output:*/log/manifest/*:kill-after",
-    # Files are written, the commit is not made.
+    # Files are written, but not committed.
     "create_exclusive:*/log/snapshot/snapshot-1:kill-before",
-    # A commit is made but neither noted nor known to Spark.
+    # A commit was made but neither recorded nor reported to Spark.
     "create_exclusive:*/sums/snapshot/snapshot-2:kill-after",
-    # An overwrite is made but neither noted nor known to Spark.
+    # An overwrite was made but neither recorded nor reported to Spark.
     "create_exclusive:*/counts/snapshot/snapshot-1:kill-after",
     "overwrite:*/log/epoch/*:kill-after:1",
     "delete_quietly:*/log/snapshot/.write-*:kill-before",
@@ -48,18 +49,18 @@ def tables(tmp_path: Path) -> dict[str, Table]:
     return {
         "s": catalog.create_table("db.s", rows),
         "log": catalog.create_table("db.log", rows),
-        # A row that came twice would count twice.
+        # A duplicate row would count twice.
         "sums": catalog.create_table("db.sums", sums, primary_keys=["id"], options=adding),
         "counts": catalog.create_table("db.counts", counts),
     }
 
 
 @pytest.mark.long
-def test_streams_that_are_killed_lose_nothing_and_repeat_nothing(tables: dict[str, Table], tmp_path: Path) -> None:
+def test_killed_streams_lose_and_duplicate_nothing(tables: dict[str, Table], tmp_path: Path) -> None:
     written = _write(tables["s"], 0, files=2)
     for step in STEPS:
         assert _run(tmp_path, step) == -signal.SIGKILL, step
-        # The source goes on while nobody reads it.
+        # The source continues while no stream reads it.
         written = _write(tables["s"], written, files=1)
     assert _run(tmp_path, None) == 0
 

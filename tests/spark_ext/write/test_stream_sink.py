@@ -1,4 +1,4 @@
-"""Structured Streaming into tables: output modes, exactly once, and what is refused."""
+"""Structured Streaming into tables: output modes, exactly-once writes, and refusals."""
 
 import json
 from pathlib import Path
@@ -11,16 +11,16 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from interbed import load_catalog
 from interbed.storage.table.table import Table
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 
 KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')"
 
 
-def _table(lake: Lake, name: str) -> Table:
+def _table(lake: SparkLake, name: str) -> Table:
     return load_catalog(warehouse=str(lake.warehouse)).get_table(name)
 
 
-def _source(lake: Lake, **options: str) -> DataFrame:
+def _source(lake: SparkLake, **options: str) -> DataFrame:
     return lake.spark.readStream.options(**options).table(f"{lake.name}.db.s")
 
 
@@ -28,13 +28,13 @@ def _writer(frame: DataFrame, checkpoint: Path, mode: str = "append") -> DataStr
     return frame.writeStream.outputMode(mode).option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
 
 
-def _run(lake: Lake, frame: DataFrame, checkpoint: Path, table: str, mode: str = "append") -> None:
+def _run(lake: SparkLake, frame: DataFrame, checkpoint: Path, table: str, mode: str = "append") -> None:
     query = _writer(frame, checkpoint, mode).toTable(f"{lake.name}.{table}")
     assert query.awaitTermination(120)
 
 
 def _forget_last_commit(checkpoint: Path) -> None:
-    """As if the driver had died after the sink's commit and before Spark noted it."""
+    """Delete Spark's last commit entry, as if the driver had died between the sink's commit and Spark's."""
     last = max(int(f.name) for f in (checkpoint / "commits").iterdir() if f.name.isdecimal())
     (checkpoint / "commits" / str(last)).unlink()
     (checkpoint / "commits" / f".{last}.crc").unlink(missing_ok=True)
@@ -45,7 +45,7 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint"
 
 
-def test_a_stream_appends_each_batch_once(lake: Lake, checkpoint: Path) -> None:
+def test_a_stream_appends_each_batch_once(lake: SparkLake, checkpoint: Path) -> None:
     lake.sql("CREATE TABLE {lake}.db.s (id INT, v STRING)")
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v STRING)")
     lake.sql("INSERT INTO {lake}.db.s VALUES (1, 'a'), (2, 'b')")
@@ -54,7 +54,7 @@ def test_a_stream_appends_each_batch_once(lake: Lake, checkpoint: Path) -> None:
     _run(lake, _source(lake), checkpoint, "db.t")
     files = lake.files("db.t")
 
-    # The source has gone on when the batch is run again, which must be the batch that it was.
+    # The source has more rows when the batch is run again, which must be the same batch as before.
     lake.sql("INSERT INTO {lake}.db.s VALUES (4, 'd')")
     _forget_last_commit(checkpoint)
     _run(lake, _source(lake), checkpoint, "db.t")
@@ -63,18 +63,18 @@ def test_a_stream_appends_each_batch_once(lake: Lake, checkpoint: Path) -> None:
     table = _table(lake, "db.t")
     assert [s.commit_identifier for s in table.snapshots()] == [0, 1, 2]
     assert len({s.commit_user for s in table.snapshots()}) == 1
-    # What was written again for the second batch is gone.
+    # The files that the repeated second batch wrote are deleted.
     assert len(lake.files("db.t")) == len(files) + 1
     assert not list(Path(table.location, "snapshot").glob(".write-*"))
 
 
-def test_the_first_batch_is_the_same_when_it_is_run_again(lake: Lake, checkpoint: Path) -> None:
+def test_the_first_batch_is_the_same_when_it_is_run_again(lake: SparkLake, checkpoint: Path) -> None:
     lake.sql("CREATE TABLE {lake}.db.s (id INT, v STRING)")
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v STRING)")
     lake.sql("INSERT INTO {lake}.db.s VALUES (1, 'a')")
     _run(lake, _source(lake), checkpoint, "db.t")
     lake.sql("INSERT INTO {lake}.db.s VALUES (2, 'b')")
-    # Neither Spark nor the table knows that the batch was written, but its end is logged.
+    # Neither Spark nor the table has recorded the write of the batch, but its end offset is logged.
     _forget_last_commit(checkpoint)
     lake.sql("DROP TABLE {lake}.db.t")
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v STRING)")
@@ -84,7 +84,7 @@ def test_the_first_batch_is_the_same_when_it_is_run_again(lake: Lake, checkpoint
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, "a"), (2, "b")]
 
 
-def test_a_primary_key_table_takes_updates(lake: Lake, checkpoint: Path) -> None:
+def test_a_primary_key_table_accepts_updates(lake: SparkLake, checkpoint: Path) -> None:
     lake.sql("CREATE TABLE {lake}.db.s (word STRING)")
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id STRING, total BIGINT) {KEYED}")
     lake.sql("CREATE TABLE {lake}.db.log (id STRING, total BIGINT)")
@@ -99,7 +99,7 @@ def test_a_primary_key_table_takes_updates(lake: Lake, checkpoint: Path) -> None
         _run(lake, counts, checkpoint.with_name("other"), "db.log", "update")
 
 
-def test_complete_mode_replaces_the_table_each_time(lake: Lake, checkpoint: Path) -> None:
+def test_complete_mode_replaces_the_table_each_time(lake: SparkLake, checkpoint: Path) -> None:
     lake.sql("CREATE TABLE {lake}.db.s (word STRING)")
     lake.sql("CREATE TABLE {lake}.db.t (id STRING, total BIGINT)")
     counts = _source(lake).groupBy("word").count().toDF("id", "total")
@@ -114,7 +114,7 @@ def test_complete_mode_replaces_the_table_each_time(lake: Lake, checkpoint: Path
     assert len(_table(lake, "db.t").snapshots()) == snapshots
 
 
-def test_columns_go_by_name_and_must_fit(lake: Lake, checkpoint: Path) -> None:
+def test_columns_are_matched_by_name_and_type(lake: SparkLake, checkpoint: Path) -> None:
     lake.sql("CREATE TABLE {lake}.db.s (V STRING, id BIGINT)")
     lake.sql("CREATE TABLE {lake}.db.t (id INT NOT NULL, v STRING, more DOUBLE)")
     lake.sql("INSERT INTO {lake}.db.s VALUES ('a', 1)")
@@ -130,7 +130,7 @@ def test_columns_go_by_name_and_must_fit(lake: Lake, checkpoint: Path) -> None:
             _run(lake, frame, checkpoint.with_name("other"), "db.t")
 
 
-def test_what_a_driver_that_died_left_is_removed(lake: Lake, checkpoint: Path) -> None:
+def test_files_of_a_crashed_driver_are_deleted(lake: SparkLake, checkpoint: Path) -> None:
     lake.sql("CREATE TABLE {lake}.db.s (id INT)")
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     lake.sql("INSERT INTO {lake}.db.s VALUES (1)")
@@ -152,7 +152,7 @@ def test_what_a_driver_that_died_left_is_removed(lake: Lake, checkpoint: Path) -
     assert not list((table / "snapshot").glob(".write-*"))
 
 
-def test_dynamic_buckets_and_partitions_take_streams(lake: Lake, checkpoint: Path) -> None:
+def test_dynamic_buckets_and_partitions_accept_streams(lake: SparkLake, checkpoint: Path) -> None:
     lake.sql("CREATE TABLE {lake}.db.s (id INT, p STRING)")
     lake.sql(
         "CREATE TABLE {lake}.db.t (id INT, p STRING) PARTITIONED BY (p) "

@@ -1,41 +1,41 @@
-"""MERGE INTO that writes the source's row whether it is matched or not: without a look at the target."""
+"""MERGE INTO that writes the source's row whether it is matched or not: without a read of the target."""
 
 import pytest
 
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.spark_ext.executions import executions_of
 
 KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2'"
 STARS = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 
 
-def _looks(lake: Lake, merge: str) -> bool:
-    """Whether a MERGE looks into its target; it is run."""
+def _reads_target(lake: SparkLake, merge: str) -> bool:
+    """Run a MERGE and return True if it reads its target."""
     plans = [execution.physicalPlanDescription() for execution in executions_of(lake, merge)]
     (plan,) = [p for p in plans if "WriteDelta" in p or "AppendData" in p]
     return "WriteDelta" in plan
 
 
-def test_a_merge_of_whole_rows_by_the_key_does_not_look_at_the_target(lake: Lake) -> None:
+def test_a_merge_of_whole_rows_by_the_key_does_not_read_the_target(lake: SparkLake) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT NOT NULL, v BIGINT, name STRING) {KEYED})")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10, 'a'), (2, 20, 'b')")
     source = "(SELECT * FROM VALUES ('x', 2, 21), ('y', 3, 30) s(name, id, v)) s"
 
-    assert not _looks(lake, f"MERGE INTO {{lake}}.db.t AS t USING {source} ON s.id = t.id {STARS}")
+    assert not _reads_target(lake, f"MERGE INTO {{lake}}.db.t AS t USING {source} ON s.id = t.id {STARS}")
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, 10, "a"), (2, 21, "x"), (3, 30, "y")]
 
     same = (
         "WHEN MATCHED THEN UPDATE SET v = s.v + 1, name = 'z' "
         "WHEN NOT MATCHED THEN INSERT (id, v, name) VALUES (s.id, s.v + 1, 'z')"
     )
-    assert not _looks(
+    assert not _reads_target(
         lake,
         f"WITH s AS (SELECT * FROM {source} WHERE id < 3) MERGE INTO {{lake}}.db.t t USING s ON t.id <=> s.id {same}",
     )
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, 10, "a"), (2, 22, "z"), (3, 30, "y")]
 
 
-def test_a_key_that_comes_twice_is_an_error_only_where_the_target_has_it(lake: Lake) -> None:
+def test_a_duplicate_source_key_is_an_error_only_where_the_target_has_it(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (p INT, id INT, v INT) PARTITIONED BY (p) TBLPROPERTIES ('primary-key' = 'p,id')"
     )
@@ -70,9 +70,9 @@ def test_a_key_that_comes_twice_is_an_error_only_where_the_target_has_it(lake: L
         ("id VARCHAR(9), v INT", ")", "t.id = s.id", STARS),
     ],
 )
-def test_a_merge_that_has_to_know_what_is_there_looks(
-    lake: Lake, columns: str, options: str, on: str, clauses: str
+def test_a_merge_that_requires_existing_values_reads_the_target(
+    lake: SparkLake, columns: str, options: str, on: str, clauses: str
 ) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t ({columns}) {KEYED}{options}")
     source = "(SELECT 1 AS id, 1 AS v)"
-    assert _looks(lake, f"MERGE INTO {{lake}}.db.t t USING {source} s ON {on} {clauses}")
+    assert _reads_target(lake, f"MERGE INTO {{lake}}.db.t t USING {source} s ON {on} {clauses}")

@@ -1,4 +1,4 @@
-"""A write without Spark: tasks make files, the token commits them once or deletes them."""
+"""A write without Spark: tasks create files, and the token commits them once or deletes them."""
 
 import time
 import uuid
@@ -21,7 +21,7 @@ SCHEMA = pa.schema((("id", pa.int64()), ("p", pa.string())))
 
 @dataclass(frozen=True)
 class Request:
-    """planner.thrift's WriteRequest, as far as it is looked at."""
+    """The fields of planner.thrift's WriteRequest that are used."""
 
     mode: int = WriteMode.APPEND
     filters: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ def test_two_tasks_are_one_snapshot_however_often_the_commit_is_sent(table: Tabl
     assert table.scan().count() == 3
 
 
-def test_an_abort_of_the_job_deletes_what_its_tasks_wrote(table: Table) -> None:
+def test_an_abort_of_the_job_deletes_the_files_of_its_tasks(table: Table) -> None:
     plan = plan_write(_handle(table), Request())
     message = _written(plan.task, 1)
     assert _files(table)
@@ -99,7 +99,7 @@ def test_an_aborted_task_leaves_no_file_even_after_it_finished(table: Table) -> 
         assert _files(table) == []
 
 
-def test_an_abort_finds_the_files_of_tasks_whose_messages_were_dropped(table: Table) -> None:
+def test_an_abort_deletes_the_files_of_tasks_whose_messages_were_lost(table: Table) -> None:
     plan = plan_write(_handle(table), Request())
     _written(plan.task, 1)
     other = plan_write(_handle(table), Request())
@@ -120,7 +120,7 @@ def test_an_abort_finds_the_files_of_tasks_whose_messages_were_dropped(table: Ta
         {"data-file.path-directory": "data"},
     ],
 )
-def test_an_abort_finds_the_index_files_of_dynamic_buckets_and_postponed_rows(
+def test_an_abort_deletes_the_index_files_of_dynamic_buckets_and_postponed_rows(
     tmp_path: Path, options: dict[str, str]
 ) -> None:
     catalog = load_catalog(warehouse=str(tmp_path))
@@ -135,7 +135,7 @@ def test_an_abort_finds_the_index_files_of_dynamic_buckets_and_postponed_rows(
     assert [f.name for f in Path(table.location).rglob("*") if f.is_file()] == ["schema-0"]
 
 
-def test_a_task_that_ends_after_its_job_was_aborted_takes_back_its_files(table: Table) -> None:
+def test_a_task_that_ends_after_the_abort_of_its_job_deletes_its_files(table: Table) -> None:
     plan = plan_write(_handle(table), Request())
     late = TaskWriter(plan.task)
     late.write(_rows(1))
@@ -147,15 +147,15 @@ def test_a_task_that_ends_after_its_job_was_aborted_takes_back_its_files(table: 
     assert _files(table) == []
 
 
-def test_of_several_attempts_of_a_task_one_counts_and_one_at_most_is_an_orphan(table: Table) -> None:
+def test_one_of_several_task_attempts_is_committed_and_at_most_one_becomes_an_orphan(table: Table) -> None:
     plan = plan_write(_handle(table), Request())
-    told = _written(plan.task, 1, 2)
-    # A second one is killed when its files are written, a third is still at work when the job is done.
+    message = _written(plan.task, 1, 2)
+    # A second attempt is killed after its files are written, a third is still running when the job is finished.
     _written(plan.task, 1, 2)
     late = TaskWriter(plan.task)
     late.write(_rows(1, 2))
 
-    CommitToken.from_bytes(plan.token).commit(table, decode_messages([told]))
+    CommitToken.from_bytes(plan.token).commit(table, decode_messages([message]))
     with pytest.raises(CommitFailedError, match="ended without it"):
         late.finish()
 
@@ -186,14 +186,14 @@ def test_a_task_without_rows_has_nothing_to_commit(table: Table) -> None:
     assert CommitToken.from_bytes(plan.token).commit(table, []).snapshotId is None
 
 
-def test_an_overwrite_of_other_than_partitions_is_refused_when_it_is_planned(table: Table) -> None:
+def test_an_overwrite_by_other_columns_than_partitions_is_refused_at_planning(table: Table) -> None:
     by_id = '{"op": "=", "args": [{"column": ["id"]}, {"type": "long", "value": 1}]}'
 
     with pytest.raises(NotSupportedError, match=r"\(p\)"):
         plan_write(_handle(table), Request(mode=WriteMode.OVERWRITE, filters=[by_id]))
 
 
-def test_tokens_and_handles_come_back_from_bytes(table: Table) -> None:
+def test_tokens_and_handles_survive_a_round_trip_through_bytes(table: Table) -> None:
     handle = _handle(table)
     token = CommitToken(handle=handle, commit_user=str(uuid.uuid4()), mode=WriteMode.APPEND, filters=("x",))
 

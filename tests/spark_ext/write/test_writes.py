@@ -11,25 +11,25 @@ from pyspark.sql import functions as sf
 from interbed import load_catalog
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.job_files import JobFiles
-from tests.spark_ext.conftest import Lake
+from tests.spark_ext.conftest import SparkLake
 from tests.support.shares import each_run
 
 BY_ANY_TYPE = "PARTITIONED BY (c) TBLPROPERTIES ('partition.legacy-name' = 'false')"
 
 
-def _table(lake: Lake, name: str) -> Table:
+def _table(lake: SparkLake, name: str) -> Table:
     return load_catalog(warehouse=str(lake.warehouse)).get_table(name)
 
 
 @pytest.fixture
-def dynamic(lake: Lake) -> Iterator[None]:
-    """INSERT OVERWRITE replaces the partitions that get rows."""
+def dynamic(lake: SparkLake) -> Iterator[None]:
+    """Setting by which INSERT OVERWRITE replaces only the partitions that get rows."""
     lake.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     yield
     lake.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
 
 
-def test_an_insert_upserts_by_primary_key(lake: Lake) -> None:
+def test_an_insert_upserts_by_primary_key(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a'), (2, 'b')")
     lake.sql("INSERT INTO {lake}.db.t VALUES (2, 'B'), (3, 'c')")
@@ -37,7 +37,7 @@ def test_an_insert_upserts_by_primary_key(lake: Lake) -> None:
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, "a"), (2, "B"), (3, "c")]
 
 
-def test_a_job_of_many_tasks_is_one_commit_with_one_file_a_bucket(lake: Lake) -> None:
+def test_a_job_of_many_tasks_is_one_commit_with_one_file_per_bucket(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '4')")
 
     lake.spark.range(0, 40_000, 1, 8).selectExpr("id", "'v' || id AS v").writeTo(f"{lake.name}.db.t").append()
@@ -52,7 +52,7 @@ KEYS = ["id", "id,name", "day", "at", "amount", "name,day"]
 
 
 @pytest.mark.parametrize("keys", each_run(KEYS, lambda keys: keys in ("id,name", "at", "amount")))
-def test_rows_meet_in_the_task_of_their_bucket_whatever_the_key(lake: Lake, keys: str) -> None:
+def test_rows_of_a_bucket_are_written_by_one_task_whatever_the_key(lake: SparkLake, keys: str) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id BIGINT, name STRING, day DATE, at TIMESTAMP, amount DECIMAL(20, 2)) "
         f"TBLPROPERTIES ('primary-key' = '{keys}', 'bucket' = '3')"
@@ -73,7 +73,7 @@ def test_rows_meet_in_the_task_of_their_bucket_whatever_the_key(lake: Lake, keys
 
 
 @pytest.mark.parametrize("partition", each_run(["", "PARTITIONED BY (p)"], bool))
-def test_tasks_do_not_choose_dynamic_buckets_on_their_own(lake: Lake, partition: str) -> None:
+def test_tasks_do_not_assign_dynamic_buckets_on_their_own(lake: SparkLake, partition: str) -> None:
     lake.sql(
         f"CREATE TABLE {{lake}}.db.t (p INT, id BIGINT, v BIGINT) {partition} "
         "TBLPROPERTIES ('primary-key' = 'p,id', 'dynamic-bucket.target-row-num' = '400')"
@@ -92,7 +92,7 @@ def test_tasks_do_not_choose_dynamic_buckets_on_their_own(lake: Lake, partition:
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY p") == [(1, 7, 10), (2, 8, 9)]
 
 
-def test_keys_move_between_partitions(lake: Lake) -> None:
+def test_keys_move_between_partitions(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id BIGINT, dt STRING, v INT) PARTITIONED BY (dt) "
         "TBLPROPERTIES ('primary-key' = 'id')"
@@ -104,7 +104,7 @@ def test_keys_move_between_partitions(lake: Lake) -> None:
     assert lake.tuples("SELECT dt, count(*) FROM {lake}.db.t GROUP BY dt ORDER BY dt") == [("a", 50), ("b", 50)]
 
 
-def test_postponed_rows_that_wait_are_seen_after_a_compaction(lake: Lake) -> None:
+def test_postponed_rows_are_visible_after_a_compaction(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (id BIGINT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '-2', "
         "'postpone.batch-write-fixed-bucket' = 'false')"
@@ -116,8 +116,8 @@ def test_postponed_rows_that_wait_are_seen_after_a_compaction(lake: Lake) -> Non
     assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(100,)]
 
 
-def test_a_batch_does_not_wait_for_its_buckets(lake: Lake) -> None:
-    """Partitions keep their numbers of buckets; one task writes a bucket, which compacts it as it writes."""
+def test_a_batch_write_to_postponed_buckets_is_visible_at_once(lake: SparkLake) -> None:
+    """Partitions keep their numbers of buckets; one task writes a bucket and compacts it as it writes."""
     lake.sql(
         "CREATE TABLE {lake}.db.t (p INT, id BIGINT, v INT) PARTITIONED BY (p) TBLPROPERTIES "
         "('primary-key' = 'p,id', 'bucket' = '-2', 'postpone.default-bucket-num' = '4', "
@@ -140,7 +140,7 @@ def test_a_batch_does_not_wait_for_its_buckets(lake: Lake) -> None:
     assert lake.tuples("SELECT p, id, v FROM {lake}.db.t WHERE p = 3") == [(3, 7, 1)]
 
 
-def test_files_outside_of_the_table_are_written_and_swept(lake: Lake, tmp_path: Path) -> None:
+def test_files_outside_of_the_table_are_written_and_cleaned_up(lake: SparkLake, tmp_path: Path) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t (p INT, id BIGINT, v INT) PARTITIONED BY (p) TBLPROPERTIES "
         f"('primary-key' = 'p,id', 'bucket' = '2', 'data-file.external-paths' = 'file:{tmp_path}/outside', "
@@ -158,7 +158,7 @@ def test_files_outside_of_the_table_are_written_and_swept(lake: Lake, tmp_path: 
     assert not list((tmp_path / "outside").rglob("*.parquet"))
 
 
-def test_an_append_table_takes_rows_as_they_come(lake: Lake) -> None:
+def test_an_append_table_accepts_rows_of_any_order(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v STRING)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a')")
     lake.sql("INSERT INTO {lake}.db.t (v, id) VALUES ('turned', 3)")
@@ -167,14 +167,14 @@ def test_an_append_table_takes_rows_as_they_come(lake: Lake) -> None:
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY v") == [(1, "a"), (2, "named"), (3, "turned")]
 
 
-def test_an_insert_of_no_rows_makes_no_snapshot(lake: Lake) -> None:
+def test_an_insert_of_no_rows_creates_no_snapshot(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     lake.sql("INSERT INTO {lake}.db.t SELECT 1 WHERE false")
 
     assert _table(lake, "db.t").snapshots() == []
 
 
-def test_a_table_is_made_from_a_query(lake: Lake) -> None:
+def test_a_table_is_created_from_a_query(lake: SparkLake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.t PARTITIONED BY (p) TBLPROPERTIES ('primary-key' = 'p,id', 'bucket' = '1') "
         "AS SELECT id, id % 3 AS p, 'v' || id AS v FROM range(9)"
@@ -184,19 +184,19 @@ def test_a_table_is_made_from_a_query(lake: Lake) -> None:
     assert _table(lake, "db.t").schema.primary_keys == ("p", "id")
 
 
-def test_a_query_that_fails_leaves_no_table(lake: Lake) -> None:
+def test_a_failed_query_leaves_no_table(lake: SparkLake) -> None:
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
         lake.sql("CREATE TABLE {lake}.db.t AS SELECT 1 / (id - 5) AS v FROM range(10)")
 
     assert lake.tuples("SHOW TABLES IN {lake}.db") == []
 
 
-def _partitioned(lake: Lake) -> None:
+def _partitioned(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, dt STRING, h INT) PARTITIONED BY (dt, h)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 1), (4, NULL, 1)")
 
 
-def test_an_overwrite_replaces_the_whole_table(lake: Lake) -> None:
+def test_an_overwrite_replaces_the_whole_table(lake: SparkLake) -> None:
     _partitioned(lake)
     lake.sql("INSERT OVERWRITE {lake}.db.t VALUES (9, 'z', 9)")
 
@@ -204,7 +204,7 @@ def test_an_overwrite_replaces_the_whole_table(lake: Lake) -> None:
     assert lake.tuples("SELECT count(*) FROM {lake}.db.t VERSION AS OF 1") == [(4,)]
 
 
-def test_a_static_overwrite_replaces_the_partitions_it_names(lake: Lake) -> None:
+def test_a_static_overwrite_replaces_the_partitions_it_names(lake: SparkLake) -> None:
     _partitioned(lake)
     lake.sql("INSERT OVERWRITE {lake}.db.t PARTITION (dt = 'a', h = 1) SELECT 10")
     assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(2,), (3,), (4,), (10,)]
@@ -217,7 +217,7 @@ def test_a_static_overwrite_replaces_the_partitions_it_names(lake: Lake) -> None
 
 
 @pytest.mark.usefixtures("dynamic")
-def test_a_dynamic_overwrite_replaces_the_partitions_that_get_rows(lake: Lake) -> None:
+def test_a_dynamic_overwrite_replaces_the_partitions_that_get_rows(lake: SparkLake) -> None:
     _partitioned(lake)
     lake.sql("INSERT OVERWRITE {lake}.db.t VALUES (10, 'a', 1), (11, 'c', 3)")
     assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(2,), (3,), (4,), (10,), (11,)]
@@ -226,7 +226,7 @@ def test_a_dynamic_overwrite_replaces_the_partitions_that_get_rows(lake: Lake) -
     assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(5,)]
 
 
-def test_an_overwrite_by_anything_but_partitions_is_refused_before_it_runs(lake: Lake) -> None:
+def test_an_overwrite_by_other_columns_than_partitions_is_refused_before_it_runs(lake: SparkLake) -> None:
     _partitioned(lake)
     frame = lake.spark.sql("SELECT 1 AS id, 'a' AS dt, 1 AS h")
 
@@ -237,14 +237,14 @@ def test_an_overwrite_by_anything_but_partitions_is_refused_before_it_runs(lake:
     assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(1,), (3,), (4,)]
 
 
-def test_truncate_empties_a_table(lake: Lake) -> None:
+def test_truncate_empties_a_table(lake: SparkLake) -> None:
     _partitioned(lake)
     lake.spark.sql("SELECT 1 AS id, 'a' AS dt, 1 AS h WHERE false").writeTo(f"{lake.name}.db.t").overwrite(sf.lit(True))
 
     assert lake.tuples("SELECT * FROM {lake}.db.t") == []
 
 
-def test_frames_are_written_and_read(lake: Lake) -> None:
+def test_frames_are_written_and_read(lake: SparkLake) -> None:
     name = f"{lake.name}.db.t"
     frame = lake.spark.range(100).select(sf.col("id"), (sf.col("id") % 2).alias("p"))
 
@@ -261,7 +261,7 @@ def test_frames_are_written_and_read(lake: Lake) -> None:
     assert _table(lake, "db.t").schema.options == {"file.compression": "zstd"}
 
 
-def test_a_table_is_inserted_into_from_itself(lake: Lake) -> None:
+def test_a_table_is_inserted_into_from_itself(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')")
     lake.sql("INSERT INTO {lake}.db.t SELECT id, 0 FROM range(100)")
 
@@ -271,7 +271,7 @@ def test_a_table_is_inserted_into_from_itself(lake: Lake) -> None:
     assert lake.tuples("SELECT count(*), sum(v) FROM {lake}.db.t") == [(50, 50)]
 
 
-def test_wide_and_nested_rows_survive_many_batches(lake: Lake) -> None:
+def test_wide_and_nested_rows_survive_many_batches(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, s STRING, a ARRAY<STRUCT<k: STRING, v: MAP<STRING, INT>>>)")
     frame = lake.spark.range(0, 20_000, 1, 2).selectExpr(
         "id", "repeat('x', 2000) || id AS s", "array(named_struct('k', 'k' || id, 'v', map('m', CAST(id AS INT)))) AS a"
@@ -283,7 +283,7 @@ def test_wide_and_nested_rows_survive_many_batches(lake: Lake) -> None:
     assert found == [(20_000, sum(2000 + len(str(i)) for i in range(20_000)), sum(range(20_000)), "k9999")]
 
 
-def test_a_null_in_a_key_is_refused(lake: Lake) -> None:
+def test_a_null_in_a_key_is_refused(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
 
     with pytest.raises(Exception, match="NOT_NULL_ASSERT_VIOLATION"):
@@ -291,11 +291,11 @@ def test_a_null_in_a_key_is_refused(lake: Lake) -> None:
     assert _table(lake, "db.t").snapshots() == []
 
 
-def test_what_cannot_be_written_is_refused_before_a_task_starts(lake: Lake) -> None:
+def test_unwritable_tables_are_refused_before_a_task_starts(lake: SparkLake) -> None:
     with pytest.raises(Exception, match=r"Option 'row-tracking\.enabled' = 'true' is not supported"):
         lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('row-tracking.enabled' = 'true')")
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT)")
-    # Another engine has made it so.
+    # Another engine has created it like this.
     path = lake.warehouse / "db.db" / "t" / "schema" / "schema-0"
     schema = json.loads(path.read_text())
     schema["options"]["row-tracking.enabled"] = "true"
@@ -313,7 +313,7 @@ def test_what_cannot_be_written_is_refused_before_a_task_starts(lake: Lake) -> N
         ("BINARY", "X'61'", "X'00ff'", b"a"),
     ],
 )
-def test_a_static_partition_is_overwritten(lake: Lake, of: str, value: str, other: str, shown: object) -> None:
+def test_a_static_partition_is_overwritten(lake: SparkLake, of: str, value: str, other: str, shown: object) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, c {of}) {BY_ANY_TYPE}")
     lake.sql(f"INSERT INTO {{lake}}.db.t VALUES (1, {value}), (2, {other}), (3, NULL)")
     lake.sql(f"INSERT OVERWRITE {{lake}}.db.t PARTITION (c = {value}) SELECT 7")
@@ -324,7 +324,7 @@ def test_a_static_partition_is_overwritten(lake: Lake, of: str, value: str, othe
     assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(2,), (8,)]
 
 
-def test_a_padded_partition_replaces_one_that_another_writer_did_not_pad(lake: Lake) -> None:
+def test_a_padded_partition_replaces_an_unpadded_one_of_another_writer(lake: SparkLake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, c CHAR(3)) PARTITIONED BY (c)")
     table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
     table.append(pa.table({"id": pa.array([1, 2], pa.int32()), "c": ["a", "ab"]}))
@@ -332,7 +332,7 @@ def test_a_padded_partition_replaces_one_that_another_writer_did_not_pad(lake: L
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(2, "ab "), (7, "a  ")]
 
 
-def test_a_binary_partition_value_that_is_no_text_is_refused(lake: Lake) -> None:
+def test_a_binary_partition_value_that_is_no_text_is_refused(lake: SparkLake) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, c BINARY) {BY_ANY_TYPE}")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, X'00ff')")
     for statement in ("INSERT INTO", "INSERT OVERWRITE"):

@@ -1,4 +1,4 @@
-"""Whatever Spark and Java do to one table in turns, all read the rows of a model, and the same changes."""
+"""After any changes of one table by Spark and Java, all readers return the rows of a model, and the same changes."""
 
 import itertools
 import random
@@ -9,41 +9,53 @@ import pytest
 from hypothesis import given
 
 from tests.interop.strategies import random_examples
-from tests.spark_ext.witness.stories import Model, Row, SparkStory, Step, Type, draw_condition, spark_stories, sql_type
-from tests.spark_ext.witness.witness import Witness, spark_row
+from tests.spark_ext.interop.all_readers import AllReaders, spark_row
+from tests.spark_ext.interop.random_changes import (
+    ChangeStep,
+    RandomChanges,
+    Row,
+    TableModel,
+    Type,
+    draw_condition,
+    random_changes,
+    sql_type,
+)
 from tests.support.peers.json import parse_type
 
 
 @dataclass(slots=True)
-class Telling:
-    """A story as it is told, on the table of this name."""
+class ChangeRun:
+    """Run of random changes on the table of this name."""
 
-    story: SparkStory
-    witness: Witness
+    changes: RandomChanges
+    readers: AllReaders
     name: str
-    model: Model
+    model: TableModel
 
     def create(self) -> None:
-        """Create the table, by Spark."""
-        properties = {**({"primary-key": ",".join(self.story.keys)} if self.story.keys else {}), **self.story.options}
+        """Create the table by Spark."""
+        properties = {
+            **({"primary-key": ",".join(self.changes.keys)} if self.changes.keys else {}),
+            **self.changes.options,
+        }
         listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
         columns = ", ".join(
             f"{name} {sql_type(of)}{' NOT NULL' if 'NOT NULL' in of else ''}" for name, of in self.model.columns.items()
         )
-        self.witness.sql(
-            f"CREATE TABLE {{lake}}.{self.name} ({columns}) {'PARTITIONED BY (p)' if self.story.partitioned else ''} "
+        self.readers.sql(
+            f"CREATE TABLE {{lake}}.{self.name} ({columns}) {'PARTITIONED BY (p)' if self.changes.partitioned else ''} "
             f"TBLPROPERTIES ({listed})"
         )
 
-    def take(self, step: Step) -> None:
-        """Take a step, and see that all agree with the model."""
+    def run_step(self, step: ChangeStep) -> None:
+        """Run a step, and assert that all readers agree with the model."""
         getattr(self, f"_{step.by}_{step.what}")(random.Random(step.seed))
         types = [parse_type(of) for of in self.model.columns.values()]
         expected = sorted((spark_row(self.model.listed(row), types) for row in self.model.rows), key=repr)
-        assert sorted(self.witness.agree(self.name, pypaimon=False), key=repr) == expected, step
+        assert sorted(self.readers.agree(self.name, pypaimon=False), key=repr) == expected, step
 
     def _sql(self, statement: str) -> None:
-        self.witness.sql(statement.replace("{t}", f"{{lake}}.{self.name}"))
+        self.readers.sql(statement.replace("{t}", f"{{lake}}.{self.name}"))
 
     def _spark_insert(self, source: random.Random) -> None:
         rows = self.model.draw_rows(source, 8, distinct=self.model.keys)
@@ -67,7 +79,7 @@ class Telling:
         self.model.remove(chosen)
 
     def _spark_merge(self, source: random.Random) -> None:
-        key = ("id", "p") if self.story.partitioned or not self.story.keys else ("id",)
+        key = ("id", "p") if self.changes.partitioned or not self.changes.keys else ("id",)
         rows = self.model.draw_rows(source, 6, distinct=key)
         number = source.randint(0, 9)
         same = " AND ".join(f"t.{name} = s.{name}" for name in key)
@@ -96,7 +108,7 @@ class Telling:
 
     def _spark_overwrite(self, source: random.Random) -> None:
         rows = self.model.draw_rows(source, 6, distinct=self.model.keys)
-        if self.story.partitioned:
+        if self.changes.partitioned:
             partition = source.choice(("x", "y", "z"))
             rows = [row for row in rows if row["p"] == partition]
             names = [name for name in self.model.columns if name != "p"]
@@ -151,13 +163,13 @@ class Telling:
 
     def _java_insert(self, source: random.Random) -> None:
         rows = self.model.draw_rows(source, 8)
-        self.witness.table(self.name).write([self.model.listed(row) for row in rows])
+        self.readers.table(self.name).write([self.model.listed(row) for row in rows])
         self.model.upsert(rows)
 
     def _java_change(self, source: random.Random) -> None:
         rows = self.model.draw_rows(source, 8)
         kinds = [source.choice(("+I", "+U", "-D")) for _ in rows]
-        self.witness.table(self.name).write([self.model.listed(row) for row in rows], kinds=kinds)
+        self.readers.table(self.name).write([self.model.listed(row) for row in rows], kinds=kinds)
         for kind, row in zip(kinds, rows, strict=True):
             if kind == "-D":
                 key = self.model.key(row)
@@ -167,13 +179,13 @@ class Telling:
 
     def _java_overwrite(self, source: random.Random) -> None:
         rows = self.model.draw_rows(source, 6)
-        self.witness.table(self.name).write([self.model.listed(row) for row in rows], overwrite={})
+        self.readers.table(self.name).write([self.model.listed(row) for row in rows], overwrite={})
         replaced = {row["p"] for row in rows}
-        self.model.remove(lambda row: not self.story.partitioned or row["p"] in replaced)
+        self.model.remove(lambda row: not self.changes.partitioned or row["p"] in replaced)
         self.model.upsert(rows)
 
     def _java_compact(self, source: random.Random) -> None:
-        self.witness.table(self.name).compact(full=source.choice((True, False)))
+        self.readers.table(self.name).compact(full=source.choice((True, False)))
 
 
 def _after(names: list[str], place: str, name: str) -> list[str]:
@@ -186,17 +198,17 @@ _NUMBERS = itertools.count()
 
 @pytest.mark.long
 @random_examples(6)
-@given(story=spark_stories())
-def test_all_read_what_a_model_holds(witness: Witness, story: SparkStory) -> None:
-    tell(witness, story)
+@given(changes=random_changes())
+def test_all_readers_return_the_rows_of_the_model(readers: AllReaders, changes: RandomChanges) -> None:
+    run_changes(readers, changes)
 
 
-def tell(witness: Witness, story: SparkStory) -> None:
-    """Tell the story on a table of its own."""
-    telling = Telling(story, witness, f"db.t{next(_NUMBERS)}", Model(story.keys))
-    telling.create()
-    for step in story.steps:
-        telling.take(step)
-    witness.agree(telling.name)
-    if story.options.get("changelog-producer", "none") != "none":
-        witness.agree_on_changes(telling.name, 1, witness.last_snapshot(telling.name))
+def run_changes(readers: AllReaders, changes: RandomChanges) -> None:
+    """Run the changes on a separate table."""
+    run = ChangeRun(changes, readers, f"db.t{next(_NUMBERS)}", TableModel(changes.keys))
+    run.create()
+    for step in changes.steps:
+        run.run_step(step)
+    readers.agree(run.name)
+    if changes.options.get("changelog-producer", "none") != "none":
+        readers.agree_on_changes(run.name, 1, readers.last_snapshot(run.name))

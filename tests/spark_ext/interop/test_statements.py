@@ -1,6 +1,6 @@
-"""After every statement of Spark, Java Paimon and pypaimon read the rows that Spark reads, on every kind of table.
+"""After every statement of Spark, Java Paimon and pypaimon read the rows that Spark reads, in every kind of table.
 
-Tables of different kinds that take the same statements also come to the same rows, which stand beside the statements.
+Tables of different kinds have the same rows after the same statements; the rows are beside the statements.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tests.spark_ext.witness.witness import Witness
+from tests.spark_ext.interop.all_readers import AllReaders
 from tests.support.shares import each_run
 
 
@@ -20,13 +20,13 @@ class Kind:
     partitioned: bool = False
     options: dict[str, str] = field(default_factory=dict)
     pypaimon: bool = True
-    """Whether pypaimon knows the table's options."""
+    """Whether pypaimon supports the table's options."""
 
-    def create(self, witness: Witness) -> None:
+    def create(self, readers: AllReaders) -> None:
         """Create `db.t` of this kind."""
         properties = {**({"primary-key": self.keys} if self.keys else {}), **self.options}
         listed = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
-        witness.sql(
+        readers.sql(
             "CREATE TABLE {lake}.db.t (id INT NOT NULL, p STRING NOT NULL, v INT, s STRING)"
             + (" PARTITIONED BY (p)" if self.partitioned else "")
             + (f" TBLPROPERTIES ({listed})" if listed else "")
@@ -34,7 +34,7 @@ class Kind:
 
     @property
     def producer(self) -> str:
-        """The changelog producer."""
+        """The changelog producer of the table."""
         return self.options.get("changelog-producer", "none")
 
 
@@ -58,7 +58,7 @@ KINDS = {
 }
 
 COMBINED = ("input in dynamic buckets", "vectors in an append table", "copies in an append table")
-"""What the other kinds have one by one."""
+"""Kinds whose features the other kinds have separately."""
 
 FIRST = "(1, 'x', 10, 'a'), (2, 'x', 20, NULL), (3, 'y', 30, 'c'), (4, 'y', 40, 'd'), (5, 'z', 50, 'e')"
 
@@ -115,57 +115,57 @@ OF_KEYS_IN_ANY_PARTITION: list[tuple[str, str]] = [
 
 
 def shown(rows: list[list[object]]) -> str:
-    """Rows as the stories write them."""
+    """Format rows like the expected ones."""
     ordered = sorted(rows, key=lambda row: int(str(row[0])))
     return "; ".join(" ".join("null" if value is None else str(value) for value in row) for row in ordered)
 
 
 @pytest.fixture
-def dynamic_overwrites(witness: Witness) -> Iterator[None]:
-    """An overwrite without PARTITION replaces the partitions that get rows."""
-    witness.lake.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+def dynamic_overwrites(readers: AllReaders) -> Iterator[None]:
+    """Setting by which an overwrite without PARTITION replaces only the partitions that get rows."""
+    readers.lake.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
     yield
-    witness.lake.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    readers.lake.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
 
 
 @pytest.mark.sample(1)
 @pytest.mark.usefixtures("dynamic_overwrites")
 @pytest.mark.parametrize("name", each_run(KINDS, lambda name: name not in COMBINED))
-def test_all_agree_after_every_statement(witness: Witness, name: str) -> None:
+def test_all_readers_agree_after_every_statement(readers: AllReaders, name: str) -> None:
     kind = KINDS[name]
-    kind.create(witness)
+    kind.create(readers)
     own = OF_KEYS_IN_ANY_PARTITION if name == "cross-partition" else OF_PARTITIONS if kind.partitioned else OF_ALL
     for part in (SHARED, own):
         for statement, expected in part:
-            witness.sql(statement.replace("{t}", "{lake}.db.t"))
-            assert shown(witness.agree("db.t", pypaimon=kind.pypaimon)) == expected, statement
+            readers.sql(statement.replace("{t}", "{lake}.db.t"))
+            assert shown(readers.agree("db.t", pypaimon=kind.pypaimon)) == expected, statement
         if part is SHARED and kind.producer != "none":
-            check_changes(witness, kind)
-    check_versions(witness, kind, own[-1][1])
+            check_changes(readers, kind)
+    check_versions(readers, kind, own[-1][1])
 
 
-def check_changes(witness: Witness, kind: Kind) -> None:
-    """All tell the same changes, and these lead to the rows."""
-    last = witness.last_snapshot("db.t")
-    witness.agree_on_changes("db.t", 1, last)
+def check_changes(readers: AllReaders, kind: Kind) -> None:
+    """Assert that all readers return the same changes, and that these produce the rows."""
+    last = readers.last_snapshot("db.t")
+    readers.agree_on_changes("db.t", 1, last)
     rows: dict[str, list[object]] = {}
-    # Snapshot by snapshot, for changes are in order within a key only if they are of one snapshot.
+    # Snapshot by snapshot, because changes of a key are ordered only within one snapshot.
     for snapshot in range(1, last + 1):
-        told = witness.table("db.t").changes(snapshot, snapshot)
-        for change, row in zip(told.kinds, told.rows, strict=True):
+        changed = readers.table("db.t").changes(snapshot, snapshot)
+        for change, row in zip(changed.kinds, changed.rows, strict=True):
             if change in ("+I", "+U"):
                 rows[str(row[:2])] = row
             elif change == "-D":
                 rows.pop(str(row[:2]), None)
-    assert shown(list(rows.values())) == shown(witness.agree("db.t", pypaimon=False))
+    assert shown(list(rows.values())) == shown(readers.agree("db.t", pypaimon=False))
 
 
-def check_versions(witness: Witness, kind: Kind, rows: str) -> None:
-    """A tag stays when the table is emptied, and a branch goes its own way."""
-    witness.sql("CALL {lake}.sys.create_tag('db.t', 'kept')")
-    witness.sql("CALL {lake}.sys.create_branch('db.t', 'b', 'kept')")
-    witness.sql("INSERT INTO {lake}.db.`t$branch_b` VALUES (77, 'x', 7, 'of the branch')")
-    witness.sql("TRUNCATE TABLE {lake}.db.t")
-    assert witness.agree("db.t", pypaimon=kind.pypaimon) == []
-    assert shown(witness.agree("db.t", version="kept")) == rows
-    assert shown(witness.agree("db.t$branch_b", pypaimon=False)) == f"{rows}; 77 x 7 of the branch"
+def check_versions(readers: AllReaders, kind: Kind, rows: str) -> None:
+    """Assert that a tag survives truncation, and that a branch is independent."""
+    readers.sql("CALL {lake}.sys.create_tag('db.t', 'kept')")
+    readers.sql("CALL {lake}.sys.create_branch('db.t', 'b', 'kept')")
+    readers.sql("INSERT INTO {lake}.db.`t$branch_b` VALUES (77, 'x', 7, 'of the branch')")
+    readers.sql("TRUNCATE TABLE {lake}.db.t")
+    assert readers.agree("db.t", pypaimon=kind.pypaimon) == []
+    assert shown(readers.agree("db.t", version="kept")) == rows
+    assert shown(readers.agree("db.t$branch_b", pypaimon=False)) == f"{rows}; 77 x 7 of the branch"

@@ -1,4 +1,4 @@
-"""Tables that Java writes: Spark reads their rows, streams and versions; and each tidies up what the other wrote."""
+"""Tables that Java writes: Spark reads their rows, streams and versions, and each deletes orphan files of the other."""
 
 import os
 import random
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame
 
-from tests.spark_ext.witness.witness import Witness
+from tests.spark_ext.interop.all_readers import AllReaders
 from tests.support.peers.json import TypeJson
 from tests.support.shares import each_run
 
@@ -17,7 +17,7 @@ TABLES: dict[str, dict[str, str]] = {
     "input": {**KEYED, "changelog-producer": "input"},
     "lookup": {**KEYED, "changelog-producer": "lookup", "deletion-vectors.enabled": "true"},
     "full compaction": {**KEYED, "changelog-producer": "full-compaction"},
-    "overwrites told": {**KEYED, "streaming-read-overwrite": "true"},
+    "streamed overwrites": {**KEYED, "streaming-read-overwrite": "true"},
     "append": {},
 }
 STARTS: list[dict[str, str]] = [
@@ -30,10 +30,10 @@ STARTS: list[dict[str, str]] = [
 ]
 
 
-def _write(witness: Witness, name: str) -> None:
-    """Inserts, updates, deletions, compactions and an overwrite, by Java."""
+def _write(readers: AllReaders, name: str) -> None:
+    """Write inserts, updates, deletions, compactions and an overwrite by Java."""
     keyed = "bucket" in TABLES[name]
-    java = witness.table("db.t")
+    java = readers.table("db.t")
     java.create(COLUMNS, primary_keys=["dt", "id"] if keyed else [], partition_keys=["dt"], options=TABLES[name])
     source = random.Random(name)
     for step in range(6):
@@ -46,20 +46,20 @@ def _write(witness: Witness, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", each_run(TABLES, lambda name: name == "lookup"))
-def test_a_stream_of_a_table_of_javas_tells_what_javas_does(witness: Witness, name: str, tmp_path: Path) -> None:
-    _write(witness, name)
-    witness.agree("db.t")
-    location = str(witness.lake.warehouse / "db.db" / "t")
+def test_a_stream_of_a_java_table_has_the_changes_of_java(readers: AllReaders, name: str, tmp_path: Path) -> None:
+    _write(readers, name)
+    readers.agree("db.t")
+    location = str(readers.lake.warehouse / "db.db" / "t")
     for number, start in enumerate(STARTS):
-        told: list[tuple[str, ...]] = []
+        streamed: list[tuple[str, ...]] = []
 
-        def tell(frame: DataFrame, _: int, told: list[tuple[str, ...]] = told) -> None:
-            told.extend(map(tuple, frame.collect()))
+        def collect_rows(frame: DataFrame, _: int, streamed: list[tuple[str, ...]] = streamed) -> None:
+            streamed.extend(map(tuple, frame.collect()))
 
-        stream = witness.lake.spark.readStream.format("interbed").options(**start).option("read.changelog", "true")
+        stream = readers.lake.spark.readStream.format("interbed").options(**start).option("read.changelog", "true")
         query = (
             stream.load(location)
-            .writeStream.foreachBatch(tell)
+            .writeStream.foreachBatch(collect_rows)
             .option("checkpointLocation", str(tmp_path / str(number)))
             .trigger(availableNow=True)
             .start()
@@ -68,13 +68,13 @@ def test_a_stream_of_a_table_of_javas_tells_what_javas_does(witness: Witness, na
             assert query.awaitTermination(120)
         finally:
             query.stop()
-        plans = witness.table("db.t$audit_log").stream(options=start).plans
+        plans = readers.table("db.t$audit_log").stream(options=start).plans
         expected = [tuple(row) for _, rows in plans for row in rows.rows]
-        assert sorted(told, key=repr) == sorted(expected, key=repr), start
+        assert sorted(streamed, key=repr) == sorted(expected, key=repr), start
 
 
-def test_versions_of_a_table_of_javas_are_read_by_spark(witness: Witness) -> None:
-    java = witness.table("db.t")
+def test_versions_of_a_java_table_are_read_by_spark(readers: AllReaders) -> None:
+    java = readers.table("db.t")
     java.create(COLUMNS, primary_keys=["id"], options={"bucket": "1", "deletion-vectors.enabled": "true"})
     java.write([[1, "a", 1, "x"], [2, "a", 2, "y"]])
     java.version("create_tag", name="before", snapshot=java.snapshots()[-1]["id"])
@@ -85,67 +85,67 @@ def test_versions_of_a_table_of_javas_are_read_by_spark(witness: Witness) -> Non
         {"op": "add", "path": ["extra"], "type": {"type": "ARRAY", "element": "INT"}, "first": True},
     )
     java.write([[[1, None], 2, "a", 2**40, "new"]])
-    witness.table("db.t$branch_b").write([[3, "b", 3, "of the branch"]])
+    readers.table("db.t$branch_b").write([[3, "b", 3, "of the branch"]])
     for version in (None, "before"):
-        witness.agree("db.t", version=version, pypaimon=False)
-    assert len(witness.agree("db.t$branch_b", pypaimon=False)) == 3
+        readers.agree("db.t", version=version, pypaimon=False)
+    assert len(readers.agree("db.t$branch_b", pypaimon=False)) == 3
     java.alter({"op": "drop", "path": ["text"]})
-    witness.agree("db.t", pypaimon=False)
+    readers.agree("db.t", pypaimon=False)
     java.version("rollback", name="before")
-    assert len(witness.agree("db.t", pypaimon=False)) == 2
+    assert len(readers.agree("db.t", pypaimon=False)) == 2
 
 
-def test_java_tidies_up_what_spark_wrote_and_named_versions_stay(witness: Witness) -> None:
-    witness.sql(
+def test_java_deletes_orphans_of_spark_and_keeps_named_versions(readers: AllReaders) -> None:
+    readers.sql(
         "CREATE TABLE {lake}.db.t (id INT NOT NULL, v INT) "
         "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1', 'changelog-producer' = 'lookup')"
     )
     for number in range(5):
-        witness.sql(f"INSERT INTO {{lake}}.db.t VALUES (1, {number}), ({number}, 0)")
+        readers.sql(f"INSERT INTO {{lake}}.db.t VALUES (1, {number}), ({number}, 0)")
         if number == 1:
-            witness.sql("CALL {lake}.sys.create_tag('db.t', 'kept')")
-            witness.sql("CALL {lake}.sys.create_branch('db.t', 'side', 'kept')")
-    kept, now = witness.agree("db.t", version="kept"), witness.agree("db.t")
-    stray = witness.lake.warehouse / "db.db" / "t" / "bucket-0" / "data-stray-0.parquet"
+            readers.sql("CALL {lake}.sys.create_tag('db.t', 'kept')")
+            readers.sql("CALL {lake}.sys.create_branch('db.t', 'side', 'kept')")
+    kept, now = readers.agree("db.t", version="kept"), readers.agree("db.t")
+    stray = readers.lake.warehouse / "db.db" / "t" / "bucket-0" / "data-stray-0.parquet"
     stray.write_bytes(b"left")
-    java = witness.table("db.t")
+    java = readers.table("db.t")
     java.version("expire", left=1)
-    # The file by which writers on one machine take turns is nothing to Java, and nothing is lost with it.
+    # Java does not know the lock file of writers on one machine; its deletion loses nothing.
     assert set(java.version("orphans")["files"]) - {".commit-turn"} == {stray.name}
     assert len(java.snapshots()) == 1
-    assert witness.agree("db.t") == now
-    assert witness.agree("db.t", version="kept") == kept
-    assert witness.agree("db.t$branch_side", pypaimon=False) == kept
+    assert readers.agree("db.t") == now
+    assert readers.agree("db.t", version="kept") == kept
+    assert readers.agree("db.t$branch_side", pypaimon=False) == kept
     java.version("rollback", name="kept")
-    assert witness.agree("db.t") == kept
+    assert readers.agree("db.t") == kept
 
 
-def test_spark_tidies_up_what_java_wrote_and_named_versions_stay(witness: Witness) -> None:
-    java = witness.table("db.t")
+def test_spark_deletes_orphans_of_java_and_keeps_named_versions(readers: AllReaders) -> None:
+    java = readers.table("db.t")
     java.create(COLUMNS, primary_keys=["id"], options={"bucket": "1", "changelog-producer": "lookup"})
     for number in range(5):
         java.write([[1, "a", number, "x"], [number, "b", 0, "y"]])
         if number == 1:
             java.version("create_tag", name="kept", snapshot=java.snapshots()[-1]["id"])
             java.version("create_branch", name="side", tag="kept")
-    kept, now = witness.agree("db.t", version="kept"), witness.agree("db.t")
-    stray = witness.lake.warehouse / "db.db" / "t" / "bucket-0" / "data-stray-0.parquet"
+    kept, now = readers.agree("db.t", version="kept"), readers.agree("db.t")
+    stray = readers.lake.warehouse / "db.db" / "t" / "bucket-0" / "data-stray-0.parquet"
     stray.write_bytes(b"left")
     os.utime(stray, (1, 1))
-    witness.sql("CALL {lake}.sys.expire_snapshots(table => 'db.t', retain_max => 1, retain_min => 1)")
-    removed = witness.sql("CALL {lake}.sys.remove_orphan_files(table => 'db.t', older_than => '2000-01-01 00:00:00')")
+    readers.sql("CALL {lake}.sys.expire_snapshots(table => 'db.t', retain_max => 1, retain_min => 1)")
+    removed = readers.sql("CALL {lake}.sys.remove_orphan_files(table => 'db.t', older_than => '2000-01-01 00:00:00')")
     assert (tuple(removed[0]), stray.exists()) == ((1, 4), False)
-    # Nothing is left for Java but the file by which writers on one machine take turns.
+    # Nothing is left for Java but the lock file of writers on one machine.
     assert set(java.version("orphans")["files"]) <= {".commit-turn"}
     assert len(java.snapshots()) == 1
-    assert witness.agree("db.t") == now
-    assert witness.agree("db.t", version="kept") == kept
-    assert witness.agree("db.t$branch_side", pypaimon=False) == kept
-    witness.sql("CALL {lake}.sys.rollback('db.t', 'kept')")
-    assert witness.agree("db.t") == kept
-    witness.sql("CALL {lake}.sys.delete_branch('db.t', 'side')")
-    witness.sql("CALL {lake}.sys.delete_tag('db.t', 'kept')")
+    assert readers.agree("db.t") == now
+    assert readers.agree("db.t", version="kept") == kept
+    assert readers.agree("db.t$branch_side", pypaimon=False) == kept
+    readers.sql("CALL {lake}.sys.rollback('db.t', 'kept')")
+    assert readers.agree("db.t") == kept
+    readers.sql("CALL {lake}.sys.delete_branch('db.t', 'side')")
+    readers.sql("CALL {lake}.sys.delete_tag('db.t', 'kept')")
     answer = java.version("tags")
     assert (answer["tags"], answer["branches"]) == ({}, [])
     java.write([[9, "c", 9, "z"]])
-    assert len(witness.agree("db.t")) == len(kept) + 1
+    assert len(readers.agree("db.t")) == len(kept) + 1

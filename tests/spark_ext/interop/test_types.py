@@ -1,4 +1,6 @@
-"""Values of every type, nested ones too, and partitions by them: Spark reads what Java wrote, and copies it."""
+"""Values of every type, nested types too, and partitions by them: Spark reads the values that Java wrote, and copies
+them.
+"""
 
 from typing import Any
 
@@ -6,7 +8,7 @@ import pytest
 
 from tests.golden.values import NESTED, SCALARS
 from tests.interop.limits import holds_partition, holds_value
-from tests.spark_ext.witness.witness import Witness
+from tests.spark_ext.interop.all_readers import AllReaders
 from tests.support.peers.json import TypeJson
 from tests.support.shares import each_run
 
@@ -19,14 +21,14 @@ PARTITIONS: list[tuple[TypeJson, list[Any]]] = [
 
 
 def _rows(columns: list[tuple[TypeJson, list[Any]]]) -> list[list[Any]]:
-    """Rows with an id, until every column has had each of its values, and a row of nulls."""
+    """Return rows with an id, until every column has had each of its values, and a row of nulls."""
     most = max(len(values) for _, values in columns)
     rows: list[list[Any]] = [[i, *(values[i % len(values)] for _, values in columns)] for i in range(most)]
     return [*rows, [most, *(None for _ in columns)]]
 
 
 @pytest.mark.parametrize("key", [True, False], ids=["primary key", "append"])
-def test_values_of_every_type_go_from_java_through_spark_to_java(witness: Witness, key: bool) -> None:
+def test_values_of_every_type_are_copied_from_java_by_spark(readers: AllReaders, key: bool) -> None:
     columns: list[tuple[str, TypeJson]] = [
         ("id", "INT NOT NULL"),
         *((f"c{i}", of) for i, (of, _) in enumerate(ALL)),
@@ -34,22 +36,22 @@ def test_values_of_every_type_go_from_java_through_spark_to_java(witness: Witnes
     options = {"bucket": "1"} if key else {}
     rows = _rows(ALL)
     for name in ("db.t", "db.copy"):
-        witness.table(name).create(columns, primary_keys=["id"] if key else [], options=options)
-    witness.table("db.t").write(rows[: len(rows) // 2])
-    witness.table("db.t").write(rows[len(rows) // 2 - 1 :] if key else rows[len(rows) // 2 :])
+        readers.table(name).create(columns, primary_keys=["id"] if key else [], options=options)
+    readers.table("db.t").write(rows[: len(rows) // 2])
+    readers.table("db.t").write(rows[len(rows) // 2 - 1 :] if key else rows[len(rows) // 2 :])
 
-    told = witness.agree("db.t", pypaimon=False)
-    witness.sql("INSERT INTO {lake}.db.copy SELECT * FROM {lake}.db.t")
-    assert witness.agree("db.copy", pypaimon=False) == told
-    # Deletions and updates carry the values of the other columns along.
-    witness.sql("UPDATE {lake}.db.copy SET c0 = NULL WHERE id = 2")
-    witness.sql("DELETE FROM {lake}.db.copy WHERE id = 1")
+    told = readers.agree("db.t", pypaimon=False)
+    readers.sql("INSERT INTO {lake}.db.copy SELECT * FROM {lake}.db.t")
+    assert readers.agree("db.copy", pypaimon=False) == told
+    # Deletions and updates copy the values of the other columns.
+    readers.sql("UPDATE {lake}.db.copy SET c0 = NULL WHERE id = 2")
+    readers.sql("DELETE FROM {lake}.db.copy WHERE id = 1")
     expected = [[*row[:1], None, *row[2:]] if row[0] == 2 else row for row in told if row[0] != 1]
-    assert sorted(witness.agree("db.copy", pypaimon=False), key=repr) == sorted(expected, key=repr)
+    assert sorted(readers.agree("db.copy", pypaimon=False), key=repr) == sorted(expected, key=repr)
 
 
 @pytest.mark.parametrize("number", each_run(range(4), lambda number: number == 0))
-def test_partitions_of_every_type_go_from_java_through_spark_to_java(witness: Witness, number: int) -> None:
+def test_partitions_of_every_type_are_copied_from_java_by_spark(readers: AllReaders, number: int) -> None:
     chosen = PARTITIONS[number::4]
     columns: list[tuple[str, TypeJson]] = [
         ("id", "INT NOT NULL"),
@@ -57,20 +59,20 @@ def test_partitions_of_every_type_go_from_java_through_spark_to_java(witness: Wi
     ]
     partitions = [name for name, _ in columns[1:]]
     for name in ("db.t", "db.copy"):
-        witness.table(name).create(columns, partition_keys=partitions)
+        readers.table(name).create(columns, partition_keys=partitions)
     # An empty string is null as a partition.
     rows = [[None if value == "" else value for value in row] for row in _rows(chosen)]
-    witness.table("db.t").write(rows)
+    readers.table("db.t").write(rows)
 
-    told = witness.agree("db.t", pypaimon=False)
-    witness.sql("INSERT INTO {lake}.db.copy SELECT * FROM {lake}.db.t")
-    assert witness.agree("db.copy", pypaimon=False) == told
-    assert _paths(witness, "db.copy") == _paths(witness, "db.t")
+    told = readers.agree("db.t", pypaimon=False)
+    readers.sql("INSERT INTO {lake}.db.copy SELECT * FROM {lake}.db.t")
+    assert readers.agree("db.copy", pypaimon=False) == told
+    assert _paths(readers, "db.copy") == _paths(readers, "db.t")
     # Each partition is found by its values.
     values = " AND ".join(f"c.{name} <=> t.{name}" for name in partitions)
-    found = witness.sql(f"SELECT count(*) FROM {{lake}}.db.copy c JOIN {{lake}}.db.t t ON c.id = t.id AND {values}")
+    found = readers.sql(f"SELECT count(*) FROM {{lake}}.db.copy c JOIN {{lake}}.db.t t ON c.id = t.id AND {values}")
     assert found[0][0] == len(rows)
 
 
-def _paths(witness: Witness, table: str) -> set[str]:
-    return {file.rsplit("/", 1)[0] for file in witness.lake.files(table)}
+def _paths(readers: AllReaders, table: str) -> set[str]:
+    return {file.rsplit("/", 1)[0] for file in readers.lake.files(table)}

@@ -1,10 +1,10 @@
-"""Merge engines, postponed buckets and stream sinks: what Spark may write to them, read by Java after every step."""
+"""Merge engines, postponed buckets and stream sinks: writes of Spark that Java reads after every step."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.spark_ext.witness.witness import Witness
+from tests.spark_ext.interop.all_readers import AllReaders
 from tests.support.shares import each_run
 
 ENGINES: dict[str, tuple[str, list[tuple[str, list[list[object]]]]]] = {
@@ -44,45 +44,45 @@ ENGINES: dict[str, tuple[str, list[tuple[str, list[list[object]]]]]] = {
 
 
 @pytest.mark.parametrize("engine", list(ENGINES))
-def test_what_an_engine_takes_is_read_by_all(witness: Witness, engine: str) -> None:
-    options, story = ENGINES[engine]
-    witness.sql(
+def test_writes_to_each_merge_engine_are_read_by_all_readers(readers: AllReaders, engine: str) -> None:
+    options, statements = ENGINES[engine]
+    readers.sql(
         "CREATE TABLE {lake}.db.t (id INT NOT NULL, v INT, s STRING) "
         f"TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1', {options})"
     )
-    for statement, rows in story:
-        witness.sql(statement.replace("{t}", "{lake}.db.t"))
-        assert witness.agree("db.t", pypaimon=False) == rows, statement
-    witness.agree_on_changes("db.t", 1, witness.last_snapshot("db.t"))
+    for statement, rows in statements:
+        readers.sql(statement.replace("{t}", "{lake}.db.t"))
+        assert readers.agree("db.t", pypaimon=False) == rows, statement
+    readers.agree_on_changes("db.t", 1, readers.last_snapshot("db.t"))
 
 
-def test_postponed_rows_are_read_by_all(witness: Witness) -> None:
-    witness.sql(
+def test_postponed_rows_are_read_by_all_readers(readers: AllReaders) -> None:
+    readers.sql(
         "CREATE TABLE {lake}.db.t (id INT NOT NULL, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '-2')"
     )
-    witness.sql("INSERT INTO {lake}.db.t VALUES (1, 1), (2, 2)")
-    assert witness.agree("db.t") == [[1, 1], [2, 2]]
-    witness.sql("ALTER TABLE {lake}.db.t SET TBLPROPERTIES ('postpone.batch-write-fixed-bucket' = 'false')")
-    witness.sql("INSERT INTO {lake}.db.t VALUES (2, 2), (3, 3)")
-    witness.agree("db.t", pypaimon=False)
-    witness.sql("CALL {lake}.sys.compact('db.t')")
-    assert witness.agree("db.t") == [[1, 1], [2, 2], [3, 3]]
-    witness.sql("INSERT INTO {lake}.db.t VALUES (2, 3)")
-    witness.table("db.t").compact()
-    assert witness.agree("db.t") == [[1, 1], [2, 3], [3, 3]]
+    readers.sql("INSERT INTO {lake}.db.t VALUES (1, 1), (2, 2)")
+    assert readers.agree("db.t") == [[1, 1], [2, 2]]
+    readers.sql("ALTER TABLE {lake}.db.t SET TBLPROPERTIES ('postpone.batch-write-fixed-bucket' = 'false')")
+    readers.sql("INSERT INTO {lake}.db.t VALUES (2, 2), (3, 3)")
+    readers.agree("db.t", pypaimon=False)
+    readers.sql("CALL {lake}.sys.compact('db.t')")
+    assert readers.agree("db.t") == [[1, 1], [2, 2], [3, 3]]
+    readers.sql("INSERT INTO {lake}.db.t VALUES (2, 3)")
+    readers.table("db.t").compact()
+    assert readers.agree("db.t") == [[1, 1], [2, 3], [3, 3]]
 
 
 @pytest.mark.parametrize("mode", each_run(["append", "update", "complete"], lambda mode: mode == "complete"))
-def test_what_a_stream_writes_is_read_by_all(witness: Witness, mode: str, tmp_path: Path) -> None:
-    witness.table("db.source").create([("id", "INT"), ("v", "INT")])
-    witness.sql(
+def test_rows_of_a_stream_are_read_by_all_readers(readers: AllReaders, mode: str, tmp_path: Path) -> None:
+    readers.table("db.source").create([("id", "INT"), ("v", "INT")])
+    readers.sql(
         "CREATE TABLE {lake}.db.t (id INT NOT NULL, v BIGINT) "
         "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2', 'changelog-producer' = 'input')"
     )
-    name = witness.lake.name
+    name = readers.lake.name
     for rows in ([[1, 10], [2, 20]], [[1, 1], [3, 30]]):
-        witness.table("db.source").write(rows)
-        stream = witness.lake.spark.readStream.table(f"{name}.db.source")
+        readers.table("db.source").write(rows)
+        stream = readers.lake.spark.readStream.table(f"{name}.db.source")
         if mode != "append":
             stream = stream.groupBy("id").sum("v").withColumnRenamed("sum(v)", "v")
         query = (
@@ -95,5 +95,5 @@ def test_what_a_stream_writes_is_read_by_all(witness: Witness, mode: str, tmp_pa
             assert query.awaitTermination(120)
         finally:
             query.stop()
-        last = witness.agree("db.t")
+        last = readers.agree("db.t")
     assert last == [[1, 1 if mode == "append" else 11], [2, 20], [3, 30]]

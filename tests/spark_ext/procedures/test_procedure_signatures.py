@@ -1,4 +1,4 @@
-"""The procedures are Paimon's: their names, arguments in their order, and the columns of their results."""
+"""Names, arguments and result columns of the procedures are those of Paimon."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_arguments_and_results_are_those_of_paimon(name: str) -> None:
     assert (parameters, columns) == PAIMON[name]
 
 
-def test_the_procedures_of_paimon_are_there() -> None:
+def test_all_procedures_of_paimon_exist() -> None:
     assert set(PAIMON) - set(PROCEDURES) == set()
 
 
@@ -35,5 +35,5 @@ def test_the_procedures_of_paimon_are_there() -> None:
         ("`db", None),
     ],
 )
-def test_names_are_read_as_sql_writes_them(text: str, parts: list[str] | None) -> None:
+def test_names_are_parsed_as_in_sql(text: str, parts: list[str] | None) -> None:
     assert name_parts(text) == parts

@@ -1,7 +1,7 @@
-"""Random stories of one table for Hypothesis: statements of Spark, and writes and compactions of Java, in turns.
+"""Random changes of one table for Hypothesis: statements of Spark, and writes and compactions of Java, in alternation.
 
-`Model` is what the table should hold: rows by their key, or for an append table as often as they were written. A step
-draws its rows and conditions from its own seed when it is taken, because columns may have changed by then.
+`TableModel` has the expected rows of the table: by their key, or in an append table as often as they were written. A
+step draws its rows and conditions from its seed when it is run, because columns may have changed by then.
 """
 
 import random
@@ -33,8 +33,8 @@ COLUMNS: dict[str, Type] = {"id": "INT NOT NULL", "p": "STRING NOT NULL", "v": "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What one hand does; the seed decides on the rows."""
+class ChangeStep:
+    """A change by one engine; the seed determines the rows."""
 
     by: Hand
     what: str
@@ -42,19 +42,20 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkStory:
-    """A table and what happens to it."""
+class RandomChanges:
+    """A table and its changes."""
 
     keys: tuple[str, ...]
     partitioned: bool
     options: dict[str, str]
-    steps: list[Step]
+    steps: list[ChangeStep]
 
 
 @st.composite
-def spark_stories(draw: st.DrawFn) -> SparkStory:
-    """Any kind of table whose rows a model can tell, with two to six steps after the first insertion, in `make test`
-    with three at most.
+def random_changes(draw: st.DrawFn) -> RandomChanges:
+    """Strategy for tables of any kind with a model of their rows.
+
+    After the first insertion there are two to six steps, or at most three in `make test`.
     """
     keyed = draw(st.booleans())
     partitioned = draw(st.booleans())
@@ -73,17 +74,17 @@ def spark_stories(draw: st.DrawFn) -> SparkStory:
     elif draw(st.booleans()):
         options["deletion-vectors.enabled"] = "true"
     seeds = st.integers(0, 2**32)
-    steps = [Step(by=draw(st.sampled_from(("spark", "java"))), what="insert", seed=draw(seeds))]
+    steps = [ChangeStep(by=draw(st.sampled_from(("spark", "java"))), what="insert", seed=draw(seeds))]
     for _ in range(draw(st.integers(2, 6 if LONG else 3))):
         by: Hand = draw(st.sampled_from(("spark", "spark", "java")))
         what = draw(st.sampled_from(BY_SPARK if by == "spark" else BY_JAVA))
-        steps.append(Step(by=by, what="insert" if what == "change" and not keyed else what, seed=draw(seeds)))
+        steps.append(ChangeStep(by=by, what="insert" if what == "change" and not keyed else what, seed=draw(seeds)))
     keys = () if not keyed else ("p", "id") if partitioned else ("id",)
-    return SparkStory(keys=keys, partitioned=partitioned, options=options, steps=steps)
+    return RandomChanges(keys=keys, partitioned=partitioned, options=options, steps=steps)
 
 
 @dataclass(slots=True)
-class Model:
+class TableModel:
     """The rows of a table with these keys (none: an append table), and its columns with their types."""
 
     keys: tuple[str, ...]
@@ -91,30 +92,30 @@ class Model:
     rows: list[Row] = field(default_factory=list)
 
     def key(self, row: Row) -> Any:
-        """What a row is known by."""
+        """Return the key of a row."""
         return tuple(row[name] for name in self.keys)
 
     def upsert(self, rows: Iterable[Row]) -> None:
-        """Write rows, the later one of a key last."""
+        """Write rows; a later row replaces an earlier one of the same key."""
         for row in rows:
             if self.keys:
                 self.rows = [old for old in self.rows if self.key(old) != self.key(row)]
             self.rows.append(row)
 
     def remove(self, gone: Callable[[Row], bool]) -> None:
-        """Take rows away."""
+        """Remove the rows that satisfy the condition."""
         self.rows = [row for row in self.rows if not gone(row)]
 
     def update(self, chosen: Callable[[Row], bool], change: Callable[[Row], Row]) -> None:
-        """Change rows; their keys stay."""
+        """Change rows, but not their keys."""
         self.rows = [change(row) if chosen(row) else row for row in self.rows]
 
     def listed(self, row: Row) -> list[Any]:
-        """A row in the JSON of the peers."""
+        """Return a row in the JSON of the peers."""
         return [row[name] for name in self.columns]
 
     def draw_rows(self, source: random.Random, most: int, *, distinct: tuple[str, ...] = ()) -> list[Row]:
-        """Rows of any values, at most one for each value of `distinct`."""
+        """Draw rows of any values, at most one for each value of `distinct`."""
         rows: dict[Any, Row] = {}
         for number in range(source.randint(1, most)):
             row = {name: _value(source, name, of) for name, of in self.columns.items()}
@@ -122,7 +123,7 @@ class Model:
         return list(rows.values())
 
     def sql_values(self, rows: Iterable[Row]) -> str:
-        """Rows as a relation of SQL: SELECT … UNION ALL SELECT …, with the table's types and column names."""
+        """Return rows as a SQL relation: SELECT … UNION ALL SELECT …, with the table's types and column names."""
         return " UNION ALL ".join(
             "SELECT "
             + ", ".join(
@@ -133,7 +134,7 @@ class Model:
 
 
 def draw_condition(source: random.Random) -> Condition:
-    """A condition in SQL and in Python."""
+    """Return a condition in SQL and in Python."""
     number = source.randint(0, 9)
     partition = source.choice(PARTITIONS)
     conditions: list[Condition] = [
@@ -156,7 +157,7 @@ def _value(source: random.Random, name: str, of: Type) -> Any:
 
 
 def drawn(source: random.Random, of: Type) -> Any:
-    """A value of the type in the JSON of the peers, or null."""
+    """Draw a value of the type in the JSON of the peers, or null."""
     if source.random() < 0.2:
         return None
     if isinstance(of, dict):
@@ -167,7 +168,7 @@ def drawn(source: random.Random, of: Type) -> Any:
 
 
 def literal(value: Any, of: Type) -> str:
-    """A value as SQL."""
+    """Return a value as SQL."""
     if value is None:
         return "NULL"
     if isinstance(of, dict):
@@ -183,7 +184,7 @@ def _typed(value: Any, of: Type) -> str:
 
 
 def sql_type(of: Type) -> str:
-    """A type of Spark's."""
+    """Return a type of Spark."""
     if isinstance(of, dict):
         if of["type"] == "ROW":
             fields = (f"{f['name']}: {sql_type(f['type'])}" for f in of["fields"])

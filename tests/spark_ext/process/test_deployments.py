@@ -1,4 +1,4 @@
-"""Where Spark runs: executors of their own, the SQL shell, Python elsewhere or nowhere."""
+"""Deployments of Spark: executors in other processes, the SQL shell, Python on another host or missing."""
 
 import contextlib
 import os
@@ -30,7 +30,7 @@ def _catalog(warehouse: Path) -> dict[str, str]:
     }
 
 
-def test_executors_in_processes_of_their_own_read_and_write(tmp_path: Path) -> None:
+def test_executors_in_other_processes_read_and_write(tmp_path: Path) -> None:
     settings = {
         **_catalog(tmp_path),
         "spark.master": "local-cluster[2,1,1024]",
@@ -49,7 +49,7 @@ def test_executors_in_processes_of_their_own_read_and_write(tmp_path: Path) -> N
 
 
 @pytest.mark.long
-def test_the_sql_shell_takes_the_printed_arguments(tmp_path: Path) -> None:
+def test_the_sql_shell_accepts_the_printed_arguments(tmp_path: Path) -> None:
     printed = subprocess.run(
         [sys.executable, "-m", "interbed.cli", "spark", "settings", "-c", "lake", "-o", f"warehouse={tmp_path}"],
         capture_output=True,
@@ -85,7 +85,7 @@ def test_the_sql_shell_takes_the_printed_arguments(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def _planner() -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """A planner's process and its address."""
+    """Start a planner's process, and yield its address."""
     command = [sys.executable, "-m", "interbed.cli", "spark", "planner", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         try:
@@ -106,7 +106,7 @@ def bare_python(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-def test_a_planner_elsewhere_serves_a_driver_without_python(
+def test_a_remote_planner_serves_a_driver_without_python(
     tmp_path: Path, bare_python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with load_catalog(warehouse=str(tmp_path / "lake")) as catalog:
@@ -118,7 +118,7 @@ def test_a_planner_elsewhere_serves_a_driver_without_python(
             table.append(pa.table({"id": [1, 2]}))
             table.append(pa.table({"id": [2, 3]}))
     with _planner() as (endpoint, process):
-        # The bare interpreter must find nothing of ours on its way.
+        # The bare interpreter must find no package of interbed on its path.
         monkeypatch.delenv("PYTHONPATH", raising=False)
         settings = {**_catalog(tmp_path / "lake"), "spark.interbed.planner": endpoint}
         settings["spark.interbed.python"] = str(bare_python)
@@ -128,7 +128,7 @@ def test_a_planner_elsewhere_serves_a_driver_without_python(
             assert spark.run("SELECT sum(id), count(*) FROM lake.db.log") == [["8", "4"]]
             with pytest.raises(PeerError, match=LACKING) as caught:
                 spark.run("SELECT count(*) FROM lake.db.keyed WHERE id > 0")
-            # Around what a task throws there is Spark's own account of the job; of the task there is this line only.
+            # Spark adds its own report of the job to the task's exception; the task itself contributes this one line.
             assert "PythonWorkerChannel" not in str(caught.value)
             with pytest.raises(PeerError, match=LACKING) as caught:
                 spark.run("CALL lake.sys.compact(table => 'db.keyed', compact_strategy => 'full')")
@@ -139,12 +139,12 @@ def test_a_planner_elsewhere_serves_a_driver_without_python(
                 spark.run("SHOW TABLES IN lake.db")
 
 
-# A driver without interbed is met by the test before, too.
+# The test before covers a driver without interbed, too.
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("python", "reason"), [("bare", LACKING), ("missing", r"There is no Python \S+ on this node.*venv-pack")]
 )
-def test_a_driver_whose_python_lacks_interbed_says_so_in_one_line(
+def test_a_driver_whose_python_lacks_interbed_reports_it_in_one_line(
     python: str, reason: str, tmp_path: Path, bare_python: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
