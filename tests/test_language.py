@@ -30,11 +30,14 @@ DONE: tuple[str, ...] = (
     "storage/write",
     "tests/bad_input",
     "tests/golden",
+    "tests/iceberg",
+    "tests/ingest",
     "tests/interop",
     "tests/optimizer",
     "tests/packaging",
     "tests/peers",
     "tests/pypaimon",
+    "tests/spark_ext",
 )
 """Folders whose modules have no faults; a rewritten folder is added here."""
 

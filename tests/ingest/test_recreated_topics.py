@@ -48,9 +48,9 @@ def test_a_run_refuses_a_recreated_topic_and_another_group_reads_it(kafka: Kafka
         command(kafka, tmp_path, *arguments, "--until-end"), capture_output=True, text=True, check=False, timeout=60
     )
     assert stopped.returncode == 1
-    told = " ".join(stopped.stderr.split())
+    error_text = " ".join(stopped.stderr.split())
     for each in (topic, "the table shop.orders", f"its id was {before}", f"is {topics.id_of(topic)} now", "--group"):
-        assert each in told
+        assert each in error_text
     assert {row["v"] for row in rows_of(lake(tmp_path))} == {"old"}
 
     assert ingest(kafka, tmp_path, *arguments, "--group", "second")["rows"] == {"shop.orders": 5}

@@ -104,14 +104,14 @@ def test_another_key_ends_the_run(tmp_path: Path, tally: Tally, form: str, chang
         read(catalog, form, old)
     with pytest.raises(SourceChangedError) as error:
         read(catalog, form, old + new, at_once=1 if when == "in a running process" else 1000)
-    told = str(error.value)
+    message = str(error.value)
     for each in (
         "orders",
         "topic t, partition 0, offset 2",
         f"({', '.join(before)})",
         "--accept-changed-source shop.orders",
     ):
-        assert each in told
+        assert each in message
     if when == "between two runs":
         assert [row["v"] for row in rows_of(catalog)] == [1, 2]
 

@@ -182,10 +182,10 @@ def refused(message: str, action: Callable[[], Any]) -> None:
     try:
         action()
     except PySparkException as error:
-        told = str(error)
+        error_text = str(error)
     else:
-        told = "(no error)"
-    assert message in told, told
+        error_text = "(no error)"
+    assert message in error_text, error_text
 
 
 if __name__ == "__main__":

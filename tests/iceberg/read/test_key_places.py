@@ -59,7 +59,7 @@ def test_values_of_each_type_are_distinguished_and_null_is_a_value(name: str) ->
     assert found(without, column) == expected(values.drop_null(), column)
 
 
-def test_texts_with_equal_hashed_bits_are_compared() -> None:
+def test_texts_with_equal_bits_are_compared() -> None:
     one, other = (f"{'a' * 8}{middle}{'b' * 20}{'c' * 8}" for middle in "xy")
     places = KeyPlaces.of(pa.array([one]))
     assert places is not None

@@ -44,7 +44,7 @@ def test_a_query_runs_until_it_is_stopped_and_the_next_one_continues(
     until(table.exists, query)
     produce(kafka, "query", [event("d", {"id": 7, "v": "a"}, None)])
     until(lambda: len(rows_of(catalog)) == 49, query)
-    until(lambda: [told["messages"] for told in logged_commits(caplog)][-1:] == [51], query)
+    until(lambda: [commit["messages"] for commit in logged_commits(caplog)][-1:] == [51], query)
     query.stop()
     last = logged_commits(caplog)[-1]
     assert (last["event"], last["messages"], last["rows"], last["lag"]) == ("commit", 51, {"shop.orders": 51}, 0)

@@ -40,13 +40,13 @@ def test_values_of_every_type_are_copied_from_java_by_spark(readers: AllReaders,
     readers.table("db.t").write(rows[: len(rows) // 2])
     readers.table("db.t").write(rows[len(rows) // 2 - 1 :] if key else rows[len(rows) // 2 :])
 
-    told = readers.agree("db.t", pypaimon=False)
+    original = readers.agree("db.t", pypaimon=False)
     readers.sql("INSERT INTO {lake}.db.copy SELECT * FROM {lake}.db.t")
-    assert readers.agree("db.copy", pypaimon=False) == told
+    assert readers.agree("db.copy", pypaimon=False) == original
     # Deletions and updates copy the values of the other columns.
     readers.sql("UPDATE {lake}.db.copy SET c0 = NULL WHERE id = 2")
     readers.sql("DELETE FROM {lake}.db.copy WHERE id = 1")
-    expected = [[*row[:1], None, *row[2:]] if row[0] == 2 else row for row in told if row[0] != 1]
+    expected = [[*row[:1], None, *row[2:]] if row[0] == 2 else row for row in original if row[0] != 1]
     assert sorted(readers.agree("db.copy", pypaimon=False), key=repr) == sorted(expected, key=repr)
 
 
@@ -64,9 +64,9 @@ def test_partitions_of_every_type_are_copied_from_java_by_spark(readers: AllRead
     rows = [[None if value == "" else value for value in row] for row in _rows(chosen)]
     readers.table("db.t").write(rows)
 
-    told = readers.agree("db.t", pypaimon=False)
+    original = readers.agree("db.t", pypaimon=False)
     readers.sql("INSERT INTO {lake}.db.copy SELECT * FROM {lake}.db.t")
-    assert readers.agree("db.copy", pypaimon=False) == told
+    assert readers.agree("db.copy", pypaimon=False) == original
     assert _paths(readers, "db.copy") == _paths(readers, "db.t")
     # Each partition is found by its values.
     values = " AND ".join(f"c.{name} <=> t.{name}" for name in partitions)

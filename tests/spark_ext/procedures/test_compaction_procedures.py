@@ -118,14 +118,14 @@ def test_a_failed_job_leaves_the_table_unchanged(lake: SparkLake) -> None:
         lake.sql("CALL {lake}.sys.compact('db.t')")
     assert "Traceback" not in str(failed.value)
     assert (lake.files("db.t"), marks(lake), kinds(table)) == (files, [], ["APPEND"] * 3)
-    ((told,),) = lake.tuples(
+    ((result_text,),) = lake.tuples(
         "CALL {lake}.sys.compact_database(including_databases => 'd.', excluding_tables => 'db.x.*')"
     )
-    assert told.startswith("Compact database finished. Success: 1, Failed: 1; db.t: ")
+    assert result_text.startswith("Compact database finished. Success: 1, Failed: 1; db.t: ")
     assert (lake.files("db.t"), marks(lake)) == (files, [])
     damaged.write_bytes(content)
-    ((told,),) = lake.tuples("CALL {lake}.sys.compact_database(including_tables => 'db.t')")
-    assert told == "Compact database finished. Success: 1, Failed: 0"
+    ((result_text,),) = lake.tuples("CALL {lake}.sys.compact_database(including_tables => 'db.t')")
+    assert result_text == "Compact database finished. Success: 1, Failed: 0"
 
 
 def test_concurrent_writers_lose_nothing_to_compactions(lake: SparkLake) -> None:
@@ -171,7 +171,7 @@ def test_the_page_about_compaction_runs_as_written(lake: SparkLake) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "reason"),
     [
         ("'db.t', compact_strategy => 'some'", "is 'full' or 'minor', not 'some'"),
         ("'db.t', partitions => 'dt=a', where => 'dt > 1'", "does not go with 'partitions'"),
@@ -181,8 +181,8 @@ def test_the_page_about_compaction_runs_as_written(lake: SparkLake) -> None:
         ("'db.t', buckets => '7'", "has no bucket 7"),
     ],
 )
-def test_incompatible_arguments_are_refused(lake: SparkLake, arguments: str, told: str) -> None:
+def test_incompatible_arguments_are_refused(lake: SparkLake, arguments: str, reason: str) -> None:
     keyed(lake)
-    with pytest.raises(Exception, match=re.escape(told)):
+    with pytest.raises(Exception, match=re.escape(reason)):
         lake.sql(f"CALL {{lake}}.sys.compact({arguments})")
     assert marks(lake) == []

@@ -48,8 +48,10 @@ def test_the_status_of_tables_is_a_procedure(optimized_lake: SparkLake) -> None:
 
 
 def test_finished_processes_are_a_table(optimized_lake: SparkLake) -> None:
-    told = "table_name, kind, state, score_after, read_amplification_after, seconds >= 0"
-    query = f"SELECT {told} FROM {{lake}}.sys.optimizing_processes WHERE table_name = 'orders' ORDER BY created_at"
+    shown_columns = "table_name, kind, state, score_after, read_amplification_after, seconds >= 0"
+    query = (
+        f"SELECT {shown_columns} FROM {{lake}}.sys.optimizing_processes WHERE table_name = 'orders' ORDER BY created_at"
+    )
     assert optimized_lake.tuples(query) == [
         ("orders", "minor", "succeeded", 100, 1.0, True),
         ("orders", "minor", "running", None, None, True),

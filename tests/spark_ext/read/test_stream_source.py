@@ -100,7 +100,7 @@ def test_a_stream_starts_at_the_configured_position(lake: SparkLake, tmp_path: P
     lake.sql("CREATE TABLE {lake}.db.t (id INT)")
     for number in range(1, 4):
         lake.sql(f"INSERT INTO {{lake}}.db.t VALUES ({number})")
-    told = {
+    streamed = {
         name: Reader(lake, tmp_path / name).run("db.t", **options)
         for name, options in {
             "latest": {"scan_mode": "latest"},
@@ -110,7 +110,7 @@ def test_a_stream_starts_at_the_configured_position(lake: SparkLake, tmp_path: P
         }.items()
     }
 
-    assert told == {
+    assert streamed == {
         "latest": [],
         "snapshot": [[(2,), (3,)]],
         "full": [[(1,), (2,), (3,)]],

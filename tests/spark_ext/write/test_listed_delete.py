@@ -34,8 +34,8 @@ def test_keys_of_a_subquery_are_deleted_without_a_read_of_the_target(lake: Spark
     assert lake.tuples("SELECT id, v FROM {lake}.db.t ORDER BY id") == [(0, 0), (2, 20), (4, 40), (5, 50)]
     assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(4,)]
     if "lookup" in options:
-        told = _table(lake).changes(mode="changelog").to_arrow().to_pylist()
-        assert sorted((row["id"], row["v"]) for row in told if row["_row_kind"] == 3) == [(1, 10), (3, 30)]
+        changes = _table(lake).changes(mode="changelog").to_arrow().to_pylist()
+        assert sorted((row["id"], row["v"]) for row in changes if row["_row_kind"] == 3) == [(1, 10), (3, 30)]
     # The key may be inserted again.
     lake.sql("INSERT INTO {lake}.db.t VALUES (77, 7, 'x'), (3, 3, 'x')")
     assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(0,), (2,), (3,), (4,), (5,), (77,)]

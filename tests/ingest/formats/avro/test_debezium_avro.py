@@ -272,8 +272,8 @@ def test_logical_messages_of_postgresql_are_skipped() -> None:
         {"name": "message", "type": content},
     ]
     schema = {"type": "record", "name": "io.debezium.connector.postgresql.MessageValue", "fields": fields}
-    told = {**avro_event("m", table=""), "message": {"prefix": "p"}}
-    decoded = decode(schemas, [schemas.encoded(schema, told)])
+    logical_message = {**avro_event("m", table=""), "message": {"prefix": "p"}}
+    decoded = decode(schemas, [schemas.encoded(schema, logical_message)])
     assert (list(decoded.changes), list(decoded.bad)) == ([], [])
 
 

@@ -30,9 +30,11 @@ def test_a_recreated_topic_that_has_the_offset_is_a_gap(topics: KafkaTopics, ope
     topics.recreate(topic)
     topics.write(topic, numbered(0, 30))
 
-    told = f"Topic {topic} .*its id was {re.escape(before)}, and is {re.escape(topics.id_of(topic))} now.*--group"
+    expected_message = (
+        f"Topic {topic} .*its id was {re.escape(before)}, and is {re.escape(topics.id_of(topic))} now.*--group"
+    )
     later = opened(topic)
-    with pytest.raises(SourceGapError, match=told):
+    with pytest.raises(SourceGapError, match=expected_message):
         later.seek(positions)
     with pytest.raises(SourceGapError, match=f"the table shop.orders was filled from it: its id was {before}"):
         later.check({"shop.items": Positions({topic: {0: 10}}), "shop.orders": positions})

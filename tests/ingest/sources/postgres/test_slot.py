@@ -44,13 +44,13 @@ def test_the_slot_advances_only_to_the_position_of_the_slowest_table(
 ) -> None:
     database.execute("CREATE TABLE orders (id int PRIMARY KEY)", "CREATE TABLE items (id int PRIMARY KEY)")
     source = database.source()
-    told: list[int] = []
+    noted_offsets: list[int] = []
     note = source.note
 
     def noted(positions: Positions) -> None:
         note(positions)
         [(_, _, offset)] = positions
-        told.append(offset)
+        noted_offsets.append(offset)
         least = min(position(catalog, database), position(catalog, database, "shop.items"))
         assert offset <= least
         wait_until(lambda: database.confirmed() >= offset)
@@ -62,9 +62,9 @@ def test_the_slot_advances_only_to_the_position_of_the_slowest_table(
     def committed() -> None:
         database.execute("INSERT INTO orders SELECT count(*) FROM orders")
 
-    job.run(lambda: len(told) >= 5, committed)
+    job.run(lambda: len(noted_offsets) >= 5, committed)
     source.close()
-    assert database.confirmed() == told[-1] == position(catalog, database)
+    assert database.confirmed() == noted_offsets[-1] == position(catalog, database)
 
 
 def test_wal_of_unpublished_tables_is_not_retained(orders: Database, catalog: Catalog) -> None:
