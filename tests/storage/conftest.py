@@ -1,4 +1,4 @@
-"""What tests of storage share."""
+"""Fixtures for tests of storage."""
 
 import pytest
 
@@ -9,19 +9,19 @@ from tests.support.shares import each_run
 
 @pytest.fixture
 def like_a_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the local disk pass for an object store, so that the code for these runs."""
+    """Make the local disk pass for an object store, so that the code for object stores runs."""
     monkeypatch.setattr(LocalFileIO, "capabilities", OBJECT_STORE_CAPABILITIES)
 
 
 @pytest.fixture(params=each_run(["disk", "store"], lambda kind: kind == "disk"))
 def each_kind_of_store(request: pytest.FixtureRequest) -> None:
-    """Once as it is, once as `like_a_store`; the latter in long runs alone."""
+    """Run the test once with the local disk as it is, and in long runs also with `like_a_store`."""
     _take_for_what_it_says(request)
 
 
 @pytest.fixture(params=["disk", "store"])
 def both_kinds_of_store(request: pytest.FixtureRequest) -> None:
-    """The same, both in each run."""
+    """Run the test with the local disk as it is and with `like_a_store`."""
     _take_for_what_it_says(request)
 
 

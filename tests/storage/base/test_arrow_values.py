@@ -1,4 +1,4 @@
-"""Arrays that are made without pandas are those that Arrow makes."""
+"""Arrays built without pandas equal those that Arrow builds."""
 
 import datetime
 import decimal
@@ -51,12 +51,12 @@ TYPES: list[pa.DataType | None] = [
 
 
 def by_arrow(values: Any, arrow: Any) -> Any:
-    """The array that Arrow makes."""
+    """The array that Arrow builds."""
     return pa.array(values, arrow)
 
 
 def outcome(make: Any) -> Any:
-    """What is made, or the kind of error."""
+    """Return the array that is built, or the class of the error."""
     try:
         return make()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
@@ -64,13 +64,13 @@ def outcome(make: Any) -> Any:
 
 
 def without_pandas(values: list[object], arrow: pa.DataType | None) -> "pa.Array[Any]":
-    """The array as in a process that has not loaded pandas."""
+    """Build the array as in a process that has not loaded pandas."""
     with patch("interbed.storage.base.arrow_values._is_pandas_check_free", return_value=False):
         return array_of(values, arrow)
 
 
 @given(values=VALUES, arrow=st.sampled_from(TYPES))
-def test_an_array_of_values_is_that_of_arrow(values: list[object], arrow: pa.DataType | None) -> None:
+def test_an_array_of_values_equals_arrows(values: list[object], arrow: pa.DataType | None) -> None:
     ours, theirs = outcome(lambda: without_pandas(values, arrow)), outcome(lambda: by_arrow(values, arrow))
     assert ours is theirs or (ours.type == theirs.type and repr(ours.to_pylist()) == repr(theirs.to_pylist()))
     if isinstance(ours, pa.Array):
@@ -79,19 +79,19 @@ def test_an_array_of_values_is_that_of_arrow(values: list[object], arrow: pa.Dat
 
 
 @given(values=st.lists(st.tuples(st.integers(-128, 127), st.booleans())), kind=st.sampled_from("bhilBHILfd?"))
-def test_an_array_of_numbers_is_that_of_arrow(values: list[tuple[int, bool]], kind: str) -> None:
+def test_an_array_of_numbers_equals_arrows(values: list[tuple[int, bool]], kind: str) -> None:
     numbers = np.array([v for v, _ in values], np.int64).astype(kind)
     missing = np.array([m for _, m in values], np.bool_)
     for mask in (None, missing):
         made = from_numpy(numbers, mask)
         made.validate(full=True)
         assert made.equals(pa.array(numbers, mask=mask))
-    # Every other element, which do not lie one after the other.
+    # Every other element: the values are not contiguous in memory.
     assert from_numpy(numbers[::2]).equals(pa.array(numbers[::2]))
 
 
 @given(values=VALUES, arrow=st.sampled_from(TYPES), cut=st.integers(0, 12))
-def test_numbers_come_back_as_arrow_gives_them(values: list[object], arrow: pa.DataType | None, cut: int) -> None:
+def test_numbers_are_returned_as_arrow_returns_them(values: list[object], arrow: pa.DataType | None, cut: int) -> None:
     made = outcome(lambda: by_arrow(values, arrow))
     if not isinstance(made, pa.Array):
         return
@@ -102,7 +102,7 @@ def test_numbers_come_back_as_arrow_gives_them(values: list[object], arrow: pa.D
         assert repr(ours.tolist()) == repr(theirs.tolist())
 
 
-def test_what_is_not_common_is_left_to_arrow() -> None:
+def test_uncommon_values_are_left_to_arrow() -> None:
     assert scalar_of(datetime.date(2026, 1, 2), pa.date32()).as_py() == datetime.date(2026, 1, 2)
     assert scalar_of(decimal.Decimal("1.50"), pa.decimal128(5, 2)).as_py() == decimal.Decimal("1.50")
     assert scalar_of(None, pa.int64()).as_py() is None
@@ -114,7 +114,7 @@ def test_what_is_not_common_is_left_to_arrow() -> None:
 
 
 @given(st.lists(st.one_of(st.none(), st.text(max_size=3)), min_size=1, max_size=20), st.data())
-def test_values_taken_by_their_places_are_those_of_arrow(values: list[str | None], data: st.DataObject) -> None:
+def test_values_taken_by_position_equal_arrows(values: list[str | None], data: st.DataObject) -> None:
     whole: Any = pa.array([None, *values], pa.string())
     column = whole.slice(1)
     place = st.integers(0, len(values) - 1)
@@ -127,6 +127,6 @@ def test_values_taken_by_their_places_are_those_of_arrow(values: list[str | None
         assert rows_taken(rows.select([]), places).num_rows == rows.select([]).take(indices).num_rows
 
 
-def test_values_that_are_taken_do_not_hold_the_column_they_are_of() -> None:
+def test_values_taken_by_position_do_not_keep_their_column_in_memory() -> None:
     column = array_of(list(range(100_000)))
     assert taken(column, np.arange(5, 7)).get_total_buffer_size() < 1_000

@@ -1,4 +1,4 @@
-"""Pauses between attempts: their bounds, their jitter, their end, and what the log says of them."""
+"""Pauses between retries: their bounds, jitter and end, and the log messages about them."""
 
 import logging
 import math
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from interbed.storage.base.backoff import NO_JITTER, ExponentialBackoff, doubled
 
 
-class Clock:
-    """A clock that only pauses move."""
+class FakeClock:
+    """A clock that advances only by pauses."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -54,8 +54,8 @@ def test_pauses_never_shrink(backoff: ExponentialBackoff, retry: int) -> None:
 
 
 @given(BACKOFFS, FRACTIONS)
-def test_a_loop_ends_by_its_retries_or_its_timeout(backoff: ExponentialBackoff, chance: float) -> None:
-    clock = Clock()
+def test_a_retry_loop_ends_by_its_retries_or_its_timeout(backoff: ExponentialBackoff, chance: float) -> None:
+    clock = FakeClock()
     retries = clock.of(replace(backoff, random=lambda: chance)).start()
     while retries.pause():
         pass
@@ -73,15 +73,15 @@ def test_a_loop_ends_by_its_retries_or_its_timeout(backoff: ExponentialBackoff, 
 
 
 def test_pauses_grow_to_the_longest_one() -> None:
-    clock = Clock()
+    clock = FakeClock()
     backoff = ExponentialBackoff(first_seconds=0.1, longest_seconds=0.5, jitter=NO_JITTER, retries=5)
     retries = clock.of(backoff).start()
     assert [retries.pause() for _ in range(6)] == [True] * 5 + [False]
     assert clock.pauses == pytest.approx([0.1, 0.2, 0.4, 0.5, 0.5])
 
 
-def test_pauses_of_urgent_work_do_not_grow_and_progress_starts_again() -> None:
-    clock = Clock()
+def test_pauses_of_urgent_work_do_not_grow_and_progress_resets_them() -> None:
+    clock = FakeClock()
     retries = clock.of(ExponentialBackoff(first_seconds=1.0, jitter=NO_JITTER, retries=4)).start(count=1)
     for hurry in (False, True, False):
         assert retries.pause(hurry=hurry)
@@ -93,22 +93,22 @@ def test_pauses_of_urgent_work_do_not_grow_and_progress_starts_again() -> None:
 
 
 def test_without_a_limit_there_is_always_a_retry() -> None:
-    clock = Clock()
+    clock = FakeClock()
     retries = clock.of(ExponentialBackoff(first_seconds=1.0, jitter=NO_JITTER)).start()
     assert all(retries.pause() for _ in range(2000))
     assert math.isfinite(retries.elapsed_seconds)
     assert clock.pauses[-1] == 2.0**60
 
 
-def test_a_timeout_of_nothing_allows_one_attempt() -> None:
+def test_a_timeout_of_zero_allows_one_attempt() -> None:
     for within in (False, True):
         backoff = ExponentialBackoff(first_seconds=0.001, timeout_seconds=0.0, pause_within_timeout=within)
-        assert not Clock().of(backoff).start().pause()
+        assert not FakeClock().of(backoff).start().pause()
 
 
-def test_the_log_names_what_is_retried_how_often_and_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_the_retried_work_the_attempts_and_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     log = logging.getLogger("tests.backoff")
-    backoff = Clock().of(ExponentialBackoff(first_seconds=0.25, jitter=NO_JITTER, retries=2))
+    backoff = FakeClock().of(ExponentialBackoff(first_seconds=0.25, jitter=NO_JITTER, retries=2))
     with caplog.at_level(logging.INFO, "tests.backoff"):
         retries = backoff.start("the commit to t", log, logging.WARNING)
         assert retries.pause(OSError("connection reset"))
@@ -121,7 +121,7 @@ def test_the_log_names_what_is_retried_how_often_and_why(caplog: pytest.LogCaptu
 
 
 @given(st.integers(1, 10_000), st.integers(0, 5_000), st.integers(1, 10**9))
-def test_milliseconds_double_up_to_the_most(first: int, retry: int, most: int) -> None:
+def test_pauses_double_up_to_the_maximum(first: int, retry: int, most: int) -> None:
     pause = doubled(first, retry, most)
     assert isinstance(pause, int)
     assert pause == min(first * 2**retry, most)

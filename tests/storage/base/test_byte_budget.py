@@ -1,4 +1,4 @@
-"""A byte budget admits a few pieces of work of any weight, more while all are light, none once it is closed."""
+"""A byte budget admits a few pieces of work of any weight, more while all are light, and none once it is closed."""
 
 import threading
 from collections.abc import Sequence
@@ -10,8 +10,8 @@ from interbed.storage.base.byte_budget import BudgetClosedError, ByteBudget
 SECONDS_MAX = 60
 
 
-class Work:
-    """Pieces of work in threads of their own, which go on at a signal."""
+class PiecesOfWork:
+    """Pieces of work in threads of their own, each of which continues at a signal."""
 
     def __init__(self, budget: ByteBudget) -> None:
         self._budget = budget
@@ -48,8 +48,8 @@ class Work:
 
 
 @pytest.mark.parametrize("weights", [[100, 200], [3, 3, 4]])
-def test_a_few_pieces_may_weigh_anything_and_more_are_done_while_all_are_light(weights: list[int]) -> None:
-    work = Work(ByteBudget(2, 10))
+def test_a_few_pieces_may_have_any_weight_and_more_are_admitted_while_all_are_light(weights: list[int]) -> None:
+    work = PiecesOfWork(ByteBudget(2, 10))
     work.add(weights)
     work.wait_for(len(weights))
     assert sorted(work.running) == weights
@@ -59,10 +59,10 @@ def test_a_few_pieces_may_weigh_anything_and_more_are_done_while_all_are_light(w
 @pytest.mark.parametrize(("weights", "more"), [([100, 1], 1), ([4, 4], 3)])
 def test_work_beyond_the_budget_waits_until_it_is_admitted(weights: list[int], more: int) -> None:
     budget = ByteBudget(2, 10)
-    work = Work(budget)
+    work = PiecesOfWork(budget)
     work.add(weights)
     work.wait_for(2)
-    late = Work(budget)
+    late = PiecesOfWork(budget)
     late.add([more])
     assert late.running == []
     work.end()
@@ -70,12 +70,12 @@ def test_work_beyond_the_budget_waits_until_it_is_admitted(weights: list[int], m
     late.end()
 
 
-def test_nothing_begins_once_it_is_closed() -> None:
+def test_no_work_begins_once_the_budget_is_closed() -> None:
     budget = ByteBudget(1, 0)
-    work = Work(budget)
+    work = PiecesOfWork(budget)
     work.add([5])
     work.wait_for(1)
-    late = Work(budget)
+    late = PiecesOfWork(budget)
     late.add([6, 7])
     budget.close()
     late.end()

@@ -1,4 +1,4 @@
-"""Objects that never change say so, by the name of the attribute, for names that they lack as well."""
+"""Assignment to an attribute of an immutable object is refused and named, also for attributes that do not exist."""
 
 import dataclasses
 from pathlib import Path
@@ -25,12 +25,12 @@ def check(frozen: Any) -> None:
             delattr(frozen, name)
 
 
-@pytest.mark.parametrize("cls", [c for c in public_classes() if c.__dataclass_params__.frozen])  # type: ignore[attr-defined]  # Of data classes.
+@pytest.mark.parametrize("cls", [c for c in public_classes() if c.__dataclass_params__.frozen])  # type: ignore[attr-defined]  # For data classes.
 def test_a_public_frozen_object_names_the_attribute(cls: type) -> None:
     check(object.__new__(cls))
 
 
-def test_what_a_table_gives_out_names_the_attribute(tmp_path: Path) -> None:
+def test_a_frozen_object_returned_by_a_table_names_the_attribute(tmp_path: Path) -> None:
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("d")
     table = catalog.create_table("d.t", pa.schema([("id", pa.int64())]))

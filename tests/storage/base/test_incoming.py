@@ -1,4 +1,4 @@
-"""Rows in the forms in which people have them, written to tables and read back."""
+"""Rows in the forms that callers have, written to tables and read back."""
 
 import datetime as dt
 from collections.abc import Callable, Iterator
@@ -24,8 +24,8 @@ ROWS: list[dict[str, Any]] = [
 SCHEMA = pa.schema((("id", pa.int64()), ("name", pa.string()), ("day", pa.date32())))
 
 
-class Stream:
-    """An object of a library that nobody knows."""
+class ArrowStream:
+    """An object of an unknown library that exports an Arrow stream."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         table: Any = pa.Table.from_pylist(ROWS, schema=SCHEMA)
@@ -33,7 +33,7 @@ class Stream:
 
 
 class Struct:
-    """The same as one array."""
+    """The same rows exported as one Arrow array."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> object:
         batch: Any = pa.RecordBatch.from_pylist(ROWS, schema=SCHEMA)
@@ -60,7 +60,7 @@ FORMS: dict[str, Callable[[], Any]] = {
     "polars": lambda: pl.DataFrame(arrow()),
     "polars, lazy": lambda: pl.DataFrame(arrow()).lazy(),
     "duckdb": relation,
-    "a stream": Stream,
+    "a stream": ArrowStream,
     "an array": Struct,
     "dicts": lambda: ROWS,
     "a tuple of dicts": lambda: tuple(ROWS),
@@ -85,7 +85,7 @@ def content(table: interbed.Table) -> list[dict[str, Any]]:
 
 
 @forms
-def test_rows_are_written_from_what_people_have(table: interbed.Table, form: Callable[[], Any]) -> None:
+def test_rows_are_written_from_every_supported_form(table: interbed.Table, form: Callable[[], Any]) -> None:
     table.upsert(form())
     assert content(table) == ROWS
     table.append(form())
@@ -94,7 +94,7 @@ def test_rows_are_written_from_what_people_have(table: interbed.Table, form: Cal
 
 
 @forms
-def test_a_table_is_created_from_what_people_have(catalog: interbed.Catalog, form: Callable[[], Any]) -> None:
+def test_a_table_is_created_from_every_supported_form(catalog: interbed.Catalog, form: Callable[[], Any]) -> None:
     table = catalog.create_table("shop.like", form(), options={"write-only": True})
     assert {f.name: str(f.type) for f in table.arrow_schema} == {f.name: str(f.type) for f in SCHEMA}
     assert table.latest_snapshot() is None
@@ -103,7 +103,7 @@ def test_a_table_is_created_from_what_people_have(catalog: interbed.Catalog, for
     assert content(catalog.replace_table("shop.copied", form(), form())) == ROWS
 
 
-def test_a_scan_is_written_to_another_table_and_gives_its_schema(
+def test_a_scan_can_be_written_to_another_table_and_provides_its_schema(
     catalog: interbed.Catalog, table: interbed.Table
 ) -> None:
     table.upsert(ROWS)
@@ -113,7 +113,7 @@ def test_a_scan_is_written_to_another_table_and_gives_its_schema(
     assert content(other) == [{"id": 1, "name": "x"}]
 
 
-def test_changes_are_taken_as_dicts(table: interbed.Table) -> None:
+def test_changes_can_be_given_as_dicts(table: interbed.Table) -> None:
     table.write_changes([{**row, "_row_kind": "+I"} for row in ROWS])
     table.write_changes([{"id": 1, "_row_kind": 3}])
     assert content(table) == ROWS[1:]
@@ -209,7 +209,7 @@ def test_dicts_that_do_not_fit_are_refused_by_name(
     assert table.latest_snapshot() is None
 
 
-def test_a_float_is_a_decimal_by_its_shortest_text(catalog: interbed.Catalog) -> None:
+def test_a_float_becomes_the_decimal_of_its_shortest_text(catalog: interbed.Catalog) -> None:
     table = catalog.create_table("shop.t", pa.schema((pa.field("id", pa.int64()), pa.field("p", pa.decimal128(5, 2)))))
     for rows in ([{"id": 1, "p": 1.1}], pd.DataFrame({"id": [1], "p": [1.1]}), pa.table({"id": [1], "p": [1.1]})):
         table.overwrite(rows)
@@ -226,7 +226,7 @@ def test_a_float_is_a_decimal_by_its_shortest_text(catalog: interbed.Catalog) ->
         ([(1, "x")], r"not list such as this one, in which \(1, 'x'\) is no dict"),
     ],
 )
-def test_what_holds_no_rows_is_refused(
+def test_an_object_without_rows_is_refused(
     catalog: interbed.Catalog, table: interbed.Table, data: Any, message: str
 ) -> None:
     for take in (table.upsert, table.append, table.overwrite, table.write_changes):
@@ -242,7 +242,7 @@ def test_new_keys_become_columns_where_schemas_are_merged(table: interbed.Table)
     assert content(table)[0]["note"] == "n"
 
 
-def test_whole_numbers_that_pandas_holds_as_floats_are_integers(table: interbed.Table) -> None:
+def test_whole_numbers_in_float_columns_of_pandas_are_integers(table: interbed.Table) -> None:
     schema = pa.schema([("id", pa.int64()), ("n", pa.int32())])
     frame = pd.DataFrame({"id": [1, 2], "n": [5.0, None]})
     found = arrow_rows(frame, schema, what="t")
@@ -252,7 +252,7 @@ def test_whole_numbers_that_pandas_holds_as_floats_are_integers(table: interbed.
     assert arrow_rows(frame, schema, what="t").schema.field("n").type == pa.float64()
 
 
-def test_categories_are_texts(catalog: interbed.Catalog) -> None:
+def test_pandas_categories_are_written_as_strings(catalog: interbed.Catalog) -> None:
     frame = pl.DataFrame({"id": [1], "c": pl.Series(["a"], dtype=pl.Categorical)})
     for number, data in enumerate([frame, frame.lazy(), frame.to_pandas()]):
         table = catalog.create_table_as(f"shop.c{number}", data)
@@ -270,7 +270,7 @@ def test_categories_are_texts(catalog: interbed.Catalog) -> None:
         (pl.Struct({"x": pl.Int128}), [{"x": 2**100}], "Int128"),
     ],
 )
-def test_columns_of_polars_that_arrow_has_no_type_for_are_named(kind: Any, values: list[Any], lacking: str) -> None:
+def test_the_error_names_polars_columns_without_an_arrow_type(kind: Any, values: list[Any], lacking: str) -> None:
     frame = pl.DataFrame({"id": [1], "x": pl.Series(values, dtype=kind)})
     given = [frame] if kind is pl.Object else [frame, frame.lazy()]
     for data in given:
@@ -279,7 +279,7 @@ def test_columns_of_polars_that_arrow_has_no_type_for_are_named(kind: Any, value
 
 
 def test_a_stream_of_another_library_with_an_unknown_type_is_refused() -> None:
-    class Stream:
+    class ArrowStream:
         def __init__(self) -> None:
             self._frame = pl.DataFrame({"x": pl.Series([2**100], dtype=pl.Int128)})
 
@@ -287,4 +287,4 @@ def test_a_stream_of_another_library_with_an_unknown_type_is_refused() -> None:
             return self._frame.__arrow_c_stream__(requested_schema)
 
     with pytest.raises(SchemaMismatchError, match="a column of a type that Arrow lacks"):
-        arrow_rows(Stream(), what="d.t")
+        arrow_rows(ArrowStream(), what="d.t")

@@ -1,4 +1,4 @@
-"""Times without a zone are those of the machine's clock, also where that leaps forward or is set back."""
+"""Times without a zone are those of the machine's local zone, also in the gap and the overlap of daylight saving time."""
 
 import time
 from collections.abc import Iterator
@@ -14,10 +14,10 @@ from interbed.storage.meta.options.stream import parse_local_millis
 
 TIMES = [
     ("2024-03-31 01:59:59.999", datetime(2024, 3, 31, 0, 59, 59, 999000, UTC)),
-    # The clock leaps over this one: Java has it as much later.
+    # This time falls into the gap: Java shifts it forward by the length of the gap.
     ("2024-03-31 02:30:00", datetime(2024, 3, 31, 1, 30, tzinfo=UTC)),
     ("2024-03-31 03:00:00", datetime(2024, 3, 31, 1, 0, tzinfo=UTC)),
-    # It shows this one twice: the earlier.
+    # This time occurs twice: the earlier one is taken.
     ("2024-10-27 02:30:00.789", datetime(2024, 10, 27, 0, 30, 0, 789000, UTC)),
     ("2024-07-01 12:00:00.001", datetime(2024, 7, 1, 10, 0, 0, 1000, UTC)),
     ("2024-07-01 12:00:00+02:00", datetime(2024, 7, 1, 10, tzinfo=UTC)),
@@ -27,7 +27,7 @@ TIMES = [
 
 @pytest.fixture(autouse=True)
 def berlin() -> Iterator[None]:
-    """The clock of Berlin."""
+    """Set the local zone to Europe/Berlin."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", "Europe/Berlin")
         time.tzset()
@@ -36,7 +36,7 @@ def berlin() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("text", "instant"), TIMES)
-def test_all_ways_to_give_a_local_time_agree(text: str, instant: datetime) -> None:
+def test_all_forms_of_a_local_time_agree(text: str, instant: datetime) -> None:
     millis = round(instant.timestamp() * 1000)
     assert instant_of(datetime.fromisoformat(text)) == instant
     assert moment_millis(text) == millis

@@ -1,4 +1,4 @@
-"""What takes long to begin is begun before its turn, in order, and ends when it is not wanted."""
+"""Prefetching: sources are opened ahead, returned in order, and closed when they are no longer needed."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -11,8 +11,10 @@ from interbed.storage.base.prefetch import PrefetchingIterator, chain_prefetched
 SECONDS_MAX = 60
 
 
-class Sources:
-    """Iterators of three items each; notes which were begun and closed. `together` of them begin at the same time."""
+class RecordedSources:
+    """Iterators of three items each, which record when they are opened and closed. `together` of them open at the same
+    time.
+    """
 
     def __init__(self, together: int = 1) -> None:
         self.begun: list[int] = []
@@ -29,15 +31,15 @@ class Sources:
             self.closed.append(number)
 
 
-def test_sources_come_in_order_and_begin_together() -> None:
-    sources = Sources(together=4)
+def test_sources_are_opened_together_and_returned_in_order() -> None:
+    sources = RecordedSources(together=4)
     found = chain_prefetched([partial(sources.of, i) for i in range(8)], [1] * 8, most=4, weight=4)
     assert list(found) == [(number, item) for number in range(8) for item in range(3)]
     assert sorted(sources.closed) == list(range(8))
 
 
-def test_heavy_sources_begin_two_at_a_time() -> None:
-    sources = Sources()
+def test_heavy_sources_are_opened_two_at_a_time() -> None:
+    sources = RecordedSources()
     found = chain_prefetched([partial(sources.of, i) for i in range(5)], [100] * 5, most=4, weight=10)
     assert next(found) == (0, 0)
     found.close()
@@ -45,16 +47,16 @@ def test_heavy_sources_begin_two_at_a_time() -> None:
     assert sorted(sources.closed) == [0, 1]
 
 
-def test_one_source_alone_needs_no_thread() -> None:
+def test_a_single_source_needs_no_thread() -> None:
     threads = threading.active_count()
-    found = chain_prefetched([partial(Sources().of, 0)], [1], most=4, weight=4)
+    found = chain_prefetched([partial(RecordedSources().of, 0)], [1], most=4, weight=4)
     next(found)
     assert threading.active_count() == threads
     assert len(list(found)) == 2
 
 
-def test_what_a_source_raises_is_raised_by_next_and_the_others_are_closed() -> None:
-    sources = Sources()
+def test_an_error_of_a_source_is_raised_by_next_and_the_others_are_closed() -> None:
+    sources = RecordedSources()
 
     def failed(_: int) -> tuple[int, int]:
         raise ValueError("no such file")
@@ -71,7 +73,7 @@ def test_what_a_source_raises_is_raised_by_next_and_the_others_are_closed() -> N
     assert sorted(sources.closed) == [0, 2]
 
 
-def test_an_iterator_that_cannot_be_made_says_so() -> None:
+def test_an_error_while_opening_a_source_is_raised() -> None:
     def make() -> Iterator[int]:
         raise ValueError("no")
 
@@ -86,7 +88,7 @@ def test_an_empty_iterator_ends() -> None:
     assert list(PrefetchingIterator(lambda: iter(()))) == []
 
 
-def test_items_are_asked_for_ahead() -> None:
+def test_items_are_requested_ahead() -> None:
     asked: list[int] = []
 
     def items() -> Iterator[int]:
@@ -100,7 +102,7 @@ def test_items_are_asked_for_ahead() -> None:
     assert list(read_ahead(iter([1, 2]), 0)) == [1, 2]
 
 
-def test_work_is_done_at_once_and_in_order() -> None:
+def test_work_runs_concurrently_and_results_keep_their_order() -> None:
     together = threading.Barrier(3)
 
     def work(item: int) -> int:

@@ -1,4 +1,4 @@
-"""Sizes and durations have the units that Paimon's options have."""
+"""Sizes and durations accept the units of Paimon's options."""
 
 import pytest
 
@@ -21,7 +21,7 @@ HOUR = 3_600_000
         ("500micro", 0),
     ],
 )
-def test_a_duration_has_any_of_the_units(text: str, millis: int) -> None:
+def test_a_duration_may_have_any_of_the_units(text: str, millis: int) -> None:
     assert parse_duration_millis("k", text) == millis
 
 
@@ -35,7 +35,7 @@ def test_a_duration_has_any_of_the_units(text: str, millis: int) -> None:
         *((f"3 {unit}", 3 << 40) for unit in ("t", "tb", "tebibytes")),
     ],
 )
-def test_a_size_has_any_of_the_units(text: str, size: int) -> None:
+def test_a_size_may_have_any_of_the_units(text: str, size: int) -> None:
     assert parse_memory("k", text) == size
 
 

@@ -1,4 +1,4 @@
-"""Small tables and made-up data files: committing needs the metadata of files, not their content."""
+"""Small tables and made-up data files: a commit needs the metadata of files, not their content."""
 
 import uuid
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ DT = (AtomicType(TypeRoot.VARCHAR, length=2**31 - 1),)
 
 
 def quick(retries: int = 10) -> RetryPolicy:
-    """Tries again without a pause."""
+    """Retry without a pause."""
     return RetryPolicy(max_retries=retries, min_wait_millis=1, max_wait_millis=1, sleep=lambda seconds: None)
 
 
 def partition(dt: str | None) -> bytes:
-    """The partition of that day."""
+    """The partition of a day."""
     return encode_row([dt], DT)
 
 
@@ -76,7 +76,7 @@ def message(
     after: Sequence[DataFileMeta] = (),
     deleted: Sequence[DataFileMeta] = (),
 ) -> CommitMessage:
-    """The message of one bucket."""
+    """A commit message of one bucket."""
     return CommitMessage(
         bucket_id=BucketId(partition(dt), bucket),
         total_buckets=total,
@@ -96,7 +96,7 @@ def with_compaction(message: CommitMessage, **fields: Any) -> CommitMessage:
 
 
 def write_files(store: FileStore, *messages: CommitMessage) -> list[Path]:
-    """Put something where the messages' new files should be; the paths."""
+    """Write some bytes at the paths of the messages' new files, and return the paths."""
     paths = []
     for m in messages:
         directory = Path(store.paths.bucket_directory(m.bucket_id))
@@ -113,12 +113,12 @@ def live_names(store: FileStore, snapshot_id: int | None = None) -> set[str]:
 
 
 def manifest_names(store: FileStore) -> set[str]:
-    """What is in the manifest directory."""
+    """Return the names of the files in the manifest directory."""
     return {s.name for s in store.file_io.list(f"{store.location}/manifest")}
 
 
 def referenced_names(store: FileStore) -> set[str]:
-    """The manifests and lists that the table's snapshots refer to."""
+    """The names of manifests and manifest lists that the table's snapshots refer to."""
     reader = ManifestReader(store.file_io, store.paths)
     names: set[str] = set()
     for snapshot in store.snapshots.all():

@@ -1,9 +1,9 @@
 """Power cuts of a real file system: an ext4 on a loop device, whose blocks are copied while it is mounted.
 
-The copy is what a disk without power has: what the file system has not written to its device is not in it, and mounting
-the copy replays its journal as after a crash. A file that was synced for its own sake makes the file system write its
-journal, and with it the names of all other files, whose bytes are still in memory: the state that tables were lost in.
-Where loop devices can't be mounted there are no such tests; test_power_cuts has the others.
+The copy is the state of a disk after a power cut: data that the file system has not yet written to its device are
+missing, and mounting the copy replays the file system's journal. Syncing a file of its own makes the file system write
+its journal, and with it the names of all other files, whose bytes are still in memory only. Tables have been lost in
+that state. The tests are skipped where loop devices cannot be mounted; test_power_cuts simulates the others.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ def run(*command: str) -> None:
 @contextlib.contextmanager
 def mounted(image: Path, directory: Path) -> Iterator[Path]:
     directory.mkdir(exist_ok=True)
-    # Nothing is written but what is synced: the journal for five minutes, new files that replace others not at once.
+    # Write only what is synced: commit the journal every five minutes, and do not flush files that replace others.
     run("mount", "-o", "loop,commit=300,noauto_da_alloc", str(image), str(directory))
     try:
         yield directory
@@ -44,8 +44,8 @@ def mounted(image: Path, directory: Path) -> Iterator[Path]:
         run("umount", "--lazy", str(directory))
 
 
-class Disk:
-    """A mounted file system with a table, and copies of its blocks with the rows that were acknowledged by then."""
+class LoopDevice:
+    """A mounted file system with a table, and copies of its blocks with the rows that were acknowledged at that time."""
 
     def __init__(self, tmp_path: Path, top: Path, sync: str) -> None:
         self.image, self.top = tmp_path / "disk.img", top
@@ -73,7 +73,7 @@ class Disk:
         self.copies.append((path, dict(self.rows)))
 
 
-def life(disk: Disk) -> None:
+def life(disk: LoopDevice) -> None:
     steps: list[Callable[[], object]] = [
         *(lambda begin=begin: disk.upsert(begin) for begin in range(0, 2000, 400)),
         lambda: disk.table.versions.create_tag("a"),
@@ -92,7 +92,7 @@ def life(disk: Disk) -> None:
 
 
 def damage_of(location: str, rows: dict[int, str]) -> str | None:
-    """What is wrong with the table after the power cut; None for one that is whole and can be written."""
+    """Return the damage of the table after the power cut; None for a table that is complete and can be written."""
     try:
         table = interbed.load_table(location)
         for snapshot in table.snapshots():
@@ -116,7 +116,7 @@ def damages(tmp_path: Path, sync: str) -> list[str | None]:
     os.truncate(image, SIZE)
     run("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", str(image))
     with mounted(image, tmp_path / "before") as top:
-        disk = Disk(tmp_path, top, sync)
+        disk = LoopDevice(tmp_path, top, sync)
         life(disk)
     found = []
     for copy, rows in disk.copies:
@@ -128,13 +128,13 @@ def damages(tmp_path: Path, sync: str) -> list[str | None]:
 
 if CAN_MOUNT:
 
-    def test_a_file_system_without_power_has_every_acknowledged_row(tmp_path: Path) -> None:
+    def test_every_acknowledged_row_survives_a_power_cut(tmp_path: Path) -> None:
         found = damages(tmp_path, "full")
         print(f"{len(found)} copies of the disk")
         assert len(found) == 20
         assert [damage for damage in found if damage is not None] == []
 
-    def test_without_sync_of_what_a_snapshot_names_it_has_not(tmp_path: Path) -> None:
+    def test_rows_are_lost_when_the_files_of_a_snapshot_are_not_synced(tmp_path: Path) -> None:
         found = damages(tmp_path, "snapshot")
         print(f"{len(found)} copies of the disk, {sum(damage is not None for damage in found)} damaged")
         assert any(damage is not None for damage in found)

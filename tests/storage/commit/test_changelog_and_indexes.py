@@ -1,4 +1,4 @@
-"""Changelog files and index files of commit messages: in the snapshot, replaced, handed on, and cleaned up."""
+"""Changelog files and index files of commit messages: committed, replaced, kept by later snapshots, and cleaned up."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from tests.storage.commit.tables import (
 
 
 def index_file(name: str, kind: str = HASH_INDEX, *vectors: str) -> IndexFileMeta:
-    """The metadata of an index file, of deletion vectors of the data files named."""
+    """The metadata of an index file with deletion vectors of the named data files."""
     ranges = tuple(DeletionVectorRange(data_file_name=v, offset=1, length=9, cardinality=2) for v in vectors)
     return IndexFileMeta(
         index_type=kind, file_name=name, file_size=10, row_count=1, deletion_vectors=ranges if vectors else None
@@ -50,7 +50,7 @@ def indexes(store: FileStore, snapshot_id: int) -> list[IndexManifestEntry]:
     return read_index_manifest(ManifestReader(store.file_io, store.paths).content(name), source=name)
 
 
-def test_a_message_with_all_kinds_of_files_survives_the_way_to_another_process() -> None:
+def test_a_message_with_all_kinds_of_files_survives_serialization() -> None:
     sent = CommitMessage(
         bucket_id=BucketId(partition("d1"), 1),
         total_buckets=2,
@@ -78,7 +78,7 @@ def test_a_message_with_all_kinds_of_files_survives_the_way_to_another_process()
     assert message().is_empty
 
 
-def test_each_snapshot_has_the_changelog_of_its_part(tmp_path: Path) -> None:
+def test_the_append_and_the_compact_snapshot_have_their_own_changelogs(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     new, old_log, log = data_file(), data_file(rows=3), data_file(rows=5)
     after = new.upgraded(5)
@@ -102,7 +102,7 @@ def test_a_changelog_alone_makes_a_snapshot(tmp_path: Path) -> None:
     assert store.snapshots.read(1).commit_kind is CommitKind.APPEND
 
 
-def test_a_buckets_index_file_takes_the_place_of_its_predecessor(tmp_path: Path) -> None:
+def test_a_new_index_file_of_a_bucket_replaces_the_old_one(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     commit = FileStoreCommit(store, "u")
     marked = data_file()
@@ -122,7 +122,7 @@ def test_a_buckets_index_file_takes_the_place_of_its_predecessor(tmp_path: Path)
     assert store.snapshots.read(6).index_manifest == store.snapshots.read(5).index_manifest
 
 
-def test_an_index_file_that_somebody_else_replaced_is_a_conflict(tmp_path: Path) -> None:
+def test_an_index_file_that_another_writer_replaced_is_a_conflict(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     commit = FileStoreCommit(store, "u")
     commit.commit([with_data(message(data_file()), new_index_files=(index_file("h1"),))])

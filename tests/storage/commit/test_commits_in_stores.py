@@ -1,4 +1,4 @@
-"""Commits to a store build on the snapshot that was the newest a moment ago: what others did since is noticed."""
+"""Commits to an object store build on a snapshot id from a recent listing; changes by other writers since are noticed."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def store(tmp_path: Path) -> FileStore:
     return made
 
 
-def test_somebody_else_was_faster(store: FileStore) -> None:
+def test_a_commit_retries_after_another_writer_was_faster(store: FileStore) -> None:
     other = open_store(store.location)
     assert commit(other, 7) == [5]
     assert commit(other, 8) == [6]
@@ -36,14 +36,14 @@ def test_somebody_else_was_faster(store: FileStore) -> None:
     assert len(live_names(store)) == 7
 
 
-def test_somebody_took_snapshots_back(store: FileStore) -> None:
+def test_a_commit_notices_a_rollback_by_another_process(store: FileStore) -> None:
     Table("t", open_store(store.location)).versions.rollback_to(2)
     assert commit(store, 9) == [3]
     assert len(live_names(store)) == 3
 
 
-def test_a_killed_process_left_half_of_that(store: FileStore) -> None:
-    # The journal is there, and nothing of what it says is done.
+def test_a_commit_notices_the_unfinished_rollback_of_a_killed_process(store: FileStore) -> None:
+    # The journal is written, and none of its steps is done.
     faults = [Fault.parse("overwrite:*:fail-before"), Fault.parse("delete:*:fail-before")]
     broken = Table("t", open_store(store.location, FaultyFileIO(LocalFileIO(), faults)))
     with pytest.raises(StorageAccessError):
@@ -53,23 +53,23 @@ def test_a_killed_process_left_half_of_that(store: FileStore) -> None:
     assert len(live_names(store)) == 3
 
 
-def test_the_table_was_made_anew(store: FileStore) -> None:
+def test_a_commit_to_a_table_that_was_recreated_is_refused(store: FileStore) -> None:
     location = store.location
     LocalFileIO().delete(location, recursive=True)
     with pytest.raises(CommitFailedError, match="was dropped"):
         commit(store, 9)
-    anew = primary_key_table(location)
+    recreated = primary_key_table(location)
     with pytest.raises(CommitFailedError, match="was dropped"):
         commit(store, 9)
     for key in range(4):
-        commit(anew, key)
-    # There is a snapshot of the same id again; it is another table's.
+        commit(recreated, key)
+    # A snapshot of the same id exists again; it belongs to another table.
     with pytest.raises(CommitFailedError, match="was dropped"):
         commit(store, 9)
-    assert len(live_names(anew)) == 4
+    assert len(live_names(recreated)) == 4
 
 
-def test_a_manifest_that_was_not_written_ends_a_commit_with_nothing_left(store: FileStore) -> None:
+def test_a_commit_whose_manifest_cannot_be_written_leaves_no_file(store: FileStore) -> None:
     before = manifest_names(store)
     faulty = FaultyFileIO(LocalFileIO(), [Fault.parse("open_output:*/manifest-list-*:fail-before")])
     with pytest.raises(StorageAccessError, match="manifest-list"):

@@ -1,4 +1,4 @@
-"""The pure parts of a commit: merging entries, conflicts, manifests to merge, back-off."""
+"""Pure functions of a commit: merging of entries, conflicts, choice of manifests to merge, back-off."""
 
 from dataclasses import replace
 
@@ -38,7 +38,7 @@ def place(where: bytes, bucket: int) -> str:
 
 @settings(deadline=None)
 @given(STEPS)
-def test_merged_entries_are_what_a_set_would_hold(steps: list[tuple[FileKind, tuple[int, int, int]]]) -> None:
+def test_merged_entries_equal_the_set_of_live_files(steps: list[tuple[FileKind, tuple[int, int, int]]]) -> None:
     model: set[tuple[int, int, int]] = set()
     valid = []
     for kind, file in steps:
@@ -47,7 +47,7 @@ def test_merged_entries_are_what_a_set_would_hold(steps: list[tuple[FileKind, tu
         valid.append(entry(kind, file))
         (model.add if kind is FileKind.ADD else model.discard)(file)
     assert {e.identifier for e in merge_entries(valid)} == {entry(FileKind.ADD, f).identifier for f in model}
-    # However the manifests are cut and merged in between, the result is the same.
+    # The result must not depend on how the manifests are cut and merged in between.
     for cut in range(0, len(valid) + 1, 3):
         parts = [merge_entries(valid[:cut], keep_deletes=True), merge_entries(valid[cut:], keep_deletes=True)]
         merged = merge_entries([e for part in parts for e in part])
@@ -56,7 +56,7 @@ def test_merged_entries_are_what_a_set_would_hold(steps: list[tuple[FileKind, tu
 
 @settings(deadline=None)
 @given(STEPS)
-def test_changes_conflict_exactly_when_a_set_could_not_take_them(
+def test_changes_conflict_exactly_when_they_do_not_fit_the_set_of_files(
     steps: list[tuple[FileKind, tuple[int, int, int]]],
 ) -> None:
     base_model = {(0, 0, 0), (1, 0, 0), (2, 1, 1)}
@@ -67,7 +67,7 @@ def test_changes_conflict_exactly_when_a_set_could_not_take_them(
     added = {file for kind, file in steps if kind is FileKind.ADD}
     fits = len(named) == len(set(named)) and removed <= base_model and not added & base_model
     after = (base_model - removed) | added
-    # Two files of one number overlap when they meet on one level above 0; the pool has no such pair.
+    # Two files of one number overlap on the same level above 0; the pool has no such pair.
     assert len({(f, b, level) for f, b, level in after}) == len(after)
     if fits:
         check_conflicts(base, delta, kind=CommitKind.APPEND, key_types=KEY, place=place)
@@ -76,7 +76,7 @@ def test_changes_conflict_exactly_when_a_set_could_not_take_them(
             check_conflicts(base, delta, kind=CommitKind.APPEND, key_types=KEY, place=place)
 
 
-def test_committing_a_file_again_is_told_apart_from_other_conflicts() -> None:
+def test_committing_a_file_again_is_distinguished_from_other_conflicts() -> None:
     base = [entry(FileKind.ADD, (0, 0, 0))]
     with pytest.raises(DuplicateFileError):
         check_conflicts(base, base, kind=CommitKind.APPEND, key_types=KEY, place=place)
@@ -84,7 +84,7 @@ def test_committing_a_file_again_is_told_apart_from_other_conflicts() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 9)), max_size=12))
-def test_an_overlapping_pair_is_found_exactly_when_there_is_one(ranges: list[tuple[int, int]]) -> None:
+def test_an_overlapping_pair_is_found_exactly_when_one_exists(ranges: list[tuple[int, int]]) -> None:
     files = [data_file(low, low + width) for low, width in ranges]
     expected = any(a[0] <= b[0] + b[1] and b[0] <= a[0] + a[1] for i, a in enumerate(ranges) for b in ranges[i + 1 :])
     assert (overlapping_pair(files, KEY) is not None) == expected
@@ -103,7 +103,7 @@ def meta(number: int, size: int, deleted: int = 0) -> ManifestFileMeta:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 120), max_size=40), st.integers(1, 100), st.integers(0, 10))
-def test_minor_merging_keeps_every_manifest_and_its_place(sizes: list[int], target: int, min_count: int) -> None:
+def test_minor_merging_keeps_every_manifest_and_their_order(sizes: list[int], target: int, min_count: int) -> None:
     manifests = [meta(i, size) for i, size in enumerate(sizes)]
     groups = minor_merge_groups(manifests, target_size=target, min_count=min_count)
     assert [m for g in groups for m in g.manifests] == manifests
@@ -114,7 +114,7 @@ def test_minor_merging_keeps_every_manifest_and_its_place(sizes: list[int], targ
     assert len(left) < max(min_count, 2)
 
 
-def test_a_full_merge_waits_until_it_is_worth_it() -> None:
+def test_a_full_merge_waits_until_the_size_threshold_is_reached() -> None:
     small, deleting, large = meta(0, 10), meta(1, 200, deleted=1), meta(2, 200)
     assert [must_change(m, 100) for m in (small, deleting, large)] == [True, True, False]
     assert needs_full_merge([small, deleting, large], target_size=100, threshold=210)
@@ -122,7 +122,7 @@ def test_a_full_merge_waits_until_it_is_worth_it() -> None:
     assert not needs_full_merge([deleting], target_size=100, threshold=1)
 
 
-def test_messages_become_entries() -> None:
+def test_messages_are_converted_to_manifest_entries() -> None:
     new, gone, before, after = data_file(rows=8), data_file(rows=4), data_file(rows=2), data_file(rows=1)
     changes = collect_changes([message(new, deleted=[gone], before=[before], after=[after])])
     assert [(e.kind, e.file) for e in changes.append.files] == [(FileKind.ADD, new), (FileKind.DELETE, gone)]
@@ -131,7 +131,7 @@ def test_messages_become_entries() -> None:
     assert changes.append.take_rows_away
 
 
-def test_only_files_written_for_the_messages_are_theirs_to_delete() -> None:
+def test_only_files_written_for_the_messages_may_be_deleted_with_them() -> None:
     new, old, merged = data_file(), data_file(), data_file()
     both = message(new, before=[new, old], after=[new.upgraded(5), old.upgraded(5), merged])
     assert {o.file.file_name for o in owned_files([both])} == {new.file_name, merged.file_name}
@@ -144,12 +144,12 @@ def test_files_are_upgraded_only_from_level_0() -> None:
     assert upgrade_to_level([replace(low, file=low.file.upgraded(1))], KEY, 5)[0].file.level == 1
 
 
-def test_a_deletion_of_what_was_never_added_is_corruption() -> None:
+def test_a_deletion_of_a_file_that_was_never_added_is_corruption() -> None:
     with pytest.raises(CorruptFileError):
         merge_entries([entry(FileKind.DELETE, (0, 0, 0))])
 
 
-class _Clock:
+class _FakeClock:
     def __init__(self) -> None:
         self.now = 100.0
         self.pauses: list[float] = []
@@ -159,8 +159,8 @@ class _Clock:
         self.now += seconds
 
 
-def test_pauses_double_up_to_a_bound_and_end() -> None:
-    clock = _Clock()
+def test_pauses_double_up_to_a_bound_and_retries_are_limited() -> None:
+    clock = _FakeClock()
     policy = RetryPolicy(
         max_retries=5,
         min_wait_millis=10,
@@ -177,7 +177,7 @@ def test_pauses_double_up_to_a_bound_and_end() -> None:
 
 
 def test_a_timeout_ends_retries_before_it_is_over() -> None:
-    clock = _Clock()
+    clock = _FakeClock()
     policy = RetryPolicy(
         max_retries=99,
         min_wait_millis=10,

@@ -1,4 +1,4 @@
-"""What is durable before a snapshot names it, and what `commit.sync` says about that."""
+"""Files that are durable before a snapshot names them, and the effect of `commit.sync`."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,9 @@ SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa
 
 
 class WatchedDisk(LocalDisk):
-    """A disk that notes what was synced until each snapshot was created, and fails to sync what is named `refused`."""
+    """A disk that records the files that were synced before each snapshot was created. Files named `refused` fail to
+    sync.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +104,7 @@ def test_everything_that_a_snapshot_names_is_synced_before_it_exists(tmp_path: P
         assert {path for path in named if "/bucket-" in path} == {p for p in named if "/outside/bucket-" in p}
 
 
-def test_files_of_another_process_are_synced_by_whoever_commits_them(tmp_path: Path) -> None:
+def test_files_of_another_process_are_synced_by_the_committer(tmp_path: Path) -> None:
     table, disk = watched(tmp_path)
     elsewhere = interbed.load_table(table.location)
     with elsewhere.new_write("u") as write:
@@ -114,7 +116,7 @@ def test_files_of_another_process_are_synced_by_whoever_commits_them(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["snapshot", "none"])
-def test_a_weaker_sync_leaves_files_to_the_system(tmp_path: Path, kind: str) -> None:
+def test_a_weaker_sync_leaves_files_to_the_operating_system(tmp_path: Path, kind: str) -> None:
     table, disk = watched(tmp_path, **{"commit.sync": kind})
     table.upsert(rows(1, 2))
     assert not {path for path in disk.synced if "/data-" in path or "/manifest" in path}
@@ -139,7 +141,7 @@ def test_other_values_of_the_option_are_refused(tmp_path: Path) -> None:
     assert defaults.create_table("d.v", SCHEMA).schema.options["commit.sync"] == "none"
 
 
-def test_files_that_can_not_be_synced_are_not_committed(tmp_path: Path) -> None:
+def test_files_that_cannot_be_synced_are_not_committed(tmp_path: Path) -> None:
     table, disk = watched(tmp_path)
     table.upsert(rows(1))
     for refused in (".parquet", "bucket-0", "/manifest"):
@@ -153,7 +155,7 @@ def test_files_that_can_not_be_synced_are_not_committed(tmp_path: Path) -> None:
     assert table.to_arrow().num_rows == 2
 
 
-def test_a_snapshot_whose_name_can_not_be_synced_is_neither_committed_nor_failed(tmp_path: Path) -> None:
+def test_the_outcome_is_unknown_when_the_name_of_a_snapshot_cannot_be_synced(tmp_path: Path) -> None:
     table, disk = watched(tmp_path)
     disk.refused = "/snapshot"
     with pytest.raises(CommitStateUnknownError, match="snapshot-1"):
@@ -165,7 +167,7 @@ def test_a_snapshot_whose_name_can_not_be_synced_is_neither_committed_nor_failed
 
 @pytest.mark.parametrize("hint", [b"", b"\0\0\0", b"1", b"99", b"-1", "\u0663".encode(), b"\xff"])
 @pytest.mark.parametrize("name", ["LATEST", "EARLIEST"])
-def test_a_hint_that_a_power_cut_left_is_not_believed(tmp_path: Path, name: str, hint: bytes) -> None:
+def test_a_stale_hint_left_by_a_power_cut_is_ignored(tmp_path: Path, name: str, hint: bytes) -> None:
     table, _ = watched(tmp_path)
     for number in range(4):
         table.upsert(rows(number))

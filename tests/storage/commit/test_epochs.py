@@ -1,4 +1,4 @@
-"""Numbered commits of a stream: each exactly once, whatever has expired since."""
+"""Numbered commits of a stream: each is committed exactly once, whatever has expired since."""
 
 import json
 import time
@@ -84,7 +84,7 @@ def test_an_epoch_whose_job_died_before_it_was_committed_is_committed(table: Tab
     assert _rows(table) == [1]
 
 
-def test_what_can_not_be_known_is_not_guessed(table: Table) -> None:
+def test_an_epoch_whose_outcome_cannot_be_determined_is_an_error(table: Table) -> None:
     _note(table).parent.mkdir()
     _note(table).write_text(json.dumps({"epoch": 0, "job": "a", "after": 0, "done": False}))
     for number in (2, 3, 4):
@@ -95,7 +95,7 @@ def test_what_can_not_be_known_is_not_guessed(table: Table) -> None:
     assert _rows(table) == [2, 3, 4]
 
 
-def test_without_its_note_an_epoch_is_known_by_its_snapshot(table: Table) -> None:
+def test_without_its_progress_file_an_epoch_is_known_by_its_snapshot(table: Table) -> None:
     EpochCommit(table.store, USER).commit(_messages(table, 1), 0)
     EpochCommit(table.store, USER).commit(_messages(table, 2), 1)
     _note(table).unlink()
@@ -105,7 +105,7 @@ def test_without_its_note_an_epoch_is_known_by_its_snapshot(table: Table) -> Non
     assert not EpochCommit(table.store, USER).is_committed(2)
 
 
-def test_an_overwrite_of_an_epoch_replaces_what_was_there_once(table: Table) -> None:
+def test_an_overwrite_of_an_epoch_is_applied_once(table: Table) -> None:
     EpochCommit(table.store, USER).commit(_messages(table, 1, 2), 0)
     EpochCommit(table.store, USER).overwrite(_messages(table, 3), 1, partition={})
     table.append(pa.table({"id": pa.array([4], pa.int64())}))
@@ -121,7 +121,7 @@ def test_an_epoch_without_rows_makes_no_snapshot(table: Table) -> None:
     assert table.store.snapshots.latest_id() is None
 
 
-def test_wrong_names_and_damaged_notes_are_refused(table: Table) -> None:
+def test_invalid_names_and_damaged_progress_files_are_refused(table: Table) -> None:
     with pytest.raises(InvalidInputError, match="slashes"):
         EpochCommit(table.store, "a/b")
     _note(table).parent.mkdir()
@@ -130,7 +130,7 @@ def test_wrong_names_and_damaged_notes_are_refused(table: Table) -> None:
         EpochCommit(table.store, USER).is_committed(0)
 
 
-def test_notes_are_no_orphans_and_no_consumers(table: Table) -> None:
+def test_progress_files_are_neither_orphans_nor_consumers(table: Table) -> None:
     EpochCommit(table.store, USER).commit(_messages(table, 1), 0)
 
     assert not ConsumerManager(table.store.file_io, table.store.paths).ids()
@@ -140,7 +140,7 @@ def test_notes_are_no_orphans_and_no_consumers(table: Table) -> None:
     assert _rows(table) == [1]
 
 
-def test_notes_that_no_commit_has_touched_for_long_go_when_another_query_begins(table: Table) -> None:
+def test_progress_files_unused_for_long_are_deleted_when_another_query_begins(table: Table) -> None:
     for user in (USER, "query-2", "query-3"):
         EpochCommit(table.store, user).commit(_messages(table, 1), 0)
     in_doubt = Path(table.location, "epoch", "epoch-query-2")

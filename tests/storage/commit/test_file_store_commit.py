@@ -1,4 +1,4 @@
-"""Commits: what becomes of the snapshot, whatever happens on the way."""
+"""Commits: the resulting snapshots, also after failures and lost races."""
 
 import uuid
 from dataclasses import replace
@@ -42,7 +42,7 @@ def snapshot_of(store: FileStore, snapshot_id: int) -> Snapshot:
     return store.snapshots.read(snapshot_id)
 
 
-def test_a_commit_makes_the_next_snapshot(tmp_path: Path) -> None:
+def test_a_commit_creates_the_next_snapshot(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     first, second = data_file(rows=3), data_file(rows=4)
     assert FileStoreCommit(store, "u").commit([message(first)], watermark=7, properties={"k": "v"}) == [1]
@@ -63,14 +63,14 @@ def test_a_commit_makes_the_next_snapshot(tmp_path: Path) -> None:
     assert manifest_names(store) == referenced_names(store)
 
 
-def test_nothing_to_commit_makes_no_snapshot(tmp_path: Path) -> None:
+def test_a_commit_without_changes_creates_no_snapshot(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     assert FileStoreCommit(store, "u").commit([]) == []
     assert FileStoreCommit(store, "u").commit([], identifier=1, allow_empty=True) == [1]
     assert snapshot_of(store, 1).delta_record_count == 0
 
 
-def test_new_and_compacted_files_make_two_snapshots(tmp_path: Path) -> None:
+def test_new_and_compacted_files_are_committed_in_two_snapshots(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     new, merged = data_file(rows=5), data_file(level=5, rows=4)
     ids = FileStoreCommit(store, "u").commit([message(new, before=[new], after=[merged])], identifier=3)
@@ -96,7 +96,7 @@ def test_a_file_moved_to_another_level_stays_one_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("action", "is_known"), [("fail-before", True), ("fail-after", True), ("lost", False)])
-def test_new_records_are_committed_though_the_store_fails_at_their_compaction(
+def test_new_records_are_committed_although_their_compaction_fails_in_the_store(
     tmp_path: Path, action: str, is_known: bool
 ) -> None:
     store = primary_key_table(tmp_path)
@@ -108,17 +108,17 @@ def test_new_records_are_committed_though_the_store_fails_at_their_compaction(
     commit = FileStoreCommit(open_store(store.location, faulty), "u", retry=quick())
     both = message(new, before=[old], after=[compacted])
     paths = write_files(store, both)
-    # An error would have whoever wrote them write them once more.
+    # After an error the caller would write the same rows again.
     ids = commit.commit([both])
     is_compacted = action == "fail-after"
     assert ids == ([2, 3] if is_compacted else [2])
     assert commit.gave_up_compaction is not is_compacted
     assert live_names(store) == {new.file_name, (compacted if is_compacted else old).file_name}
-    # Files of a compaction that may yet appear stay.
+    # Files of a compaction whose snapshot may yet appear are kept.
     assert [path.exists() for path in paths] == [True, is_compacted or not is_known]
 
 
-def test_rewritten_files_make_an_overwrite_snapshot(tmp_path: Path) -> None:
+def test_rewritten_files_are_committed_in_an_overwrite_snapshot(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     old, new = data_file(rows=5), data_file(rows=4)
     commit = FileStoreCommit(store, "u")
@@ -128,7 +128,7 @@ def test_rewritten_files_make_an_overwrite_snapshot(tmp_path: Path) -> None:
     assert live_names(store) == {new.file_name}
 
 
-def test_compacting_what_another_compacted_is_a_conflict_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_compaction_of_files_that_another_compacted_is_a_conflict_and_leaves_no_file(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     old = data_file()
     FileStoreCommit(store, "u").commit([message(old)])
@@ -151,20 +151,20 @@ def test_files_of_one_level_must_not_overlap(tmp_path: Path) -> None:
     FileStoreCommit(store, "a").commit([message(before=[small], after=[small.upgraded(5)])])
     with pytest.raises(CommitConflictError, match="overlapping"):
         FileStoreCommit(store, "b").commit([message(before=[large], after=[large.upgraded(5)])])
-    # In another bucket the same keys are no matter.
+    # In another bucket the same keys do not conflict.
     other = data_file(0, 9)
     FileStoreCommit(store, "b").commit([message(other, bucket=1)])
     FileStoreCommit(store, "b").commit([message(before=[other], after=[other.upgraded(5)], bucket=1)])
 
 
-def test_a_partition_keeps_its_number_of_buckets(tmp_path: Path) -> None:
+def test_a_commit_with_another_bucket_count_than_the_partitions_is_refused(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     FileStoreCommit(store, "u").commit([message(data_file())])
     with pytest.raises(CommitConflictError, match="rescale"):
         FileStoreCommit(store, "u").commit([message(data_file(), total=4)], check_append_conflicts=True)
     with pytest.raises(CommitConflictError, match="rescale"):
         FileStoreCommit(store, "u").commit([message(data_file()), message(data_file(), bucket=1, total=4)])
-    # Altering the option while a writer is at work makes every commit look.
+    # After the option is altered while a writer is at work, every commit checks the bucket count.
     old_writer = open_store(str(tmp_path))
     store.schemas.change([SetOption("bucket", "4")])
     FileStoreCommit(open_store(str(tmp_path)), "u").overwrite([message(data_file(), total=4)], partition={"dt": "d1"})
@@ -183,7 +183,7 @@ def test_an_identifier_is_committed_once(tmp_path: Path) -> None:
     assert store.snapshots.ids() == [1, 2]
 
 
-def test_a_job_that_died_between_its_two_snapshots_makes_the_second(tmp_path: Path) -> None:
+def test_a_job_that_died_between_its_two_snapshots_commits_the_second_on_restart(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     new = data_file()
     whole = message(new, before=[new], after=[new.upgraded(5)])
@@ -192,7 +192,7 @@ def test_a_job_that_died_between_its_two_snapshots_makes_the_second(tmp_path: Pa
     assert FileStoreCommit(store, "u").commit([whole], identifier=1) == [1, 2]
 
 
-def test_batch_commits_of_one_user_are_told_apart_by_their_files(tmp_path: Path) -> None:
+def test_batch_commits_of_one_user_are_distinguished_by_their_files(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     first = message(data_file())
     assert FileStoreCommit(store, "u").commit([first]) == [1]
@@ -201,8 +201,8 @@ def test_batch_commits_of_one_user_are_told_apart_by_their_files(tmp_path: Path)
     assert store.snapshots.ids() == [1, 2]
 
 
-class _Overtaken:
-    """A publisher before which another writer is always faster, for a number of times."""
+class _OvertakenPublisher:
+    """A publisher that another writer overtakes a given number of times."""
 
     def __init__(self, store: FileStore, times: int) -> None:
         self._plain = ExclusiveCreatePublisher(store.file_io, store.paths)
@@ -215,18 +215,18 @@ class _Overtaken:
         if self.left > 0:
             self.left -= 1
             plain = open_store(self._store.location)
-            # The rival's turn does not come while ours lasts, so it goes without.
+            # The other writer commits without a turn, because this one holds the turn.
             FileStoreCommit(plain, f"rival-{self.left}", retry=quick()).commit([message(data_file(level=0), bucket=1)])
         return self._plain.publish(snapshot)
 
 
-def overtaken(store: FileStore, times: int) -> tuple[FileStore, _Overtaken]:
-    publisher = _Overtaken(store, times)
+def overtaken(store: FileStore, times: int) -> tuple[FileStore, _OvertakenPublisher]:
+    publisher = _OvertakenPublisher(store, times)
     environment = StoreEnvironment(publisher=lambda file_io, paths: publisher)
     return open_store(store.location, store.file_io, environment=environment), publisher
 
 
-def test_a_lost_race_is_run_again(tmp_path: Path) -> None:
+def test_a_commit_that_lost_a_race_is_retried(tmp_path: Path) -> None:
     store, publisher = overtaken(primary_key_table(tmp_path), 3)
     mine = data_file(rows=2)
     assert FileStoreCommit(store, "u", retry=quick()).commit([message(mine)]) == [4]
@@ -237,7 +237,7 @@ def test_a_lost_race_is_run_again(tmp_path: Path) -> None:
     assert manifest_names(store) == referenced_names(store)
 
 
-def test_a_race_lost_too_often_fails_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_commit_that_lost_too_many_races_fails_and_leaves_no_file(tmp_path: Path) -> None:
     store, _ = overtaken(primary_key_table(tmp_path), 99)
     mine = message(data_file())
     (path,) = write_files(store, mine)
@@ -248,12 +248,12 @@ def test_a_race_lost_too_often_fails_and_leaves_nothing(tmp_path: Path) -> None:
     assert manifest_names(store) == referenced_names(store)
 
 
-def test_a_compaction_overtaken_by_appends_reads_only_what_is_new(tmp_path: Path) -> None:
+def test_a_compaction_overtaken_by_appends_reads_only_the_new_manifests(tmp_path: Path) -> None:
     plain = primary_key_table(tmp_path)
     old = data_file()
     FileStoreCommit(plain, "u").commit([message(old)])
     io = FaultyFileIO(LocalFileIO())
-    publisher = _Overtaken(plain, 2)
+    publisher = _OvertakenPublisher(plain, 2)
     store = open_store(str(tmp_path), io, environment=StoreEnvironment(publisher=lambda file_io, paths: publisher))
     FileStoreCommit(store, "u", retry=quick()).commit([message(before=[old], after=[old.upgraded(5)])])
     first = snapshot_of(plain, 1)
@@ -264,7 +264,7 @@ def test_a_compaction_overtaken_by_appends_reads_only_what_is_new(tmp_path: Path
 
 
 class _SilentStore(FaultyFileIO):
-    """A store that carries out the next snapshot's creation or not, says neither, and can't be asked."""
+    """An object store that creates the next snapshot or does not, never reports which, and cannot be asked."""
 
     def __init__(self, created: bool) -> None:
         super().__init__(LocalFileIO())
@@ -299,7 +299,7 @@ def test_an_unknown_outcome_keeps_every_file_and_may_be_committed_again(tmp_path
     assert path.exists()
 
 
-def test_a_known_failure_removes_what_was_written(tmp_path: Path) -> None:
+def test_a_known_failure_removes_the_files_that_were_written(tmp_path: Path) -> None:
     primary_key_table(tmp_path)
     io = FaultyFileIO(LocalFileIO(), [Fault.parse(f"{SNAPSHOT_CREATION}:fail-before")])
     store = open_store(str(tmp_path), io)
@@ -313,7 +313,7 @@ def test_a_known_failure_removes_what_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("skip", range(4))
-def test_a_manifest_that_cannot_be_written_leaves_nothing(tmp_path: Path, skip: int) -> None:
+def test_a_failure_to_write_a_manifest_leaves_no_file(tmp_path: Path, skip: int) -> None:
     plain = primary_key_table(tmp_path)
     FileStoreCommit(plain, "u").commit([message(data_file())])
     io = FaultyFileIO(LocalFileIO(), [Fault.parse(f"open_output:*/manifest/*:fail-before:{skip}")])
@@ -339,7 +339,7 @@ def test_aborting_deletes_the_files_of_the_messages(tmp_path: Path) -> None:
     assert kept[0].exists()
 
 
-def test_a_dropped_table_does_not_come_back(tmp_path: Path) -> None:
+def test_a_commit_does_not_recreate_a_dropped_table(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path / "t")
     store.file_io.delete(str(tmp_path / "t"), recursive=True)
     with pytest.raises(CommitFailedError, match="dropped"):
@@ -347,9 +347,9 @@ def test_a_dropped_table_does_not_come_back(tmp_path: Path) -> None:
     assert not (tmp_path / "t" / "snapshot").exists()
 
 
-def test_tables_of_other_kinds_are_refused_by_their_option(tmp_path: Path) -> None:
+def test_unsupported_tables_are_refused_by_their_option(tmp_path: Path) -> None:
     made = primary_key_table(tmp_path, None)
-    # Another engine has made it so.
+    # Another engine has created the table so.
     store = replace(made, options=CoreOptions({**made.options.raw, "sequence.snapshot-ordering": "true"}))
     with pytest.raises(NotSupportedError, match=r"sequence\.snapshot-ordering"):
         FileStoreCommit(store, "u").commit([message(data_file())])
@@ -370,7 +370,7 @@ def test_manifests_are_merged_when_they_are_many(tmp_path: Path) -> None:
     assert manifest_names(store) == referenced_names(store)
 
 
-def test_deletions_are_resolved_when_manifests_weigh_too_much(tmp_path: Path) -> None:
+def test_deletions_are_resolved_when_manifests_exceed_the_full_merge_size(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path, None, **{"manifest.full-compaction-threshold-size": "1 kb"})
     commit = FileStoreCommit(store, "u")
     current = data_file()
@@ -386,7 +386,7 @@ def test_deletions_are_resolved_when_manifests_weigh_too_much(tmp_path: Path) ->
     assert live_names(store) == {current.file_name}
 
 
-def test_a_table_on_an_object_store_is_committed_to_as_well() -> None:
+def test_a_table_in_an_object_store_can_be_committed_to() -> None:
     store = primary_key_table(f"memory://lake-{uuid.uuid4()}/db.db/t")
     files = [data_file() for _ in range(3)]
     for i, file in enumerate(files):
@@ -395,7 +395,7 @@ def test_a_table_on_an_object_store_is_committed_to_as_well() -> None:
     assert store.snapshots.ids() == [1, 2, 3]
 
 
-def test_a_snapshot_whose_schema_changed_leaves_its_statistics_behind(tmp_path: Path) -> None:
+def test_a_snapshot_with_a_changed_schema_drops_the_statistics(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     commit = FileStoreCommit(store, "u")
     commit.commit([message(data_file())])
@@ -423,7 +423,7 @@ class _FailingAfterwards:
         raise StorageAccessError("The lock server is gone.")
 
 
-def test_a_snapshot_that_exists_is_never_taken_for_a_failure(tmp_path: Path) -> None:
+def test_a_commit_whose_snapshot_exists_never_counts_as_failed(tmp_path: Path) -> None:
     plain = primary_key_table(tmp_path)
     environment = StoreEnvironment(publisher=lambda file_io, paths: _FailingAfterwards(plain))
     mine = message(data_file())
@@ -434,7 +434,7 @@ def test_a_snapshot_that_exists_is_never_taken_for_a_failure(tmp_path: Path) -> 
     assert manifest_names(plain) == referenced_names(plain)
 
 
-def test_committing_files_twice_under_another_name_is_refused_and_deletes_nothing(tmp_path: Path) -> None:
+def test_committing_files_again_as_another_user_is_refused_and_deletes_nothing(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     mine = message(data_file())
     (path,) = write_files(store, mine)

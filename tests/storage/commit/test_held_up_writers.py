@@ -1,7 +1,8 @@
-"""A writer that is held up beside the creation of its snapshot, while others commit and what they build on expires.
+"""Writers that are held up at the creation of their snapshot while others commit and their base snapshot expires.
 
-Its number may be free again by then: what it creates there is no part of the table's line and must not be told to be
-committed. Or others have built on its snapshot: then it must not be made a second time.
+The writer's snapshot id may be free again by then. The snapshot that it creates there is no part of the table's history
+and must not be reported as committed. If other writers have built on its snapshot, it must not be created a second
+time.
 """
 
 from collections import Counter
@@ -32,8 +33,8 @@ MERGING = {"manifest.merge-min-count": "3"}
 Step = Callable[[], None]
 
 
-class _HeldUp:
-    """A publisher beside the first creation of which something happens."""
+class _HeldUpPublisher:
+    """A publisher that runs a callback at the first creation of a snapshot."""
 
     def __init__(self, store: FileStore, before: Step | None, after: Step | None) -> None:
         self._plain = ExclusiveCreatePublisher(store.file_io, store.paths)
@@ -57,13 +58,13 @@ def new_table(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., F
 
 
 def commit(store: FileStore, *files: DataFileMeta) -> None:
-    """Each in a snapshot of its own."""
+    """Commit each of the files in a snapshot of its own."""
     for file in files:
         FileStoreCommit(open_store(store.location), "other", retry=quick()).commit([message(file)])
 
 
 def held_up(store: FileStore, brought: CommitMessage, *, before: Step | None = None, after: Step | None = None) -> int:
-    publisher = _HeldUp(store, before, after)
+    publisher = _HeldUpPublisher(store, before, after)
     environment = StoreEnvironment(publisher=lambda file_io, paths: publisher)
     own = open_store(store.location, store.file_io, environment=environment)
     write_files(own, brought)
@@ -72,7 +73,7 @@ def held_up(store: FileStore, brought: CommitMessage, *, before: Step | None = N
 
 
 def live(store: FileStore) -> Counter[str]:
-    """How often each file is in the newest snapshot."""
+    """Return the number of occurrences of each file in the newest snapshot."""
     plan = TableScan(open_store(store.location)).plan()
     return Counter(file.file_name for split in plan.splits for file in split.files)
 
@@ -82,7 +83,7 @@ def expired(store: FileStore, retained: int) -> None:
 
 
 def going_on(store: FileStore, files: Sequence[DataFileMeta], retained: int = 1) -> Step:
-    """Others commit the files, and then all but so many snapshots expire."""
+    """Return a step in which other writers commit the files, after which all but some snapshots expire."""
 
     def step() -> None:
         commit(store, *files)
@@ -92,7 +93,7 @@ def going_on(store: FileStore, files: Sequence[DataFileMeta], retained: int = 1)
 
 
 def begun(new_table: Callable[..., FileStore], already: int, more: int) -> tuple[FileStore, list[DataFileMeta]]:
-    """A table to which the first of the files are committed already, and all of them."""
+    """A table in which the first `already` files are committed, and the list of all files."""
     store = new_table(**MERGING)
     files = [data_file(number, number) for number in range(already + more)]
     commit(store, *files[:already])
@@ -103,7 +104,7 @@ def begun(new_table: Callable[..., FileStore], already: int, more: int) -> tuple
 @pytest.mark.parametrize("retained", [1, 2])
 @pytest.mark.parametrize("others", [2, 3, 12])
 @pytest.mark.parametrize("already", [0, 1, 3])
-def test_a_number_that_is_free_again_is_not_taken(
+def test_a_snapshot_id_that_expiry_has_freed_is_not_used_again(
     new_table: Callable[..., FileStore], already: int, others: int, retained: int
 ) -> None:
     store, files = begun(new_table, already, others + 1)
@@ -119,7 +120,7 @@ def test_a_number_that_is_free_again_is_not_taken(
 @pytest.mark.parametrize("retained", [1, 2])
 @pytest.mark.parametrize("others", [0, 1, 2, 4])
 @pytest.mark.parametrize("already", [0, 1, 3])
-def test_what_others_have_built_on_is_not_made_again(
+def test_a_snapshot_that_others_have_built_on_is_not_committed_again(
     new_table: Callable[..., FileStore], already: int, others: int, retained: int
 ) -> None:
     store, files = begun(new_table, already, others + 1)
@@ -130,7 +131,7 @@ def test_what_others_have_built_on_is_not_made_again(
     assert store.snapshots.ids() == list(range(max(1, newest - retained + 1), newest + 1))
 
 
-def test_whether_a_first_snapshot_is_the_first_may_stay_unknown(
+def test_the_outcome_of_a_first_snapshot_may_stay_unknown(
     new_table: Callable[..., FileStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = new_table()
@@ -147,8 +148,8 @@ def test_whether_a_first_snapshot_is_the_first_may_stay_unknown(
     assert live(store).total() == 1
 
 
-class _ListedEarly(WrappedFileIO):
-    """A FileIO beside the first listing of snapshots of which something happens: what was listed is handed out late."""
+class _StaleListingFileIO(WrappedFileIO):
+    """A FileIO that runs a callback during the first listing of snapshots and returns the listing from before."""
 
     def __init__(self, inner: FileIO, after: Step) -> None:
         super().__init__(inner)
@@ -161,8 +162,8 @@ class _ListedEarly(WrappedFileIO):
         return found
 
 
-class _ReadLate(WrappedFileIO):
-    """A FileIO before whose n-th reading of metadata something happens."""
+class _LateReadFileIO(WrappedFileIO):
+    """A FileIO that runs a callback before the n-th read of metadata."""
 
     def __init__(self, inner: FileIO, number: int, before: Step) -> None:
         super().__init__(inner)
@@ -181,15 +182,15 @@ class _ReadLate(WrappedFileIO):
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("retained", [1, 2])
 @pytest.mark.parametrize("number", range(1, 6))
-def test_what_expires_while_it_is_read_is_a_race_that_was_lost(
+def test_metadata_that_expires_while_a_commit_reads_it_counts_as_a_lost_race(
     new_table: Callable[..., FileStore], monkeypatch: pytest.MonkeyPatch, number: int, retained: int
 ) -> None:
     store = new_table(**MERGING)
     old, *others = (data_file(key, key) for key in range(6))
     commit(store, old, *others[:2])
-    # What this process has written it need not read.
+    # This process need not read metadata that it has written itself.
     monkeypatch.setattr(manifest_reader, "_CONTENTS", MemoryCache())
-    file_io = _ReadLate(store.file_io, number, going_on(store, others[2:], retained))
+    file_io = _LateReadFileIO(store.file_io, number, going_on(store, others[2:], retained))
     compaction = message(before=[old], after=[data_file(0, 0, level=5)])
     own = open_store(store.location, file_io)
     write_files(own, compaction)
@@ -202,7 +203,7 @@ def test_what_expires_while_it_is_read_is_a_race_that_was_lost(
 
 
 def _named(store: FileStore) -> set[str]:
-    """The files of metadata that snapshots name."""
+    """The metadata files that snapshots name."""
     reader = ManifestReader(store.file_io, store.paths)
     names = set[str]()
     for number in store.snapshots.ids():
@@ -214,7 +215,7 @@ def _named(store: FileStore) -> set[str]:
 
 
 @pytest.mark.parametrize("lookup", [SnapshotManager.latest_id, SnapshotManager.earliest_id, SnapshotManager.latest])
-def test_a_table_is_not_taken_for_empty_because_all_that_was_listed_has_expired(
+def test_a_table_is_not_empty_because_all_listed_snapshots_have_expired(
     new_table: Callable[..., FileStore], lookup: Callable[[SnapshotManager], object]
 ) -> None:
     store = new_table()
@@ -222,11 +223,11 @@ def test_a_table_is_not_taken_for_empty_because_all_that_was_listed_has_expired(
     meanwhile = going_on(store, [data_file() for _ in range(3)])
     for hint in (store.paths.latest_hint, store.paths.earliest_hint):
         store.file_io.delete(hint)
-    found = lookup(SnapshotManager(_ListedEarly(store.file_io, meanwhile), store.paths))
+    found = lookup(SnapshotManager(_StaleListingFileIO(store.file_io, meanwhile), store.paths))
     assert (found.id if isinstance(found, Snapshot) else found) == 4
 
 
-def test_who_remembers_a_number_does_not_take_what_has_come_in_its_place_for_the_newest(
+def test_a_late_snapshot_under_a_freed_id_is_not_taken_for_the_newest(
     new_table: Callable[..., FileStore],
 ) -> None:
     store = new_table()
@@ -236,7 +237,7 @@ def test_who_remembers_a_number_does_not_take_what_has_come_in_its_place_for_the
     found: list[object] = []
 
     def look() -> None:
-        # What was held up has just taken a number that was free again, and has not noticed yet.
+        # The held-up writer has just used a freed id and has not noticed it yet.
         assert store.snapshots.exists(2)
         found.extend([remembered.snapshots.latest_id(), remembered.snapshots.latest()])
 
@@ -249,7 +250,7 @@ def test_who_remembers_a_number_does_not_take_what_has_come_in_its_place_for_the
     assert found == [4, store.snapshots.snapshot(4)]
 
 
-def test_an_expiry_keeps_what_only_a_snapshot_that_came_too_late_has_deleted(
+def test_an_expiry_keeps_files_that_only_a_late_snapshot_has_deleted(
     new_table: Callable[..., FileStore],
 ) -> None:
     store = new_table()
@@ -260,7 +261,7 @@ def test_an_expiry_keeps_what_only_a_snapshot_that_came_too_late_has_deleted(
     late: list[Snapshot] = []
 
     def killed() -> None:
-        # Two of them, as if another writer had built on the first one before it was killed.
+        # Two snapshots, as if another writer had built on the first one before it was killed.
         late.append(store.snapshots.stored(3))
         second = replace(late[0], id=4, uuid="late")
         assert ExclusiveCreatePublisher(store.file_io, store.paths).publish(second)
@@ -275,7 +276,7 @@ def test_an_expiry_keeps_what_only_a_snapshot_that_came_too_late_has_deleted(
     assert path.exists()
 
 
-def test_what_an_expiry_may_delete_with_a_late_snapshot_is_not_committed_again(
+def test_files_that_an_expiry_may_delete_with_a_late_snapshot_are_not_committed_again(
     new_table: Callable[..., FileStore],
 ) -> None:
     store = new_table()

@@ -1,4 +1,4 @@
-"""Where new files show only after their compaction, an overwrite and its compaction are one snapshot."""
+"""An overwrite and its compaction are one snapshot in tables whose files are visible only after their compaction."""
 
 from pathlib import Path
 
@@ -31,9 +31,7 @@ def seen_in(table: Table, snapshot: int) -> set[tuple[int, str, int]]:
 
 
 @pytest.mark.parametrize("options", INVISIBLE, ids=["vectors", "first-row", "vectors and changelog"])
-def test_no_snapshot_of_an_overwrite_has_neither_the_old_nor_the_new_rows(
-    options: dict[str, str], tmp_path: Path
-) -> None:
+def test_every_snapshot_of_an_overwrite_has_the_old_or_the_new_rows(options: dict[str, str], tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")
     table = catalog.create_table(
@@ -51,13 +49,13 @@ def test_no_snapshot_of_an_overwrite_has_neither_the_old_nor_the_new_rows(
     assert made[0].commit_kind is CommitKind.OVERWRITE
     assert [seen_in(table, s.id) for s in made] == [new] * len(made)
     assert len(made) == (2 if "changelog-producer" in options else 1)
-    # What was compacted at once is in no snapshot, and not on the disk either.
+    # Files that were compacted immediately are in no snapshot, and not on the disk either.
     named = {name for s in made for name in _files(table, s.id)}
     on_disk = {path.name for path in (Path(table.location) / "p=a" / "bucket-0").iterdir() if "data-" in path.name}
     assert on_disk - named == {name for name in _files(table, before.id) if name in on_disk} - named
 
 
-def test_the_changelog_of_an_overwrite_that_was_in_doubt_is_committed_once(tmp_path: Path) -> None:
+def test_the_changelog_of_an_overwrite_with_unknown_outcome_is_committed_once(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")
     options = {"bucket": "1", "deletion-vectors.enabled": "true", "changelog-producer": "lookup"}
@@ -65,7 +63,7 @@ def test_the_changelog_of_an_overwrite_that_was_in_doubt_is_committed_once(tmp_p
     with table.new_write("u", overwrite=True) as write:
         write.write_arrow(rows([1, 2], "a", 1))
         messages = write.prepare_commit()
-    # The changelog's snapshot is made, and the store answers neither that nor what is there.
+    # The changelog's snapshot is created, but the object store neither confirms it nor answers later requests.
     doubt = [
         Fault.parse("create_exclusive:*/snapshot-2:fail-after"),
         Fault.parse("read_bytes:*/snapshot-2:fail-before"),

@@ -1,4 +1,4 @@
-"""Overwrites: what a commit replaces, whatever other writers add meanwhile."""
+"""Overwrites: the files that a commit replaces, whatever other writers add meanwhile."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tests.storage.commit.tables import (
 from tests.storage.commit.test_file_store_commit import overtaken, snapshot_of
 
 
-def test_an_overwrite_overtaken_by_an_append_replaces_that_too(tmp_path: Path) -> None:
+def test_an_overwrite_overtaken_by_an_append_replaces_the_appended_rows_too(tmp_path: Path) -> None:
     plain = primary_key_table(tmp_path)
     FileStoreCommit(plain, "u").commit([message(data_file())])
     store, _ = overtaken(plain, 1)

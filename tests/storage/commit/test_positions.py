@@ -1,4 +1,4 @@
-"""Commits with the position of a stream: after a death, an expiry, a rollback, and beside another process."""
+"""Commits with the position of a stream: after a crash, an expiry and a rollback, and beside another process."""
 
 import json
 import time
@@ -58,11 +58,11 @@ def note(table: Table) -> Path:
 
 
 def reopened(table: Table) -> Table:
-    """The table as another process would see it."""
+    """The table as another process opens it."""
     return Table(table.name, open_store(table.location))
 
 
-def test_a_position_is_that_of_the_rows_that_are_there(table: Table) -> None:
+def test_the_position_matches_the_committed_rows(table: Table) -> None:
     assert opened(table).position is None
     assert commit(table, opened(table), 1, "a") == [1]
     assert opened(table).position == "a"
@@ -74,7 +74,7 @@ def test_a_position_is_that_of_the_rows_that_are_there(table: Table) -> None:
     assert rows(table) == [1, 2]
 
 
-def test_a_commit_that_was_begun_and_did_not_happen_leaves_the_position_before(table: Table) -> None:
+def test_a_commit_that_did_not_happen_leaves_the_previous_position(table: Table) -> None:
     commit(table, opened(table), 1, "a")
     begun = json.loads(note(table).read_text())
     note(table).write_text(json.dumps({**begun, "epoch": 2, "position": "b", "before": "a", "after": 1, "done": False}))
@@ -84,25 +84,25 @@ def test_a_commit_that_was_begun_and_did_not_happen_leaves_the_position_before(t
     assert opened(table).position == "b"
 
 
-def test_a_position_is_kept_with_what_it_is_in(table: Table) -> None:
+def test_a_position_is_stored_with_its_source(table: Table) -> None:
     opened(table).commit(table.store, messages(table, 1), "a", "one")
     assert opened(table).source == "one"
     latest = table.latest_snapshot()
     assert latest is not None
     assert latest.properties == {POSITION_PROPERTY: "a", SOURCE_PROPERTY: "one"}
-    # A commit that was begun and did not happen leaves this, too.
+    # A commit that was begun and did not happen leaves the source, too.
     done = json.loads(note(table).read_text())
     begun = {"epoch": 2, "position": "b", "before": "a", "after": 1, "source": "two", "source_before": "one"}
     note(table).write_text(json.dumps({**done, **begun, "done": False}))
     assert (opened(table).position, opened(table).source) == ("a", "one")
     note(table).unlink()
     assert (opened(table).position, opened(table).source) == ("a", "one")
-    # A source that becomes known is noted without a commit.
+    # A source that becomes known is recorded without a commit.
     opened(table).advance("a", "two")
     assert opened(table).source == "two"
 
 
-def test_notes_and_snapshots_of_earlier_versions_do_not_say_what_positions_are_in(table: Table) -> None:
+def test_progress_files_and_snapshots_of_earlier_versions_name_no_source(table: Table) -> None:
     commit(table, opened(table), 1, "a")
     kept = json.loads(note(table).read_text())
     note(table).write_text(json.dumps({n: v for n, v in kept.items() if not n.startswith("source")}))
@@ -111,7 +111,7 @@ def test_notes_and_snapshots_of_earlier_versions_do_not_say_what_positions_are_i
     assert (opened(table).position, opened(table).source) == ("a", None)
 
 
-def test_a_commit_that_happened_before_its_process_died_holds(table: Table) -> None:
+def test_a_commit_holds_when_its_process_died_after_it(table: Table) -> None:
     commit(table, opened(table), 1, "a")
     before = json.loads(note(table).read_text())
     commit(table, opened(table), 2, "b")
@@ -121,7 +121,7 @@ def test_a_commit_that_happened_before_its_process_died_holds(table: Table) -> N
     assert opened(table).position == "b"
 
 
-def test_without_its_note_the_newest_snapshot_says_the_position(table: Table) -> None:
+def test_without_a_progress_file_the_newest_snapshot_has_the_position(table: Table) -> None:
     commit(table, opened(table), 1, "a")
     table.append(pa.table({"id": [3]}))
     note(table).unlink()
@@ -137,7 +137,7 @@ def test_a_position_outlives_its_snapshot(table: Table) -> None:
     assert opened(table).position == "a"
 
 
-def test_what_expired_in_doubt_is_not_guessed(table: Table) -> None:
+def test_a_commit_in_doubt_whose_snapshots_have_expired_is_an_error(table: Table) -> None:
     commit(table, opened(table), 1, "a")
     before = json.loads(note(table).read_text())
     commit(table, opened(table), 2, "b")
@@ -150,7 +150,7 @@ def test_what_expired_in_doubt_is_not_guessed(table: Table) -> None:
         opened(reopened(table))
 
 
-def test_a_rollback_takes_the_position_back(table: Table) -> None:
+def test_a_rollback_restores_the_earlier_position(table: Table) -> None:
     commit(table, opened(table), 1, "a")
     commit(table, opened(table), 2, "b")
     table.versions.rollback_to(1)
@@ -160,7 +160,7 @@ def test_a_rollback_takes_the_position_back(table: Table) -> None:
     assert (opened(table).position, rows(table)) == ("c", [1, 3])
 
 
-def test_a_rollback_is_seen_when_others_have_written_since(table: Table) -> None:
+def test_a_rollback_is_noticed_when_others_have_written_since(table: Table) -> None:
     commit(table, opened(table), 1, "a")
     commit(table, opened(table), 2, "b")
     table.versions.rollback_to(1)
@@ -169,18 +169,18 @@ def test_a_rollback_is_seen_when_others_have_written_since(table: Table) -> None
     assert opened(table).position == "a"
 
 
-def test_of_two_processes_the_later_one_is_refused_and_finds_what_the_other_did(table: Table) -> None:
+def test_the_later_of_two_processes_is_refused_and_finds_the_position_of_the_other(table: Table) -> None:
     commit(table, opened(table), 1, "a")
     first, second = opened(table), opened(table)
     commit(table, first, 2, "b")
     with pytest.raises(CommitConflictError, match="as the user 'ingest'"):
         commit(table, second, 2, "b2")
-    # The one that was refused had noted what it was about to do.
+    # The process that was refused had recorded its intended commit.
     assert opened(table).position == "b"
     assert rows(table) == [1, 2]
 
 
-def test_a_process_that_fell_behind_does_not_take_the_position_back(table: Table) -> None:
+def test_a_process_that_fell_behind_does_not_move_the_position_back(table: Table) -> None:
     commit(table, opened(table), 1, "a")
     slow = opened(table)
     commit(table, opened(table), 2, "b")
@@ -188,7 +188,7 @@ def test_a_process_that_fell_behind_does_not_take_the_position_back(table: Table
     assert opened(table).position == "b"
 
 
-def test_a_position_moves_on_without_rows(table: Table) -> None:
+def test_a_position_advances_without_rows(table: Table) -> None:
     stream = opened(table)
     stream.advance("a")
     assert opened(table).position == "a"
@@ -198,7 +198,7 @@ def test_a_position_moves_on_without_rows(table: Table) -> None:
     assert opened(table).position == "c"
 
 
-def test_all_rows_go_with_a_position(table: Table) -> None:
+def test_an_overwrite_of_all_rows_commits_its_position(table: Table) -> None:
     stream = opened(table)
     commit(table, stream, 1, "a")
     stream.overwrite(table.store, [], "b")
@@ -207,7 +207,7 @@ def test_all_rows_go_with_a_position(table: Table) -> None:
     assert (rows(table), opened(table).position) == ([2], "c")
 
 
-def test_a_name_that_has_committed_otherwise_is_no_streams(table: Table) -> None:
+def test_the_name_of_a_user_with_ordinary_commits_is_refused_for_a_stream(table: Table) -> None:
     FileStoreCommit(table.store, USER).commit(messages(table, 1), identifier=4)
     with pytest.raises(InvalidInputError, match="without a position in a stream"):
         opened(table)
@@ -215,14 +215,14 @@ def test_a_name_that_has_committed_otherwise_is_no_streams(table: Table) -> None
         PositionedCommit(table.store, "a/b")
 
 
-def test_a_damaged_note_is_named(table: Table) -> None:
+def test_the_error_names_a_damaged_progress_file(table: Table) -> None:
     opened(table).advance("a")
     note(table).write_text("{}")
     with pytest.raises(CorruptFileError, match="is not a note of a stream's position"):
         opened(table)
 
 
-def test_notes_are_no_orphans(table: Table) -> None:
+def test_progress_files_are_no_orphans(table: Table) -> None:
     opened(table).advance("a")
     now = time.time() + 3600
     remove_orphan_files(table.store, older_than_millis=int(now - 60) * 1000, clock=lambda: now)

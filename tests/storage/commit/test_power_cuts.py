@@ -1,8 +1,8 @@
-"""Power cuts in the middle of everything that is done to a table.
+"""Power cuts in the middle of every operation on a table, which is stored on a PowerCutDisk.
 
-A table lives on a PowerCutDisk. After each step of the disk it is asked what a power cut would leave, and the table is
-opened there: every snapshot, tag and branch that it lists has the rows that it had, what had been acknowledged is
-there, rows can be written, and after orphan files were removed all of that still holds.
+After each step the disk reports which states a power cut could leave, and the table is opened in such a state. Every
+snapshot, tag and branch that it lists must have its rows, acknowledged changes must be there, rows can be written, and
+all of that still holds after orphan files were removed.
 """
 
 import itertools
@@ -38,14 +38,14 @@ def rows_of(table: Any) -> Rows:
 
 
 def rows_without_new(table: Any) -> Rows:
-    """The rows but for the one that was written after the power cut."""
+    """The rows without the one that was written after the power cut."""
     return {key: value for key, value in rows_of(table).items() if key != NEW}
 
 
-class Life:
-    """One table and what is known of it: its rows, those of its snapshots, tags and of a branch.
+class TableHistory:
+    """A table and the expected rows of it, of its snapshots, its tags and a branch.
 
-    `share` is the part of the steps of the disk at which the power is cut, as the seed has it.
+    The power is cut at `share` of the steps of the disk, chosen by the seed.
     """
 
     def __init__(self, directory: Path, options: dict[str, str], *, seed: int, share: float) -> None:
@@ -58,11 +58,11 @@ class Life:
         self.disk = PowerCutDisk(lake)
         self.rows: Rows = {}
         self.next_rows: list[Rows] = [{}]
-        """The rows that the newest snapshot may have: those of now, and those after what is being done."""
+        """The rows that the newest snapshot may have: the present ones, and those after the operation under way."""
         self.history: list[Rows] = [{}]
         self.snapshots: dict[int, Rows] = {}
         self.going: set[int] = set()
-        """Snapshots that an expiry takes away, or has taken away."""
+        """Snapshots that an expiry deletes, or has deleted."""
         self.tags: dict[str, Rows] = {}
         self.branches: dict[str, Rows] = {}
         self.numbers = itertools.count()
@@ -83,7 +83,7 @@ class Life:
             self.cut()
 
     def cut(self) -> None:
-        """Look at what a power cut at this moment leaves."""
+        """Check the state that a power cut at this moment leaves."""
         self.cuts += 1
         self.disk.image(self.image, self.random)
         try:
@@ -100,7 +100,7 @@ class Life:
         found.upsert(batch([NEW], value)) if self.has_key else found.append(batch([NEW], value))
         written = rows_of(found)
         assert written.pop(NEW) == value
-        # With deletion vectors rows whose compaction did not come any more are seen from the next one on.
+        # With deletion vectors, rows whose compaction did not follow are visible from the next one on.
         assert written in self.next_rows
         remove_orphan_files(found.store, older_than_millis=LATER * 1000, clock=lambda: LATER + 1)
         self.check_versions(interbed.load_table(location))
@@ -141,9 +141,10 @@ class Life:
         *,
         same_line: bool = True,
     ) -> None:
-        """Carry out what leaves the table with these rows; then it is acknowledged.
+        """Carry out an operation that leaves the table with these rows; then it is acknowledged.
 
-        What leaves another line of snapshots (`same_line` False) takes the tags along that came later.
+        An operation that leaves another history of snapshots (`same_line` False) removes the tags of later snapshots,
+        too.
         """
         after = self.rows if rows is None else rows
         self.next_rows = [self.rows, after]
@@ -155,21 +156,22 @@ class Life:
         if not same_line:
             self.table = Table("t", self.table.store.refreshed())
             self.snapshots.clear()
-            # Later numbers, although they were used before, are those of other snapshots from now on.
+            # Higher ids, although they were used before, are those of other snapshots from now on.
             oldest = min(self.table.store.snapshots.ids())
             self.going = {number for number in self.going if number < oldest}
             self.tags = {
                 t.name: rows_of(self.table.copy({"scan.tag-name": t.name})) for t in self.table.versions.tags()
             }
         for number in self.table.store.snapshots.ids():
-            # With deletion vectors new rows are seen from the snapshot of their compaction on, so each is asked itself.
+            # With deletion vectors, new rows are visible from the snapshot of their compaction on, so read each one
+            # itself.
             if number not in self.going and number not in self.snapshots:
                 self.snapshots[number] = rows_of(self.table.copy({"scan.snapshot-id": str(number)}))
         assert self.snapshots[max(self.snapshots)] == after
 
     @property
     def compacts_to_show(self) -> bool:
-        """Whether new rows are seen when they were compacted."""
+        """Whether new rows are visible only after their compaction."""
         return self.has_key and self.table.options.deletion_vectors_enabled
 
     def write(self) -> None:
@@ -218,7 +220,7 @@ class Life:
 
     def roll_back(self) -> None:
         if self.compacts_to_show:
-            # Which rows it shows and which it has are two things.
+            # The rows that a snapshot shows differ from those that it holds.
             return
         newest = max(self.snapshots)
         target = self.random.choice([number for number in self.snapshots if number > newest - 3])
@@ -266,8 +268,8 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_what_was_acknowledged_outlives_a_power_cut(tmp_path: Path, kind: str, tally: Tally) -> None:
-    life = Life(tmp_path, KINDS[kind], seed=1, share=0.02)
+def test_acknowledged_changes_survive_a_power_cut(tmp_path: Path, kind: str, tally: Tally) -> None:
+    life = TableHistory(tmp_path, KINDS[kind], seed=1, share=0.02)
     life.live(10)
     tally("power cuts in the middle of operations on a table", life.cuts)
 
@@ -275,8 +277,8 @@ def test_what_was_acknowledged_outlives_a_power_cut(tmp_path: Path, kind: str, t
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_a_power_cut_at_any_step_loses_nothing(tmp_path: Path, kind: str, seed: int, tally: Tally) -> None:
-    life = Life(tmp_path, KINDS[kind], seed=seed, share=0.3)
+def test_a_power_cut_at_any_step_loses_no_row(tmp_path: Path, kind: str, seed: int, tally: Tally) -> None:
+    life = TableHistory(tmp_path, KINDS[kind], seed=seed, share=0.3)
     life.live(20)
     tally("power cuts in the middle of operations on a table", life.cuts)
 
@@ -284,8 +286,8 @@ def test_a_power_cut_at_any_step_loses_nothing(tmp_path: Path, kind: str, seed: 
 CUTS = 12
 
 
-def test_a_table_whose_older_snapshots_expired_outlives_a_power_cut(tmp_path: Path) -> None:
-    life = Life(tmp_path, KINDS["primary key"], seed=1, share=0)
+def test_a_table_with_expired_snapshots_survives_a_power_cut(tmp_path: Path) -> None:
+    life = TableHistory(tmp_path, KINDS["primary key"], seed=1, share=0)
     for _ in range(3):
         life.write()
     life.compact()
@@ -295,8 +297,8 @@ def test_a_table_whose_older_snapshots_expired_outlives_a_power_cut(tmp_path: Pa
         life.cut()
 
 
-def test_what_a_table_was_forwarded_to_outlives_a_power_cut(tmp_path: Path) -> None:
-    life = Life(tmp_path, KINDS["primary key"], seed=2, share=0)
+def test_a_fast_forwarded_table_survives_a_power_cut(tmp_path: Path) -> None:
+    life = TableHistory(tmp_path, KINDS["primary key"], seed=2, share=0)
     life.write()
     life.tag()
     life.branch()
@@ -309,7 +311,7 @@ def test_what_a_table_was_forwarded_to_outlives_a_power_cut(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("sync", ["snapshot", "none"])
-def test_a_weaker_sync_is_found_out(tmp_path: Path, sync: str) -> None:
-    life = Life(tmp_path, {**KINDS["primary key"], "commit.sync": sync}, seed=3, share=0.1)
+def test_a_weaker_sync_is_detected_by_the_simulation(tmp_path: Path, sync: str) -> None:
+    life = TableHistory(tmp_path, {**KINDS["primary key"], "commit.sync": sync}, seed=3, share=0.1)
     with pytest.raises((AssertionError, interbed.InterbedError, OSError)):
         life.live(20)

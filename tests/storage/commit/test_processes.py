@@ -36,7 +36,7 @@ def start_writer(location: Path, user: str, commits: int, *faults: str) -> "subp
     )
 
 
-def test_eight_processes_lose_nothing(tmp_path: Path) -> None:
+def test_eight_concurrent_processes_lose_no_commit(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     writers = [start_writer(tmp_path, f"w{i}", COMMITS) for i in range(WRITERS)]
     try:
@@ -72,7 +72,7 @@ def test_eight_processes_lose_nothing(tmp_path: Path) -> None:
         lambda fault: "/snapshot/snapshot-" in fault or "LATEST:kill-after" in fault,
     ),
 )
-def test_a_writer_killed_at_any_point_leaves_a_table_that_goes_on(tmp_path: Path, fault: str) -> None:
+def test_a_table_stays_writable_after_a_writer_is_killed_at_any_point(tmp_path: Path, fault: str) -> None:
     store = primary_key_table(tmp_path)
     writer = start_writer(tmp_path, "victim", 3, fault)
     try:
@@ -86,7 +86,7 @@ def test_a_writer_killed_at_any_point_leaves_a_table_that_goes_on(tmp_path: Path
     made = {f"data-victim-{n}.parquet" for n in range(len(ids))}
     assert live_names(store) == made
     assert referenced_names(store) <= manifest_names(store)
-    # The next writer goes on, and the victim itself, started again, repeats nothing and leaves nothing out.
+    # The next writer commits, and the restarted victim neither repeats nor omits a commit.
     other = data_file()
     assert FileStoreCommit(open_store(str(tmp_path)), "other").commit([message(other)]) == [len(ids) + 1]
     again = start_writer(tmp_path, "victim", 3)
@@ -97,7 +97,7 @@ def test_a_writer_killed_at_any_point_leaves_a_table_that_goes_on(tmp_path: Path
     assert store.snapshots.ids() == [1, 2, 3, 4]
 
 
-def test_a_staged_snapshot_of_a_killed_writer_is_no_snapshot(tmp_path: Path) -> None:
+def test_a_staged_snapshot_of_a_killed_writer_is_ignored(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     FileStoreCommit(store, "u").commit([message(data_file())])
     (tmp_path / "snapshot" / ".snapshot-2.0.tmp").write_text("{")

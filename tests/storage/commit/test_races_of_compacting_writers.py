@@ -1,9 +1,10 @@
-"""Writers that compact one bucket in any order, by seeds: what readers see is compared with a model after each commit.
+"""Writers that compact one bucket in random order, by seeds. After each commit, the visible rows are compared with a
+model.
 
-Only compaction makes rows visible here (deletion vectors, first-row). A writer begins, writes a few keys in one or
-two files and compacts between them; later it commits its rows, and later still its compaction, while others do the
-same and a dedicated compaction comes between. A compaction may be given up, the rows may not: those of files above
-level 0 are seen, each key once, with the value of a writer that no other one has followed.
+Only compaction makes rows visible in these tables (deletion vectors, first-row). A writer begins, writes a few keys in
+one or two files and compacts between them. Later it commits its rows, and later still its compaction. Other writers do
+the same, with a dedicated compaction in between. A compaction may be given up, rows may not. Rows in files above level
+0 are visible: each key once, with the value of a writer that no other writer has followed.
 """
 
 import random
@@ -34,7 +35,8 @@ SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("a", pa
 COLUMNS = ("a", "b")
 BUCKET = BucketId(EMPTY_ROW, 0)
 KEYS = 3
-"""How many keys writers write at a time; there are new ones all the time, because old ones are looked up and found."""
+"""Number of keys that a writer writes at a time. There are always new keys, because old ones are looked up and found.
+"""
 OTHERS = 1000
 """Rows of other keys, which are negative."""
 WRITERS = 3
@@ -48,9 +50,11 @@ Row = tuple[int, Values, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What one writer did to a key in one file. `began` and `committed` count the commits before its writer began, and
-    those before its rows were there; `part` counts the writer's files.
+class KeyChange:
+    """KeyChange of a key by one writer in one file.
+
+    `began` and `committed` are the numbers of commits before the writer began and before its rows were committed;
+    `part` numbers the writer's files.
     """
 
     file: str
@@ -60,34 +64,34 @@ class Change:
     committed: int
     part: int
 
-    def follows(self, other: "Change") -> bool:
-        """Whether its writer knew of the other one, or was that writer."""
+    def follows(self, other: "KeyChange") -> bool:
+        """Return whether its writer knew of the other writer, or is the same."""
         if (self.began, self.committed) == (other.began, other.committed):
             return self.part > other.part
         return self.began >= other.committed
 
 
-Allowed = Callable[[Sequence[Change]], Iterable[Values | None]]
-"""From the changes of a key, one at least, to what may be seen of it: values, or None for no row."""
+Allowed = Callable[[Sequence[KeyChange]], Iterable[Values | None]]
+"""Function from the changes of a key (at least one) to its possible visible values; None means no row."""
 
 
-def newest(changes: Sequence[Change]) -> Iterable[Values | None]:
+def newest(changes: Sequence[KeyChange]) -> Iterable[Values | None]:
     last = [c for c in changes if not any(other.follows(c) for other in changes)]
     return [None if c.kind == DELETE else c.values for c in last]
 
 
-def first(changes: Sequence[Change]) -> Iterable[Values | None]:
+def first(changes: Sequence[KeyChange]) -> Iterable[Values | None]:
     return [c.values for c in changes if not any(c.follows(other) for other in changes)]
 
 
-def added(changes: Sequence[Change]) -> Iterable[Values | None]:
+def added(changes: Sequence[KeyChange]) -> Iterable[Values | None]:
     columns = zip(*(c.values for c in changes), strict=True)
     return [tuple(sum(known) if (known := [v for v in values if v is not None]) else None for values in columns)]
 
 
-def newest_of_each_column(changes: Sequence[Change]) -> Iterable[Values | None]:
+def newest_of_each_column(changes: Sequence[KeyChange]) -> Iterable[Values | None]:
     # A merged row has one sequence number, that of its newest part. So a writer may find older columns before its own
-    # when a third one, which neither of them knew, comes between.
+    # when a third writer, unknown to both, commits in between.
     ordered = all(a.follows(b) or b.follows(a) for a, b in combinations(changes, 2))
     choices: list[Values] = [()]
     for i in range(len(COLUMNS)):
@@ -100,7 +104,7 @@ def newest_of_each_column(changes: Sequence[Change]) -> Iterable[Values | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """A kind of table, its model, and which rows its writers write."""
+    """A kind of table, its model, and the rows that its writers write."""
 
     options: dict[str, str]
     allowed: Allowed
@@ -122,30 +126,30 @@ ENGINES = {
 
 @dataclass(slots=True, kw_only=True)
 class Job:
-    """A writer that has prepared its commit, or a dedicated compaction. `parts` are the commits that are left."""
+    """A writer that has prepared its commit, or a dedicated compaction. `parts` are the remaining commits."""
 
     began: int
     parts: list[list[CommitMessage]]
     files: list[tuple[str, list[Row]]] = field(default_factory=list[tuple[str, list[Row]]])
 
 
-class Race:
-    """One table, the jobs that are at work on it, and the changes that are there."""
+class CompactionRace:
+    """One table, the running jobs, and the committed changes."""
 
     def __init__(self, table: Table, engine: Engine, seed: int) -> None:
         self.table = table
         self.engine = engine
         self.random = random.Random(seed)
         self.jobs: list[Job] = []
-        self.changes: dict[int, list[Change]] = {}
+        self.changes: dict[int, list[KeyChange]] = {}
         self.commits = 0
         self.given_up = 0
         self.values = 0
         self.least_key = 0
 
     def run(self) -> None:
-        """All steps, and then what is left of the jobs and a compaction of the rest."""
-        # Large enough that a compaction of new files leaves it where it is, at the highest level.
+        """Run all steps, then the rest of the jobs and a compaction of the remaining files."""
+        # Large enough that a compaction of new files leaves the base file at the highest level.
         numbers = [self.random.getrandbits(60) for _ in range(OTHERS)]
         others = pa.table({"id": range(-OTHERS, 0), "a": numbers, "b": numbers}, schema=SCHEMA)
         self.table.upsert(others)
@@ -162,7 +166,7 @@ class Race:
         assert not self.waiting()
 
     def begin(self) -> None:
-        """A job starts, and does all but its commits."""
+        """Start a job, and let it do everything except its commits."""
         if self.random.random() < 0.2:
             store = self.table.store
             full = self.random.random() < 0.5
@@ -185,7 +189,7 @@ class Race:
         self.jobs.append(Job(began=self.commits, parts=parts, files=list(zip(names, written, strict=True))))
 
     def rows(self) -> list[Row]:
-        """Some keys with new values, few enough that writers meet."""
+        """Some keys with new values, so few that writers write the same keys."""
         rows: list[Row] = []
         for key in sorted(self.random.sample(range(self.least_key, self.least_key + KEYS), self.random.randint(1, 2))):
             self.values += 1
@@ -197,7 +201,7 @@ class Race:
         return rows
 
     def commit(self, job: Job) -> None:
-        """The next commit of a job, and a look at the table. A compaction may be given up, rows never are."""
+        """Make the next commit of a job, and check the table. A compaction may be given up, rows never are."""
         messages = job.parts.pop(0)
         if not job.parts:
             self.jobs.remove(job)
@@ -207,7 +211,7 @@ class Race:
             self.commits += 1
             for part, (file, rows) in enumerate(job.files):
                 for key, values, kind in rows:
-                    change = Change(
+                    change = KeyChange(
                         file=file, values=values, kind=kind, began=job.began, committed=self.commits, part=part
                     )
                     self.changes.setdefault(key, []).append(change)
@@ -220,12 +224,12 @@ class Race:
         self.check()
 
     def waiting(self) -> set[str]:
-        """The files of level 0, which nobody reads."""
+        """The files of level 0, which no reader reads."""
         restored = restore_buckets(self.table.store)
         return {f.file_name for bucket in restored.buckets() for f in restored.files(bucket) if f.level == 0}
 
     def check(self) -> None:
-        """Compare what is seen with what may be."""
+        """Compare the visible rows with the possible ones."""
         waiting = self.waiting()
         seen: dict[int, list[Values]] = {}
         for row in self.table.scan(filter="id >= 0").to_arrow().to_pylist():
@@ -240,7 +244,7 @@ class Race:
 
 
 def arrow(rows: Sequence[Row]) -> tuple[pa.Table, "pa.Array[Any]"]:
-    """The rows, and their kinds."""
+    """The rows and their kinds as a batch."""
     keys, values, kinds = zip(*rows, strict=True)
     columns = {"id": list(keys), **{name: [v[i] for v in values] for i, name in enumerate(COLUMNS)}}
     return pa.table(columns, schema=SCHEMA), pa.array(kinds, pa.int8())
@@ -248,7 +252,7 @@ def arrow(rows: Sequence[Row]) -> tuple[pa.Table, "pa.Array[Any]"]:
 
 @pytest.mark.longer
 @pytest.mark.parametrize("engine", ENGINES)
-def test_each_row_is_seen_once_whatever_the_order_of_writers_and_compactions(
+def test_each_row_is_visible_once_in_any_order_of_writers_and_compactions(
     tmp_path: Path, engine: str, tally: Tally
 ) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
@@ -257,7 +261,7 @@ def test_each_row_is_seen_once_whatever_the_order_of_writers_and_compactions(
     given_up = 0
     for seed in SEEDS:
         table = catalog.create_table("d.t", SCHEMA, primary_keys=["id"], options=options)
-        race = Race(table, ENGINES[engine], seed)
+        race = CompactionRace(table, ENGINES[engine], seed)
         try:
             race.run()
         except AssertionError as error:

@@ -1,4 +1,7 @@
-"""Turns of the writers of a store: who has lost waits for one and gets it, and nothing of it can fail a commit."""
+"""Turns of the writers of a table in an object store: a writer that lost a race waits for a turn and gets it.
+
+Faults of the turn file never make a commit fail.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +22,8 @@ from interbed.storage.io.faults import Fault, FaultAction, FaultyFileIO
 from interbed.storage.io.local import LocalFileIO
 
 
-class Clock:
-    """Time passes while somebody waits; `meanwhile` is what others do then."""
+class FakeClock:
+    """A clock that advances only by sleeping; `meanwhile` is called during each sleep."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -34,29 +37,29 @@ class Clock:
         self.meanwhile()
 
 
-class Table:
-    """The turns of one table."""
+class TurnFile:
+    """The turn file of one table."""
 
     def __init__(self, directory: Path, file_io: FileIO) -> None:
         self.file = directory / "turn"
-        self.clock = Clock()
+        self.clock = FakeClock()
         self._file_io = file_io
 
     def queue(self) -> CommitLease:
         return CommitLease(self._file_io, str(self.file), clock=self.clock.time, sleep=self.clock.sleep)
 
     def waits(self) -> bool:
-        """Whether the next commit of this process waits for a turn of its own."""
+        """Return whether the next commit of this process waits for a turn of its own."""
         with self.queue() as queue:
             return queue.take(1)
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Table:
-    return Table(tmp_path, LocalFileIO())
+def table(tmp_path: Path) -> TurnFile:
+    return TurnFile(tmp_path, LocalFileIO())
 
 
-def test_who_has_met_nobody_takes_no_turn(table: Table) -> None:
+def test_a_writer_without_contention_takes_no_turn(table: TurnFile) -> None:
     table.file.write_bytes(b"another")
     assert not table.waits()
     assert table.clock.now == 1000
@@ -67,7 +70,7 @@ def test_who_has_met_nobody_takes_no_turn(table: Table) -> None:
     assert table.file.read_bytes() == b"another"
 
 
-def test_who_has_lost_takes_turns_for_a_while(table: Table) -> None:
+def test_a_writer_that_lost_a_race_takes_turns_for_a_while(table: TurnFile) -> None:
     with table.queue() as queue:
         assert not queue.take(1)
         queue.lost()
@@ -79,11 +82,11 @@ def test_who_has_lost_takes_turns_for_a_while(table: Table) -> None:
     for _ in range(int(CONTENDED_SECONDS)):
         assert table.waits()
         table.clock.now += 1
-    # Turns that met nobody are no reason for more of them.
+    # Turns without contention do not extend that time.
     assert not table.waits()
 
 
-def test_one_has_its_turn_at_a_time(table: Table) -> None:
+def test_one_writer_at_a_time_has_a_turn(table: TurnFile) -> None:
     with table.queue() as first:
         first.lost()
         assert first.take(1)
@@ -101,7 +104,9 @@ def test_one_has_its_turn_at_a_time(table: Table) -> None:
 
 
 @pytest.mark.parametrize(("try_seconds", "held"), [(0.1, HELD_SECONDS_MIN), (2.0, 8.0), (60.0, HELD_SECONDS_MAX)])
-def test_who_died_is_waited_for_by_the_length_of_a_try(table: Table, try_seconds: float, held: float) -> None:
+def test_the_wait_for_a_dead_writer_depends_on_the_length_of_an_attempt(
+    table: TurnFile, try_seconds: float, held: float
+) -> None:
     table.file.write_bytes(b"dead")
     with table.queue() as queue:
         table.clock.now += try_seconds
@@ -112,7 +117,7 @@ def test_who_died_is_waited_for_by_the_length_of_a_try(table: Table, try_seconds
         assert table.file.read_bytes() != b"dead"
 
 
-def test_others_that_have_their_turns_are_waited_for(table: Table) -> None:
+def test_a_writer_waits_while_others_take_turns(table: TurnFile) -> None:
     turns = 0
 
     def next_turn() -> None:
@@ -130,7 +135,7 @@ def test_others_that_have_their_turns_are_waited_for(table: Table) -> None:
     assert turns == 100
 
 
-def test_who_was_slow_leaves_the_turn_of_another_one(table: Table) -> None:
+def test_a_slow_writer_does_not_delete_the_turn_of_another(table: TurnFile) -> None:
     with table.queue() as slow:
         slow.lost()
         assert slow.take(1)
@@ -140,9 +145,9 @@ def test_who_was_slow_leaves_the_turn_of_another_one(table: Table) -> None:
 
 
 @pytest.mark.parametrize("operation", ["create_exclusive", "read_bytes"])
-def test_a_store_that_refuses_hinders_nobody(tmp_path: Path, operation: str) -> None:
+def test_commits_go_on_without_turns_where_the_store_refuses_the_file(tmp_path: Path, operation: str) -> None:
     fault = Fault(operation=operation, pattern="*/turn", action=FaultAction.FAIL_BEFORE)
-    table = Table(tmp_path, FaultyFileIO(LocalFileIO(), [fault]))
+    table = TurnFile(tmp_path, FaultyFileIO(LocalFileIO(), [fault]))
     with table.queue() as queue:
         queue.lost()
         assert not queue.take(1)
@@ -170,7 +175,7 @@ def test_eight_writers_with_few_retries_lose_no_commit(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("like_a_store")
-def test_a_turn_is_seen_by_commits_that_win(tmp_path: Path) -> None:
+def test_commits_that_win_a_race_notice_the_turn_of_another(tmp_path: Path) -> None:
     catalog = interbed.load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     options = {"bucket": "1", "commit.max-retry-wait": "20 ms"}

@@ -1,5 +1,6 @@
-"""Deletion vectors of a table with a primary key, whose buckets several writers compact at the same time: no row is
-there twice, and none that was replaced returns, whoever commits first.
+"""Deletion vectors of a primary-key table whose buckets several writers compact at the same time.
+
+No row is visible twice, and no replaced row becomes visible again, in any order of commits.
 """
 
 from collections.abc import Sequence
@@ -36,12 +37,12 @@ ENGINES = {
     "first-row": {"merge-engine": "first-row"},
 }
 ORDERS = sorted({"".join(order) for order in permutations("aabb")})
-"""In which two writers commit, each its rows and then its compaction."""
+"""Order in which two writers commit, each its rows and then its compaction."""
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """Four rows in one file of the highest level, without a vector."""
+    """A table with four rows in one file of the highest level, without a deletion vector."""
     return made(tmp_path, VECTORS)
 
 
@@ -63,7 +64,7 @@ def rows_of(table: Table) -> list[tuple[Any, ...]]:
 
 
 def written(table: Table, rows: dict[int, int], *, full: bool = False) -> Messages:
-    """The messages of a writer that has compacted its rows, or the whole bucket, and has yet to commit."""
+    """The messages of a writer that has compacted its rows, or the whole bucket, and has not committed yet."""
     with table.new_write("a") as write:
         write.write_arrow(batch(rows))
         if full:
@@ -83,17 +84,17 @@ def commit(table: Table, user: str, messages: Messages) -> None:
     table.new_commit(user).commit(messages)
 
 
-def test_each_of_two_writers_marks_rows_of_one_file(table: Table) -> None:
+def test_two_writers_can_mark_rows_of_the_same_file(table: Table) -> None:
     first, second = written(table, {1: 1}), written(table, {2: 2})
     commit(table, "a", first)
     commit(table, "b", second)
-    # What was given up is done by the next compaction.
+    # The next compaction does the work of the one that was given up.
     assert set(rows_of(table)) <= {(1, 1), (2, 0), (3, 0), (4, 0)}
     table.compact()
     assert rows_of(table) == [(1, 1), (2, 2), (3, 0), (4, 0)]
 
 
-def test_a_file_whose_rows_are_to_be_marked_was_compacted(table: Table) -> None:
+def test_rows_of_a_file_that_was_compacted_meanwhile_can_be_marked(table: Table) -> None:
     late = written(table, {1: 1})
     table.upsert(batch({2: 2}))
     table.compact(full=True)
@@ -103,7 +104,7 @@ def test_a_file_whose_rows_are_to_be_marked_was_compacted(table: Table) -> None:
     assert rows_of(table) == [(1, 1), (2, 2), (3, 0), (4, 0)]
 
 
-def test_rows_were_marked_while_their_file_was_compacted(table: Table) -> None:
+def test_rows_marked_while_their_file_is_compacted_stay_deleted(table: Table) -> None:
     table.upsert(batch({5: 5}))
     late = compacted(table)
     table.upsert(batch({1: 1}))
@@ -112,26 +113,26 @@ def test_rows_were_marked_while_their_file_was_compacted(table: Table) -> None:
     assert rows_of(table) == [(1, 1), (2, 0), (3, 0), (4, 0), (5, 5)]
 
 
-def test_rows_are_seen_when_the_write_has_returned_although_its_compaction_lost(
+def test_rows_are_visible_after_a_write_whose_compaction_lost_the_race(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = written(table, {1: 1})
     commits = iter([lambda: commit(table, "a", other)])
 
-    class Slow(FileStoreCommit):
-        """The commit of a writer that another one comes before."""
+    class OvertakenCommit(FileStoreCommit):
+        """The commit of a writer that another writer overtakes."""
 
         def commit(self, *arguments: Any, **more: Any) -> list[int]:
             next(commits, lambda: None)()
             return super().commit(*arguments, **more)
 
-    monkeypatch.setattr(compact_table, "FileStoreCommit", Slow)
+    monkeypatch.setattr(compact_table, "FileStoreCommit", OvertakenCommit)
     table.upsert(batch({2: 2}))
     assert rows_of(table) == [(1, 1), (2, 2), (3, 0), (4, 0)]
 
 
 @pytest.mark.parametrize(("engine", "full", "order"), pairwise(list(ENGINES), ["", "a", "b", "ab"], ORDERS))
-def test_a_key_that_is_new_to_both_writers_is_there_once(tmp_path: Path, engine: str, full: str, order: str) -> None:
+def test_a_key_inserted_by_both_writers_is_visible_once(tmp_path: Path, engine: str, full: str, order: str) -> None:
     table = made(tmp_path, ENGINES[engine])
     values = {"a": 10, "b": 200}
     steps = {user: two_steps(written(table, {9: values[user]}, full=user in full)) for user in "ab"}
@@ -144,7 +145,7 @@ def test_a_key_that_is_new_to_both_writers_is_there_once(tmp_path: Path, engine:
     assert [row for row in rows_of(table) if row[0] != 9] == [(1, 0), (2, 0), (3, 0), (4, 0)]
 
 
-def test_a_compaction_that_saw_all_files_above_level_0_is_committed_beside_new_rows(table: Table) -> None:
+def test_a_compaction_of_all_files_above_level_0_is_committed_beside_new_rows(table: Table) -> None:
     table.upsert(batch({5: 5}))
     late = compacted(table)
     with TableWrite(table.store.with_options({"write-only": "true"}), "b") as write:
@@ -160,12 +161,12 @@ def test_a_compaction_is_committed_beside_one_of_other_keys(table: Table) -> Non
     late = written(table, {9: 1}, full=True)
     commit(table, "a", written(table, {20: 1}))
     commit(table, "b", late)
-    # Nothing was given up: no row is left in level 0, where nobody sees it.
+    # No compaction was given up: no row is left in level 0, where no reader sees it.
     assert rows_of(table)[-2:] == [(9, 1), (20, 1)]
 
 
 def two_steps(messages: Messages) -> list[Messages]:
-    """The new rows, and their compaction, as a commit makes one snapshot of each."""
+    """Split messages into those of the new rows and those of their compaction, as a commit does."""
     return [
         [replace(m, compaction=NO_COMPACTION) for m in messages],
         [CommitMessage.of_compaction(m.bucket_id, m.total_buckets, m.compaction) for m in messages],

@@ -1,7 +1,7 @@
-"""A process that commits to a table again and again: `writer_process.py <location> <user> <commits> [fault…]`.
+"""A process that commits to a table repeatedly: `writer_process.py <location> <user> <commits> [fault…]`.
 
-Every commit adds one made-up file, named after the user and the number, so that a test can tell what is missing.
-Prints the snapshot id of each commit that was made.
+Every commit adds one made-up file, named after the user and the number of the commit, so that a test can find missing
+ones. Prints the snapshot id of each commit.
 """
 
 import sys
@@ -14,7 +14,7 @@ from tests.storage.commit.tables import data_file, message
 
 
 def main(location: str, user: str, commits: int, faults: list[str]) -> None:
-    """Commit, under the faults given."""
+    """Commit, with the given faults."""
     store = open_store(location, FaultyFileIO(LocalFileIO(), [Fault.parse(f) for f in faults]))
     commit = FileStoreCommit(store, user)
     for number in range(commits):

@@ -1,4 +1,4 @@
-"""Avro's integers, many at once, are those that fastavro writes."""
+"""Avro's variable-length integers, encoded in bulk, equal those of fastavro."""
 
 import io
 
@@ -14,7 +14,7 @@ _INTEGERS = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([*_BOUNDS, 2**63 
 
 
 @given(st.lists(_INTEGERS, max_size=20))
-def test_integers_come_back_with_their_sizes(numbers: list[int]) -> None:
+def test_integers_survive_the_round_trip_with_their_sizes(numbers: list[int]) -> None:
     texts = []
     for number in numbers:
         out = io.BytesIO()

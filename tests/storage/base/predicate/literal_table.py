@@ -1,6 +1,7 @@
-"""How a column of each type is compared with a literal of another: docs/sql.md, "Literals of other types", as a table.
+"""Table of comparisons between a column of each type and a literal of another type, as docs/sql.md describes them.
 
-The oracle brings a value and a literal to something that Python compares by itself, by rules written once more here.
+The section is "Literals of other types". The oracle converts a column value and a literal to Python values that compare
+directly, by a second, independent implementation of the rules.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +35,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Literal:
+class TypedLiteral:
     """A literal as SQL has it and as Python does; `kind` chooses the rule."""
 
     sql: str
@@ -64,36 +65,36 @@ COLUMNS = [
 ]
 
 
-def _text(value: str) -> Literal:
-    return Literal(f"'{value}'", value, "text")
+def _text(value: str) -> TypedLiteral:
+    return TypedLiteral(f"'{value}'", value, "text")
 
 
 LITERALS = [
-    *(Literal(str(n), n, "number") for n in (5, -3, 300, 2024, 99_999_999_999)),
-    *(Literal(n, Decimal(n), "number") for n in ("5.5", "0.1", "5.005", "-1e30")),
+    *(TypedLiteral(str(n), n, "number") for n in (5, -3, 300, 2024, 99_999_999_999)),
+    *(TypedLiteral(n, Decimal(n), "number") for n in ("5.5", "0.1", "5.005", "-1e30")),
     *map(_text, ("5", " 5 ", "5.5", "abc", "0.1", "NaN", "true", "No", "")),
     *map(
         _text, ("2024", "2024-05", "2024-05-06", "2024-5-6", " 2024-05-06 ", "2024-05-06 10:00:00", "2024-05-06T10:00")
     ),
     *map(_text, ("19849", "10:30", "2024-13-01", "2024-02-30")),
-    Literal("DATE '2024-05-06'", DAY, "date"),
-    Literal("TIMESTAMP '2024-05-06 00:00:00'", datetime(2024, 5, 6), "timestamp"),
-    Literal("TIMESTAMP '2024-05-06 10:00:00.0000005'", None, "timestamp"),
-    Literal("TIMESTAMP '2024-05-06 10:00:00'", NOON, "timestamp"),
-    Literal("TIMESTAMP '2024-05-06 10:00:00.0005'", NOON.replace(microsecond=500), "timestamp"),
-    Literal("TIME '10:30:00'", time(10, 30), "time"),
-    Literal("X'61'", b"a", "bytes"),
-    Literal("TRUE", True, "boolean"),
+    TypedLiteral("DATE '2024-05-06'", DAY, "date"),
+    TypedLiteral("TIMESTAMP '2024-05-06 00:00:00'", datetime(2024, 5, 6), "timestamp"),
+    TypedLiteral("TIMESTAMP '2024-05-06 10:00:00.0000005'", None, "timestamp"),
+    TypedLiteral("TIMESTAMP '2024-05-06 10:00:00'", NOON, "timestamp"),
+    TypedLiteral("TIMESTAMP '2024-05-06 10:00:00.0005'", NOON.replace(microsecond=500), "timestamp"),
+    TypedLiteral("TIME '10:30:00'", time(10, 30), "time"),
+    TypedLiteral("X'61'", b"a", "bytes"),
+    TypedLiteral("TRUE", True, "boolean"),
 ]
 LITERALS = [literal for literal in LITERALS if literal.value is not None]
 
 
 class RefusedError(Exception):
-    """The table has no comparison of the two."""
+    """The table defines no comparison of the two types."""
 
 
-def comparable(column: Column, literal: Literal) -> Any:
-    """What the literal is among the comparable values of the column; raises RefusedError."""
+def comparable(column: Column, literal: TypedLiteral) -> Any:
+    """Return the literal as a value that is comparable with the column's values. Raises RefusedError."""
     rule = _RULES.get((column.kind, literal.kind))
     if rule is None:
         raise RefusedError
@@ -101,7 +102,7 @@ def comparable(column: Column, literal: Literal) -> Any:
 
 
 def plain(column: Column, value: Any) -> Any:
-    """A value of the column as something that Python compares."""
+    """Column value in a form that Python compares."""
     match column.kind:
         case "integer" | "decimal":
             return (False, Fraction(value))
@@ -117,8 +118,8 @@ def plain(column: Column, value: Any) -> Any:
             return value
 
 
-def outcome(column: Column, literal: Literal, sign: str) -> list[int]:
-    """The places of the column's values for which the comparison is true; raises RefusedError."""
+def outcome(column: Column, literal: TypedLiteral, sign: str) -> list[int]:
+    """Return the positions of the column's values for which the comparison is true. Raises RefusedError."""
     meant = comparable(column, literal)
     return [i for i, value in enumerate(column.values) if OPERATORS[sign](plain(column, value), meant)]
 

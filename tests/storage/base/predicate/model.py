@@ -1,4 +1,4 @@
-"""Predicates row by row in plain Python: True, False, or None for unknown."""
+"""Reference evaluation of predicates, row by row, in plain Python: True, False, or None for unknown."""
 
 import operator
 import re
@@ -53,7 +53,7 @@ _OPERATORS = {
 
 
 def truth(predicate: Predicate, row: Mapping[Any, Any]) -> bool | None:
-    """What SQL says of the predicate for the row."""
+    """Return the truth value of the predicate for the row, by SQL's three-valued logic."""
     match predicate:
         case AlwaysTrue():
             return True
@@ -118,7 +118,7 @@ def columns() -> st.SearchStrategy[list[DataField]]:
 
 
 def small_values(data_type: AtomicType) -> st.SearchStrategy[Any]:
-    """Values of a type, from so few that they often meet."""
+    """Values of a type, drawn from so few that equal ones are frequent."""
     if data_type.root in STRINGS:
         return st.text("aß\n%_\\😀", max_size=3)
     # As rows have them: nanoseconds since the epoch are FarTimestamps.
@@ -175,7 +175,7 @@ def _atomic(field: DataField) -> AtomicType:
 
 @st.composite
 def nested_tables(draw: st.DrawFn) -> tuple[list[DataField], list[dict[str, Any]], Predicate, list[bool | None]]:
-    """As tables, with the values inside of ROWs and MAPs; and what the predicate says of each row."""
+    """Tables whose values are nested in ROWs and MAPs, with a predicate and its truth value for each row."""
     fields, rows, predicate = draw(tables())
     said = [truth(predicate, row) for row in rows]
     references: dict[str, InnerReference] = {}
@@ -200,7 +200,7 @@ def nested_tables(draw: st.DrawFn) -> tuple[list[DataField], list[dict[str, Any]
 def _wrapped(
     draw: st.DrawFn, step: str, data_type: DataType, values: list[Any], others: st.SearchStrategy[Any]
 ) -> tuple[DataType, list[Any]]:
-    """The values inside of ROWs (by the step `f`) or of MAPs."""
+    """The values nested in ROWs (in the field `f`) or in MAPs."""
     gone = [value is None and draw(st.booleans()) for value in values]
     if step == "f":
         row = RowType((DataField(7, "e", data_type), DataField(8, "f", data_type)))

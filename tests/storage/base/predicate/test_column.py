@@ -1,4 +1,4 @@
-"""Predicates as Python expressions mean what the same conditions mean as text."""
+"""Predicates built from Python expressions are equal to the predicates parsed from the same conditions as text."""
 
 from datetime import date, datetime
 from typing import Any
@@ -51,11 +51,11 @@ FIELDS = [
         (col("flag") == True, "flag"),  # noqa: E712 - a column is compared, not tested.
     ],
 )
-def test_an_expression_is_the_condition_of_the_same_words(expression: Predicate, text: str) -> None:
+def test_an_expression_equals_the_parsed_condition(expression: Predicate, text: str) -> None:
     assert bind(expression, FIELDS) == parse_filter(text, FIELDS)
 
 
-def test_texts_are_looked_into() -> None:
+def test_string_predicates_search_inside_values() -> None:
     for predicate in (col("name").startswith("a"), col("name").endswith("a"), col("name").contains("a")):
         assert bind(predicate, FIELDS) == predicate
 
@@ -70,7 +70,7 @@ def test_texts_are_looked_into() -> None:
         (lambda: col(5), "named by text, not by 5"),  # type: ignore[arg-type]
     ],
 )
-def test_what_a_filter_cannot_say_is_refused(make: Any, message: str) -> None:
+def test_an_expression_that_no_filter_can_state_is_refused(make: Any, message: str) -> None:
     with pytest.raises(FilterError, match=message):
         make()
 
@@ -89,7 +89,7 @@ def test_python_s_and_or_and_chained_comparisons_are_refused_instead_of_misread(
         (col("id") > 1) & 5  # type: ignore[operator]
 
 
-def test_a_column_is_no_sequence_of_its_entries() -> None:
+def test_a_column_is_not_iterable() -> None:
     with pytest.raises(TypeError, match="not iterable"):
         list(col("place"))  # type: ignore[call-overload]
 
@@ -110,7 +110,7 @@ def test_a_column_is_no_sequence_of_its_entries() -> None:
         ("place. = 1", "expected a column"),
     ],
 )
-def test_what_is_not_inside_of_a_column_is_refused(text: str, message: str) -> None:
+def test_a_path_that_does_not_fit_its_column_is_refused(text: str, message: str) -> None:
     with pytest.raises(FilterError, match=message):
         parse_filter(text, FIELDS)
 

@@ -1,4 +1,4 @@
-"""Predicates over rows: the masks and expressions of Arrow do what the model does row by row."""
+"""Predicates over rows: Arrow masks and Arrow expressions agree with the row-by-row model."""
 
 import math
 from typing import Any
@@ -40,7 +40,7 @@ def batch_of(fields: list[DataField], rows: list[dict[str, Any]]) -> pa.RecordBa
 
 @settings(deadline=None, max_examples=examples(100))
 @given(tables())
-def test_a_mask_is_what_the_predicate_says_of_each_row(case: Table) -> None:
+def test_a_mask_equals_the_truth_of_the_predicate_for_each_row(case: Table) -> None:
     fields, rows, predicate = case
     bound = bind(predicate, fields)
     assert bind(bound, fields) == bound or any(isinstance(v, float) for row in rows for v in row.values())
@@ -52,7 +52,7 @@ def test_a_mask_is_what_the_predicate_says_of_each_row(case: Table) -> None:
 
 @settings(deadline=None, max_examples=examples(150))
 @given(nested_tables(), st.integers(0, 2))
-def test_a_mask_is_what_the_predicate_says_of_values_inside_of_columns(case: NestedTable, skipped: int) -> None:
+def test_a_mask_equals_the_truth_of_the_predicate_on_nested_values(case: NestedTable, skipped: int) -> None:
     fields, rows, predicate, said = case
     bound = bind(predicate, fields)
     batch = batch_of(fields, rows).slice(min(skipped, len(rows)))
@@ -62,7 +62,7 @@ def test_a_mask_is_what_the_predicate_says_of_values_inside_of_columns(case: Nes
 
 @settings(deadline=None, max_examples=examples(100))
 @given(tables())
-def test_pushing_negations_down_keeps_the_truth(case: Table) -> None:
+def test_pushing_negations_down_keeps_the_truth_value(case: Table) -> None:
     _, rows, predicate = case
     for row in rows:
         assert truth(push_not(predicate), row) == truth(predicate, row)
@@ -72,7 +72,7 @@ def test_pushing_negations_down_keeps_the_truth(case: Table) -> None:
 
 @settings(deadline=None, max_examples=examples(100))
 @given(tables())
-def test_a_restricted_predicate_keeps_every_row_of_the_whole(case: Table) -> None:
+def test_a_predicate_restricted_to_some_columns_keeps_every_row_of_the_full_one(case: Table) -> None:
     fields, rows, predicate = case
     for field in fields:
         restricted = restrict_to(predicate, [field.name])
@@ -80,13 +80,13 @@ def test_a_restricted_predicate_keeps_every_row_of_the_whole(case: Table) -> Non
         assert all(truth(restricted, row) for row in rows if truth(predicate, row))
 
 
-def test_zero_is_found_whatever_its_sign_and_nan_equals_itself() -> None:
+def test_zeros_of_both_signs_are_equal_and_nan_equals_itself() -> None:
     batch = pa.record_batch({"x": [0.0, -0.0, math.nan, None]})
     assert mask(In("x", (0.0, math.nan)), batch).to_pylist() == [True, True, True, False]
     assert mask(NotIn("x", (0.0, math.nan)), batch).to_pylist() == [False, False, False, False]
 
 
-def test_an_absent_column_is_named() -> None:
+def test_the_error_names_a_column_that_is_missing() -> None:
     batch = pa.record_batch({"x": [1]})
     predicate = And((Comparison(Op.EQ, "y", 1),))
     with pytest.raises(FilterError, match="'y'; the columns are x"):

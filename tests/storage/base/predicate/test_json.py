@@ -1,4 +1,4 @@
-"""Predicates as JSON."""
+"""Predicates survive the round trip through JSON."""
 
 from typing import Any
 
@@ -15,8 +15,10 @@ from tests.support.examples import examples
 
 @settings(deadline=None, max_examples=examples(100))
 @given(tables())
-def test_a_predicate_comes_back_with_its_values(case: tuple[list[DataField], list[dict[str, Any]], Predicate]) -> None:
-    # By text, because NaN is not equal to itself.
+def test_a_predicate_survives_the_round_trip_with_its_values(
+    case: tuple[list[DataField], list[dict[str, Any]], Predicate],
+) -> None:
+    # Compare as text, because NaN is not equal to itself.
     assert repr(from_json(to_json(case[2]))) == repr(case[2])
 
 

@@ -1,4 +1,4 @@
-"""Columns compared with literals of every type, as docs/sql.md says: the same rows on each way to them, or refused."""
+"""Columns compared with literals of every type, as docs/sql.md describes: each API returns the same rows or refuses."""
 
 import operator
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ FEWER = CASES if LONG else CASES[::7]
 
 
 def expected(case: Case) -> list[int] | None:
-    """The places of the rows; None for what is refused."""
+    """The positions of the rows that match; None for a comparison that is refused."""
     try:
         return outcome(*case)
     except RefusedError:
@@ -74,12 +74,12 @@ def kept(given: Any, column: Column) -> list[int] | None:
     try:
         flags = mask(bound_filter(given, FIELDS), batch(column)).to_pylist()
     except FilterError as error:
-        # Without the column's name it is no answer.
+        # An error that does not name the column is wrong.
         return None if repr(column.name) in str(error) else [-1]
     return [i for i, flag in enumerate(flags) if flag]
 
 
-def test_filters_of_text_and_of_columns_follow_the_table(tally: Tally) -> None:
+def test_text_filters_and_column_expressions_follow_the_table(tally: Tally) -> None:
     wrong = []
     for case in CASES:
         column, literal, sign = case
@@ -96,7 +96,7 @@ def test_filters_of_text_and_of_columns_follow_the_table(tally: Tally) -> None:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """A table with a file for each place of the values."""
+    """A table with one file for each value."""
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path_factory.mktemp("lake")))
     catalog.create_database("d")
     schema = pa.schema([("id", pa.int64()), *((c.name, c.arrow) for c in COLUMNS)])
@@ -120,7 +120,7 @@ def test_scans_follow_the_table(table: Table, tally: Tally) -> None:
 
 
 @pytest.mark.longer
-def test_polars_gets_the_rows_that_it_would_select_itself(table: Table, tally: Tally) -> None:
+def test_polars_returns_the_rows_that_its_own_filter_selects(table: Table, tally: Tally) -> None:
     eager, lazy = table.to_polars(), table.to_polars(lazy=True)
     tried = 0
     for column, literal, sign in FEWER:
@@ -139,7 +139,7 @@ def test_polars_gets_the_rows_that_it_would_select_itself(table: Table, tally: T
 
 
 @pytest.mark.longer
-def test_duckdb_gets_the_rows_that_it_would_select_itself(table: Table, tally: Tally) -> None:
+def test_duckdb_returns_the_rows_that_its_own_filter_selects(table: Table, tally: Tally) -> None:
     memory, relation = duckdb.connect().from_arrow(table.to_arrow()), table.to_duckdb()
     tried = 0
     for case in FEWER:

@@ -1,4 +1,4 @@
-"""Filters as text."""
+"""Filters written as text are parsed to bound predicates."""
 
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -55,7 +55,7 @@ FIELDS = [
 
 
 def eq(column: str, value: object) -> Predicate:
-    """column = value"""
+    """Return the predicate `column = value`."""
     return Comparison(Op.EQ, column, value)
 
 
@@ -143,9 +143,7 @@ def test_a_condition_becomes_a_bound_predicate(text: str, expected: Predicate | 
         ("price <= 1.005", Comparison(Op.LE, "price", Decimal("1.00"))),
     ],
 )
-def test_numbers_that_a_column_can_not_hold_are_replaced_by_what_is_equal_in_effect(
-    text: str, expected: Predicate
-) -> None:
+def test_numbers_that_a_column_cannot_hold_become_an_equivalent_predicate(text: str, expected: Predicate) -> None:
     assert parse_filter(text, FIELDS) == expected
 
 
@@ -166,7 +164,7 @@ def test_numbers_that_a_column_can_not_hold_are_replaced_by_what_is_equal_in_eff
         ("id is 5", 7, "NULL"),
     ],
 )
-def test_a_text_that_is_no_condition_shows_where_and_what_was_expected(text: str, position: int, expected: str) -> None:
+def test_a_syntax_error_shows_the_position_and_the_expected_tokens(text: str, position: int, expected: str) -> None:
     with pytest.raises(FilterError) as caught:
         parse_filter(text, FIELDS)
     message = str(caught.value)
@@ -207,7 +205,7 @@ def test_a_text_that_is_no_condition_shows_where_and_what_was_expected(text: str
         ("ok" + " " * (1 << 20), "at most"),
     ],
 )
-def test_a_filter_that_does_not_fit_the_columns_names_what_is_wrong(text: str, message: str) -> None:
+def test_a_filter_that_does_not_fit_the_columns_is_refused_with_the_reason(text: str, message: str) -> None:
     with pytest.raises(FilterError) as caught:
         parse_filter(text, FIELDS)
     assert message in str(caught.value)
@@ -218,7 +216,7 @@ def test_a_filter_that_does_not_fit_the_columns_names_what_is_wrong(text: str, m
     st.text()
     | st.lists(st.sampled_from(["id", "=", "1", "(", ")", "and", "not", "'x'", "in", ",", "is", "null"])).map(" ".join)
 )
-def test_any_text_is_a_predicate_or_a_filter_error(text: str) -> None:
+def test_any_text_parses_to_a_predicate_or_raises_a_filter_error(text: str) -> None:
     try:
         found = parse_filter(text, FIELDS)
     except FilterError:
@@ -226,8 +224,8 @@ def test_any_text_is_a_predicate_or_a_filter_error(text: str) -> None:
     assert text_of(found)
 
 
-def test_the_tables_of_the_parser_are_those_of_the_grammar() -> None:
-    # python -m tests.support.filter_grammar makes them anew.
+def test_the_parser_tables_match_the_grammar() -> None:
+    # `python -m tests.support.filter_grammar` generates them.
     assert made_of() == MADE_OF
     for text in (
         "a = 1 and (b <> 'x' or not c in (1, 2))",

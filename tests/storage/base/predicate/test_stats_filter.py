@@ -1,4 +1,4 @@
-"""Pruning by statistics: no file with a matching row is ever ruled out, and those that can be are."""
+"""Pruning by statistics: no file with a matching row is pruned, and files whose statistics exclude a match are."""
 
 import math
 from typing import Any
@@ -37,7 +37,7 @@ Table = tuple[list[DataField], list[dict[str, Any]], Predicate]
 
 @settings(deadline=None, max_examples=examples(100))
 @given(tables(), st.data())
-def test_no_file_with_a_matching_row_is_ruled_out(case: Table, data: st.DataObject) -> None:
+def test_no_file_with_a_matching_row_is_pruned(case: Table, data: st.DataObject) -> None:
     fields, rows, predicate = case
     size = data.draw(st.integers(1, 4))
     files = [rows[i : i + size] for i in range(0, len(rows), size)]
@@ -45,7 +45,7 @@ def test_no_file_with_a_matching_row_is_ruled_out(case: Table, data: st.DataObje
     for field in fields:
         arrow = type_to_arrow(field.type)
         values = [[r[field.name] for r in file if r[field.name] is not None] for file in files]
-        # As some writers do, NaN is left out; any statistic may be missing.
+        # Some writers leave NaN out of their statistics; any statistic may be missing.
         numbers = [[v for v in column if v == v] for column in values]
         known = data.draw(st.lists(st.booleans(), min_size=len(files), max_size=len(files)))
         lows = [min(c) if c and k else None for c, k in zip(numbers, known, strict=True)]
@@ -103,18 +103,18 @@ _ROWS = pa.array([10, 10, 10, 10], pa.int64())
         (IsNotNull("x"), [1, 1, 0, 1]),
     ],
 )
-def test_files_are_ruled_out_by_their_bounds_and_nulls(predicate: Predicate, kept: list[int]) -> None:
+def test_files_are_pruned_by_their_bounds_and_null_counts(predicate: Predicate, kept: list[int]) -> None:
     assert select(predicate, _LOW, _HIGH, _NULLS, _ROWS).tolist() == [bool(k) for k in kept]
 
 
-def test_a_file_of_one_value_is_ruled_out_by_its_exclusion() -> None:
+def test_a_file_of_one_value_is_pruned_by_an_inequality_with_that_value() -> None:
     bounds = {"x": pa.array([4], pa.int32())}
     for predicate in (Comparison(Op.NE, "x", 4), NotIn("x", (3, 4)), Not(In("x", (4,)))):
         found = select(predicate, bounds, bounds, {"x": pa.array([0])}, pa.array([2]))
         assert found.tolist() == [False]
 
 
-def test_texts_are_ruled_out_by_their_beginning_even_when_the_bounds_are_cut() -> None:
+def test_prefix_filters_prune_files_even_with_truncated_bounds() -> None:
     low = {"s": pa.array(["abc", "abd", "b", "a", None])}
     high = {"s": pa.array(["abd", "abz", "c", "abb", "abb"])}
     rows = pa.array([1] * 5)
@@ -128,7 +128,7 @@ def test_texts_are_ruled_out_by_their_beginning_even_when_the_bounds_are_cut() -
     ]
 
 
-def test_nan_in_statistics_rules_nothing_out() -> None:
+def test_statistics_with_nan_prune_nothing() -> None:
     low, high = {"d": pa.array([math.nan, 1.0])}, {"d": pa.array([math.nan, math.nan])}
     rows = pa.array([2, 2])
     assert select(Comparison(Op.GT, "d", 9.0), low, high, {}, rows).tolist() == [True, True]
@@ -138,7 +138,7 @@ def test_nan_in_statistics_rules_nothing_out() -> None:
     assert select(Not(Comparison(Op.EQ, "d", 1.0)), low, high, {}, rows).tolist() == [True, True]
 
 
-def test_a_greatest_value_says_nothing_of_nan() -> None:
+def test_a_maximum_does_not_exclude_nan() -> None:
     low, high, rows = {"d": pa.array([1.0])}, {"d": pa.array([2.0])}, pa.array([2])
     for kept in (
         Comparison(Op.GT, "d", 9.0),
@@ -182,7 +182,7 @@ INTEGERS = st.integers(-20, 20)
     op=st.sampled_from(Op),
     width=st.sampled_from([np.int8, np.int32, np.int64]),
 )
-def test_bounds_of_integers_leave_what_may_hold_a_value(
+def test_integer_bounds_keep_files_that_may_hold_a_value(
     bounds: list[list[int]], value: int, values: list[int], op: Op, width: type[np.signedinteger]
 ) -> None:
     low, high = (np.array([b[i] for b in bounds], width) for i in (0, 1))

@@ -22,7 +22,7 @@ PLAIN_ROOTS = (
 
 
 def atomic_types() -> st.SearchStrategy[AtomicType]:
-    """Any atomic type; lengths are the greatest, because values do not depend on them."""
+    """Any atomic type. Lengths are the greatest, because values do not depend on them."""
     decimals = st.integers(1, 38).flatmap(
         lambda p: st.integers(0, p).map(lambda s: AtomicType(TypeRoot.DECIMAL, precision=p, scale=s))
     )
@@ -37,7 +37,7 @@ def atomic_types() -> st.SearchStrategy[AtomicType]:
 
 
 def values_of(data_type: AtomicType) -> st.SearchStrategy[Any]:
-    """Values of a type in the form that decode_row gives."""
+    """Values of a type in the form that decode_row returns."""
     match data_type.root:
         case TypeRoot.BOOLEAN:
             return st.booleans()
@@ -79,7 +79,7 @@ def _timestamps(data_type: AtomicType) -> st.SearchStrategy[Any]:
 
 @st.composite
 def typed_rows(draw: st.DrawFn, max_columns: int = 5, max_rows: int = 12) -> tuple[list[AtomicType], list[list[Any]]]:
-    """Some types and rows of their values, nulls among them."""
+    """Some types and rows of values of these types, with nulls."""
     types = draw(st.lists(atomic_types(), min_size=1, max_size=max_columns))
     row = st.tuples(*(st.none() | values_of(t) for t in types)).map(list)
     return types, draw(st.lists(row, max_size=max_rows))

@@ -1,4 +1,4 @@
-"""BinaryRow: rows by value and rows by column are the same bytes, and come back."""
+"""BinaryRow: encoding by row and encoding by column give the same bytes, and decoding restores the values."""
 
 import contextlib
 import math
@@ -29,7 +29,7 @@ def columns_of(types: list[AtomicType], rows: list[list[Any]]) -> "list[pa.Array
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two values are equal to the bit."""
+    """Return whether two values are identical, bit by bit."""
     if isinstance(left, float) and isinstance(right, float):
         return (math.isnan(left) and math.isnan(right)) or (
             left == right and math.copysign(1, left) == math.copysign(1, right)
@@ -39,7 +39,7 @@ def same(left: Any, right: Any) -> bool:
 
 @settings(deadline=None)
 @given(typed_rows())
-def test_a_row_of_values_comes_back(case: tuple[list[AtomicType], list[list[Any]]]) -> None:
+def test_a_row_of_values_survives_the_round_trip(case: tuple[list[AtomicType], list[list[Any]]]) -> None:
     types, rows = case
     for row in rows:
         found = decode_row(encode_row(row, types), types)
@@ -48,7 +48,7 @@ def test_a_row_of_values_comes_back(case: tuple[list[AtomicType], list[list[Any]
 
 @settings(deadline=None)
 @given(typed_rows())
-def test_columns_and_values_make_the_same_bytes_and_columns_come_back(
+def test_columns_and_values_encode_to_the_same_bytes_and_columns_are_restored(
     case: tuple[list[AtomicType], list[list[Any]]],
 ) -> None:
     types, rows = case
@@ -75,7 +75,7 @@ def test_the_vectorised_hash_is_the_hash_of_the_bytes(case: tuple[list[AtomicTyp
 
 @settings(deadline=None)
 @given(typed_rows(max_columns=3), st.integers(0, 12), st.integers(0, 12))
-def test_slices_of_columns_are_encoded_as_what_they_show(
+def test_a_slice_of_a_column_is_encoded_without_the_rows_around_it(
     case: tuple[list[AtomicType], list[list[Any]]], start: int, length: int
 ) -> None:
     types, rows = case
@@ -92,14 +92,14 @@ def test_chunked_and_otherwise_typed_columns_are_cast() -> None:
     assert encode_rows([pa.array([1], pa.int64())], [INT]) == [encode_row([1], [INT])]
 
 
-def test_strings_of_very_different_lengths_keep_their_places() -> None:
+def test_strings_of_very_different_lengths_keep_their_positions() -> None:
     values = ["x" * n for n in (0, 7, 8, 9, 1000, 3, 65536)] + [None]
     assert encode_rows([pa.array(values)] * 2, [STRING] * 2) == [encode_row([v, v], [STRING] * 2) for v in values]
     expected = [murmur_hash_bytes(encode_row([v], [STRING])[4:]) for v in values]
     assert murmur_hash([pa.array(values)], [STRING]).tolist() == expected
 
 
-def test_many_rows_are_hashed_in_blocks_as_in_one() -> None:
+def test_hashing_many_rows_in_blocks_equals_hashing_them_at_once() -> None:
     column = pa.array(range(70_000), pa.int32())
     hashes = murmur_hash([column], [INT])
     assert hashes[69_999] == murmur_hash_bytes(encode_row([69_999], [INT])[4:])
@@ -133,14 +133,14 @@ def test_a_value_of_another_type_is_refused(text: str, value: object) -> None:
         encode_row([value], [type_from_json(text)])
 
 
-def test_days_and_ticks_stand_for_dates_and_timestamps_beyond_the_years_of_python() -> None:
+def test_dates_and_timestamps_beyond_pythons_range_are_numbers() -> None:
     types = [type_from_json(t) for t in ("DATE", "TIMESTAMP(3)", "TIMESTAMP(6) WITH LOCAL TIME ZONE")]
     far = [10_000_000, 2**60, -(2**62)]
     assert decode_row(encode_row(far, types), types) == tuple(far)
     assert coerce(19782, types[0]) == date(2024, 2, 29)
 
 
-def test_nested_fields_may_be_null_and_nothing_else() -> None:
+def test_nested_fields_other_than_null_are_refused() -> None:
     types: list[DataType] = [type_from_json({"type": "ARRAY", "element": "INT"}), INT]
     rows = [encode_row([None, 1], types)]
     assert decode_row(rows[0], types) == (None, 1)
@@ -152,7 +152,7 @@ def test_nested_fields_may_be_null_and_nothing_else() -> None:
         encode_rows([pa.array([[1]], pa.list_(pa.int32())), pa.array([1], pa.int32())], types)
 
 
-def test_rows_that_do_not_fit_their_types_are_corrupt() -> None:
+def test_bytes_that_do_not_fit_their_types_are_reported_as_corrupt() -> None:
     row = encode_row([1, "longer than seven"], [INT, STRING])
     for types, broken in [
         ([INT], row),
@@ -168,7 +168,7 @@ def test_rows_that_do_not_fit_their_types_are_corrupt() -> None:
 
 @settings(deadline=None)
 @given(typed_rows(max_columns=3, max_rows=1), st.data())
-def test_damaged_bytes_give_other_values_or_a_clear_error(
+def test_damaged_bytes_decode_to_other_values_or_raise_a_clear_error(
     case: tuple[list[AtomicType], list[list[Any]]], data: st.DataObject
 ) -> None:
     types, rows = case
@@ -185,7 +185,7 @@ def test_damaged_bytes_give_other_values_or_a_clear_error(
 
 @settings(deadline=None)
 @given(st.data())
-def test_coercing_a_value_twice_changes_nothing(data: st.DataObject) -> None:
+def test_coercing_a_value_is_idempotent(data: st.DataObject) -> None:
     data_type = AtomicType(data.draw(st.sampled_from([TypeRoot.FLOAT, TypeRoot.DATE, TypeRoot.TIMESTAMP_LTZ])))
     value = data.draw(values_of(data_type))
     assert same(coerce(coerce(value, data_type), data_type), value)

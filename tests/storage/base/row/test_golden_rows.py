@@ -1,4 +1,4 @@
-"""BinaryRow, its hash and the buckets against what Java Paimon made of the same rows."""
+"""BinaryRow, its hash and its buckets against golden files that Java Paimon wrote for the same rows."""
 
 import base64
 from typing import Any
@@ -44,14 +44,14 @@ BUCKETS = [c for c in bucket_cases() if all(isinstance(t, AtomicType) for t in _
 
 
 @pytest.mark.parametrize("case", CASES, ids=_name)
-def test_columns_become_the_bytes_that_java_writes(case: CodecCase) -> None:
+def test_columns_are_encoded_to_the_bytes_that_java_writes(case: CodecCase) -> None:
     arity = len(case.types).to_bytes(4, "big")
     expected = [arity + base64.b64decode(b) for b in case.bytes_base64]
     assert encode_rows(_columns(case), _types(case)) == expected
 
 
 @pytest.mark.parametrize("case", CASES, ids=_name)
-def test_the_bytes_of_java_become_the_same_columns(case: CodecCase) -> None:
+def test_bytes_of_java_are_decoded_to_the_same_columns(case: CodecCase) -> None:
     arity = len(case.types).to_bytes(4, "big")
     rows = [arity + base64.b64decode(b) for b in case.bytes_base64]
     types = [parse_type(t) for t in case.types]
@@ -60,7 +60,7 @@ def test_the_bytes_of_java_become_the_same_columns(case: CodecCase) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=_name)
-def test_python_values_of_a_row_of_java_give_its_bytes_again(case: CodecCase) -> None:
+def test_values_decoded_from_a_row_of_java_encode_to_its_bytes(case: CodecCase) -> None:
     arity = len(case.types).to_bytes(4, "big")
     for text in case.bytes_base64:
         row = arity + base64.b64decode(text)
@@ -68,13 +68,13 @@ def test_python_values_of_a_row_of_java_give_its_bytes_again(case: CodecCase) ->
 
 
 @pytest.mark.parametrize("case", CASES, ids=_name)
-def test_the_hash_is_that_of_java(case: CodecCase) -> None:
+def test_the_hash_equals_javas(case: CodecCase) -> None:
     assert murmur_hash(_columns(case), _types(case)).tolist() == case.hashes
     assert [murmur_hash_bytes(base64.b64decode(b)) for b in case.bytes_base64] == case.hashes
 
 
 @pytest.mark.parametrize("case", BUCKETS, ids=_name)
-def test_rows_fall_into_the_buckets_of_java(case: BucketCase) -> None:
+def test_rows_get_the_same_buckets_as_in_java(case: BucketCase) -> None:
     for position, count in enumerate(case.num_buckets):
         found = assign_buckets(_columns(case), _types(case), count)
         assert found.dtype == np.int32
@@ -82,13 +82,13 @@ def test_rows_fall_into_the_buckets_of_java(case: BucketCase) -> None:
 
 
 @pytest.mark.parametrize("case", bucket_cases("mod"), ids=_name)
-def test_the_modulo_function_gives_the_buckets_of_java(case: BucketCase) -> None:
+def test_the_modulo_bucket_function_gives_the_same_buckets_as_in_java(case: BucketCase) -> None:
     for position, count in enumerate(case.num_buckets):
         found = assign_buckets(_columns(case), _types(case), count, BucketFunction.MOD)
         assert found.tolist() == [row[position] for row in case.buckets]
 
 
-def test_bucket_functions_refuse_what_they_can_not_do() -> None:
+def test_bucket_functions_refuse_unsupported_arguments() -> None:
     text, number = type_from_json("STRING"), type_from_json("INT")
     with pytest.raises(InvalidOptionError, match="one bucket key of type INT or BIGINT"):
         assign_buckets([pa.array(["a"])], [text], 2, BucketFunction.MOD)

@@ -1,4 +1,4 @@
-"""Floats in partition names are spelled as Java spells them."""
+"""Floats in partition names are formatted as Java formats them."""
 
 import pytest
 
@@ -22,12 +22,12 @@ from interbed.storage.base.row.values import java_float_text, to_float32
         (float("-inf"), "-Infinity"),
     ],
 )
-def test_doubles_are_spelled_as_java_spells_them(value: float, text: str) -> None:
+def test_doubles_are_formatted_as_in_java(value: float, text: str) -> None:
     assert java_float_text(value, single=False) == text
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(0.1, "0.1"), (-1.1, "-1.1"), (16777216.0, "1.6777216E7"), (1e-45, "1.4E-45")]
 )
-def test_floats_are_spelled_as_java_spells_them(value: float, text: str) -> None:
+def test_floats_are_formatted_as_in_java(value: float, text: str) -> None:
     assert java_float_text(to_float32(value), single=True) == text

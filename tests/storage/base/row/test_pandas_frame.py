@@ -1,4 +1,4 @@
-"""A data frame of pandas has the numbers that the rows have."""
+"""Conversion to a pandas data frame keeps integers exact."""
 
 from typing import Any
 
@@ -28,12 +28,12 @@ def test_large_integers_beside_nulls_are_exact(column: Any, expected: list[Any])
         assert frame.iloc[:, place].tolist() == expected
 
 
-def test_large_integers_of_lists_are_exact() -> None:
+def test_large_integers_inside_lists_are_exact() -> None:
     frame = pandas_frame(pa.table({"a": pa.array([[BIG, None], None])}))
     assert frame["a"][0].tolist() == [BIG, None]
 
 
-def test_small_integers_are_what_pandas_makes_of_them() -> None:
+def test_small_integers_get_the_dtype_that_pandas_chooses() -> None:
     frame = pandas_frame(pa.table({"a": pa.array([2**53, None]), "b": pa.array([BIG, 1])}))
     assert frame.dtypes.astype(str).tolist() == ["float64", "int64"]
     assert pd.isna(frame["a"][1])

@@ -1,4 +1,4 @@
-"""Rows on their way into the table's Arrow types."""
+"""Conversion of incoming rows to the table's Arrow types."""
 
 import struct
 
@@ -12,7 +12,7 @@ OUTER = pa.list_(pa.struct([("a", pa.int32()), ("b", INNER)]))
 
 
 def _as_java_sends_it() -> pa.RecordBatch:
-    """One null list of structs with lists, which have no rows and for which Arrow in Java writes no offsets."""
+    """One null list of structs with lists. It has no rows, and Arrow in Java writes no offsets for it."""
     text = pa.Array.from_buffers(pa.string(), 0, [None, EMPTY, EMPTY])
     inner = pa.Array.from_buffers(INNER, 0, [None, EMPTY], children=[text])
     rows = pa.Array.from_buffers(OUTER.value_type, 0, [None], children=[pa.array([], pa.int32()), inner])
@@ -30,6 +30,6 @@ def test_lists_without_offsets_get_them() -> None:
 
     (cast,) = cast_to_schema(batch, batch.schema, what="the table")
 
-    # At the batch as it came this ends the process.
+    # Casting the batch as received crashes the process.
     assert cast.nbytes > 0
     assert cast.to_pylist() == [{"c": None}]

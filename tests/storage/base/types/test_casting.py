@@ -1,4 +1,4 @@
-"""Casts between types give what Java Paimon 1.4.2 gives; tests/interop/files/test_casts.py holds them against it."""
+"""Casts between types give the results of Java Paimon 1.4.2; tests/interop/files/test_casts.py compares the two."""
 
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -29,7 +29,7 @@ TYPES = [
 def _cast(values: list[Any], old: str, new: str) -> list[Any]:
     source, target = parse_atomic(old), parse_atomic(new)
     assert has_cast(source, target)
-    # A slice, as of a batch in the middle of a file.
+    # A slice, as a batch in the middle of a file is.
     array = pa.array([None, *values, None], type_to_arrow(source)).slice(1, len(values))
     result = cast_values(array, source, target)
     result.validate(full=True)
@@ -39,7 +39,7 @@ def _cast(values: list[Any], old: str, new: str) -> list[Any]:
 
 @pytest.mark.parametrize("old", TYPES)
 @pytest.mark.parametrize("new", TYPES)
-def test_every_cast_there_is_keeps_nulls_and_takes_no_rows(old: str, new: str) -> None:
+def test_every_cast_keeps_nulls_and_accepts_empty_columns(old: str, new: str) -> None:
     source, target = parse_atomic(old), parse_atomic(new)
     if is_widening(source, target) and source != target:
         assert is_implicit(source, target)
@@ -75,7 +75,7 @@ def test_every_cast_there_is_keeps_nulls_and_takes_no_rows(old: str, new: str) -
         ("FLOAT", "DECIMAL(20, 18)", [0.1, None], [D("0.10000000149011612"), None]),
     ],
 )
-def test_numbers_become_numbers_as_in_java(old: str, new: str, values: list[Any], expected: list[Any]) -> None:
+def test_numbers_are_cast_to_numbers_as_in_java(old: str, new: str, values: list[Any], expected: list[Any]) -> None:
     assert _cast(values, old, new) == expected
 
 
@@ -109,7 +109,9 @@ def test_numbers_become_numbers_as_in_java(old: str, new: str, values: list[Any]
         ("VARCHAR(3)", "CHAR(3)", ["ä", None], ["ä  ", None]),
     ],
 )
-def test_values_become_text_and_bytes_as_in_java(old: str, new: str, values: list[Any], expected: list[Any]) -> None:
+def test_values_are_cast_to_text_and_bytes_as_in_java(
+    old: str, new: str, values: list[Any], expected: list[Any]
+) -> None:
     assert _cast(values, old, new) == expected
 
 
@@ -145,7 +147,7 @@ def test_values_become_text_and_bytes_as_in_java(old: str, new: str, values: lis
         ("TIMESTAMP(2)", ["2024-02-29 12:34:56.129"], [datetime(2024, 2, 29, 12, 34, 56, 120_000)]),
     ],
 )
-def test_text_is_read_in_javas_grammar(new: str, values: list[Any], expected: list[Any]) -> None:
+def test_text_is_parsed_by_javas_grammar(new: str, values: list[Any], expected: list[Any]) -> None:
     assert _cast(values, "STRING", new) == expected
 
 
@@ -166,7 +168,7 @@ def test_text_is_read_in_javas_grammar(new: str, values: list[Any], expected: li
         *(("TIMESTAMP(6) WITH LOCAL TIME ZONE", text) for text in ("12",)),
     ],
 )
-def test_text_that_is_no_value_is_an_error_that_shows_it(new: str, text: str) -> None:
+def test_text_that_is_no_value_raises_an_error_that_quotes_it(new: str, text: str) -> None:
     good = _cast(["2024-01-01" if "TIME" in new else None], "STRING", new) if new != "TIME(3)" else []
     assert len(good) < 2
     with pytest.raises(ValueError, match="is no"):
@@ -200,11 +202,11 @@ def test_text_that_is_no_value_is_an_error_that_shows_it(new: str, text: str) ->
         ("BIGINT", "TIMESTAMP(0)", [-1, None], [datetime(1969, 12, 31, 23, 59, 59), None]),
     ],
 )
-def test_times_become_times_as_in_java(old: str, new: str, values: list[Any], expected: list[Any]) -> None:
+def test_times_are_cast_to_times_as_in_java(old: str, new: str, values: list[Any], expected: list[Any]) -> None:
     assert _cast(values, old, new) == expected
 
 
-def test_times_that_64_bits_do_not_hold_are_errors() -> None:
+def test_times_beyond_64_bits_are_errors() -> None:
     with pytest.raises(ValueError, match="beyond what"):
         _cast([date(9999, 12, 31)], "DATE", "TIMESTAMP(9)")
     with pytest.raises(ValueError, match="beyond what"):
@@ -213,12 +215,12 @@ def test_times_that_64_bits_do_not_hold_are_errors() -> None:
         _cast(["9999-12-31"], "STRING", "TIMESTAMP(9)")
 
 
-def test_instants_are_those_of_the_machines_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instants_are_converted_in_the_machines_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", ":Europe/Berlin")
     ltz = "TIMESTAMP(6) WITH LOCAL TIME ZONE"
     local = [datetime(2024, 3, 31, 2, 30), datetime(2024, 10, 27, 2, 30), datetime(2024, 7, 1)]
     instants = _cast(local, "TIMESTAMP(6)", ltz)
-    # An hour that is leapt over is an hour later, of an hour that comes twice it is the first.
+    # A time in the gap of daylight saving time is shifted by an hour; of a time that occurs twice, the first is taken.
     assert [i.replace(tzinfo=None) for i in instants] == [
         datetime(2024, 3, 31, 1, 30),
         datetime(2024, 10, 27, 0, 30),
@@ -235,12 +237,12 @@ def test_instants_are_those_of_the_machines_clock(monkeypatch: pytest.MonkeyPatc
 
 @given(st.lists(st.datetimes(datetime(1800, 1, 1), datetime(2200, 1, 1)), max_size=5))
 @settings(max_examples=examples(20))
-def test_a_local_time_comes_back_through_its_instant(values: list[datetime]) -> None:
+def test_a_local_time_survives_the_round_trip_through_its_instant(values: list[datetime]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TZ", "America/New_York")
         ltz = "TIMESTAMP(6) WITH LOCAL TIME ZONE"
         back = _cast(_cast(values, "TIMESTAMP(6)", ltz), ltz, "TIMESTAMP(6)")
-    # But for the hours that the clock leaps over.
+    # Except the hours in the gap of daylight saving time.
     assert all(b - v in (timedelta(0), timedelta(hours=1)) for b, v in zip(back, values, strict=True))
 
 
@@ -266,7 +268,7 @@ def test_a_large_double_has_the_digits_of_its_shortest_text(values: list[float])
 
 @given(st.lists(st.floats(), max_size=5))
 @settings(max_examples=examples(50))
-def test_a_double_comes_back_through_its_text(values: list[float]) -> None:
+def test_a_double_survives_the_round_trip_through_its_text(values: list[float]) -> None:
     texts = _cast(values, "DOUBLE", "STRING")
     assert all("." in text or text.strip("-") in ("NaN", "Infinity") for text in texts)
     assert [repr(v) for v in _cast(texts, "STRING", "DOUBLE")] == [repr(v) for v in values]

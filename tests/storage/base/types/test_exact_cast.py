@@ -1,4 +1,4 @@
-"""Values of callers come into columns as they are, or are refused with their column and row."""
+"""Values of callers are stored unchanged, or refused with their column and row."""
 
 import math
 from datetime import date, datetime, time
@@ -122,22 +122,22 @@ def cast(array: Any, target: pa.DataType, first_row: int = 0) -> list[Any]:
 
 
 @pytest.mark.parametrize(("array", "target", "expected"), TAKEN, ids=type_name)
-def test_what_a_type_holds_is_taken(array: Any, target: pa.DataType, expected: list[Any]) -> None:
+def test_values_that_a_type_can_represent_are_accepted(array: Any, target: pa.DataType, expected: list[Any]) -> None:
     assert cast(array, target) == expected
-    # What lies before and after a slice is no part of it.
+    # Values before and after a slice must not matter.
     around = pa.concat_arrays([array, array, array]).slice(len(array), len(array))
     assert cast(around, target) == expected
 
 
 @pytest.mark.parametrize(("array", "target", "text"), REFUSED, ids=type_name)
-def test_what_a_type_does_not_hold_is_refused(array: Any, target: pa.DataType, text: str) -> None:
+def test_values_that_a_type_cannot_represent_are_refused(array: Any, target: pa.DataType, text: str) -> None:
     with pytest.raises(SchemaMismatchError) as caught:
         cast(array, target)
     assert text in str(caught.value)
     assert str(caught.value).startswith(f"The column 'c' of t is {target}; ")
 
 
-def test_rows_are_counted_in_the_data_of_the_caller() -> None:
+def test_the_error_counts_rows_in_the_data_of_the_caller() -> None:
     column = pa.chunked_array([pa.array([1, 2]), pa.array([3, 400])])
     with pytest.raises(SchemaMismatchError, match="row 1003 "):
         exact_cast(column, pa.int8(), name="c", what="t", first_row=1000)
@@ -158,14 +158,14 @@ VALUES = st.one_of(
 
 
 def made(value: Any, kind: pa.DataType) -> Any:
-    """An array of one value, None where Arrow itself does not make it."""
+    """An array of one value; None where Arrow itself does not build it."""
     try:
         return pa.array([value], kind)
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError, TypeError):
         return None
 
 
-def test_a_number_that_is_taken_is_the_same_number(tally: Tally) -> None:
+def test_an_accepted_number_is_stored_unchanged(tally: Tally) -> None:
     casts = 0
 
     @given(VALUES)
@@ -188,7 +188,7 @@ def test_a_number_that_is_taken_is_the_same_number(tally: Tally) -> None:
 def is_same_number(array: Any, target: pa.DataType, found: Any) -> None:
     held = array[0].as_py()
     if pa.types.is_floating(target) and not pa.types.is_integer(array.type):
-        # The nearest value, as docs/api.md says.
+        # The nearest value, as docs/api.md describes.
         nearest = np.float32(float(held)) if target == pa.float32() else np.float64(float(held))
         assert math.isclose(found, nearest, rel_tol=1e-6)
         assert math.isfinite(found) or not math.isfinite(held)
@@ -198,7 +198,7 @@ def is_same_number(array: Any, target: pa.DataType, found: Any) -> None:
         assert Fraction(found) == Fraction(held)
 
 
-def test_a_time_that_is_taken_is_the_same_time(tally: Tally) -> None:
+def test_an_accepted_time_is_stored_unchanged(tally: Tally) -> None:
     casts = 0
 
     @given(st.integers(-(2**40), 2**40), st.sampled_from([1, 1000, 10**6, 86_400_000]))
@@ -207,7 +207,7 @@ def test_a_time_that_is_taken_is_the_same_time(tally: Tally) -> None:
         for kinds in (TIMES, CLOCKS):
             for source in kinds:
                 value = number * factor if kinds is TIMES else number * factor % 86_400
-                # Days as milliseconds are whole days.
+                # Days given as milliseconds must be whole days.
                 raw = made(value - value % 86_400_000 if source == pa.date64() else value, storage_of(source))
                 for target in kinds if raw is not None else ():
                     casts += 1

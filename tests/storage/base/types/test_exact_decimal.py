@@ -1,4 +1,4 @@
-"""Numbers become DECIMALs exactly or are refused; Arrow's casts wrap around where 128 bits have no room."""
+"""Numbers are converted to DECIMAL exactly or refused; Arrow's own casts overflow silently beyond 128 bits."""
 
 from decimal import Context, Decimal
 from pathlib import Path
@@ -22,7 +22,7 @@ WRAPPED = [
     ("800000000000000000000", 38, 20),
     ("892", 38, 38),
 ]
-"""Numbers of which Arrow makes others, and the types that they don't fit."""
+"""Numbers that Arrow converts to wrong values, and the types that they do not fit."""
 
 _WIDE = Context(prec=100)
 
@@ -32,7 +32,7 @@ _WIDE = Context(prec=100)
     st.integers(0, 38),
     st.integers(1, 38).flatmap(lambda p: st.tuples(st.just(p), st.integers(0, p))),
 )
-def test_a_decimal_is_the_same_number_or_refused(unscaled: int, scale: int, target: tuple[int, int]) -> None:
+def test_a_decimal_is_converted_exactly_or_refused(unscaled: int, scale: int, target: tuple[int, int]) -> None:
     value = Decimal(unscaled).scaleb(-scale, _WIDE)
     precision, wanted = target
     shifted = value.scaleb(wanted, _WIDE)
@@ -50,7 +50,7 @@ def test_a_decimal_is_the_same_number_or_refused(unscaled: int, scale: int, targ
 
 
 @pytest.mark.parametrize(("text", "precision", "scale"), WRAPPED)
-def test_no_way_in_wraps_a_number_around(tmp_path: Path, text: str, precision: int, scale: int, tally: Tally) -> None:
+def test_no_write_path_overflows_silently(tmp_path: Path, text: str, precision: int, scale: int, tally: Tally) -> None:
     lake = interbed.load_catalog(warehouse=tmp_path / "lake")
     lake.create_database("d")
     arrow: Any = pa.decimal128(precision, scale)
@@ -85,7 +85,7 @@ def test_no_way_in_wraps_a_number_around(tmp_path: Path, text: str, precision: i
 
 
 @pytest.mark.parametrize(("text", "precision", "scale"), WRAPPED)
-def test_no_question_is_wrapped_around(tmp_path: Path, text: str, precision: int, scale: int) -> None:
+def test_no_filter_or_lookup_overflows_silently(tmp_path: Path, text: str, precision: int, scale: int) -> None:
     lake = interbed.load_catalog(warehouse=tmp_path)
     lake.create_database("d")
     arrow: Any = pa.decimal128(precision, scale)

@@ -1,4 +1,4 @@
-"""Nulls that a null parent hides are no nulls of its parts; those that can be seen are named."""
+"""Nulls under a null parent do not violate NOT NULL; visible nulls do, and the error names their position."""
 
 from datetime import datetime
 from typing import Any
@@ -31,7 +31,7 @@ TYPES: list[tuple[pa.DataType, list[Any]]] = [
 
 
 def with_hidden_nulls(values: list[Any], arrow: pa.DataType) -> Any:
-    """An array of the type itself whose hidden slots are null: the same buffers under another type."""
+    """An array of the type whose hidden slots are null: the same buffers under another type."""
     source: Any = pa.array(values, nullable_inside(arrow))
     return _retyped(source, arrow)
 
@@ -53,7 +53,7 @@ def _retyped(array: Any, arrow: pa.DataType) -> Any:
 
 @pytest.mark.parametrize(("arrow", "values"), TYPES, ids=lambda v: str(v)[:40])
 @pytest.mark.parametrize("start", [0, 1])
-def test_hidden_nulls_go_and_values_stay(arrow: pa.DataType, values: list[Any], start: int) -> None:
+def test_hidden_nulls_are_replaced_and_values_are_kept(arrow: pa.DataType, values: list[Any], start: int) -> None:
     given = with_hidden_nulls(values, arrow).slice(start)
     found = without_hidden_nulls(given, arrow, "c")
     found.validate(full=True)
@@ -63,7 +63,7 @@ def test_hidden_nulls_go_and_values_stay(arrow: pa.DataType, values: list[Any], 
 
 
 def _nulls_refused(array: Any) -> int:
-    """How many slots are null in parts that admit none, hidden or not: what a Parquet writer counts."""
+    """Return the number of null slots in parts declared NOT NULL, hidden or not, as a Parquet writer counts them."""
     if isinstance(array, pa.StructArray):
         children = [(f, array.field(i)) for i, f in enumerate(array.type)]
     elif isinstance(array, pa.MapArray):
@@ -84,13 +84,13 @@ def _nulls_refused(array: Any) -> int:
         (pa.map_(pa.string(), REQUIRED_VALUE), [[("k", None)]], "c.value"),
     ],
 )
-def test_a_null_that_can_be_seen_is_refused_by_its_place(arrow: pa.DataType, values: list[Any], place: str) -> None:
+def test_a_visible_null_is_refused_with_its_position(arrow: pa.DataType, values: list[Any], place: str) -> None:
     given = with_hidden_nulls(values, arrow)
     with pytest.raises(NullInsideError, match=place):
         without_hidden_nulls(given, arrow, "c")
     with pytest.raises(SchemaMismatchError, match=place):
         cast_to_schema(pa.table({"c": given}), pa.schema([pa.field("c", arrow)]), what="table t")
-    # Without the declaration of NOT NULL in the data it is refused as well.
+    # It is refused as well when the data do not declare NOT NULL.
     with pytest.raises(SchemaMismatchError, match="'c'"):
         cast_to_schema(
             pa.table({"c": pa.array(values, nullable_inside(arrow))}), pa.schema([pa.field("c", arrow)]), what="table t"
@@ -98,7 +98,7 @@ def test_a_null_that_can_be_seen_is_refused_by_its_place(arrow: pa.DataType, val
 
 
 @pytest.mark.parametrize(("arrow", "values"), TYPES, ids=lambda v: str(v)[:40])
-def test_rows_are_cast_whether_or_not_their_types_say_not_null(arrow: pa.DataType, values: list[Any]) -> None:
+def test_rows_are_cast_whether_or_not_their_types_declare_not_null(arrow: pa.DataType, values: list[Any]) -> None:
     for data in (with_hidden_nulls(values, arrow), with_hidden_nulls(values, nullable_inside(arrow))):
         (batch,) = cast_to_schema(pa.table({"c": data}), pa.schema([pa.field("c", arrow)]), what="table t")
         assert batch.column(0).to_pylist() == values

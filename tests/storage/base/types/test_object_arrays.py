@@ -1,4 +1,4 @@
-"""Python values as columns: what becomes of a value does not depend on the values beside it, nor on their order."""
+"""Python values as columns: the result for a value does not depend on the other values or on their order."""
 
 import datetime as dt
 import itertools
@@ -49,13 +49,13 @@ FORMS: dict[str, tuple[Rows, Callable[[pa.DataType], pa.DataType]]] = {
 
 
 def written(rows: Any, schema: pa.Schema) -> pa.Table:
-    """The rows as a table with such a schema takes them."""
+    """The rows as a table with that schema stores them."""
     found: Any = arrow_rows(rows, schema, what="the table 'd.t'")
     return pa.Table.from_batches(cast_to_schema(found, schema, what="the table 'd.t'"), schema)
 
 
 def column(rows: Any, kind: pa.DataType) -> list[str] | None:
-    """The values of the column, as texts so that NaN, far dates and signs of zeros can be compared; None if refused."""
+    """The values of the column as texts, so that NaN, far dates and signs of zeros are comparable; None if refused."""
     try:
         table = written(rows, pa.schema([pa.field("v", kind)]))
     except SchemaMismatchError:
@@ -77,12 +77,12 @@ def leaves(array: Any) -> list[str]:
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
 @pytest.mark.parametrize("form", FORMS)
-def test_a_value_is_what_it_is_alone(form: str, kind: pa.DataType, tally: Tally) -> None:
+def test_a_value_is_converted_as_if_it_were_alone(form: str, kind: pa.DataType, tally: Tally) -> None:
     rows_of, within = FORMS[form]
     alone = [column(rows_of([value]), within(kind)) for value in VALUES]
     assert sum(found is not None for found in alone) > 1
     pairs = list(itertools.permutations(zip(VALUES, alone, strict=True), 2))
-    # Parts of values are columns of their own: a sample is enough.
+    # Nested values are columns of their own, so a sample is enough.
     tried = pairs[TYPES.index(kind) % 5 :: 5 if form == "dicts" else 23]
     for (a, of_a), (b, of_b) in tried:
         expected = None if of_a is None or of_b is None else [*of_a, *of_b]
@@ -91,7 +91,7 @@ def test_a_value_is_what_it_is_alone(form: str, kind: pa.DataType, tally: Tally)
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=str)
-def test_a_value_within_another_one_is_taken_as_one_by_itself(kind: pa.DataType) -> None:
+def test_a_nested_value_is_converted_as_a_top_level_one(kind: pa.DataType) -> None:
     for value in VALUES:
         found = {form: column(rows_of([value]), within(kind)) for form, (rows_of, within) in FORMS.items()}
         assert len({repr(each) for each in found.values()}) == 1, (value, found)
@@ -117,7 +117,7 @@ def test_a_value_within_another_one_is_taken_as_one_by_itself(kind: pa.DataType)
         (Decimal("NaN"), pa.decimal128(5, 2), "it has no digits"),
     ],
 )
-def test_what_does_not_fit_is_named(value: Any, kind: pa.DataType, message: str) -> None:
+def test_the_error_names_a_value_that_does_not_fit(value: Any, kind: pa.DataType, message: str) -> None:
     schema = pa.schema([pa.field("v", kind)])
     with pytest.raises(SchemaMismatchError, match=rf"column 'v' of the table 'd\.t'.* row 1 .*{message}"):
         written([{"v": None}, {"v": value}], schema)
@@ -132,7 +132,7 @@ def test_what_does_not_fit_is_named(value: Any, kind: pa.DataType, message: str)
     ],
     ids=["complex", "sparse", "periods"],
 )
-def test_a_series_that_arrow_lacks_values_for_is_named(series: Any) -> None:
+def test_the_error_names_a_series_whose_values_arrow_cannot_represent(series: Any) -> None:
     schema = pa.schema([pa.field("v", pa.int64())])
     with pytest.raises(SchemaMismatchError, match="column 'v'"):
         written(pd.DataFrame({"v": series}), schema)
@@ -172,7 +172,7 @@ def test_a_new_column_has_the_type_of_its_values(values: list[Any], kind: pa.Dat
         assert arrow_schema(rows, what="t").field("v").type == kind
 
 
-def test_numbers_of_one_column_may_be_of_several_classes() -> None:
+def test_numbers_of_one_column_may_have_several_python_classes() -> None:
     schema = pa.schema([pa.field("v", pa.decimal128(38, 0))])
     table = written([{"v": v} for v in (2**70, 1.0, Decimal(3), np.int16(4), None)], schema)
     expected = [Decimal(2**70), Decimal(1), Decimal(3), Decimal(4), None]

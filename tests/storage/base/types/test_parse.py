@@ -1,4 +1,4 @@
-"""Data types written as text, as Arrow types, or given as they are."""
+"""Data types given as text, as Arrow types, or as DataType objects."""
 
 import pyarrow as pa
 import pytest
@@ -47,7 +47,7 @@ STRING = AtomicType(TypeRoot.VARCHAR, length=MAX_LENGTH)
         (STRING, STRING),
     ],
 )
-def test_a_type_is_meant_by_its_text_by_an_arrow_type_or_by_itself(
+def test_a_type_can_be_given_as_text_as_an_arrow_type_or_as_itself(
     given: DataType | pa.DataType | str, expected: DataType
 ) -> None:
     assert data_type(given) == expected
@@ -68,6 +68,6 @@ def test_a_type_is_meant_by_its_text_by_an_arrow_type_or_by_itself(
         (pa.null(), SchemaMismatchError, "null"),
     ],
 )
-def test_what_is_no_type_is_refused_by_name(given: str, error: type[Exception], message: str) -> None:
+def test_an_argument_that_is_no_type_is_refused_by_name(given: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         data_type(given)

@@ -1,4 +1,4 @@
-"""Messages show types as SQL does: `STRING`, `DECIMAL(12, 2) NOT NULL`, and nothing of Python."""
+"""Messages show types in SQL's notation (`STRING`, `DECIMAL(12, 2) NOT NULL`), not in Python's."""
 
 import ast
 
@@ -37,7 +37,7 @@ TYPES: list[tuple[DataType, str]] = [
 
 
 @pytest.mark.parametrize(("data_type", "text"), TYPES)
-def test_a_type_is_shown_as_sql_has_it_alone_and_in_a_list(data_type: DataType, text: str) -> None:
+def test_a_type_is_shown_in_sql_notation_alone_and_in_a_list(data_type: DataType, text: str) -> None:
     assert str(data_type) == f"{data_type}" == text
     assert text in f"{[data_type]}"
     assert "TypeRoot" not in repr((data_type, DataField(1, "x", data_type)))

@@ -1,4 +1,4 @@
-"""A text that is no UTF-8 is refused by column and row before anything is written: readers could not decode it."""
+"""A string that is not valid UTF-8 is refused with its column and row before anything is written."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ BAD_AT_1: dict[str, Any] = {
 
 @pytest.mark.parametrize("kind", BAD_AT_1)
 @pytest.mark.parametrize("statistics", ["truncate(16)", "none"])
-def test_a_text_that_is_no_utf8_is_refused(tmp_path: Path, kind: str, statistics: str) -> None:
+def test_a_string_that_is_not_valid_utf8_is_refused(tmp_path: Path, kind: str, statistics: str) -> None:
     column = BAD_AT_1[kind]
     lake = interbed.load_catalog(warehouse=tmp_path)
     lake.create_database("d")
