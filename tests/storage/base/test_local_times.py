@@ -1,4 +1,4 @@
-"""Times without a zone are those of the machine's local zone, also in the gap and the overlap of daylight saving time."""
+"""Times without a zone are in the machine's local zone, also in the gap and the overlap of daylight saving time."""
 
 import time
 from collections.abc import Iterator

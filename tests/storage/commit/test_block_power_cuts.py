@@ -45,7 +45,7 @@ def mounted(image: Path, directory: Path) -> Iterator[Path]:
 
 
 class LoopDevice:
-    """A mounted file system with a table, and copies of its blocks with the rows that were acknowledged at that time."""
+    """A mounted file system with a table, and copies of its blocks with the rows that were acknowledged by then."""
 
     def __init__(self, tmp_path: Path, top: Path, sync: str) -> None:
         self.image, self.top = tmp_path / "disk.img", top

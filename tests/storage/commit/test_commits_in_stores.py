@@ -1,4 +1,4 @@
-"""Commits to an object store build on a snapshot id from a recent listing; changes by other writers since are noticed."""
+"""Commits to an object store look up the newest snapshot immediately before; changes by other writers are noticed."""
 
 from pathlib import Path
 

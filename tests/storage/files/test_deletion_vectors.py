@@ -1,4 +1,4 @@
-"""Deletion vectors: sets of positions, their bytes, and damage."""
+"""Deletion vectors: sets of row positions, their serialized form, and damage."""
 
 import struct
 from pathlib import Path
@@ -28,14 +28,14 @@ _WIDE = st.lists(st.integers(0, 2**34), max_size=20)
 
 
 @given(_POSITIONS, st.booleans())
-def test_a_vector_comes_back_from_its_bytes(positions: list[int], bitmap64: bool) -> None:
+def test_a_vector_survives_the_round_trip(positions: list[int], bitmap64: bool) -> None:
     vector = DeletionVector.of(positions)
     assert decode(vector.encode(bitmap64=bitmap64), source="x") == vector
     assert vector.positions.tolist() == sorted(set(positions))
 
 
 @given(_WIDE)
-def test_a_wide_vector_comes_back_from_its_bytes(positions: list[int]) -> None:
+def test_a_64_bit_vector_survives_the_round_trip(positions: list[int]) -> None:
     vector = DeletionVector.of(positions)
     assert decode(vector.encode(bitmap64=True), source="x") == vector
 
@@ -52,7 +52,7 @@ def test_a_vector_is_a_set(left: list[int], right: list[int], first: int, rows: 
     assert vector.contains(asked).tolist() == [not keep for keep in expected]
 
 
-def test_positions_that_can_not_be_are_refused() -> None:
+def test_positions_out_of_range_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="never negative; got -1"):
         DeletionVector.of([4, -1])
     with pytest.raises(InvalidInputError, match=r"deletion-vectors.bitmap64"):
@@ -60,7 +60,7 @@ def test_positions_that_can_not_be_are_refused() -> None:
 
 
 @given(st.data(), st.booleans())
-def test_any_damage_is_found(data: st.DataObject, bitmap64: bool) -> None:
+def test_any_damage_is_detected(data: st.DataObject, bitmap64: bool) -> None:
     content = bytearray(DeletionVector.of([1, 2, 3, 900, 70_000]).encode(bitmap64=bitmap64))
     place = data.draw(st.integers(0, len(content) - 1))
     content[place] ^= data.draw(st.integers(1, 255))
@@ -81,7 +81,7 @@ def test_an_index_file_holds_the_vectors_of_several_files(tmp_path: Path, bitmap
     assert dict(read_vectors(LocalFileIO(), path, ranges[1:2])) == {"b": vectors["b"]}
 
 
-def test_damaged_index_files_are_named(tmp_path: Path) -> None:
+def test_the_error_names_a_damaged_index_file(tmp_path: Path) -> None:
     path = tmp_path / "index-1"
     meta = write_vectors(LocalFileIO(), str(path), {"a": DeletionVector.of([1])}, bitmap64=False)
     ranges = meta.deletion_vectors
@@ -105,7 +105,7 @@ def test_damaged_index_files_are_named(tmp_path: Path) -> None:
         read()
 
 
-def test_a_buckets_vectors_become_a_new_file_when_they_change(tmp_path: Path) -> None:
+def test_changed_vectors_of_a_bucket_are_written_to_a_new_file(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     place = partition("d1")
     deletions = BucketDeletions.restore(store, BucketId(place, 0), [])
@@ -129,6 +129,6 @@ def test_a_buckets_vectors_become_a_new_file_when_they_change(tmp_path: Path) ->
     assert last.finish() == ((), (second,))
 
 
-def test_no_rows_are_no_vector() -> None:
+def test_a_file_without_deleted_rows_has_no_vector() -> None:
     assert len(EMPTY) == 0
     assert EMPTY.kept(0, 10) is None

@@ -1,4 +1,4 @@
-"""Stores without obstore: pyarrow does what it can of what options say, and the rest is refused by its name."""
+"""Object stores without obstore: pyarrow uses the options that it supports, and the others are refused by name."""
 
 import uuid
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def no_obstore(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What pyarrow's classes were called with, by name."""
+    """Return the arguments with which pyarrow's classes were called, by name."""
     found: dict[str, Any] = {}
 
     def noting(name: str) -> Any:
@@ -72,7 +72,7 @@ def azure() -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("by_hadoop", [False, True])
-def test_a_commit_to_s3_needs_a_lock_by_names_of_paimon_and_hadoop(store: dict[str, str], by_hadoop: bool) -> None:
+def test_a_commit_to_s3_needs_a_lock_with_options_of_paimon_and_hadoop(store: dict[str, str], by_hadoop: bool) -> None:
     options = for_hadoop(store) if by_hadoop else store
     lake = interbed.load_catalog("lake", warehouse=f"s3a://lake/{uuid.uuid4()}", **options)
     lake.create_database("shop")
@@ -81,7 +81,7 @@ def test_a_commit_to_s3_needs_a_lock_by_names_of_paimon_and_hadoop(store: dict[s
 
 
 @pytest.mark.long
-def test_files_in_azure_are_those_of_the_container(azure: dict[str, str]) -> None:
+def test_files_in_azure_are_located_in_their_container(azure: dict[str, str]) -> None:
     root = f"abfss://lake@{AZURITE_ACCOUNT}.dfs.core.windows.net/w"
     io, at = file_io_for(root, azure)
     assert isinstance(io, PyarrowFileIO)
@@ -92,7 +92,7 @@ def test_files_in_azure_are_those_of_the_container(azure: dict[str, str]) -> Non
     assert not io.exists(f"{at}/d/x")
 
 
-def test_what_options_say_of_s3_is_pyarrows(opened: dict[str, Any]) -> None:
+def test_options_of_s3_are_translated_to_pyarrows(opened: dict[str, Any]) -> None:
     options = {
         "fs.s3a.endpoint": "h:1",
         "fs.s3a.connection.ssl.enabled": "false",
@@ -126,14 +126,14 @@ def test_what_options_say_of_s3_is_pyarrows(opened: dict[str, Any]) -> None:
     }
 
 
-def test_requests_to_s3_may_go_unsigned(opened: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_to_s3_may_be_anonymous(opened: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://h:2/")
     file_io_for("s3://lake/w", {"fs.s3a.aws.credentials.provider": "x.AnonymousAWSCredentialsProvider"})
     assert (opened["anonymous"], opened["endpoint_override"]) == (True, "h:2")
     assert "access_key" not in opened
 
 
-def test_what_options_say_of_google_is_pyarrows(opened: dict[str, Any]) -> None:
+def test_options_of_google_are_translated_to_pyarrows(opened: dict[str, Any]) -> None:
     file_io_for("gs://lake/w", {"fs.gs.auth.type": "UNAUTHENTICATED", "fs.gs.storage.root.url": "http://h:1"})
     assert (opened["anonymous"], opened["scheme"], opened["endpoint_override"]) == (True, "http", "h:1")
     assert opened["retry_time_limit"].total_seconds() == 90
@@ -169,14 +169,14 @@ def test_what_options_say_of_google_is_pyarrows(opened: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_options_say_of_azure_is_pyarrows(
+def test_options_of_azure_are_translated_to_pyarrows(
     opened: dict[str, Any], options: dict[str, str], arguments: dict[str, str]
 ) -> None:
     file_io_for(AZURE, options)
     assert opened == {"kind": "AzureFileSystem", "given": ("acct",), **arguments}
 
 
-def test_a_key_of_azures_may_be_in_the_environment(opened: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_azure_key_may_be_given_by_the_environment(opened: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "K")
     file_io_for(AZURE.replace("abfss", "wasbs"), {})
     assert opened["account_key"] == "K"
@@ -195,7 +195,9 @@ def test_a_key_of_azures_may_be_in_the_environment(opened: dict[str, Any], monke
         (AZURE, {"fs.azure.bogus": "x"}, "'fs.azure.bogus'"),
     ],
 )
-def test_what_is_wrong_with_obstore_is_wrong_without(location: str, options: dict[str, str], named: str) -> None:
+def test_options_that_are_invalid_with_obstore_are_invalid_without(
+    location: str, options: dict[str, str], named: str
+) -> None:
     with pytest.raises(InvalidOptionError, match=named):
         file_io_for(location, options)
 
@@ -219,11 +221,11 @@ def test_what_is_wrong_with_obstore_is_wrong_without(location: str, options: dic
         ),
     ],
 )
-def test_what_pyarrow_can_not_do_is_refused(location: str, options: dict[str, str], named: str) -> None:
+def test_options_that_pyarrow_does_not_support_are_refused(location: str, options: dict[str, str], named: str) -> None:
     with pytest.raises(MissingExtraError, match=rf"'{named}' .* needs obstore: pip install 'interbed\[stores\]'"):
         file_io_for(location, options)
 
 
-def test_an_address_that_pyarrow_can_not_spell_is_refused() -> None:
+def test_an_address_that_pyarrow_cannot_represent_is_refused() -> None:
     with pytest.raises(MissingExtraError, match=r"at https://h/proxy needs obstore"):
         file_io_for(AZURE, {"fs.azure.endpoint": "https://h/proxy"})

@@ -1,4 +1,4 @@
-"""What LocalFileIO makes durable, and what it says when that fails."""
+"""Durability of LocalFileIO's operations, and the errors when syncing fails."""
 
 import errno
 import os
@@ -16,8 +16,8 @@ from tests.support.power_cut import PowerCutDisk
 OUTCOMES = 60
 
 
-class Machine:
-    """A FileIO below `lake`, and what may be left of its files after a power cut."""
+class PowerCutMachine:
+    """A FileIO below `lake`, and the files that may survive a power cut."""
 
     def __init__(self, tmp_path: Path) -> None:
         self.lake = tmp_path / "lake"
@@ -29,7 +29,7 @@ class Machine:
         return str(self.lake / name)
 
     def outcomes(self) -> set[tuple[tuple[str, bytes], ...]]:
-        """Each set of files and contents that a power cut now may leave."""
+        """Return each set of files and contents that a power cut at this moment may leave."""
         found = set()
         for seed in range(OUTCOMES):
             left = self.disk.left(random.Random(seed))
@@ -38,11 +38,11 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
-    return Machine(tmp_path)
+def machine(tmp_path: Path) -> PowerCutMachine:
+    return PowerCutMachine(tmp_path)
 
 
-def test_a_file_that_was_not_synced_may_be_empty_torn_whole_or_not_there(machine: Machine) -> None:
+def test_an_unsynced_file_may_be_empty_torn_complete_or_missing(machine: PowerCutMachine) -> None:
     with machine.files.open_output(machine.path("a/b/f")) as output:
         output.write(b"0123456789")
     outcomes = machine.outcomes()
@@ -50,7 +50,7 @@ def test_a_file_that_was_not_synced_may_be_empty_torn_whole_or_not_there(machine
     assert any(outcome and 0 < len(outcome[0][1]) < 10 for outcome in outcomes)
 
 
-def test_a_synced_file_is_there_with_the_new_directories_above_it(machine: Machine) -> None:
+def test_a_synced_file_survives_with_the_new_directories_above_it(machine: PowerCutMachine) -> None:
     for name in ("a/b/f", "a/c/g"):
         with machine.files.open_output(machine.path(name)) as output:
             output.write(name.encode())
@@ -58,20 +58,20 @@ def test_a_synced_file_is_there_with_the_new_directories_above_it(machine: Machi
     assert machine.outcomes() == {(("a/b/f", b"a/b/f"), ("a/c/g", b"a/c/g"))}
 
 
-def test_files_created_exclusively_and_files_put_in_the_place_of_others_are_durable(machine: Machine) -> None:
+def test_exclusively_created_and_replaced_files_are_durable(machine: PowerCutMachine) -> None:
     assert machine.files.create_exclusive(machine.path("t/snapshot/snapshot-1"), b"one")
     machine.files.overwrite(machine.path("t/tag/tag-a"), b"first")
     machine.files.overwrite(machine.path("t/tag/tag-a"), b"second")
     assert machine.outcomes() == {(("t/snapshot/snapshot-1", b"one"), ("t/tag/tag-a", b"second"))}
 
 
-def test_a_hint_may_be_lost(machine: Machine) -> None:
+def test_a_hint_may_be_lost(machine: PowerCutMachine) -> None:
     machine.files.overwrite(machine.path("LATEST"), b"17", durable=False)
     named = {dict(outcome).get("LATEST") for outcome in machine.outcomes()}
     assert {None, b"", b"17"} <= named
 
 
-def test_what_replaces_a_file_is_never_less_than_the_file_was(machine: Machine) -> None:
+def test_replacing_a_file_leaves_the_old_or_the_new_content(machine: PowerCutMachine) -> None:
     seen: set[bytes | None] = set()
     machine.files.overwrite(machine.path("note"), b"before")
     machine.disk.on_step = lambda: seen.update(dict(outcome).get("note") for outcome in machine.outcomes())
@@ -79,7 +79,7 @@ def test_what_replaces_a_file_is_never_less_than_the_file_was(machine: Machine) 
     assert seen == {b"before", b"after"}
 
 
-def test_a_renamed_file_or_directory_has_one_of_its_names_at_each_moment(machine: Machine) -> None:
+def test_a_file_or_directory_exists_at_each_moment_of_its_rename(machine: PowerCutMachine) -> None:
     machine.files.create_exclusive(machine.path("one/f"), b"file")
     machine.files.create_exclusive(machine.path("d/g"), b"directory")
     seen: set[tuple[tuple[str, bytes], ...]] = set()
@@ -95,7 +95,7 @@ def test_a_renamed_file_or_directory_has_one_of_its_names_at_each_moment(machine
     assert left == (("three/d/g", b"directory"), ("two/f", b"file"))
 
 
-def test_syncing_what_is_gone_makes_it_stay_away(machine: Machine) -> None:
+def test_syncing_a_deleted_file_makes_the_deletion_durable(machine: PowerCutMachine) -> None:
     machine.files.create_exclusive(machine.path("t/f"), b"x")
     machine.files.delete_quietly([machine.path("t/f")])
     assert (("t/f", b"x"),) in {tuple(o for o in outcome if "/." not in o[0]) for outcome in machine.outcomes()}
@@ -103,7 +103,7 @@ def test_syncing_what_is_gone_makes_it_stay_away(machine: Machine) -> None:
     assert machine.outcomes() == {()}
 
 
-def test_what_was_deleted_is_gone_for_good(machine: Machine) -> None:
+def test_a_deletion_is_durable(machine: PowerCutMachine) -> None:
     machine.files.create_exclusive(machine.path("t/f"), b"x")
     machine.files.create_exclusive(machine.path("u/v/g"), b"y")
     assert machine.files.delete(machine.path("t/f"))
@@ -111,34 +111,34 @@ def test_what_was_deleted_is_gone_for_good(machine: Machine) -> None:
     assert machine.outcomes() == {()}
 
 
-def test_a_directory_made_anew_is_synced_anew(machine: Machine) -> None:
+def test_a_recreated_directory_is_synced_again(machine: PowerCutMachine) -> None:
     for _ in range(3):
         machine.files.create_exclusive(machine.path("db/t/f"), b"x")
         assert all(("db/t/f", b"x") in outcome for outcome in machine.outcomes())
         machine.files.delete(machine.path("db"), recursive=True)
 
 
-def test_directories_known_to_be_on_the_disk_are_not_synced_again(tmp_path: Path) -> None:
+def test_durable_directories_are_not_synced_again(tmp_path: Path) -> None:
     synced: list[str] = []
 
-    class Counting(LocalDisk):
+    class CountingDisk(LocalDisk):
         def sync_directory(self, path: str) -> None:
             synced.append(path)
             super().sync_directory(path)
 
     directory = tmp_path / "db" / "t"
     directory.mkdir(parents=True)
-    # They were changed some time ago.
+    # The directories were changed some time ago.
     for path in (directory, directory.parent, tmp_path):
         os.utime(path, (1, 1))
-    files = LocalFileIO(Counting())
+    files = LocalFileIO(CountingDisk())
     files.create_exclusive(f"{directory}/f", b"x")
     assert synced[:3] == [str(directory), str(directory.parent), str(tmp_path)]
     synced.clear()
     files.create_exclusive(f"{directory}/g", b"x")
     assert str(directory.parent) not in synced
     assert str(tmp_path) not in synced
-    # Another process drops the table and makes it anew, perhaps with the same number of the inode.
+    # Another process drops the table and recreates it, perhaps with the same inode number.
     shutil.rmtree(directory)
     directory.mkdir()
     files.create_exclusive(f"{directory}/f", b"x")
@@ -146,7 +146,7 @@ def test_directories_known_to_be_on_the_disk_are_not_synced_again(tmp_path: Path
     assert str(tmp_path) not in synced
 
 
-class Refusing(LocalDisk):
+class UnsyncableDisk(LocalDisk):
     """A disk that fails to sync files or directories."""
 
     def __init__(self, what: str) -> None:
@@ -164,8 +164,8 @@ class Refusing(LocalDisk):
         return super().sync_file(path)
 
 
-def test_a_name_that_can_not_be_synced_is_an_error_of_whoever_wrote_it(tmp_path: Path) -> None:
-    files = LocalFileIO(Refusing("directory"))
+def test_a_writer_gets_an_error_when_the_name_of_its_file_cannot_be_synced(tmp_path: Path) -> None:
+    files = LocalFileIO(UnsyncableDisk("directory"))
     for write in (
         lambda: files.create_exclusive(f"{tmp_path}/a", b"x"),
         lambda: files.overwrite(f"{tmp_path}/b", b"x"),
@@ -176,7 +176,7 @@ def test_a_name_that_can_not_be_synced_is_an_error_of_whoever_wrote_it(tmp_path:
             write()
 
 
-def test_a_file_system_that_syncs_no_directories_is_taken_as_it_is(
+def test_a_file_system_that_cannot_sync_directories_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.fsync
@@ -191,7 +191,7 @@ def test_a_file_system_that_syncs_no_directories_is_taken_as_it_is(
 
 
 def test_without_sync_nothing_is_synced(tmp_path: Path) -> None:
-    class Unwanted(LocalDisk):
+    class ForbiddenDisk(LocalDisk):
         def sync(self, paths: object) -> None:
             raise AssertionError(paths)
 
@@ -201,7 +201,7 @@ def test_without_sync_nothing_is_synced(tmp_path: Path) -> None:
         def _sync_descriptor(self, descriptor: int, path: str) -> None:
             raise AssertionError(path)
 
-    files = LocalFileIO(Unwanted()).with_sync(False)
+    files = LocalFileIO(ForbiddenDisk()).with_sync(False)
     files.create_exclusive(f"{tmp_path}/a", b"x")
     files.overwrite(f"{tmp_path}/b", b"x")
     files.rename(f"{tmp_path}/a", f"{tmp_path}/c")

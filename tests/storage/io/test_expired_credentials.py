@@ -1,5 +1,7 @@
-"""Credentials that expire in the middle of a job: those that may be others when they are asked for again are, and the
-error of fixed ones says which they are and what to do. A commit is known then not to have happened.
+"""Credentials that expire in the middle of a job.
+
+Renewable credentials are read again. The error of fixed ones names them and says what to do. A commit is known not to
+have happened in that case.
 """
 
 import base64
@@ -29,8 +31,8 @@ EXPIRED = (
 )
 
 
-class Tokens:
-    """What the store takes: requests with another token are answered as AWS does."""
+class ValidTokens:
+    """ValidTokens that the store accepts; requests with another token get the response of AWS."""
 
     def __init__(self, *valid: str, status: int = 400) -> None:
         self.valid = set(valid)
@@ -61,7 +63,7 @@ def proxy(store: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 def endpoint(proxy: StoreProxy) -> dict[str, str]:
-    """The options without keys."""
+    """The options without the keys."""
     return {
         "s3.endpoint": proxy.options["s3.endpoint"],
         "s3.region": "us-east-1",
@@ -102,9 +104,11 @@ OPERATIONS: dict[str, Callable[[FileIO, str], object]] = {
     ("operation", "status"),
     each_run(product(OPERATIONS, [400, 403]), lambda case: case[1] == 400 or case[0] in ("read", "write")),
 )
-def test_fixed_credentials_that_expire_are_named_at_once(operation: str, status: int, proxy: StoreProxy) -> None:
+def test_the_error_names_expired_fixed_credentials_without_retries(
+    operation: str, status: int, proxy: StoreProxy
+) -> None:
     path = f"s3://{BUCKET}/fixed/{operation.replace(' ', '-')}-{status}/x"
-    proxy.fault = tokens = Tokens("first", status=status)
+    proxy.fault = tokens = ValidTokens("first", status=status)
     io, _ = file_io_for(path, {**endpoint(proxy), **keys("first")})
     io.overwrite(path, b"x")
     tokens.valid = {"second"}
@@ -112,11 +116,11 @@ def test_fixed_credentials_that_expire_are_named_at_once(operation: str, status:
         OPERATIONS[operation](io, path)
     assert path.rpartition("/")[0] in str(caught.value)
     assert "first" not in str(caught.value)
-    # The second one is to learn why the first was refused.
+    # The second request finds out why the first was refused.
     assert tokens.refused <= 2
 
 
-# Each operation is refused in each run by the test above.
+# The test above covers the refusal of each operation in every run.
 @pytest.mark.parametrize("operation", each_run(OPERATIONS, lambda operation: operation in ("read", "write", "list")))
 def test_credentials_of_a_profile_are_renewed(operation: str, proxy: StoreProxy, tmp_path: Path) -> None:
     def log_in(token: str) -> None:
@@ -127,7 +131,7 @@ def test_credentials_of_a_profile_are_renewed(operation: str, proxy: StoreProxy,
 
     path = f"s3://{BUCKET}/profile/{operation.replace(' ', '-')}/x"
     log_in("first")
-    proxy.fault = tokens = Tokens("first")
+    proxy.fault = tokens = ValidTokens("first")
     io, _ = file_io_for(path, endpoint(proxy))
     io.overwrite(path, b"x")
     log_in("second")
@@ -143,7 +147,7 @@ def test_credentials_of_the_environment_are_renewed(proxy: StoreProxy, monkeypat
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
     monkeypatch.setenv("AWS_SESSION_TOKEN", "first")
-    proxy.fault = tokens = Tokens("first")
+    proxy.fault = tokens = ValidTokens("first")
     io, _ = file_io_for(path, {**endpoint(proxy), "fs.s3a.threads.max": "1"})
     io.overwrite(path, b"x")
     tokens.valid = {"second"}
@@ -153,7 +157,7 @@ def test_credentials_of_the_environment_are_renewed(proxy: StoreProxy, monkeypat
     assert io.read_bytes(path) == b"x"
 
 
-def test_a_commit_with_expired_credentials_may_be_done_again(proxy: StoreProxy) -> None:
+def test_a_commit_that_failed_by_expired_credentials_can_be_repeated(proxy: StoreProxy) -> None:
     def opened(token: str) -> interbed.Table:
         options = {"warehouse": f"s3://{BUCKET}/commit", **endpoint(proxy), **keys(token)}
         return interbed.CatalogFactory.create(options).get_table("d.t")
@@ -163,7 +167,7 @@ def test_a_commit_with_expired_credentials_may_be_done_again(proxy: StoreProxy) 
         catalog.create_database("d")
         catalog.create_table("d.t", SCHEMA, options={"bucket": "-1"})
     opened("first").append([{"id": 1, "v": 1}])
-    tokens = Tokens("first", "second")
+    tokens = ValidTokens("first", "second")
 
     def expires(request: Request) -> Fault | None:
         if request.method == "PUT" and request.path.endswith("/snapshot-2"):
@@ -179,13 +183,13 @@ def test_a_commit_with_expired_credentials_may_be_done_again(proxy: StoreProxy) 
     assert ids(table) == [1, 2]
 
 
-def test_a_job_goes_on_over_tokens_that_expire(
+def test_a_job_survives_the_expiry_of_tokens(
     proxy: StoreProxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Keys with five minutes or less to live are read again after a tenth of a second, without a refusal.
+    # Keys that expire within five minutes are read again after a tenth of a second, without a refusal.
     monkeypatch.setattr(values, "_RENEWAL_MINUTES", 60)
     (tmp_path / ".aws").mkdir()
-    tokens, number = Tokens("0"), 0
+    tokens, number = ValidTokens("0"), 0
 
     def issue() -> None:
         nonlocal number
@@ -217,7 +221,7 @@ def test_a_job_goes_on_over_tokens_that_expire(
         table.compact()
         assert ids(table) == list(range(20))
     assert number > 5
-    # The first one was there from the beginning, and after the last one there may have been nothing to ask.
+    # The first token was valid from the beginning, and after the last one there may have been no request.
     assert tokens.refused >= number - 2
 
 
@@ -228,7 +232,7 @@ def azurite() -> Iterator[dict[str, str]]:
 
 
 def signature(expiry: str) -> str:
-    """A shared access signature of the container for all that is done here, until then."""
+    """A shared access signature of the container, valid until then for all operations of this test."""
     version, permissions = "2020-12-06", "racwdl"
     resource = f"/blob/{AZURITE_ACCOUNT}/{BUCKET}"
     signed = "\n".join((permissions, "", expiry, resource, "", "", "", version, "c", *[""] * 7))
@@ -239,7 +243,7 @@ def signature(expiry: str) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_signature_that_has_ended_is_named(operation: str, azurite: dict[str, str]) -> None:
+def test_the_error_names_an_expired_signature(operation: str, azurite: dict[str, str]) -> None:
     path = f"abfss://{BUCKET}@{AZURITE_ACCOUNT}.dfs.core.windows.net/{operation.replace(' ', '-')}/x"
 
     def opened(expiry: str) -> FileIO:

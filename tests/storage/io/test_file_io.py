@@ -1,4 +1,4 @@
-"""One suite of behaviours for every kind of FileIO, and for every store that one of them speaks with."""
+"""One test suite for every kind of FileIO, and for every object store that one of them supports."""
 
 import threading
 import uuid
@@ -45,19 +45,21 @@ EXCLUSIVE = {
     "pyarrow on moto": False,
     "moto": True,
     "s3mock": True,
-    # S3Proxy overlooks `If-None-Match` where the store behind it knows no conditions.
+    # S3Proxy ignores `If-None-Match` where the store behind it has no conditional puts.
     "s3proxy": False,
     "azurite": True,
     "google": True,
 }
-"""Where files are created exclusively without a lock, as far as two puts of one object show."""
+"""Whether files are created exclusively without a lock, as two puts of one object show."""
 
 CAPABILITIES = {"local": LOCAL_CAPABILITIES, "hdfs": HDFS_CAPABILITIES}
 """Capabilities of the kinds that are no object stores."""
 
 IN_TWO_STEPS = {"memory", "s3mock"}
-"""Who looks whether there is a file, and then writes it: 40 times 16 threads put one object into S3Mock 4.6, and 19
-times more than one of them was told that it had created it.
+"""Stores that check whether an object exists and then write it, in two steps.
+
+In 40 rounds, 16 threads put one object into S3Mock 4.6; in 19 rounds, more than one of them was reported as its
+creator.
 """
 
 STARTED: dict[str, Callable[[str], AbstractContextManager[dict[str, str]]]] = {
@@ -144,7 +146,7 @@ def test_exclusive_creation_never_overwrites(place: tuple[FileIO, str]) -> None:
     assert [s.name for s in io.list(f"{root}/s")] == ["snapshot-1"]
 
 
-def test_it_is_known_who_creates_files_exclusively(opened: tuple[str, FileIO, str]) -> None:
+def test_exclusive_creation_is_detected_for_each_kind(opened: tuple[str, FileIO, str]) -> None:
     kind, io, _ = opened
     assert io.exclusive_create is EXCLUSIVE[kind]
 
@@ -152,10 +154,10 @@ def test_it_is_known_who_creates_files_exclusively(opened: tuple[str, FileIO, st
 def test_one_of_16_threads_creates_the_file(opened: tuple[str, FileIO, str], place: tuple[FileIO, str]) -> None:
     io, root = place
     if not EXCLUSIVE[opened[0]] or opened[0] in IN_TWO_STEPS:
-        # Whoever writes there holds a lock, so that they come one after the other.
+        # A writer holds a lock there, so the threads run one after the other.
         assert [io.create_exclusive(f"{root}/s/snapshot-1", b"same") for _ in range(2)] == [True, False]
         return
-    # The contents are the same, so that no winner can be told by them.
+    # The contents are the same, so they do not identify a winner.
     won: list[bool] = []
     together = threading.Barrier(16)
 
@@ -183,7 +185,7 @@ def test_an_empty_directory_can_be_made_and_deleted(place: tuple[FileIO, str]) -
     assert not io.exists(f"{root}/shop.db")
 
 
-def test_a_large_file_is_read_from_any_place(place: tuple[FileIO, str]) -> None:
+def test_a_large_file_can_be_read_from_any_position(place: tuple[FileIO, str]) -> None:
     io, root = place
     content = bytes(range(256)) * 48 * 1024
     put(io, f"{root}/large", content)
@@ -211,7 +213,7 @@ def test_names_are_taken_literally(place: tuple[FileIO, str], name: str) -> None
     assert io.delete(f"{root}/{name}/{name}")
 
 
-def test_what_is_arrows_can_be_written(place: tuple[FileIO, str]) -> None:
+def test_arrow_buffers_and_memory_views_can_be_written(place: tuple[FileIO, str]) -> None:
     io, root = place
     with io.open_output(f"{root}/x") as out:
         out.write(pa.py_buffer(b"abc"))
@@ -220,7 +222,7 @@ def test_what_is_arrows_can_be_written(place: tuple[FileIO, str]) -> None:
     assert io.read_bytes(f"{root}/x") == b"abcdef"
 
 
-def test_many_files_are_deleted_though_some_are_gone(place: tuple[FileIO, str]) -> None:
+def test_many_files_are_deleted_although_some_are_missing(place: tuple[FileIO, str]) -> None:
     io, root = place
     for n in range(5):
         put(io, f"{root}/d/{n}", b"1")
@@ -237,7 +239,7 @@ def test_overwriting_replaces_the_content(place: tuple[FileIO, str]) -> None:
     assert io.read_bytes(f"{root}/s/LATEST") == b"22"
 
 
-def test_what_is_missing_is_reported_as_missing(place: tuple[FileIO, str]) -> None:
+def test_missing_files_are_reported_as_missing(place: tuple[FileIO, str]) -> None:
     io, root = place
     assert not io.exists(f"{root}/no")
     assert io.list(f"{root}/no") == []
@@ -274,7 +276,7 @@ def test_a_directory_can_be_renamed(opened: tuple[str, FileIO, str], place: tupl
     io, root = place
     put(io, f"{root}/db.db/t/schema/schema-0", b"{}")
     if opened[0].startswith("pyarrow"):
-        # Arrow moves single objects of S3, and says so.
+        # Arrow moves only single objects of S3, and its error says so.
         with pytest.raises(StorageAccessError, match="Can't rename"):
             io.rename(f"{root}/db.db/t", f"{root}/db.db/u")
         return
@@ -302,7 +304,7 @@ def test_a_file_system_has_the_capabilities_of_its_kind(opened: tuple[str, FileI
 
 
 @pytest.mark.parametrize("opened", ["local", "moto"], indirect=True)
-def test_a_file_io_around_another_one_has_its_capabilities(opened: tuple[str, FileIO, str]) -> None:
+def test_a_wrapped_file_io_has_the_capabilities_of_the_inner_one(opened: tuple[str, FileIO, str]) -> None:
     _, io, _ = opened
     pending = PendingFiles(io, 1)
     pending.finish()
@@ -315,11 +317,11 @@ def test_a_file_io_around_another_one_has_its_capabilities(opened: tuple[str, Fi
 def test_capabilities_follow_from_others(kind: FileSystemCapabilities) -> None:
     assert kind.slow_requests is (kind.latency is Latency.REMOTE)
     assert kind.exclusive_rename is (kind is LOCAL_CAPABILITIES)
-    # An object store that answers late may carry out a request after its error was reported.
+    # An object store that responds late may carry out a request after its error was reported.
     assert kind.exact_results is not kind.slow_requests
 
 
-def test_directories_without_files_stay_where_directories_exist(place: tuple[FileIO, str]) -> None:
+def test_empty_directories_are_kept_where_directories_exist(place: tuple[FileIO, str]) -> None:
     io, root = place
     put(io, f"{root}/t/bucket-0/data-1", b"1")
     assert io.delete(f"{root}/t/bucket-0/data-1")
@@ -328,7 +330,7 @@ def test_directories_without_files_stay_where_directories_exist(place: tuple[Fil
         assert io.delete(f"{root}/t/bucket-0")
         assert io.exists(f"{root}/t")
     elif isinstance(io, ObstoreFileIO):
-        # Of the others it is not known: pyarrow leaves a marker for each directory that was created.
+        # For other kinds it is undefined: pyarrow leaves a marker for each directory that was created.
         assert not io.exists(f"{root}/t")
 
 
@@ -357,7 +359,7 @@ def test_an_atomic_rename_of_directories_has_one_winner(place: tuple[FileIO, str
 
 
 @pytest.mark.parametrize("opened", ["local"], indirect=True)
-def test_links_are_seen_and_directories_locked_where_they_can_be(place: tuple[FileIO, str]) -> None:
+def test_links_are_recognized_and_directories_locked_where_supported(place: tuple[FileIO, str]) -> None:
     io, root = place
     put(io, f"{root}/t/data-1", b"1")
     assert io.capabilities.links

@@ -45,7 +45,7 @@ def test_a_directory_is_locked_by_one_object_at_a_time(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_lock_of_a_directory_goes_where_the_directory_is_renamed_to(tmp_path: Path) -> None:
+def test_the_lock_of_a_directory_follows_its_rename(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     before.mkdir()
     with DirectoryLock(str(before)) as lock:
@@ -92,7 +92,7 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
         lock.release()
 
 
-def test_a_process_that_was_forked_meanwhile_does_not_keep_the_lock(tmp_path: Path) -> None:
+def test_a_process_forked_meanwhile_does_not_keep_the_lock(tmp_path: Path) -> None:
     path = str(tmp_path / "lock")
     result = subprocess.run(
         [sys.executable, "-c", _FORKING, path], capture_output=True, text=True, timeout=60, check=False

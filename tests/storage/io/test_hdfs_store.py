@@ -1,4 +1,4 @@
-"""HDFS as a store of tables: what a commit needs of it, and what it says when it refuses."""
+"""HDFS as storage of tables: the guarantees that a commit needs, and the errors."""
 
 import os
 import pickle
@@ -24,12 +24,12 @@ from tests.support.servers.hdfs import NAMESERVICE, HdfsServer
 
 RACERS = 16
 QUICK = {"dfs.client.failover.max.attempts": "2", "dfs.client.failover.sleep.base.millis": "10"}
-"""For tests of what is asked in vain."""
+"""Short retries, for requests that are to fail."""
 
 
 @pytest.fixture
 def root(hdfs: HdfsServer) -> str:
-    """A directory of the test's own, which is not there yet."""
+    """A directory of the test's own, which does not exist yet."""
     return f"{hdfs.uri}/{uuid.uuid4()}"
 
 
@@ -46,7 +46,7 @@ def opened(path: str, options: dict[str, str] | None = None) -> HdfsFileIO:
 # -- one winner ----------------------------------------------------------------------------------------------------
 
 
-def test_of_writers_that_race_for_a_name_one_wins_and_no_file_is_left(root: str) -> None:
+def test_one_of_several_writers_of_a_name_wins_and_no_temporary_file_is_left(root: str) -> None:
     io = opened(root)
     assert io.exclusive_create
     for number in range(5):
@@ -65,7 +65,7 @@ def test_of_writers_that_race_for_a_name_one_wins_and_no_file_is_left(root: str)
 
 
 class LosesAnswers:
-    """A client whose next rename is carried out, and then answered by an error, as if it had been sent twice."""
+    """A client whose next rename is carried out and then fails, as if the request had been sent twice."""
 
     def __init__(self, client: object, error: Exception, *, carried_out: bool = True) -> None:
         self._client = client
@@ -91,7 +91,7 @@ REPEATED = [
 
 
 @pytest.mark.parametrize("error", REPEATED, ids=lambda error: type(error).__name__)
-def test_a_creation_whose_answer_was_lost_is_found_to_be_ours(
+def test_a_creation_whose_response_was_lost_is_recognized_as_our_own(
     root: str, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     io = opened(root)
@@ -101,7 +101,7 @@ def test_a_creation_whose_answer_was_lost_is_found_to_be_ours(
     assert names(io, root) == ["snapshot-1"]
 
 
-def test_a_creation_that_did_not_arrive_is_an_error_and_leaves_nothing(
+def test_a_creation_that_did_not_arrive_is_an_error_and_leaves_no_file(
     root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     io = opened(root)
@@ -113,7 +113,7 @@ def test_a_creation_that_did_not_arrive_is_an_error_and_leaves_nothing(
     assert names(io, root) == []
 
 
-def test_an_overwrite_whose_answer_was_lost_is_done(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overwrite_whose_response_was_lost_succeeds(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     io = opened(root)
     io.overwrite(f"{root}/LATEST", b"1")
     monkeypatch.setattr(io, "_client", LosesAnswers(io._client, REPEATED[0]))
@@ -125,7 +125,7 @@ def test_an_overwrite_whose_answer_was_lost_is_done(root: str, monkeypatch: pyte
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_file_appears_whole_when_it_is_closed(root: str) -> None:
+def test_a_file_becomes_visible_as_a_whole_on_close(root: str) -> None:
     io = opened(root)
     content = os.urandom(2 * WRITE_BYTES + 12345)
     output = io.open_output(f"{root}/data.bin")
@@ -141,7 +141,7 @@ def test_a_file_appears_whole_when_it_is_closed(root: str) -> None:
     assert io.read_bytes(f"{root}/data.bin") == content
 
 
-def test_a_file_that_is_not_finished_leaves_nothing(root: str) -> None:
+def test_an_unfinished_file_leaves_nothing(root: str) -> None:
     io = opened(root)
     output = io.open_output(f"{root}/a")
     output.write(b"x" * 10)
@@ -152,7 +152,7 @@ def test_a_file_that_is_not_finished_leaves_nothing(root: str) -> None:
     assert names(io, root) == []
 
 
-def test_a_file_is_read_in_ranges_and_beyond_its_end_as_a_local_one_is(root: str) -> None:
+def test_reads_of_ranges_and_beyond_the_end_are_those_of_a_local_file(root: str) -> None:
     io = opened(root)
     content = os.urandom(4 * WHOLE_BYTES + 99)
     with io.open_output(f"{root}/f") as output:
@@ -183,7 +183,7 @@ def test_parquet_is_written_and_read(root: str) -> None:
         assert file.read().equals(rows)
 
 
-def test_a_file_is_read_ahead_by_several_requests_at_once(root: str) -> None:
+def test_a_file_is_prefetched_by_concurrent_requests(root: str) -> None:
     io = opened(root)
     content = os.urandom(20 * WHOLE_BYTES)
     with io.open_output(f"{root}/f") as output:
@@ -198,7 +198,7 @@ def test_a_file_is_read_ahead_by_several_requests_at_once(root: str) -> None:
         assert source.read(7 * WHOLE_BYTES) == content[3 : 3 + 7 * WHOLE_BYTES]
 
 
-def test_a_file_that_is_gone_while_it_is_read_is_missing(root: str) -> None:
+def test_a_file_deleted_while_it_is_read_is_reported_as_missing(root: str) -> None:
     io = opened(root)
     with io.open_output(f"{root}/f") as output:
         output.write(b"x")
@@ -206,8 +206,8 @@ def test_a_file_that_is_gone_while_it_is_read_is_missing(root: str) -> None:
     assert isinstance(io.read_error(f"{root}/f", RuntimeError('DataTransferError("gone")')), FileNotFoundError)
 
 
-def test_what_was_just_closed_is_read_whole(root: str) -> None:
-    # This HDFS closes files before data nodes have told of their last block.
+def test_a_file_can_be_read_completely_right_after_close(root: str) -> None:
+    # This HDFS closes files before the data nodes have reported their last block.
     io = opened(root)
     for number in range(60):
         content = bytes([number]) * 512 * (number % 3)
@@ -217,7 +217,7 @@ def test_what_was_just_closed_is_read_whole(root: str) -> None:
             assert source.size() == len(content)
 
 
-def test_names_stand_for_themselves(root: str) -> None:
+def test_names_are_taken_literally(root: str) -> None:
     io = opened(root)
     path = f"{root}/dt=a%2Fb c/ü#?.orc"
     with io.open_output(path) as output:
@@ -226,7 +226,7 @@ def test_names_stand_for_themselves(root: str) -> None:
     assert io.read_bytes(path) == b"1"
 
 
-def test_a_forked_process_and_a_pickle_have_clients_of_their_own(root: str) -> None:
+def test_a_forked_process_and_an_unpickled_file_io_have_clients_of_their_own(root: str) -> None:
     io = opened(root)
     io.overwrite(f"{root}/f", b"before")
     child = os.fork()
@@ -242,7 +242,7 @@ def test_a_forked_process_and_a_pickle_have_clients_of_their_own(root: str) -> N
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 
-def test_a_directory_is_not_read_and_a_file_not_listed(root: str) -> None:
+def test_reading_a_directory_and_listing_a_file_are_refused(root: str) -> None:
     io = opened(root)
     io.overwrite(f"{root}/f", b"1")
     with pytest.raises(StorageAccessError, match=f"Can't read {root}: it is a directory"):
@@ -255,19 +255,19 @@ def test_a_directory_is_not_read_and_a_file_not_listed(root: str) -> None:
         io.exists("hdfs://elsewhere:1/x")
 
 
-def test_a_name_node_that_is_not_there_is_named(hdfs: HdfsServer) -> None:
+def test_the_error_names_an_unreachable_name_node(hdfs: HdfsServer) -> None:
     io = opened("hdfs://127.0.0.1:9/lake", QUICK)
     with pytest.raises(StorageAccessError, match=r"Can't look up hdfs://127\.0\.0\.1:9/lake.* does not answer"):
         io.exists("hdfs://127.0.0.1:9/lake")
 
 
-def test_a_standby_is_named_with_the_way_to_the_active_one(hdfs: HdfsServer) -> None:
+def test_the_error_names_a_standby_and_how_to_reach_the_active_name_node(hdfs: HdfsServer) -> None:
     io = opened(f"{hdfs.standby_uri}/lake", QUICK)
     with pytest.raises(StorageAccessError, match=r"is a standby\. Name the nameservice"):
         io.list(f"{hdfs.standby_uri}/lake")
 
 
-def test_an_unknown_nameservice_is_named() -> None:
+def test_the_error_names_an_unknown_nameservice() -> None:
     io = opened("hdfs://nowhere/lake")
     with pytest.raises(StorageAccessError, match=r"no name node of the nameservice 'nowhere' is known\. Set hadoop"):
         io.exists("hdfs://nowhere/lake")
@@ -284,7 +284,7 @@ except OSError as error:
 """
 
 
-def test_who_may_not_write_is_told_so_with_the_name_of_the_user(root: str) -> None:
+def test_the_error_of_a_missing_permission_names_the_user(root: str) -> None:
     opened(root).make_directories(root)
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, root],
@@ -299,7 +299,7 @@ def test_who_may_not_write_is_told_so_with_the_name_of_the_user(root: str) -> No
     assert done.stdout.count("\n") == 1
 
 
-def test_safe_mode_is_said(hdfs: HdfsServer, root: str) -> None:
+def test_the_error_mentions_safe_mode(hdfs: HdfsServer, root: str) -> None:
     io = opened(root)
     io.overwrite(f"{root}/f", b"1")
     hdfs.tell("safe mode")
@@ -331,7 +331,7 @@ def without_hadoop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_hadoop")
 @pytest.mark.parametrize("way", ["hadoop-conf-dir", "hive-conf-dir", "HADOOP_CONF_DIR", "HADOOP_HOME", "hadoop.", ""])
-def test_a_nameservice_is_found_by_each_way_to_its_configuration(
+def test_a_nameservice_is_found_by_each_location_of_the_configuration(
     hdfs: HdfsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     options: dict[str, str] = {}
@@ -357,7 +357,7 @@ def test_a_missing_configuration_directory_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_fail_over_is_followed(hdfs: HdfsServer) -> None:
+def test_the_client_follows_a_fail_over(hdfs: HdfsServer) -> None:
     path = f"hdfs://{NAMESERVICE}/{uuid.uuid4()}"
     io = opened(path, hdfs.settings)
     for number in range(4):
@@ -368,7 +368,7 @@ def test_a_fail_over_is_followed(hdfs: HdfsServer) -> None:
     assert names(io, path) == [f"snapshot-{number}" for number in range(4)]
 
 
-def test_the_umask_of_hadoop_is_taken_from_new_files(hdfs: HdfsServer, root: str) -> None:
+def test_new_files_respect_hadoops_umask(hdfs: HdfsServer, root: str) -> None:
     io = opened(root, {"hadoop.fs.permissions.umask-mode": "077"})
     io.overwrite(f"{root}/f", b"1")
     inner = root.removeprefix(hdfs.uri)

@@ -1,4 +1,4 @@
-"""Files whose last bytes are sent while their writer goes on: there once that is done, or named."""
+"""Files whose last bytes are uploaded while their writer continues: complete after finish, or named in the error."""
 
 import threading
 from pathlib import Path
@@ -14,8 +14,8 @@ from tests.support.paced_files import PacedFiles
 SECONDS_MAX = 60
 
 
-class Slow(PacedFiles):
-    """Outputs are closed when the gate opens; those that are `broken` fail then."""
+class GatedFiles(PacedFiles):
+    """Files whose outputs close when the gate opens; `broken` ones fail at that point."""
 
     def __init__(self, root: Path) -> None:
         super().__init__("s3://lake", root)
@@ -31,8 +31,8 @@ class Slow(PacedFiles):
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Slow:
-    return Slow(tmp_path)
+def files(tmp_path: Path) -> GatedFiles:
+    return GatedFiles(tmp_path)
 
 
 def written(pending: PendingFiles, name: str) -> str:
@@ -43,7 +43,7 @@ def written(pending: PendingFiles, name: str) -> str:
     return path
 
 
-def test_files_are_there_after_finish(files: Slow) -> None:
+def test_files_exist_after_finish(files: GatedFiles) -> None:
     pending = PendingFiles(files, 2)
     paths = [written(pending, name) for name in ("a", "b")]
     for _ in paths:
@@ -54,7 +54,7 @@ def test_files_are_there_after_finish(files: Slow) -> None:
     assert [files.read_bytes(path) for path in paths] == [b"a", b"b"]
 
 
-def test_one_more_than_may_be_closed_at_once_waits(files: Slow) -> None:
+def test_the_number_of_concurrent_closes_is_limited(files: GatedFiles) -> None:
     pending = PendingFiles(files, 1)
     written(pending, "a")
     third = threading.Thread(target=written, args=(pending, "b"))
@@ -67,7 +67,7 @@ def test_one_more_than_may_be_closed_at_once_waits(files: Slow) -> None:
     assert files.exists("s3://lake/b")
 
 
-def test_a_file_that_could_not_be_ended_is_named_and_others_are_there(files: Slow) -> None:
+def test_the_error_names_a_file_that_could_not_be_closed_and_the_others_exist(files: GatedFiles) -> None:
     pending = PendingFiles(files, 2)
     files.broken.add("s3://lake/a")
     for name in ("a", "b"):
@@ -79,7 +79,7 @@ def test_a_file_that_could_not_be_ended_is_named_and_others_are_there(files: Slo
 
 
 @pytest.mark.parametrize("way", ["delete", "delete_quietly", "read_bytes", "size", "exists", "open_input"])
-def test_who_asks_for_a_file_waits_for_it(files: Slow, way: str) -> None:
+def test_access_to_a_pending_file_waits_for_it(files: GatedFiles, way: str) -> None:
     pending = PendingFiles(files, 2)
     path = written(pending, "a")
     found: list[Any] = []
@@ -96,7 +96,7 @@ def test_who_asks_for_a_file_waits_for_it(files: Slow, way: str) -> None:
     assert way == "delete_quietly" or found[0]
 
 
-def test_an_output_that_is_given_up_never_appears(files: Slow) -> None:
+def test_an_abandoned_output_never_becomes_visible(files: GatedFiles) -> None:
     files.gate.set()
     pending = PendingFiles(files, 2)
     for name, end in (("a", abort_output), ("b", lambda output: output.__exit__(ValueError, ValueError(), None))):

@@ -1,4 +1,4 @@
-"""Spellings of locations."""
+"""Normal forms of locations, and refused locations."""
 
 from collections.abc import Callable
 
@@ -12,17 +12,17 @@ from interbed.storage.table.opening import open_store
 
 
 @pytest.mark.parametrize("path", ["/lake/db.db", "file:/lake/db.db", "file:///lake/db.db", "file://host/lake/db.db/"])
-def test_local_locations_have_one_spelling(path: str) -> None:
+def test_local_locations_have_one_normal_form(path: str) -> None:
     io, normal = file_io_for(path)
     assert normal == "/lake/db.db"
     assert isinstance(io, LocalFileIO)
 
 
-def test_escapes_in_partition_directories_are_left_alone() -> None:
+def test_escapes_in_partition_directories_are_kept() -> None:
     assert normalize_path("file:/lake/t/dt=a%2Fb") == "/lake/t/dt=a%2Fb"
 
 
-def test_hadoop_spellings_of_s3_are_s3() -> None:
+def test_hadoops_schemes_of_s3_are_normalized() -> None:
     assert normalize_path("s3a://bucket/lake/") == "s3://bucket/lake"
 
 
@@ -40,7 +40,7 @@ def test_hadoop_spellings_of_s3_are_s3() -> None:
         ("/lake/t", "s3a://bucket", "/lake/t"),
     ],
 )
-def test_others_are_told_of_s3_as_it_is_spelled(location: str, like: str, told: str) -> None:
+def test_a_location_is_reported_with_the_scheme_of_another_one(location: str, like: str, told: str) -> None:
     assert respelled(location, like) == told
 
 
@@ -55,7 +55,7 @@ def test_others_are_told_of_s3_as_it_is_spelled(location: str, like: str, told: 
         ("wasb://@account.blob.core.windows.net", "names no container"),
     ],
 )
-def test_a_location_in_a_store_names_a_bucket(location: str, named: str) -> None:
+def test_a_location_in_an_object_store_needs_a_bucket(location: str, named: str) -> None:
     with pytest.raises(InvalidInputError, match=named):
         normalize_path(location)
 
@@ -72,14 +72,14 @@ def test_a_location_in_a_store_names_a_bucket(location: str, named: str) -> None
         "s3:/KEY:SECRET@lake/w",
     ],
 )
-def test_a_location_has_no_keys_in_it(location: str) -> None:
+def test_a_location_with_credentials_is_refused(location: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         file_io_for(location)
     assert "SEC" not in str(refused.value)
 
 
 @pytest.mark.parametrize("location", ["hdfs:///lake", "abfss://c@account.dfs.core.windows.net/w", "s3://lake/a@b:c"])
-def test_what_only_looks_like_it_is_taken(location: str) -> None:
+def test_a_location_that_only_resembles_one_with_credentials_is_accepted(location: str) -> None:
     assert normalize_path(location) == location
 
 
@@ -97,7 +97,7 @@ def test_what_only_looks_like_it_is_taken(location: str) -> None:
         "memory://w/../x",
     ],
 )
-def test_no_location_in_a_store_leads_to_a_directory_above(location: str) -> None:
+def test_a_location_in_an_object_store_must_not_lead_to_a_parent_directory(location: str) -> None:
     uses: list[Callable[[str], object]] = [
         file_io_for,
         open_store,
@@ -109,11 +109,11 @@ def test_no_location_in_a_store_leads_to_a_directory_above(location: str) -> Non
             use(location)
 
 
-def test_dots_within_a_name_are_no_directory_above() -> None:
+def test_dots_within_a_name_are_no_parent_directory() -> None:
     assert normalize_path("s3://lake/a..b/..c/d../...") == "s3://lake/a..b/..c/d../..."
 
 
 @pytest.mark.parametrize("path", ["", "s3:/bucket", "s3://", "nosuchscheme://x/y"])
-def test_what_is_no_location_is_refused(path: str) -> None:
+def test_an_invalid_location_is_refused(path: str) -> None:
     with pytest.raises(InvalidInputError):
         file_io_for(path)

@@ -1,4 +1,6 @@
-"""Local disk of a process: it goes with the process, however that ends, and nobody else's goes with it."""
+"""The scratch directory of a process: it is removed with the process, however that ends, and no other process removes
+it.
+"""
 
 import os
 import signal
@@ -31,7 +33,7 @@ def left(directory: Path) -> list[str]:
     return sorted(p.name for p in directory.iterdir())
 
 
-def test_a_process_has_one_directory_and_removes_it_at_its_end(tmp_path: Path) -> None:
+def test_a_process_has_one_directory_and_removes_it_on_exit(tmp_path: Path) -> None:
     program = """
         from interbed.storage.io.scratch import new_scratch_directory
         first, second = new_scratch_directory("spill"), new_scratch_directory("lookup")
@@ -46,7 +48,7 @@ def test_a_process_has_one_directory_and_removes_it_at_its_end(tmp_path: Path) -
     assert left(tmp_path) == []
 
 
-def test_what_a_killed_process_left_goes_with_the_next_one_that_starts(tmp_path: Path) -> None:
+def test_the_directory_of_a_killed_process_is_removed_by_the_next_process(tmp_path: Path) -> None:
     program = """
         import sys
         from interbed.storage.io.scratch import new_scratch_directory
@@ -63,7 +65,8 @@ def test_what_a_killed_process_left_goes_with_the_next_one_that_starts(tmp_path:
         killed.send_signal(signal.SIGKILL)
         killed.communicate(timeout=DEADLINE_SECONDS)
         next_one = ScratchDirectory(tmp_path)
-        # The lock and the directory of the living process and of the new one; the new one made no directory yet.
+        # The lock and the directory of the running process, and the lock of the new one, which has made no directory
+        # yet.
         assert len(left(tmp_path)) == 3
         next_one.close()
         assert len(left(tmp_path)) == 2
@@ -89,13 +92,13 @@ def test_a_forked_process_has_a_directory_of_its_own(tmp_path: Path) -> None:
     process = run(program, tmp_path)
     process.communicate(timeout=DEADLINE_SECONDS)
     assert process.returncode == 0
-    # The child ended without cleaning up, as forked workers do.
+    # The child ended without cleanup, as forked workers do.
     assert all(name.startswith(PREFIX) for name in left(tmp_path))
     ScratchDirectory(tmp_path).close()
     assert left(tmp_path) == []
 
 
-def test_a_directory_for_temporary_files_that_is_not_there_is_named(
+def test_the_error_names_a_missing_directory_for_temporary_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scratch, "_own", None)
@@ -104,7 +107,7 @@ def test_a_directory_for_temporary_files_that_is_not_there_is_named(
         new_scratch_directory("spill")
 
 
-def test_a_directory_that_was_tidied_up_is_made_again(tmp_path: Path) -> None:
+def test_a_directory_that_was_cleaned_up_is_created_again(tmp_path: Path) -> None:
     own = ScratchDirectory(tmp_path)
     own.new_directory("spill").rmdir()
     os.rmdir(own.path)

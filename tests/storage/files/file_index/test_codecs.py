@@ -1,4 +1,4 @@
-"""Every kind of index against a look at each value."""
+"""Every kind of file index against a check of each value."""
 
 import math
 import struct
@@ -62,7 +62,7 @@ CHOICES = [
 def reader(
     kind: str, data_type: AtomicType, parts: Sequence["pa.Array[Any]"], options: dict[str, str]
 ) -> IndexReader | None:
-    """The index of a column that comes in parts, written and read."""
+    """Index of a column that is written in parts, read back."""
     form = check_type(kind, "c", data_type)
     writer = KINDS[kind].writer(form, OptionReader(options))
     for part in parts:
@@ -72,7 +72,7 @@ def reader(
 
 
 @given(data=st.data())
-def test_an_index_rules_out_no_row_that_matches(data: st.DataObject) -> None:
+def test_an_index_excludes_no_matching_row(data: st.DataObject) -> None:
     kind, options, data_type, values = data.draw(st.sampled_from(CHOICES))
     arrow = type_to_arrow(data_type)
     rows = data.draw(st.lists(st.none() | values, max_size=40))
@@ -89,7 +89,7 @@ def test_an_index_rules_out_no_row_that_matches(data: st.DataObject) -> None:
         st.just(IsNotNull("c")),
     )
     if index is None:
-        # The least 64-bit number, for which bsi has no room.
+        # The least 64-bit number, which bsi cannot represent.
         assert kind == "bsi"
         return
     for leaf in data.draw(st.lists(leaves, min_size=1, max_size=5)):
@@ -105,7 +105,7 @@ def test_an_index_rules_out_no_row_that_matches(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bitmap", "bsi", "range-bitmap"])
-def test_a_bitmap_knows_the_rows_of_a_value(kind: str) -> None:
+def test_a_bitmap_returns_the_rows_of_a_value(kind: str) -> None:
     column: pa.Array[Any] = pa.array([7, None, -7, 7, 9] * 1000, pa.int32())
     index = reader(kind, AtomicType(TypeRoot.INT), [column], {})
     assert index is not None
@@ -114,7 +114,7 @@ def test_a_bitmap_knows_the_rows_of_a_value(kind: str) -> None:
     assert np.array_equal(chosen.positions() % 5, [0, 3, 4] * 1000)  # type: ignore[operator]
 
 
-def test_a_bloom_filter_rules_out_about_as_many_values_as_it_is_asked_to() -> None:
+def test_a_bloom_filter_keeps_its_false_positive_rate() -> None:
     column: pa.Array[Any] = pa.array(np.arange(10_000))
     index = reader("bloom-filter", AtomicType(TypeRoot.BIGINT), [column], {"items": "10000", "fpp": "0.05"})
     assert isinstance(index, BloomFilterReader)
@@ -123,7 +123,7 @@ def test_a_bloom_filter_rules_out_about_as_many_values_as_it_is_asked_to() -> No
     assert index.may_hold(absent).mean() < 0.1
 
 
-def test_values_that_are_all_null_are_known_to_be() -> None:
+def test_an_index_recognizes_a_column_of_nulls() -> None:
     for kind in ("bitmap", "bsi", "range-bitmap"):
         index = reader(kind, AtomicType(TypeRoot.INT), [pa.array([None, None], pa.int32())], {})
         assert index is not None
@@ -132,7 +132,7 @@ def test_values_that_are_all_null_are_known_to_be() -> None:
         assert index.rows(Comparison(Op.EQ, "c", 1)).is_empty
 
 
-def test_hashes_are_those_of_xx_hash_and_of_thomas_wang() -> None:
+def test_hashes_equal_those_of_xxhash_and_of_thomas_wang() -> None:
     # From the reference implementation of xxHash64, seed 0.
     known = {
         b"": 0xEF46DB3751D8E999,
@@ -147,7 +147,7 @@ def test_hashes_are_those_of_xx_hash_and_of_thomas_wang() -> None:
 
 
 def _wang(key: int) -> int:
-    """As paimon-common's FastHash writes it, one number at a time."""
+    """Hash one number as paimon-common's FastHash does."""
 
     def wrapped(value: int) -> int:
         return (value + 2**63) % 2**64 - 2**63
@@ -170,7 +170,7 @@ def _wang(key: int) -> int:
         ("bitmap", {"version": "3"}),
     ],
 )
-def test_an_option_that_a_kind_does_not_take_is_refused(kind: str, options: dict[str, str]) -> None:
+def test_an_option_that_an_index_kind_does_not_have_is_refused(kind: str, options: dict[str, str]) -> None:
     with pytest.raises(InvalidOptionError, match=next(iter(options))):
         KINDS[kind].writer(check_type(kind, "c", AtomicType(TypeRoot.INT)), OptionReader(options))
 
@@ -185,18 +185,18 @@ def test_an_option_that_a_kind_does_not_take_is_refused(kind: str, options: dict
         ("range-bitmap", AtomicType(TypeRoot.TIMESTAMP, precision=9)),
     ],
 )
-def test_a_type_that_a_kind_does_not_take_is_refused_with_its_name(kind: str, data_type: AtomicType) -> None:
+def test_a_type_that_an_index_kind_does_not_support_is_refused_by_name(kind: str, data_type: AtomicType) -> None:
     with pytest.raises(InvalidOptionError, match=f"file-index.{kind}.columns.*'c'"):
         check_type(kind, "c", data_type)
 
 
 def damaged(content: bytes) -> list[Callable[[], bytes]]:
-    """Cut short at several places."""
+    """The bytes, truncated at several positions."""
     return [lambda n=n: content[:n] for n in range(0, len(content), max(len(content) // 7, 1))]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("kind", ["bitmap", "bsi", "range-bitmap"])
-def test_bytes_that_end_early_are_told_as_such(kind: str) -> None:
+def test_truncated_bytes_are_reported_as_such(kind: str) -> None:
     form = check_type(kind, "c", AtomicType(TypeRoot.INT))
     writer = KINDS[kind].writer(form, OptionReader({}))
     writer.add(pa.array([1, 1, 2, None, None, 5], pa.int32()))
@@ -207,5 +207,5 @@ def test_bytes_that_end_early_are_told_as_such(kind: str) -> None:
             found = KINDS[kind].reader(form, cut()).rows(Comparison(Op.EQ, "c", 1))
         except (ValueError, IndexError, struct.error, UnsupportedVersionError):
             continue
-        # What is missing was not needed.
+        # The missing bytes were not needed.
         assert found.rows is None or {0, 1} <= set(found.rows)

@@ -1,4 +1,4 @@
-"""The container of a file's indexes, and which indexes a table's options ask for."""
+"""The container of a file's indexes, and the choice of indexes by a table's options."""
 
 from typing import Any
 
@@ -27,11 +27,11 @@ def container(content: bytes) -> IndexContainer:
 
 
 @given(st.dictionaries(NAMES, st.dictionaries(NAMES, st.none() | st.binary(max_size=20), max_size=3), max_size=3))
-def test_a_container_gives_back_what_was_put_in(columns: dict[str, dict[str, bytes | None]]) -> None:
+def test_a_container_survives_the_round_trip(columns: dict[str, dict[str, bytes | None]]) -> None:
     assert container(encode_container(columns)).all() == columns
 
 
-def test_a_container_has_the_bytes_of_the_specification() -> None:
+def test_a_container_has_the_bytes_that_the_specification_prescribes() -> None:
     content = encode_container({"c": {"bitmap": b"xyz", "none": None}})
     assert content.hex() == (
         (1493475289347502).to_bytes(8, "big").hex()
@@ -42,12 +42,12 @@ def test_a_container_has_the_bytes_of_the_specification() -> None:
         + "00000002"  # indexes
         + "0006" + b"bitmap".hex() + f"{len(content) - 3:08x}" + "00000003"
         + "0004" + b"none".hex() + "ffffffff" + "00000000"
-        + "00000000"  # nothing of later versions
+        + "00000000"  # no fields of later versions
         + b"xyz".hex()
     )  # fmt: skip
 
 
-def test_a_damaged_container_is_told_by_name() -> None:
+def test_the_error_names_a_damaged_container() -> None:
     content = encode_container({"c": {"bitmap": b"xyz"}})
     with pytest.raises(CorruptFileError, match=r"x\.index is not a file index"):
         container(b"\1" + content[1:])
@@ -58,7 +58,7 @@ def test_a_damaged_container_is_told_by_name() -> None:
             container(content[:end]).all()
 
 
-def test_options_name_kinds_columns_and_their_settings() -> None:
+def test_options_choose_kinds_columns_and_their_settings() -> None:
     found = FileIndexSpec.of(
         FIELDS,
         {
@@ -90,12 +90,12 @@ def test_options_name_kinds_columns_and_their_settings() -> None:
         ({"file-index.bitmap.name.version": "1"}, "'file-index.bitmap.columns' does not list"),
     ],
 )
-def test_options_that_make_no_index_are_refused(options: dict[str, str], message: str) -> None:
+def test_options_that_define_no_valid_index_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidOptionError, match=message.replace("[", r"\[").replace("]", r"\]")):
         FileIndexSpec.of(FIELDS, options, in_manifest_threshold=500)
 
 
-def test_small_indexes_go_into_the_manifest_and_large_ones_beside_the_file() -> None:
+def test_small_indexes_are_stored_in_the_manifest_and_large_ones_beside_the_file() -> None:
     batch = pa.record_batch({"id": [1, 2], "name": ["a", "b"]})
     small = TableFileIndexWriter(
         FileIndexSpec.of(FIELDS, {"file-index.bitmap.columns": "id"}, in_manifest_threshold=500)

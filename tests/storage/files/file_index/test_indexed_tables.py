@@ -1,4 +1,4 @@
-"""Tables with file indexes: what is written where, what is left unread, and that rows stay what they are."""
+"""Tables with file indexes: where indexes are written, which files they exclude, and that rows stay correct."""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def files(table: Table) -> list[Any]:
 
 
 def spoil(table: Table, which: int) -> None:
-    """Overwrite a data file, so that whoever opens it fails."""
+    """Overwrite a data file with garbage, so that any reader that opens it fails."""
     split = table.new_scan().plan().splits[0]
     Path(split.path_of(split.files[which])).write_bytes(b"not a data file")
 
@@ -56,7 +56,7 @@ def found(table: Table, text: str) -> list[int]:
 
 
 @pytest.mark.parametrize("threshold", ["1 mb", "0 b"])
-def test_a_file_that_its_index_rules_out_is_not_opened(tmp_path: Path, threshold: str) -> None:
+def test_a_file_excluded_by_its_index_is_not_opened(tmp_path: Path, threshold: str) -> None:
     table = make(tmp_path, {**BOTH, "file-index.in-manifest-threshold": threshold})
     table.append(rows([1, 9], ["Berlin", "Rome"]))
     table.append(rows([2, 8], ["Oslo", None]))
@@ -68,7 +68,7 @@ def test_a_file_that_its_index_rules_out_is_not_opened(tmp_path: Path, threshold
     else:
         assert (embedded, beside) == ([True, True], [(), ()])
     spoil(table, 0)
-    # By statistics all of these could be in either file.
+    # By their statistics, all of these values could be in either file.
     assert found(table, "id = 8") == [8]
     assert found(table, "id in (2, 5)") == [2]
     assert found(table, "city = 'Oslo'") == [2]
@@ -80,7 +80,7 @@ def test_a_file_that_its_index_rules_out_is_not_opened(tmp_path: Path, threshold
         found(table.copy({"file-index.read.enabled": "false"}), "id = 8")
 
 
-def test_explain_tells_what_indexes_left(tmp_path: Path) -> None:
+def test_explain_reports_the_files_left_by_indexes(tmp_path: Path) -> None:
     table = make(tmp_path, {**BOTH, "file-index.in-manifest-threshold": "1 mb"})
     table.append(rows([1, 9], ["Berlin", "Rome"]))
     table.append(rows([2, 8], ["Oslo", None]))
@@ -92,7 +92,7 @@ def test_explain_tells_what_indexes_left(tmp_path: Path) -> None:
     assert "file indexes 1 left, 1 with an index to look at" in str(beside.explain())
 
 
-def test_a_bitmap_picks_rows_and_skips_groups_of_them(tmp_path: Path) -> None:
+def test_a_bitmap_selects_rows_and_skips_row_groups(tmp_path: Path) -> None:
     table = make(tmp_path, {"file-index.bitmap.columns": "city"})
     count = 300_000
     table.append(rows(list(range(count)), ["rare" if i == 200_000 else "often" for i in range(count)]))
@@ -107,7 +107,7 @@ def test_a_bitmap_picks_rows_and_skips_groups_of_them(tmp_path: Path) -> None:
     parts = ParquetReader().positioned(
         split.path_of(file), table.fields, file_io=table.store.file_io, batch_rows=count, wanted=chosen
     )
-    # Groups of rows and pages that have none of them are not read.
+    # Row groups and pages without any of the rows are not read.
     ((position, batch),) = parts
     assert 0 <= 200_000 - position < batch.num_rows <= 20_000
 
@@ -126,7 +126,7 @@ def test_rows_of_a_primary_key_table_are_found_through_updates_and_deletions(tmp
     assert found(table, "id = 3") == []
 
 
-def test_a_newer_row_that_does_not_match_hides_an_older_one_that_does(tmp_path: Path) -> None:
+def test_a_newer_row_without_a_match_hides_an_older_matching_one(tmp_path: Path) -> None:
     table = make(tmp_path, {**BOTH, "write-only": "true"}, primary_keys=["id"])
     table.upsert(rows([1, 5], ["Oslo", "Oslo"]))
     table.upsert(rows([1, 5], ["Rome", "Rome"]))
@@ -135,9 +135,7 @@ def test_a_newer_row_that_does_not_match_hides_an_older_one_that_does(tmp_path: 
 
 
 @pytest.mark.parametrize("engine", ["partial-update", "aggregation"])
-def test_a_row_put_together_from_several_files_is_found_though_none_of_them_matches(
-    tmp_path: Path, engine: str
-) -> None:
+def test_a_merged_row_is_found_although_none_of_its_files_matches(tmp_path: Path, engine: str) -> None:
     options = {"merge-engine": engine, "write-only": "true", "fields.default-aggregate-function": "last_non_null_value"}
     if engine == "partial-update":
         del options["fields.default-aggregate-function"]
@@ -147,7 +145,7 @@ def test_a_row_put_together_from_several_files_is_found_though_none_of_them_matc
     assert found(table, "city = 'Oslo' and amount = 7") == [1]
 
 
-def test_compaction_of_an_append_table_writes_indexes_anew(tmp_path: Path) -> None:
+def test_compaction_of_an_append_table_rewrites_indexes(tmp_path: Path) -> None:
     table = make(tmp_path, {**BOTH, "file-index.in-manifest-threshold": "0 b"})
     table.append(rows([1], ["Oslo"]))
     table.append(rows([2], ["Rome"]))
@@ -174,7 +172,7 @@ def test_a_renamed_column_keeps_its_index_and_a_new_column_of_its_name_has_none(
     assert found(table, "town = 'Bonn'") == [2]
 
 
-def test_an_aborted_write_leaves_no_index_behind(tmp_path: Path) -> None:
+def test_an_aborted_write_leaves_no_index_file(tmp_path: Path) -> None:
     table = make(tmp_path, {**BOTH, "file-index.in-manifest-threshold": "0 b"})
     write = table.new_write("u")
     write.write_arrow(rows([1], ["Oslo"]))
@@ -186,7 +184,7 @@ def test_an_aborted_write_leaves_no_index_behind(tmp_path: Path) -> None:
     assert left == set(message.data.new_files[0].names)
 
 
-def test_a_missing_or_damaged_index_is_told_with_the_way_out(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_or_damaged_index_says_how_to_repair_it(tmp_path: Path) -> None:
     table = make(tmp_path, {**BOTH, "file-index.in-manifest-threshold": "0 b"})
     table.append(rows([1, 9], ["Oslo", "Rome"]))
     (path,) = Path(table.location).rglob("*.index")
@@ -203,7 +201,7 @@ def test_a_missing_or_damaged_index_is_told_with_the_way_out(tmp_path: Path) -> 
     assert found(table.copy({"file-index.read.enabled": "false"}), "city = 'Rome'") == [9]
 
 
-def test_an_index_that_can_not_be_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_invalid_index_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     table = make(tmp_path, {})
     with pytest.raises(InvalidOptionError, match="'town'"):
         table.copy({"file-index.bitmap.columns": "town"}).append(rows([1], ["a"]))
@@ -221,7 +219,7 @@ FILTERS = ["city = 'a'", "city <> 'a'", "city in ('a', 'c')", "city not in ('a')
     threshold=st.sampled_from(["0 b", "1 mb"]),
     text=st.sampled_from(FILTERS).flatmap(lambda f: st.sampled_from([f, f"{f} or id = 3", f"({f}) and id > 1"])),
 )
-def test_a_scan_with_indexes_finds_what_one_without_does(
+def test_a_scan_with_indexes_finds_the_same_rows_as_one_without(
     tmp_path_factory: pytest.TempPathFactory,
     commits: list[list[tuple[int, str | None]]],
     vectors: bool,

@@ -1,4 +1,4 @@
-"""Indexes for files that were written without them."""
+"""Indexes are added to files that were written without them."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def files_left(table: Table) -> int:
 
 
 @pytest.mark.parametrize("threshold", ["1 mb", "1 b"])
-def test_old_files_get_indexes_and_lose_them(tmp_path: Path, threshold: str) -> None:
+def test_old_files_gain_and_lose_indexes_by_a_rewrite(tmp_path: Path, threshold: str) -> None:
     table = indexed(make(tmp_path), "bloom-filter", threshold)
     done = table.maintenance.rewrite_file_index()
 

@@ -1,4 +1,4 @@
-"""Thrift's compact protocol: values are passed over as far as they reach, and damaged ones end in an error."""
+"""Thrift's compact protocol: skipping a value consumes exactly its bytes, and damaged values raise an error."""
 
 import pytest
 from hypothesis import given, settings
@@ -28,7 +28,7 @@ def _write(writer: CompactWriter, fields: dict[int, object]) -> None:
             writer.raw(number, BINARY, _length(len(value)) + value)
         else:
             assert isinstance(value, dict)
-            # A list of two of them, as row groups are.
+            # A list of two structs, as row groups are.
             writer.field(number, LIST)
             writer.list_head(2, STRUCT)
             for _ in range(2):
@@ -47,7 +47,7 @@ def _expected(fields: dict[int, object]) -> dict[int, object]:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(VALUES)
-def test_a_struct_is_read_as_it_was_written_and_passed_over_as_far(fields: dict[int, object]) -> None:
+def test_a_struct_survives_the_round_trip_and_is_skipped_to_its_end(fields: dict[int, object]) -> None:
     data = _encoded(fields) + b"behind"
     reader, passing = CompactReader(data), CompactReader(data)
     assert reader.struct() == _expected(fields)
@@ -57,7 +57,7 @@ def test_a_struct_is_read_as_it_was_written_and_passed_over_as_far(fields: dict[
 
 @settings(max_examples=examples(100), deadline=None)
 @given(VALUES, st.data())
-def test_what_was_cut_off_is_an_error(fields: dict[int, object], data: st.DataObject) -> None:
+def test_truncated_bytes_are_an_error(fields: dict[int, object], data: st.DataObject) -> None:
     whole = _encoded(fields)
     cut = CompactReader(whole[: data.draw(st.integers(0, len(whole) - 1))])
     with pytest.raises((ValueError, IndexError)):
@@ -66,7 +66,7 @@ def test_what_was_cut_off_is_an_error(fields: dict[int, object], data: st.DataOb
 
 @pytest.mark.parametrize("kind", [STRUCT, LIST])
 @pytest.mark.parametrize("content", [b"\x19", b"\x1c", b"\x1c\x19"])
-def test_structs_and_lists_in_each_other_without_end_are_refused(content: bytes, kind: int) -> None:
+def test_unbounded_nesting_of_structs_and_lists_is_refused(content: bytes, kind: int) -> None:
     data = content * 100_000
     with pytest.raises(ValueError, match="without end"):
         CompactReader(data).value(kind)

@@ -1,4 +1,4 @@
-"""The choice of format, codec and statistics by level."""
+"""The choice of file format, codec and statistics by level."""
 
 import pytest
 
@@ -30,7 +30,7 @@ def test_without_options_all_files_are_parquet_with_zstd() -> None:
     assert found.at(3).key_modes == (KEY_MODE,)
 
 
-def test_a_level_has_what_is_said_of_it_and_else_the_tables() -> None:
+def test_a_level_has_its_own_settings_and_otherwise_those_of_the_table() -> None:
     found = kinds(
         {
             "file.format": "ORC",
@@ -62,7 +62,7 @@ def test_changelog_files_may_differ_from_data_files() -> None:
     assert brief(found.at(0, changelog=True)) == ("avro", "deflate", COUNTS)
 
 
-def test_append_tables_know_no_levels() -> None:
+def test_settings_of_levels_have_no_effect_on_append_tables() -> None:
     found = kinds({"file.format.per.level": "0:avro"}, keyed=False)
     assert brief(found.at(0)) == ("parquet", "zstd", CUT)
 
@@ -77,7 +77,9 @@ def test_append_tables_know_no_levels() -> None:
         ({"file.format": "avro", "avro.codec": "bzip2", "orc.compress": "lz4"}, "bzip2"),
     ],
 )
-def test_the_formats_own_option_goes_before_file_compression(options: dict[str, str], codec: str | None) -> None:
+def test_an_option_of_the_format_takes_precedence_over_file_compression(
+    options: dict[str, str], codec: str | None
+) -> None:
     assert kinds(options).at(0).codec == codec
 
 
@@ -90,7 +92,7 @@ def test_the_formats_own_option_goes_before_file_compression(options: dict[str, 
         ({"file.suffix.include.compression": "true", "file.compression": "snappy"}, ["snappy.parquet", "snappy.avro"]),
     ],
 )
-def test_names_may_tell_the_codec(options: dict[str, str], endings: list[str]) -> None:
+def test_file_extensions_may_include_the_codec(options: dict[str, str], endings: list[str]) -> None:
     found = kinds({"file.format.per.level": "1:avro", **options})
     assert [found.at(0).extension, found.at(1).extension] == endings
 
@@ -108,12 +110,12 @@ def test_names_may_tell_the_codec(options: dict[str, str], endings: list[str]) -
         ({"changelog-file.stats-mode": "truncate(0)"}, r"changelog-file\.stats-mode.*truncate\(0\)"),
     ],
 )
-def test_what_an_option_does_not_take_is_named(options: dict[str, str], named: str) -> None:
+def test_the_error_names_a_value_that_an_option_does_not_accept(options: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidOptionError, match=named):
         kinds(options)
 
 
-def test_columns_that_avro_does_not_hold_are_refused_whichever_level_is_avro() -> None:
+def test_columns_unsupported_by_avro_are_refused_whichever_level_is_avro() -> None:
     fine = DataField(id=2, name="t", type=parse_atomic("TIMESTAMP(9)"))
     options = CoreOptions({"file.format.per.level": "3:avro"})
     with pytest.raises(NotSupportedError, match="'t'"):

@@ -1,4 +1,4 @@
-"""Rewriting the data files of Java Paimon 1.4.2 gives the same columns and the same metadata."""
+"""Rewritten data files of Java Paimon 1.4.2 have the same columns and the same metadata as the originals."""
 
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def test_a_rewritten_file_has_the_columns_and_metadata_of_the_original(name: str
         schema = store.schemas.schema(entry.file.schema_id)
         original = Path(store.paths.bucket_directory(entry.bucket_id)) / entry.file.file_name
         if not original.exists():
-            # Compaction replaced the file, and the golden table keeps what its snapshots need.
+            # The file was compacted away, and the golden table contains only the files that its snapshots need.
             continue
         written = rewrite(original, entry, schema, tmp_path)
 
@@ -74,6 +74,8 @@ def test_a_rewritten_file_has_the_columns_and_metadata_of_the_original(name: str
 
 
 def columns_of(path: Path) -> list[str]:
-    """The Parquet schema, without its name and the converted type that parquet-mr still gives to entries of maps."""
+    """The Parquet schema without its name, and without the converted type that parquet-mr still sets on entries of
+    maps.
+    """
     lines = str(pq.ParquetFile(path).schema).splitlines()[2:]
     return [line.replace("key_value (Map)", "key_value") for line in lines]

@@ -1,4 +1,4 @@
-"""Pages of mapped files that were read: they leave the process, and come back when they are touched."""
+"""Memory-mapped pages that were read: they are released from the process, and loaded again on access."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ FILE_BYTES = 64 << 20
 
 
 def mapped_bytes(path: Path) -> int:
-    """How much of the file is in this process's memory, where the system tells."""
+    """Return the bytes of the file that are resident in this process, where the system reports it."""
     if not sys.platform.startswith("linux"):
         return 0
     lines = iter(Path("/proc/self/smaps").read_text().splitlines())
@@ -24,7 +24,7 @@ def mapped_bytes(path: Path) -> int:
     return 0
 
 
-def test_pages_that_were_read_leave_the_memory_of_the_process(tmp_path: Path) -> None:
+def test_pages_that_were_read_are_released_from_memory(tmp_path: Path) -> None:
     path = tmp_path / "file"
     np.arange(FILE_BYTES // 8).tofile(path)
     with LocalFileIO().open_input(str(path)) as source:
@@ -39,5 +39,5 @@ def test_pages_that_were_read_leave_the_memory_of_the_process(tmp_path: Path) ->
         assert content.sum() == total == (FILE_BYTES // 8) * (FILE_BYTES // 8 - 1) // 2
 
 
-def test_what_is_not_mapped_is_left_alone() -> None:
+def test_reading_a_buffer_that_is_not_mapped_releases_nothing() -> None:
     MappedPages(pa.BufferReader(b"x")).read(RELEASE_BYTES)

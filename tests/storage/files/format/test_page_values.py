@@ -1,4 +1,4 @@
-"""Rows of a page that are made without Arrow are those that Arrow makes."""
+"""Rows of a page that are decoded without Arrow equal those that Arrow decodes."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ MOST = (1 << 63) - 1
 
 
 def integers(seed: int, low: int, high: int, width: str) -> "np.ndarray[Any, Any]":
-    """Numbers that ascend in places, recur in places, and are anything in places."""
+    """Numbers of which some ascend, some repeat, and some are arbitrary."""
     chance = np.random.default_rng(seed)
     anything = chance.integers(low, high, ROWS, endpoint=True)
     numbers = np.where(np.arange(ROWS) % 300 < 100, anything, np.arange(ROWS) % 100)
@@ -32,7 +32,7 @@ def integers(seed: int, low: int, high: int, width: str) -> "np.ndarray[Any, Any
 
 
 def texts(seed: int, kind: str) -> list[bytes]:
-    """Texts of one kind."""
+    """Texts of one kind, for a column."""
     chance = np.random.default_rng(seed)
     lengths = {
         "one length": np.full(ROWS, 12),
@@ -81,7 +81,7 @@ def columns(seed: int, kind: str) -> dict[str, "pa.Array[Any]"]:
 
 
 def write(table: pa.Table, path: Path, **how: Any) -> None:
-    """A file with an index of its pages."""
+    """Write a file with a page index."""
     pq.write_table(table, path, write_page_index=True, **how)
 
 
@@ -111,7 +111,7 @@ ENCODINGS: list[dict[str, Any]] = [
     has_checksums=st.booleans(),
     data=st.data(),
 )
-def test_any_stretch_of_rows_is_what_arrow_makes_of_it(
+def test_any_range_of_rows_equals_what_arrow_decodes(
     tmp_path_factory: pytest.TempPathFactory,
     seed: int,
     kind: str,
@@ -140,7 +140,7 @@ def test_any_stretch_of_rows_is_what_arrow_makes_of_it(
         **encoding,
     )
     start = data.draw(st.integers(0, ROWS - 1))
-    # Mostly within a page or two, where rows are made without Arrow.
+    # Most ranges lie within a page or two, where rows are decoded without Arrow.
     end = min(ROWS, start + data.draw(st.integers(1, 2 * page_rows) | st.integers(1, ROWS)))
     source = pa.memory_map(str(path))
     footer = read_footer(source, str(path), verify=True)
@@ -153,12 +153,12 @@ def test_any_stretch_of_rows_is_what_arrow_makes_of_it(
         found.validate(full=True)
         assert found.schema.equals(expected.schema)
         for name in schema.names:
-            # By bits, in which NaN is equal to itself.
+            # Compare bits, so that NaN is equal to itself.
             assert bits_of(found.column(name)) == bits_of(expected.column(name)), name
 
 
 def bits_of(column: "pa.Array[Any]") -> Any:
-    """The values as what they can be compared by."""
+    """The values in a comparable form."""
     if pa.types.is_floating(column.type):
         return column.view(pa.int32() if column.type == pa.float32() else pa.int64())
     return column
@@ -189,7 +189,7 @@ def opened(path: Path) -> tuple[pa.NativeFile, Footer]:
         ("price", "PLAIN", "short", 300),
     ],
 )
-def test_no_more_values_are_made_than_are_needed(
+def test_only_the_values_that_are_needed_are_decoded(
     tmp_path: Path, name: str, encoding: str, kind: str, made: int, version: str, codec: str
 ) -> None:
     path = tmp_path / "file.parquet"
@@ -222,11 +222,11 @@ FIELDS = [
 
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize("codec", ["zstd", "none"])
-def test_a_damaged_page_gives_no_other_values(tmp_path: Path, version: str, codec: str) -> None:
+def test_a_damaged_page_never_returns_other_values(tmp_path: Path, version: str, codec: str) -> None:
     path = tmp_path / "file.parquet"
     some = columns(9, "short")
     schema = pa.schema([pa.field(f.name, some[f.name].type, nullable=f.name != "i64") for f in FIELDS])
-    # Arrow itself has no checksum of the footer and the index, in which nothing is damaged here.
+    # Arrow itself has no checksum of the footer and the index; these are left undamaged here.
     write(
         pa.table([some[n] for n in schema.names], schema=schema),
         path,
@@ -245,7 +245,7 @@ def test_a_damaged_page_gives_no_other_values(tmp_path: Path, version: str, code
     assert rows_at(path) == expected
     for leaf in group.leaves:
         begin, size = int(leaf.starts[1]), int(leaf.sizes[1])
-        # Of the header, which has no checksum, each byte; of what follows, some.
+        # Damage each byte of the header, which has no checksum, and some bytes of the rest.
         for place in (*range(begin, begin + 40), *range(begin + 40, begin + size, 41)):
             damaged = tmp_path / f"damaged-{place}.parquet"
             damaged.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
@@ -255,7 +255,7 @@ def test_a_damaged_page_gives_no_other_values(tmp_path: Path, version: str, code
 
 
 def rows_or_refusal(path: Path) -> list[dict[str, Any]] | str:
-    """As rows_at; the name of the file where it is refused."""
+    """Return the rows of rows_at, or the name of the refused file."""
     try:
         return rows_at(path)
     except CorruptFileError as error:

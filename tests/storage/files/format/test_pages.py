@@ -35,7 +35,7 @@ STRETCHES = [(0, 1), (0, 700), (499, 501), (1_000, 1_500), (2_499, 2_500), (0, 2
 
 
 def all_kinds() -> pa.Table:
-    """A column of each kind that Parquet treats in its own way, some with nulls, some that recur."""
+    """A column of each kind that Parquet encodes differently, some with nulls, some with repeated values."""
     numbers = np.arange(ROWS)
     columns: dict[str, Any] = {
         "id": pa.array(numbers),
@@ -55,13 +55,15 @@ def all_kinds() -> pa.Table:
 
 
 def page_index(source: Any) -> PageIndex:
-    """Where the pages of an open file are."""
+    """Return the page index of an open file."""
     footer = footer_of(source)
     return PageIndex(footer, metadata_of(footer).schema.to_arrow_schema())
 
 
 def check_parts(path: Path, stretches: list[tuple[int, int]]) -> None:
-    """Every stretch of every row group is the same rows as by Arrow, and the pages' values lie in their bounds."""
+    """Check that every range of every row group equals Arrow's rows, and that the pages' values lie within their
+    bounds.
+    """
     source = pa.memory_map(str(path))
     index = page_index(source)
     with pq.ParquetFile(path) as file:
@@ -73,7 +75,7 @@ def check_parts(path: Path, stretches: list[tuple[int, int]]) -> None:
                 part = read_rows(source, index, group, names, start, end, verify=True)
                 expected = whole.select(names).slice(start, end - start)
                 assert part.schema.equals(expected.schema)
-                # As text, in which NaN is equal to itself.
+                # Compare as text, so that NaN is equal to itself.
                 assert str(part.to_pylist()) == str(expected.to_pylist())
             for name in names:
                 leaf = group.by_name[name][0]
@@ -97,7 +99,7 @@ def check_parts(path: Path, stretches: list[tuple[int, int]]) -> None:
     ],
     ids=str,
 )
-def test_any_part_of_a_row_group_is_the_same_rows(tmp_path: Path, how: dict[str, Any]) -> None:
+def test_any_part_of_a_row_group_has_the_same_rows_as_the_whole(tmp_path: Path, how: dict[str, Any]) -> None:
     path = tmp_path / "file.parquet"
     pq.write_table(
         all_kinds(), path, row_group_size=GROUP_ROWS, write_page_index=True, max_rows_per_page=PAGE_ROWS, **how
@@ -134,7 +136,7 @@ def ours(path: Path, groups: list[pa.RecordBatch], **options: str) -> None:
 
 
 def sorted_rows(count: int, seed: int) -> pa.RecordBatch:
-    """Rows by an ascending key, with values that say little about it."""
+    """Rows with an ascending key, and values that repeat often."""
     chance = np.random.default_rng(seed)
     keys = np.sort(chance.choice(count * 3, count, replace=False))
     texts = [None if n % 9 == 0 else f"t{n % 40:02}" for n in chance.integers(0, 1000, count).tolist()]
@@ -167,7 +169,7 @@ FILTERS = st.one_of(
     names=st.lists(st.sampled_from(["k", "n", "s", "x", "at"]), min_size=1, unique=True),
     batch_rows=st.sampled_from([30, 64, 500, 5000]),
 )
-def test_no_row_is_missed_that_a_filter_or_a_position_asks_for(
+def test_no_row_is_missed_that_a_filter_or_a_position_selects(
     tmp_path_factory: pytest.TempPathFactory,
     text: str | None,
     positions: list[int] | None,
@@ -193,7 +195,7 @@ def test_no_row_is_missed_that_a_filter_or_a_position_asks_for(
 def read(
     path: Path, predicate: Predicate | None, wanted: Positions | None, names: list[str], batch_rows: int
 ) -> dict[int, dict[str, Any]]:
-    """The rows that the reader gives, by position, which ascend."""
+    """The rows that the reader returns, by their positions, which ascend."""
     found: dict[int, dict[str, Any]] = {}
     batches = ParquetReader().positioned(
         str(path),
@@ -213,7 +215,7 @@ def read(
 @pytest.mark.parametrize(
     ("text", "most"), [("k between 300 and 330", 31), ("k = 300", 1), ("k in (3, 1500, 2900)", 3), ("n = 50", 0)]
 )
-def test_few_rows_are_read_for_few_that_match(tmp_path: Path, text: str, most: int) -> None:
+def test_few_rows_are_read_where_few_match(tmp_path: Path, text: str, most: int) -> None:
     path = tmp_path / "file.parquet"
     rows = sorted_rows(1200, 4)
     ours(path, [rows])
@@ -222,7 +224,7 @@ def test_few_rows_are_read_for_few_that_match(tmp_path: Path, text: str, most: i
     assert len(found) <= most
 
 
-def test_each_bit_of_the_index_of_pages_matters(tmp_path: Path) -> None:
+def test_damage_of_any_bit_of_the_page_index_is_detected(tmp_path: Path) -> None:
     path = tmp_path / "file.parquet"
     ours(path, [sorted_rows(1200, 4)])
     content = path.read_bytes()
@@ -237,5 +239,5 @@ def test_each_bit_of_the_index_of_pages_matters(tmp_path: Path) -> None:
         damaged.write_bytes(content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :])
         with pytest.raises(CorruptFileError, match=f"{damaged.name}.*index of its pages is damaged"):
             read(damaged, predicate, None, ["k", "n"], 5000)
-        # Whoever reads all has no need of it.
+        # A reader of all rows does not need the index.
         assert len(read(damaged, None, None, ["k", "n"], 5000)) == 1200

@@ -1,4 +1,4 @@
-"""Parquet files are read by column names, in bounded batches, and skipped where their statistics say so."""
+"""Parquet files are read by column names and in bounded batches, and row groups are skipped by their statistics."""
 
 import datetime as dt
 from dataclasses import replace
@@ -19,7 +19,7 @@ from interbed.storage.io.local import LocalFileIO
 
 
 class _BufferedFileIO(LocalFileIO):
-    """Local files as an object store gives them: without a memory map."""
+    """Local files as an object store returns them: without a memory map."""
 
     def open_input(self, path: str) -> pa.NativeFile:
         return pa.OSFile(path, "r")
@@ -39,7 +39,7 @@ def _read(
 
 
 @pytest.mark.parametrize("io", [LocalFileIO(), _BufferedFileIO()], ids=["mapped", "buffered"])
-def test_columns_come_in_the_order_asked_for_and_absent_ones_are_left_out(tmp_path: Path, io: LocalFileIO) -> None:
+def test_columns_are_returned_in_the_requested_order_without_missing_ones(tmp_path: Path, io: LocalFileIO) -> None:
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"a": [1, 2], "a.b": [3, 4], "c": ["x", "y"]}), path)
     batches = _read(path, [_field("c", "STRING"), _field("none", "INT"), _field("a", "BIGINT")], io=io)
@@ -47,7 +47,7 @@ def test_columns_come_in_the_order_asked_for_and_absent_ones_are_left_out(tmp_pa
     assert [b.num_rows for b in _read(path, [_field("none", "INT")], io=io)] == [2]
 
 
-def test_batches_are_no_larger_than_asked_for(tmp_path: Path) -> None:
+def test_batches_are_not_larger_than_requested(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"a": range(25)}), path, row_group_size=10)
     batches = _read(path, [_field("a", "BIGINT")], batch_rows=7)
@@ -78,7 +78,7 @@ def test_row_groups_that_cannot_match_are_skipped(
     assert [n for b in batches for n in b.column("n").to_pylist()] == list(kept)
 
 
-def test_int96_timestamps_are_read_and_not_pruned_by(tmp_path: Path) -> None:
+def test_int96_timestamps_are_read_and_not_used_for_pruning(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     times = pa.array([0, 1_709_210_096_123_456_789], pa.timestamp("ns"))
     pq.write_table(pa.table({"v": times}), path, use_deprecated_int96_timestamps=True)
@@ -87,7 +87,7 @@ def test_int96_timestamps_are_read_and_not_pruned_by(tmp_path: Path) -> None:
     assert pa.Table.from_batches(batches).column("v").cast(pa.int64()).to_pylist() == [0, 1_709_210_096_123_456_789]
 
 
-def test_int96_is_told_from_other_timestamps_beside_it(tmp_path: Path) -> None:
+def test_int96_is_distinguished_from_other_timestamps_in_the_same_file(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     near, number = dt.datetime(2024, 1, 1), pa.timestamp("us")
     kind = pa.struct([("b", pa.int64()), ("a", number), ("c", pa.binary(12))])
@@ -104,16 +104,16 @@ def test_int96_is_told_from_other_timestamps_beside_it(tmp_path: Path) -> None:
     assert [value and value["c"] for value in found.column("v").to_pylist()] == [b"x" * 12, None, None]
 
 
-def test_a_system_error_is_not_taken_for_damage(tmp_path: Path) -> None:
+def test_a_system_error_is_not_reported_as_damage(tmp_path: Path) -> None:
     with pytest.raises(StorageAccessError, match=str(tmp_path)):
         _read(tmp_path, [_field("v", "INT")])
 
 
-def test_texts_that_are_dictionary_encoded_by_java_come_as_texts(tmp_path: Path) -> None:
+def test_dictionary_encoded_strings_of_java_are_read_as_strings(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     values = [None if n % 7 == 3 else "äbc"[: n % 4] * (n // 40) for n in range(250)]
     rows = pa.table({"t": values, "n": range(250), "y": [value and value.encode() for value in values]})
-    # Names of encodings as version 1 of Parquet has them, which Java writes.
+    # The names of encodings of Parquet version 1, which Java writes.
     pq.write_table(rows, path, row_group_size=60, version="1.0")
     assert "PLAIN_DICTIONARY" in pq.read_metadata(path).row_group(0).column(0).encodings
     batches = _read(path, [_field("t", "STRING"), _field("n", "BIGINT"), _field("y", "BYTES")])
@@ -121,7 +121,7 @@ def test_texts_that_are_dictionary_encoded_by_java_come_as_texts(tmp_path: Path)
     assert max(batch.num_rows for batch in batches) <= 100
 
 
-def test_a_code_beyond_its_dictionary_is_damage(tmp_path: Path) -> None:
+def test_a_dictionary_code_out_of_range_is_reported_as_damage(tmp_path: Path) -> None:
     path = tmp_path / "f.parquet"
     texts = ["a", "b", *["c"] * 6, *["c"] * 5000]
     pq.write_table(pa.table({"t": texts}), path, version="1.0", compression="none")
@@ -137,7 +137,7 @@ def test_a_code_beyond_its_dictionary_is_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "far", [dt.datetime(9999, 12, 31), dt.datetime(2300, 1, 1), dt.datetime(1600, 1, 1), dt.datetime(1, 1, 1)]
 )
-def test_int96_timestamps_that_nanoseconds_do_not_hold_are_refused(
+def test_int96_timestamps_out_of_the_range_of_nanoseconds_are_refused(
     tmp_path: Path, nested: bool, far: dt.datetime
 ) -> None:
     path = tmp_path / "f.parquet"

@@ -1,4 +1,4 @@
-"""Parquet files: encodings by what the data look like, and timestamps of both kinds in one file."""
+"""Parquet files: encodings chosen by the data, and timestamps of both physical types in one file."""
 
 import io
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ def test_encodings_follow_the_data() -> None:
 
 
 @pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "lz4", "brotli"])
-def test_numbers_that_hardly_shrink_are_not_compressed(codec: str) -> None:
+def test_numbers_that_hardly_compress_are_stored_uncompressed(codec: str) -> None:
     random = np.random.default_rng(5)
     hashes = random.integers(-(2**63), 2**63 - 1, 6000)
     batch = pa.record_batch(
@@ -112,7 +112,7 @@ def rows_with_timestamps() -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([row, {"millis": WHEN}, row], schema=NANOS_AND_OTHERS)
 
 
-def test_only_nanoseconds_are_int96_and_all_timestamps_come_back() -> None:
+def test_only_nanoseconds_are_int96_and_all_timestamps_survive_the_round_trip() -> None:
     batch = rows_with_timestamps().slice(1)
     file = written(batch)
     columns = {c.path: (c.physical_type, str(c.logical_type)) for c in (file.schema.column(i) for i in range(7))}
@@ -130,7 +130,7 @@ def test_only_nanoseconds_are_int96_and_all_timestamps_come_back() -> None:
     assert file.read().to_pylist() == pa.Table.from_batches([batch]).to_pylist()
 
 
-def test_without_nanoseconds_the_footer_is_left_to_arrow() -> None:
+def test_without_nanoseconds_arrow_writes_the_footer() -> None:
     batch = pa.record_batch({"t": pa.array([WHEN], pa.timestamp("us"))})
     assert written(batch).read().to_batches()[0].equals(batch)
 
@@ -143,6 +143,6 @@ def test_a_file_without_rows_has_its_columns() -> None:
     assert file.schema_arrow.names == NANOS_AND_OTHERS.names
 
 
-def test_what_is_no_footer_is_refused() -> None:
+def test_bytes_that_are_no_footer_are_refused() -> None:
     with pytest.raises(ValueError, match="does not begin with its version"):
         annotate_timestamps(b"\x19\x00", {0: TimestampAnnotation("ms", utc=False)})

@@ -1,4 +1,4 @@
-"""The code of a format's reader is loaded while something else is waited for, once, and whatever is missing."""
+"""The module of a format's reader is imported in the background, once, even when libraries are missing."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Files of every format are rolled at their target size, and a disk that fills up leaves none of them."""
+"""Files of every format roll at their target size, and a full disk leaves no file."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def writer(io: LocalFileIO, directory: Path, **options: str) -> RollingFileWrite
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_files_are_rolled_at_their_target_size(tmp_path: Path, file_format: str) -> None:
+def test_files_roll_at_their_target_size(tmp_path: Path, file_format: str) -> None:
     options = {"file__format": file_format, "target-file-size": "100 kb", "file__block-size": "64 kb"}
     with writer(LocalFileIO(), tmp_path, **options) as out:
         for start in range(0, 40_000, 1000):
@@ -62,7 +62,7 @@ def test_files_are_rolled_at_their_target_size(tmp_path: Path, file_format: str)
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_files_are_rolled_at_their_number_of_rows(tmp_path: Path, file_format: str) -> None:
+def test_files_roll_at_their_target_number_of_rows(tmp_path: Path, file_format: str) -> None:
     options = {"file__format": file_format, "target-file-row-num": "700"}
     with writer(LocalFileIO(), tmp_path, **options) as out:
         out.write(rows(0, 1500))
@@ -72,7 +72,7 @@ def test_files_are_rolled_at_their_number_of_rows(tmp_path: Path, file_format: s
 
 @pytest.mark.parametrize("room", [0, 1000, 150_000])
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_a_full_disk_is_told_and_leaves_no_file(tmp_path: Path, file_format: str, room: int) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_file(tmp_path: Path, file_format: str, room: int) -> None:
     options = {"file__format": file_format, "target-file-size": "100 kb", "file__block-size": "64 kb"}
     out = writer(FullDisk(room), tmp_path, **options)
 

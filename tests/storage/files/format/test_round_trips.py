@@ -1,4 +1,4 @@
-"""Rows of any type come back out of files of every format, codec and reader as they went in."""
+"""Rows of any type survive the round trip through files of every format, codec and reader."""
 
 import gc
 import io
@@ -48,7 +48,7 @@ def layout_of(fields: tuple[DataField, ...], **options: str) -> DataFileLayout:
 
 
 def write(path: Path, batches: list[pa.RecordBatch], fields: tuple[DataField, ...], **options: str) -> int:
-    """The file of the batches, each in a group of its own; its size."""
+    """Write the batches to a file, each in a group of its own, and return the size."""
     layout = layout_of(fields, **{k.replace("__", "."): v for k, v in options.items()})
     with path.open("wb") as sink:
         writer = open_writer(layout.kinds.at(0), layout, sink)
@@ -58,7 +58,7 @@ def write(path: Path, batches: list[pa.RecordBatch], fields: tuple[DataField, ..
 
 
 def read(path: Path, fields: tuple[DataField, ...], file_format: str, batch_rows: int = 1000) -> list[pa.RecordBatch]:
-    """The batches, as scans see them."""
+    """The batches as scans return them."""
     mapping = map_fields(fields, fields)
     found = reader_for(file_format, str(path)).positioned(
         str(path), mapping.file_fields, file_io=LocalFileIO(), batch_rows=batch_rows
@@ -72,7 +72,7 @@ def read(path: Path, fields: tuple[DataField, ...], file_format: str, batch_rows
 
 
 @pytest.mark.longer
-def test_flat_rows_of_many_avro_blocks_come_back(tmp_path: Path) -> None:
+def test_flat_rows_of_many_avro_blocks_survive_the_round_trip(tmp_path: Path) -> None:
     @random_examples(60)
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
@@ -89,7 +89,7 @@ def test_flat_rows_of_many_avro_blocks_come_back(tmp_path: Path) -> None:
         rows = data.draw(st.lists(st.tuples(*map(values, of)).map(list), min_size=1, max_size=8))
         whole = rows_to_table(rows, [f.name for f in fields], of).combine_chunks()
         batch = pa.RecordBatch.from_arrays([c.combine_chunks() for c in whole.columns], schema=file_schema(fields))
-        # Each write is a block of its own, of another length.
+        # Each write is a block of its own, with another length.
         cuts = [data.draw(st.integers(0, batch.num_rows - 1)) for _ in range(15)]
         path = tmp_path / "f.avro"
         write(path, [batch.slice(cut) for cut in cuts], fields, file__format="avro")
@@ -105,7 +105,7 @@ def test_flat_rows_of_many_avro_blocks_come_back(tmp_path: Path) -> None:
 
 @contextmanager
 def refused_timestamps(file_format: str) -> Iterator[None]:
-    """Another example, please, for those with one of the two kinds of timestamps that do not go into ORC files."""
+    """Discard examples with timestamps that ORC files do not support, and draw others."""
     try:
         yield
     except InvalidInputError as error:
@@ -116,7 +116,7 @@ def refused_timestamps(file_format: str) -> Iterator[None]:
 
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.longer
-def test_rows_of_any_type_come_back(tmp_path: Path, file_format: str) -> None:
+def test_rows_of_any_type_survive_the_round_trip(tmp_path: Path, file_format: str) -> None:
     @random_examples(60)
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
@@ -162,7 +162,7 @@ def sample(rows: int) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize(("file_format", "codec"), [(f, c) for f in FORMATS for c in CODECS[f]])
-def test_every_codec_makes_files_that_are_read(tmp_path: Path, file_format: str, codec: str) -> None:
+def test_files_of_every_codec_can_be_read(tmp_path: Path, file_format: str, codec: str) -> None:
     path = tmp_path / "f"
     size = write(path, [sample(5000)], FIELDS, file__format=file_format, file__compression=codec)
     assert pa.Table.from_batches(read(path, FIELDS, file_format)).to_pydict() == sample(5000).to_pydict()
@@ -197,7 +197,7 @@ def test_only_the_columns_asked_for_are_decoded(tmp_path: Path) -> None:
         assert [(start, b.num_columns, b.num_rows) for start, b in none] == [(0, 0, 7), (7, 0, 3)]
 
 
-def test_blocks_that_hold_other_rows_than_they_say_are_told(tmp_path: Path) -> None:
+def test_avro_blocks_with_a_wrong_row_count_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "f"
     write(path, [sample(3)] * 20, FIELDS, file__format="avro", file__compression="none")
     content = bytearray(path.read_bytes())
@@ -210,7 +210,7 @@ def test_blocks_that_hold_other_rows_than_they_say_are_told(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("damage", ["cut", "marker", "codec", "schema"])
-def test_a_damaged_avro_file_is_named(tmp_path: Path, damage: str) -> None:
+def test_the_error_names_a_damaged_avro_file(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "f"
     write(path, [sample(20_000)], FIELDS, file__format="avro")
     content = bytearray(path.read_bytes())
@@ -235,15 +235,15 @@ def _fill(writer: FileWriter) -> None:
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
-def test_a_sink_that_fails_fails_the_writer_and_nothing_else(file_format: str) -> None:
-    class Full(io.BytesIO):
+def test_a_failing_sink_fails_its_writer_and_no_other(file_format: str) -> None:
+    class FullSink(io.BytesIO):
         def write(self, data: Any) -> int:
             if self.tell() + len(data) > 2000:
                 raise OSError(28, "No space left on device")
             return super().write(data)
 
     layout = layout_of(FIELDS, **{"file.format": file_format, "file.block-size": "64 kb"})
-    sink = Full()
+    sink = FullSink()
     writer = open_writer(layout.kinds.at(0), layout, sink)
     with pytest.raises(OSError, match="No space left"):
         _fill(writer)
@@ -253,7 +253,7 @@ def test_a_sink_that_fails_fails_the_writer_and_nothing_else(file_format: str) -
 
 
 @pytest.mark.parametrize("file_format", ["orc", "avro"])
-def test_a_writer_given_up_leaves_its_sink_alone(file_format: str) -> None:
+def test_an_abandoned_writer_does_not_use_its_sink_any_more(file_format: str) -> None:
     layout = layout_of(FIELDS, **{"file.format": file_format})
     sink = io.BytesIO()
     writer = open_writer(layout.kinds.at(0), layout, sink)
@@ -263,7 +263,7 @@ def test_a_writer_given_up_leaves_its_sink_alone(file_format: str) -> None:
     gc.collect()
 
 
-def test_timestamps_that_orc_files_do_not_give_back_are_refused(tmp_path: Path) -> None:
+def test_timestamps_that_orc_cannot_represent_are_refused(tmp_path: Path) -> None:
     field = DataField(id=0, name="t", type=parse_atomic("TIMESTAMP(6)"))
     for micros, why in (253_402_300_799_000_000, "after 2261"), (-1, "fraction of milliseconds"):
         batch = pa.RecordBatch.from_arrays([pa.array([micros], pa.timestamp("us"))], schema=file_schema([field]))
@@ -277,7 +277,7 @@ def test_avro_files_do_not_take_nanoseconds() -> None:
         layout_of((field,), **{"file.format": "avro"})
 
 
-def test_options_of_a_format_shape_its_files(tmp_path: Path) -> None:
+def test_options_of_a_format_take_effect_on_its_files(tmp_path: Path) -> None:
     orc_file, parquet_file = tmp_path / "f.orc", tmp_path / "f.parquet"
     stripes = {"orc__stripe__size": "64 kb", "orc__row__index__stride": "1000", "orc__compress__size": "16 kb"}
     write(orc_file, [sample(50_000)], FIELDS, file__format="orc", **stripes, orc__bloom__filter__columns="id")
@@ -291,7 +291,7 @@ def test_options_of_a_format_shape_its_files(tmp_path: Path) -> None:
     assert len(read(parquet_file, FIELDS, "parquet")) == 5
 
 
-def test_the_ids_of_columns_are_in_orc_files(tmp_path: Path) -> None:
+def test_orc_files_contain_the_ids_of_columns(tmp_path: Path) -> None:
     fields = (
         DataField(id=3, name="a", type=parse_atomic("TIME(3)")),
         field_from_json({"id": 5, "name": "l", "type": {"type": "ARRAY", "element": "CHAR(3)"}}),
@@ -308,14 +308,14 @@ def test_the_ids_of_columns_are_in_orc_files(tmp_path: Path) -> None:
     assert schema.field("a").type == pa.int32()
 
 
-def test_a_null_where_none_may_be_is_refused_by_avro(tmp_path: Path) -> None:
+def test_avro_refuses_a_null_in_a_not_null_column(tmp_path: Path) -> None:
     field = DataField(id=0, name="v", type=parse_atomic("INT NOT NULL"))
     batch = pa.RecordBatch.from_arrays([pa.array([1, None], pa.int32())], schema=file_schema([field]))
     with pytest.raises(InvalidInputError, match="'v' admits no nulls"):
         write(tmp_path / "f", [batch], (field,), file__format="avro")
 
 
-def test_a_time_that_orc_does_not_keep_is_refused_by_name_and_leaves_no_file(tmp_path: Path) -> None:
+def test_a_time_that_orc_cannot_represent_is_refused_by_name_and_leaves_no_file(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=f"file:{tmp_path}")
     catalog.create_database("d")
     schema = pa.schema([("id", pa.int64()), ("t", pa.timestamp("us"))])

@@ -1,4 +1,4 @@
-"""Row groups are left out by their statistics only where no row of theirs can match."""
+"""Row groups are skipped by their statistics only where no row of theirs can match."""
 
 import datetime as dt
 import io
@@ -24,7 +24,7 @@ from tests.support.examples import examples
 
 
 def written(table: pa.Table, rows: int, **options: Any) -> pq.ParquetFile:
-    """A file with so many rows in each group."""
+    """A file with the given number of rows in each row group."""
     content = io.BytesIO()
     pq.write_table(table, content, row_group_size=rows, **options)
     return pq.ParquetFile(content)
@@ -32,11 +32,11 @@ def written(table: pa.Table, rows: int, **options: Any) -> pq.ParquetFile:
 
 @settings(deadline=None, max_examples=examples(150))
 @given(tables(), st.integers(1, 3), st.booleans())
-def test_no_group_with_a_row_that_matches_is_left_out(case: Table, size: int, legacy: bool) -> None:
+def test_no_row_group_with_a_matching_row_is_skipped(case: Table, size: int, legacy: bool) -> None:
     fields, rows, predicate = case
     if not rows or not fields:
         return
-    # Decimals as integers, as Java writes them, and as bytes.
+    # Decimals are stored as integers, as Java does, and as bytes.
     file = written(pa.Table.from_batches([batch_of(fields, rows)]), size, store_decimal_as_integer=legacy)
     chosen = RowGroups(file.metadata, file.schema_arrow).matching(bind(predicate, fields))
     assert {i // size for i, row in enumerate(rows) if truth(predicate, row)} <= set(chosen)
@@ -44,7 +44,7 @@ def test_no_group_with_a_row_that_matches_is_left_out(case: Table, size: int, le
 
 @settings(deadline=None, max_examples=examples(150))
 @given(nested_tables(), st.integers(1, 3))
-def test_no_group_with_a_row_that_matches_inside_of_a_column_is_left_out(case: NestedTable, size: int) -> None:
+def test_no_row_group_with_a_matching_nested_value_is_skipped(case: NestedTable, size: int) -> None:
     fields, rows, predicate, said = case
     if not rows or not fields:
         return
@@ -68,7 +68,7 @@ PLACES = [
         ("s['b'].c in ('z')", [2]),
         ("s.b.c is null", [3]),
         ("s.a is not null", [0, 1, 2]),
-        # Of other keys the values are in the statistics, too, but a group has no rows without the key.
+        # The statistics include the values of other keys, too, but a group has no rows without the key.
         ("m['k'] = 5", [0, 1]),
         ("m['z'] = 5", [1]),
         ("m['z'] is not null", [1]),
@@ -79,7 +79,7 @@ PLACES = [
         ("n[7].x >= DATE '2026-02-01'", [2]),
     ],
 )
-def test_groups_that_cannot_match_inside_of_a_column_are_left_out(condition: str, kept: list[int]) -> None:
+def test_row_groups_without_a_matching_nested_value_are_skipped(condition: str, kept: list[int]) -> None:
     day = dt.date(2026, 2, 1)
     rows: list[dict[str, Any]] = [
         {"s": {"a": 1, "b": {"c": "x"}}, "m": [("k", 5)], "l": [1], "n": [(6, {"x": day, "y": 60})]},
@@ -109,14 +109,14 @@ def test_groups_that_cannot_match_inside_of_a_column_are_left_out(condition: str
     ],
 )
 @pytest.mark.parametrize("legacy", [False, True])
-def test_groups_that_cannot_match_are_left_out(kind: str, values: list[Any], condition: str, legacy: bool) -> None:
+def test_row_groups_that_cannot_match_are_skipped(kind: str, values: list[Any], condition: str, legacy: bool) -> None:
     field = DataField(id=0, name="v", type=parse_atomic(kind))
     table = pa.Table.from_batches([batch_of([field], [{"v": v} for v in values])])
     file = written(table, 1, store_decimal_as_integer=legacy)
     assert RowGroups(file.metadata, file.schema_arrow).matching(parse_filter(condition, [field])) == [2]
 
 
-def test_nan_lies_outside_of_statistics() -> None:
+def test_statistics_do_not_include_nan() -> None:
     field = DataField(id=0, name="x", type=parse_atomic("DOUBLE"))
     file = written(pa.table({"x": [1.0, math.nan, 1.0, 1.0]}), 2)
     one = Comparison(Op.EQ, "x", 1.0)
@@ -130,13 +130,13 @@ def test_nan_lies_outside_of_statistics() -> None:
         assert 0 in RowGroups(file.metadata, file.schema_arrow).matching(bind(predicate, [field]))
 
 
-def test_what_has_no_statistics_rules_nothing_out() -> None:
+def test_columns_without_statistics_skip_no_row_group() -> None:
     plain = pa.table({"x": pa.array([1, 2], pa.int32())})
     file = written(plain, 1, write_statistics=False)
     assert RowGroups(file.metadata, file.schema_arrow).matching(In("x", (7,))) == [0, 1]
 
 
-def test_a_column_with_the_path_of_a_field_is_another_one() -> None:
+def test_a_column_named_like_the_path_of_a_nested_field_is_distinct() -> None:
     both = pa.table({"a": [{"b": 3}, {"b": 4}], "a.b": pa.array([2, 7], pa.int32())})
     groups = RowGroups(written(both, 1).metadata, both.schema)
     assert groups.matching(In("a.b", (7,))) == [1]

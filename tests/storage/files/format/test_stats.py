@@ -1,4 +1,4 @@
-"""Statistics of columns: what each mode keeps, and bounds that hold for every value."""
+"""Statistics of columns: the figures of each mode, and bounds that hold for every value."""
 
 import math
 from typing import Any
@@ -29,7 +29,7 @@ def collect(of: DataType, mode: str, *batches: list[Any]) -> tuple[Any, Any, int
     return low, high, stats.null_counts[0]
 
 
-def test_each_mode_keeps_what_it_says() -> None:
+def test_each_mode_keeps_its_figures() -> None:
     batches: list[list[str | None]] = [["b" * 20, None], ["a" * 20]]
     assert collect(STRING, "none", *batches) == (None, None, None)
     assert collect(STRING, "counts", *batches) == (None, None, 1)
@@ -38,7 +38,7 @@ def test_each_mode_keeps_what_it_says() -> None:
 
 
 @given(value=st.text(max_size=6), length=st.integers(1, 4))
-def test_a_truncated_bound_is_short_and_not_less(value: str, length: int) -> None:
+def test_a_truncated_bound_is_short_and_still_a_bound(value: str, length: int) -> None:
     bound = truncate_up(value, length)
     if bound is None:
         assert set(value[:length]) == {"\U0010ffff"}
@@ -47,12 +47,12 @@ def test_a_truncated_bound_is_short_and_not_less(value: str, length: int) -> Non
         assert bound.encode() >= value.encode()
 
 
-def test_no_bound_is_kept_where_none_is_great_enough() -> None:
+def test_no_upper_bound_is_kept_where_no_short_one_exists() -> None:
     assert collect(STRING, "truncate(2)", ["\U0010ffff" * 3, "a"]) == (None, None, 0)
 
 
 @given(batches=st.lists(st.lists(st.none() | st.floats(width=64), max_size=5), max_size=3))
-def test_floats_are_bounded_in_the_order_of_java(batches: list[list[float | None]]) -> None:
+def test_bounds_of_floats_follow_javas_order(batches: list[list[float | None]]) -> None:
     def java(value: float) -> tuple[bool, float, float]:
         return math.isnan(value), 0.0 if math.isnan(value) else value, math.copysign(1, value)
 
@@ -70,11 +70,11 @@ def test_floats_are_bounded_in_the_order_of_java(batches: list[list[float | None
         (AtomicType(TypeRoot.TIMESTAMP, precision=9), [1]),
     ],
 )
-def test_some_types_have_counts_only(of: AtomicType, values: list[Any]) -> None:
+def test_some_types_have_null_counts_only(of: AtomicType, values: list[Any]) -> None:
     assert collect(of, "full", [*values, None]) == (None, None, 1)
 
 
-def test_nested_columns_have_no_place_in_dense_statistics() -> None:
+def test_dense_statistics_leave_out_nested_columns() -> None:
     fields = [DataField(id=0, name="l", type=ArrayType(STRING))]
     collector = StatsCollector(fields, [StatsMode.parse("", "full")])
     collector.update({"l": pa.array([["x"]])})

@@ -1,4 +1,6 @@
-"""Blocks on disk are what was put there or nothing, within a bound, whoever else uses the directory."""
+"""The block cache on local disk: a lookup returns the stored block or nothing, the size is bounded, and directories are
+shared.
+"""
 
 import multiprocessing
 import os
@@ -15,8 +17,8 @@ from tests.support.examples import examples
 KEY = "a" * 40
 
 
-class Clock:
-    """A clock that goes by a second with each look at it."""
+class FakeClock:
+    """A clock that advances by a second with each reading."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -35,7 +37,7 @@ def content_of(blocks: BlockFiles, key: str, number: int = 0) -> bytes | None:
     return None if found is None else bytes(found.content)
 
 
-def test_a_block_comes_back_with_its_note(tmp_path: Path) -> None:
+def test_a_block_is_returned_with_its_note(tmp_path: Path) -> None:
     blocks = BlockFiles(f"{tmp_path}/new", 1 << 20)
     assert blocks.get(KEY, "0") is None
     blocks.put(KEY, "0", b"note", b"content")
@@ -48,7 +50,7 @@ def test_a_block_comes_back_with_its_note(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob("*.tmp"))
 
 
-def test_a_block_in_the_place_of_another_is_thrown_away(tmp_path: Path) -> None:
+def test_a_block_under_the_name_of_another_is_discarded(tmp_path: Path) -> None:
     blocks = BlockFiles(f"{tmp_path}", 1 << 20)
     blocks.put(KEY, "0", b"", b"one")
     blocks.put(KEY, "1", b"", b"two")
@@ -60,7 +62,7 @@ def test_a_block_in_the_place_of_another_is_thrown_away(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=examples(100))
 @given(st.data())
-def test_a_torn_or_damaged_file_is_found_out_and_thrown_away(
+def test_a_torn_or_damaged_block_is_detected_and_discarded(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     directory = tmp_path_factory.mktemp("cache")
@@ -80,8 +82,8 @@ def test_a_torn_or_damaged_file_is_found_out_and_thrown_away(
     assert not blocks.is_off
 
 
-def test_what_was_not_used_for_longest_makes_room(tmp_path: Path) -> None:
-    clock = Clock()
+def test_the_least_recently_used_blocks_are_evicted(tmp_path: Path) -> None:
+    clock = FakeClock()
     blocks = BlockFiles(str(tmp_path), 10_000, clock=clock)
     keys = [f"{number:040d}" for number in range(8)]
     for key in keys:
@@ -97,8 +99,8 @@ def test_what_was_not_used_for_longest_makes_room(tmp_path: Path) -> None:
     assert COUNTER.counts.evicted > before
 
 
-def test_what_others_have_written_counts_and_what_they_left_unfinished_goes(tmp_path: Path) -> None:
-    clock = Clock()
+def test_blocks_of_other_processes_count_and_their_unfinished_files_are_deleted(tmp_path: Path) -> None:
+    clock = FakeClock()
     mine, other = (BlockFiles(str(tmp_path), 100_000, clock=clock) for _ in range(2))
     unfinished = tmp_path / "aa" / "left.tmp"
     mine.put(KEY, "0", b"", bytes(10))
@@ -107,19 +109,19 @@ def test_what_others_have_written_counts_and_what_they_left_unfinished_goes(tmp_
     for number in range(100):
         writer = mine if number % 2 else other
         writer.put(f"{number:040d}", "0", b"", bytes(5000))
-        # Each looks again after a sixteenth of the whole.
+        # Each process checks the size again after it has written a sixteenth of the limit.
         assert bytes_in(tmp_path) <= 100_000 * 18 // 16
     assert not unfinished.exists()
 
 
-def test_a_block_that_is_larger_than_all_is_not_kept(tmp_path: Path) -> None:
+def test_a_block_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
     blocks = BlockFiles(str(tmp_path), 100)
     blocks.put(KEY, "0", b"", bytes(200))
     assert content_of(blocks, KEY) is None
     assert not blocks.is_off
 
 
-def test_a_disk_that_refuses_ends_the_caching_and_nothing_else(
+def test_a_disk_error_disables_the_cache_and_fails_no_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     blocks = BlockFiles(str(tmp_path), 1 << 20)
@@ -165,7 +167,7 @@ def test_processes_share_a_directory(tmp_path: Path) -> None:
     assert bytes_in(tmp_path) <= 200_000 * (16 + 3) // 16
 
 
-def test_counts_add_up_over_threads() -> None:
+def test_statistics_are_correct_with_several_threads() -> None:
     counter = CacheCounter()
     assert counter.counts.hit_rate == 0.0
 

@@ -1,4 +1,4 @@
-"""Files of a store that never change are read from local disk once they were read, and are what the store has."""
+"""Immutable files of an object store are read from local disk after the first read, with the content of the store."""
 
 import pickle
 import random
@@ -48,7 +48,7 @@ def place(proxy: StoreProxy) -> tuple[FileIO, str]:
 
 
 def fresh(options: dict[str, str]) -> CachedFileIO:
-    """The store with a cache as another process opens it."""
+    """The store with a cache, as another process opens it."""
     io, _ = file_io_for(f"s3://{BUCKET}/x", options)
     assert isinstance(io, CachedFileIO)
     again = pickle.loads(pickle.dumps(io))
@@ -56,7 +56,7 @@ def fresh(options: dict[str, str]) -> CachedFileIO:
     return again
 
 
-def test_a_file_is_sent_once_and_then_only_asked_for(
+def test_a_file_is_transferred_once_and_later_only_validated(
     proxy: StoreProxy, options: dict[str, str], place: tuple[FileIO, str]
 ) -> None:
     path = place[1]
@@ -91,7 +91,7 @@ def test_blocks_that_are_missing_are_fetched_together(
         assert source.read(10) == CONTENT[2 * MIB + 10 : 2 * MIB + 20]
     with proxy.watched() as seen, fresh(options).open_input(path) as source:
         assert source.read() == CONTENT
-    # What was there: blocks 2, and 3 of the window, and the last one.
+    # Cached are block 2, block 3 of the window, and the last block.
     assert [request.status for request in seen.requests] == [304, 206, 206]
     assert seen.received_bytes <= 3 * MIB
 
@@ -113,7 +113,7 @@ def test_threads_that_need_the_same_block_fetch_it_once(
     assert len(seen.requests) <= 2
 
 
-def test_another_version_of_a_file_is_not_mixed_with_what_is_kept(
+def test_another_version_of_a_file_is_not_mixed_with_cached_blocks(
     options: dict[str, str], place: tuple[FileIO, str]
 ) -> None:
     io, path = place
@@ -130,9 +130,7 @@ def test_another_version_of_a_file_is_not_mixed_with_what_is_kept(
         cached.read_bytes(path)
 
 
-def test_damage_on_the_disk_is_fetched_again(
-    options: dict[str, str], place: tuple[FileIO, str], tmp_path: Path
-) -> None:
+def test_a_damaged_block_is_fetched_again(options: dict[str, str], place: tuple[FileIO, str], tmp_path: Path) -> None:
     path = place[1]
     assert fresh(options).read_bytes(path) == CONTENT
     files = [each for each in (tmp_path / "cache").rglob("*") if each.is_file()]
@@ -144,7 +142,9 @@ def test_damage_on_the_disk_is_fetched_again(
     assert fresh(options).read_bytes(path) == CONTENT
 
 
-def test_a_small_and_an_empty_file(proxy: StoreProxy, options: dict[str, str], place: tuple[FileIO, str]) -> None:
+def test_small_and_empty_files_can_be_cached(
+    proxy: StoreProxy, options: dict[str, str], place: tuple[FileIO, str]
+) -> None:
     io, path = place
     directory = path.rpartition("/")[0]
     for name, content in (("small", b"abc"), ("empty", b"")):
@@ -158,7 +158,7 @@ def test_a_small_and_an_empty_file(proxy: StoreProxy, options: dict[str, str], p
         assert seen.requests == []
 
 
-def test_files_that_change_are_never_kept(options: dict[str, str], place: tuple[FileIO, str], tmp_path: Path) -> None:
+def test_mutable_files_are_never_cached(options: dict[str, str], place: tuple[FileIO, str], tmp_path: Path) -> None:
     io, path = place
     hint = f"{path.rpartition('/')[0]}/snapshot/LATEST"
     cached = fresh(options)
@@ -170,7 +170,7 @@ def test_files_that_change_are_never_kept(options: dict[str, str], place: tuple[
     assert not (tmp_path / "cache").exists()
 
 
-def test_an_error_of_the_store_reaches_all_who_wait(
+def test_an_error_of_the_store_reaches_all_waiting_readers(
     proxy: StoreProxy, options: dict[str, str], place: tuple[FileIO, str]
 ) -> None:
     io, path = fresh(options), place[1]
@@ -182,7 +182,7 @@ def test_an_error_of_the_store_reaches_all_who_wait(
         assert source.read(10) == CONTENT[:10]
 
 
-def test_a_table_is_read_from_the_disk(proxy: StoreProxy, options: dict[str, str]) -> None:
+def test_a_table_is_read_from_the_cache(proxy: StoreProxy, options: dict[str, str]) -> None:
     def of_files(request: Request) -> bool:
         return "/bucket-" in request.path or "/manifest" in request.path
 
@@ -225,7 +225,7 @@ def test_a_table_is_read_from_the_disk(proxy: StoreProxy, options: dict[str, str
         (f"00001-{ID}.metadata.json", None),
     ],
 )
-def test_what_never_changes_is_told_by_its_name(name: str, kind: Kind | None) -> None:
+def test_immutable_files_are_recognized_by_their_names(name: str, kind: Kind | None) -> None:
     assert kind_of(f"s3://lake/{ID}/t/{name}") == kind
 
 
@@ -242,12 +242,12 @@ def test_what_never_changes_is_told_by_its_name(name: str, kind: Kind | None) ->
         ({"local-cache.place": "/x"}, "Nothing is known of the option 'local-cache.place'"),
     ],
 )
-def test_options_that_are_wrong_are_refused_by_name(given: dict[str, str], words: str) -> None:
+def test_invalid_options_are_refused_by_name(given: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         file_io_for("/tmp/x", given)
 
 
-def test_options_go_by_paimons_names(tmp_path: Path) -> None:
+def test_options_have_paimons_names(tmp_path: Path) -> None:
     given = {
         "local-cache.enabled": "true",
         "local-cache.dir": str(tmp_path),

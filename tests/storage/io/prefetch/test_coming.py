@@ -1,4 +1,4 @@
-"""Files that are opened before it is their turn: by threads, each once, and what nobody took is closed."""
+"""Files that are opened ahead of their use: by threads, each once; files that were not used are closed."""
 
 from concurrent.futures import wait
 from pathlib import Path
@@ -19,7 +19,7 @@ def files(tmp_path: Path) -> PacedFiles:
     return PacedFiles("s3://lake", tmp_path)
 
 
-def test_a_file_is_opened_once_and_others_as_they_are_asked_for(files: PacedFiles) -> None:
+def test_a_prefetched_file_is_opened_once_and_others_on_demand(files: PacedFiles) -> None:
     pool = pool_of(files.read_ahead)
     assert pool is not None
     alone = pool.share(1)
@@ -34,21 +34,21 @@ def test_a_file_is_opened_once_and_others_as_they_are_asked_for(files: PacedFile
     assert [path for path in files.opened if path.endswith("a")] == ["s3://lake/a"] * 2
 
 
-def test_what_opening_has_raised_is_raised_by_who_asks(files: PacedFiles) -> None:
+def test_an_error_while_opening_is_raised_to_the_reader_of_the_file(files: PacedFiles) -> None:
     with PrefetchedInputs(files) as coming:
         coming.begin("s3://lake/c", 1)
         with pytest.raises(FileNotFoundError):
             coming.open_input("s3://lake/c")
 
 
-def test_what_nobody_took_is_closed(files: PacedFiles) -> None:
+def test_files_that_were_not_used_are_closed(files: PacedFiles) -> None:
     pool = pool_of(files.read_ahead)
     assert pool is not None
     alone = pool.share(1)
     with PrefetchedInputs(files) as coming:
         coming.begin("s3://lake/a", 3 * MIB)
         coming.begin("s3://lake/c", 1)
-        # What no thread has begun to open by then is not opened at all.
+        # Files that no thread has begun to open by then are not opened.
         wait(future for future, _ in coming._opening.values())
     assert pool.share(1) == alone
     assert [source.closed for source in files.inputs] == [True]

@@ -1,4 +1,4 @@
-"""A file that is read by ranges is its content, whatever is read ahead, in bounded memory and without leftovers."""
+"""A file read by ranges has the right content, whatever is prefetched, in bounded memory and without leftovers."""
 
 import random
 import threading
@@ -26,8 +26,8 @@ END = SIZE - MIB
 SECONDS_MAX = 60
 
 
-class Store:
-    """The bytes of one file, and what was asked for; `hold` keeps requests waiting, `broken` places fail."""
+class RangeSource:
+    """The bytes of one file, and the requests for them. `hold` delays requests; reads at `broken` positions fail."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int]] = []
@@ -59,8 +59,8 @@ class Store:
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
+def store() -> RangeSource:
+    return RangeSource()
 
 
 @pytest.fixture
@@ -80,10 +80,10 @@ RANGES = st.lists(
     reads=RANGES,
     most=st.sampled_from([0, MIB, 3 * MIB, 9 * MIB, 64 * MIB]),
 )
-def test_every_read_is_the_content_within_the_bound(
+def test_every_read_returns_the_content_within_the_memory_bound(
     plans: list[list[list[tuple[int, int]]]], reads: list[tuple[int, int]], most: int
 ) -> None:
-    store, pool = Store(), FetchPool(ReadAhead(most_bytes=most, threads=3)) if most else None
+    store, pool = RangeSource(), FetchPool(ReadAhead(most_bytes=most, threads=3)) if most else None
     content = store.opened(pool)
     ahead = iter(plans)
     for start, end in [*reads, *(each for plan in plans for step in plan for each in step)]:
@@ -94,7 +94,7 @@ def test_every_read_is_the_content_within_the_bound(
     assert pool is None or (pool.held, store.running) == (0, 0)
 
 
-def test_what_was_announced_is_fetched_once_by_several_requests_at_a_time(store: Store, pool: FetchPool) -> None:
+def test_announced_ranges_are_fetched_once_by_concurrent_requests(store: RangeSource, pool: FetchPool) -> None:
     store.gate.clear()
     content = store.opened(pool)
     content.prefetch([[(0, 6 * MIB), (8 * MIB, 8 * MIB + 1000)], [(10 * MIB, 11 * MIB)]])
@@ -115,7 +115,7 @@ def test_what_was_announced_is_fetched_once_by_several_requests_at_a_time(store:
     content.close()
 
 
-def test_steps_are_asked_for_by_and_by(store: Store, pool: FetchPool) -> None:
+def test_steps_are_requested_gradually(store: RangeSource, pool: FetchPool) -> None:
     taken: list[int] = []
 
     def steps() -> Iterator[list[tuple[int, int]]]:
@@ -133,9 +133,9 @@ def test_steps_are_asked_for_by_and_by(store: Store, pool: FetchPool) -> None:
     content.close()
 
 
-def test_a_file_that_gets_no_room_reads_when_the_bytes_are_needed(store: Store) -> None:
+def test_a_file_without_budget_reads_on_demand(store: RangeSource) -> None:
     pool = FetchPool(ReadAhead(most_bytes=4 * MIB, threads=2))
-    greedy, poor = Store().opened(pool), store.opened(pool)
+    greedy, poor = RangeSource().opened(pool), store.opened(pool)
     greedy.prefetch([[(0, 4 * MIB)]])
     assert pool.held == 4 * MIB
     poor.prefetch([[(0, 3 * MIB)]])
@@ -143,14 +143,14 @@ def test_a_file_that_gets_no_room_reads_when_the_bytes_are_needed(store: Store) 
     assert poor.between(100, 200) == WHOLE[100:200]
     assert store.asked == [(100, MIB)]
     greedy.close()
-    # There is room now, and nothing is fetched twice.
+    # There is budget now, and nothing is fetched twice.
     assert poor.between(0, 3 * MIB) == WHOLE[: 3 * MIB]
     assert sorted(store.asked) == [(0, 100), (100, MIB), (MIB, 2 * MIB), (2 * MIB, 3 * MIB)]
     poor.close()
     assert pool.held == 0
 
 
-def test_closing_waits_for_requests_on_their_way_and_begins_no_more(store: Store, pool: FetchPool) -> None:
+def test_closing_waits_for_pending_requests_and_starts_no_more(store: RangeSource, pool: FetchPool) -> None:
     store.gate.clear()
     content = store.opened(pool)
     content.prefetch([[(number * MIB, number * MIB + MIB // 2)] for number in range(0, 18, 2)])
@@ -168,7 +168,7 @@ def test_closing_waits_for_requests_on_their_way_and_begins_no_more(store: Store
     assert len(store.asked) == asked < 9
 
 
-def test_an_error_of_a_request_ahead_is_raised_where_its_bytes_are_read(store: Store, pool: FetchPool) -> None:
+def test_an_error_of_a_prefetch_is_raised_where_its_bytes_are_read(store: RangeSource, pool: FetchPool) -> None:
     store.broken = lambda place: place >= 8 * MIB
     content = store.opened(pool)
     content.prefetch([[(0, MIB), (8 * MIB, 9 * MIB)]])
@@ -180,7 +180,7 @@ def test_an_error_of_a_request_ahead_is_raised_where_its_bytes_are_read(store: S
     assert pool.held == 0
 
 
-def test_an_answer_that_is_too_short_is_an_error(pool: FetchPool) -> None:
+def test_a_response_that_is_too_short_is_an_error(pool: FetchPool) -> None:
     content = RangedContent(lambda start, end: WHOLE[start : end - 1], SIZE, END, WHOLE[END:], pool)
     content.prefetch([[(0, MIB)]])
     with pytest.raises(OSError, match="has sent"):
@@ -190,16 +190,16 @@ def test_an_answer_that_is_too_short_is_an_error(pool: FetchPool) -> None:
     content.close()
 
 
-def test_what_was_announced_and_passed_over_makes_room(store: Store, pool: FetchPool) -> None:
+def test_announced_ranges_that_were_skipped_release_their_budget(store: RangeSource, pool: FetchPool) -> None:
     content = store.opened(pool)
     content.prefetch([[(number * MIB, (number + 1) * MIB)] for number in range(16)])
     assert content.between(9 * MIB, 10 * MIB) == WHOLE[9 * MIB : 10 * MIB]
-    # Of the step before it some may still be wanted.
+    # Parts of the step before it may still be wanted.
     assert pool.held == 7 * MIB
     content.close()
 
 
-def test_arrow_reads_through_it_and_errors_come_out_as_they_are(store: Store, pool: FetchPool) -> None:
+def test_arrow_reads_a_file_and_raises_its_errors_unchanged(store: RangeSource, pool: FetchPool) -> None:
     store.broken = lambda place: place >= 8 * MIB
     with RangedInput.over(store.opened(pool)) as source:
         prefetch(source, lambda: [[(0, 2 * MIB)]])
@@ -207,16 +207,16 @@ def test_arrow_reads_through_it_and_errors_come_out_as_they_are(store: Store, po
         assert source.read(3) == WHOLE[:3]
         source.seek(MIB)
         assert source.read_buffer(10).to_pybytes() == WHOLE[MIB : MIB + 10]
-        # The stubs of pyarrow lag behind what a file can do.
+        # The stubs of pyarrow lag behind its classes.
         read_at: Any = getattr(source, "read_at")  # noqa: B009
         with pytest.raises(StorageAccessError, match="the place"):
             read_at(10, 9 * MIB)
     assert pool.held == 0
-    # A file that is at hand has no use for it.
-    prefetch(pa.BufferReader(b""), lambda: pytest.fail("nobody asks for the steps"))
+    # A file whose content is available does not need the steps.
+    prefetch(pa.BufferReader(b""), lambda: pytest.fail("the steps are not requested"))
 
 
-def test_a_borrowed_file_leaves_its_content_open(store: Store) -> None:
+def test_a_borrowed_file_leaves_its_content_open(store: RangeSource) -> None:
     content = store.opened(None)
     with RangedFile(content, borrowed=True) as file:
         target = bytearray(10)
@@ -237,7 +237,7 @@ def test_a_borrowed_file_leaves_its_content_open(store: Store) -> None:
     ],
 )
 @pytest.mark.parametrize("place", ["/tmp/x", "memory://lake/x"])
-def test_options_that_are_wrong_are_refused_by_name(options: dict[str, str], words: str, place: str) -> None:
+def test_invalid_options_are_refused_by_name(options: dict[str, str], words: str, place: str) -> None:
     with pytest.raises(InvalidOptionError, match=words):
         file_io_for(place, options)
 
@@ -249,13 +249,13 @@ def test_files_with_the_same_limits_share_a_pool() -> None:
     assert pool_of(ReadAhead.of({"store.read-ahead": "0"})) is None
 
 
-def test_files_share_what_may_be_held_by_their_sizes(pool: FetchPool) -> None:
-    store = Store()
+def test_files_share_the_budget_by_their_sizes(pool: FetchPool) -> None:
+    store = RangeSource()
     sizes = [5 * MIB, 5 * MIB, 15 * MIB]
     files = [RangedContent(store.fetch, size, size - MIB, WHOLE[size - MIB : size], pool) for size in sizes]
     for file in files:
         file.prefetch([[(0, 100)]])
-    # Each has 4 MiB, and what is left is shared.
+    # Each has 4 MiB, and the remaining budget is shared.
     left = (64 - 3 * 4) * MIB
     assert [pool.share(size) for size in sizes] == [4 * MIB + left // 5, 4 * MIB + left // 5, 4 * MIB + 3 * left // 5]
     for file in files[:2]:
@@ -265,7 +265,7 @@ def test_files_share_what_may_be_held_by_their_sizes(pool: FetchPool) -> None:
 
 
 @given(weights=st.lists(st.integers(1, 1 << 40), min_size=1, max_size=60), most=st.integers(1, 64 * MIB))
-def test_the_shares_of_all_files_fit(weights: list[int], most: int) -> None:
+def test_the_shares_of_all_files_fit_into_the_budget(weights: list[int], most: int) -> None:
     pool = FetchPool(ReadAhead(most_bytes=most, threads=1))
     for weight in weights:
         pool.join(weight)
@@ -274,8 +274,8 @@ def test_the_shares_of_all_files_fit(weights: list[int], most: int) -> None:
     assert min(shares) >= min(4 * MIB, 3 * most // (4 * len(weights)))
 
 
-def test_what_is_read_beside_bytes_that_are_waited_for_is_asked_for_with_them(store: Store, pool: FetchPool) -> None:
-    greedy, poor = Store().opened(pool), store.opened(pool)
+def test_a_read_next_to_awaited_bytes_joins_their_request(store: RangeSource, pool: FetchPool) -> None:
+    greedy, poor = RangeSource().opened(pool), store.opened(pool)
     assert pool.take(64 * MIB, 0, SIZE)
     beside = [(0, MIB), (2 * MIB, 3 * MIB), (4 * MIB, 5 * MIB)]
     poor.prefetch([beside, [(6 * MIB, 7 * MIB)]])

@@ -1,4 +1,4 @@
-"""Ranges become few requests that hold them all and little else."""
+"""Ranges are combined to few requests that cover all of them and little more."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ def places(ranges: list[tuple[int, int]]) -> set[int]:
 
 
 @given(RANGES, st.integers(0, 50), st.integers(1, 200))
-def test_the_requests_hold_all_ranges_do_not_overlap_and_are_not_too_large(
+def test_requests_cover_all_ranges_do_not_overlap_and_have_bounded_sizes(
     ranges: list[tuple[int, int]], gap: int, most: int
 ) -> None:
     found = fetch_ranges_of(ranges, gap=gap, most=most)
@@ -22,7 +22,7 @@ def test_the_requests_hold_all_ranges_do_not_overlap_and_are_not_too_large(
     assert sum(each.end - each.start for each in found) == len(places(got))
     assert all(0 < each.end - each.start <= most for each in found)
     assert sum(each.wanted for each in found) == len(places(ranges))
-    # What was not asked for lies between two ranges that are near each other.
+    # Bytes that were not requested lie between two ranges that are near each other.
     for each in found:
         more = sorted(set(range(each.start, each.end)) - places(ranges))
         runs = [place for place in more if place - 1 not in more]
@@ -31,18 +31,18 @@ def test_the_requests_hold_all_ranges_do_not_overlap_and_are_not_too_large(
 
 
 @given(RANGES)
-def test_without_room_for_gaps_nothing_else_is_asked_for(ranges: list[tuple[int, int]]) -> None:
+def test_with_gaps_of_zero_only_the_ranges_are_requested(ranges: list[tuple[int, int]]) -> None:
     assert sum(each.end - each.start for each in fetch_ranges_of(ranges, gap=0, most=100)) == len(places(ranges))
 
 
 @given(RANGES, RANGES)
-def test_what_is_held_is_left_out(ranges: list[tuple[int, int]], held: list[tuple[int, int]]) -> None:
+def test_bytes_in_memory_are_not_requested_again(ranges: list[tuple[int, int]], held: list[tuple[int, int]]) -> None:
     left = without(ranges, united(held))
     assert places(left) == places(ranges) - places(held)
     assert sum(high - low for low, high in left) == len(places(left))
 
 
-def test_neighbours_go_by_one_request_and_the_beginnings_of_large_ranges_come_first() -> None:
+def test_neighbours_share_a_request_and_large_ranges_begin_first() -> None:
     mib = 1 << 20
     assert fetch_ranges_of([(0, 100), (300, 400)], gap=200, most=1000) == [FetchRange(0, 400, 200)]
     assert fetch_ranges_of([(0, 100), (301, 400)], gap=200, most=1000) == [

@@ -1,5 +1,7 @@
-"""A store with S3's interface whose answers go wrong: each operation of a FileIO, with each fault at each of its
-requests, does what it is to do; a store that never answers ends every operation in time, with an error that says so.
+"""Faulty responses of an object store with S3's interface.
+
+Each operation of a FileIO gives the right result with each fault at each of its requests. A store that never responds
+ends every operation in time, with an error that says so.
 """
 
 import itertools
@@ -29,7 +31,7 @@ PATIENCE = {
 }
 STALL_SECONDS = 0.5
 PART_BYTES = 5 << 20
-"""The smallest that S3 takes."""
+"""The smallest part size that S3 accepts."""
 LARGE = bytes(range(256)) * ((6 << 20) // 256)
 SMALL = b"A" * 1000
 
@@ -46,7 +48,7 @@ MORE_FAULTS = [
     Fault(kind="cut", after_bytes=0),
     Fault(kind="stall", seconds=STALL_SECONDS),
 ]
-"""Those of the long run."""
+"""The operations of the long run."""
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +161,7 @@ OPERATIONS = [
 
 
 def prepared(plain: FileIO, operation: Callable[[FileIO, str], bool]) -> str:
-    """A directory with the files that operations begin with."""
+    """A directory with the files that the operations need."""
     at = f"s3://{BUCKET}/{uuid.uuid4()}"
     for name, content in (("a", SMALL), ("d/x", b"x"), ("d/y", b"y")):
         plain.overwrite(f"{at}/{name}", content)
@@ -171,14 +173,16 @@ def prepared(plain: FileIO, operation: Callable[[FileIO, str], bool]) -> str:
 def failures(
     store: dict[str, str], proxy: StoreProxy, operation: Callable[[FileIO, str], bool], faults: list[Fault]
 ) -> tuple[int, list[str]]:
-    """How many faults there were, one for each run of the operation, and which it did not outlast."""
+    """Return the number of faults, one for each run of the operation, and the faults that the operation did not
+    survive.
+    """
     plain, _ = file_io_for(f"s3://{BUCKET}", store)
     io, _ = file_io_for(f"s3://{BUCKET}", {**proxy.options, **PATIENCE})
     assert io.exclusive_create
     count, found = 0, []
     for place in itertools.count():
         hit = list[str]()
-        # In each run one of them at each request, in turn; all in the long one.
+        # In each run, one of the faults at each request, in turn; in the long run, all of them.
         for fault in faults if LONG else (faults[place % len(faults)],):
             at, requests = prepared(plain, operation), itertools.count()
             hit.clear()
@@ -212,7 +216,7 @@ def failures(
 @pytest.mark.sample(6)
 @pytest.mark.longer
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_fault_at_any_request_changes_nothing(
+def test_a_fault_at_any_request_does_not_change_the_result(
     operation: Callable[[FileIO, str], bool],
     store: dict[str, str],
     proxy: StoreProxy,
@@ -247,12 +251,12 @@ NEVER_ANSWERED = [
 ]
 
 
-# Each operation, and each kind of fault.
+# Each operation, and each kind of fault, occurred.
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("operation", "fault"), each_run(NEVER_ANSWERED, lambda case: case[1].kind == "answer" or case[0] == "read")
 )
-def test_a_store_that_never_answers_ends_each_operation_with_an_error_that_names_the_path(
+def test_each_operation_on_a_store_that_never_responds_ends_with_the_path_named(
     operation: str, fault: Fault, store: dict[str, str], proxy: StoreProxy
 ) -> None:
     plain, _ = file_io_for(f"s3://{BUCKET}", store)
@@ -263,12 +267,12 @@ def test_a_store_that_never_answers_ends_each_operation_with_an_error_that_names
     with proxy.watched() as seen, pytest.raises(StorageAccessError, match=at):
         FOR_EVER[operation](io, at)
     proxy.fault = None
-    # Of one request there are five tries; where obstore repeats what broke off, it may do so within each. What went
-    # before may end late.
+    # There are five attempts for a request. Where obstore repeats an interrupted transfer, it may do so within each
+    # attempt. Requests from before may end late.
     assert len(seen.requests) <= 30
 
 
-def test_pauses_grow_and_are_of_random_length(store: dict[str, str], proxy: StoreProxy) -> None:
+def test_pauses_grow_and_have_jitter(store: dict[str, str], proxy: StoreProxy) -> None:
     io, _ = file_io_for(f"s3://{BUCKET}", {**proxy.options, "s3.retry.interval": "20ms", "s3.retry.limit": "3"})
     paths = [f"s3://{BUCKET}/{uuid.uuid4()}" for _ in range(3)]
     assert io.exclusive_create
@@ -281,12 +285,12 @@ def test_pauses_grow_and_are_of_random_length(store: dict[str, str], proxy: Stor
         assert len(puts) == 4
         pauses.append([later.started - sooner.ended for sooner, later in itertools.pairwise(puts)])
     proxy.fault = None
-    # A quarter of the longest at least, which doubles.
+    # At least a quarter of the maximum, which doubles.
     assert all(pause >= 0.02 * 2**retry / 4 for of_one in pauses for retry, pause in enumerate(of_one))
     assert len({round(pause, 5) for of_one in pauses for pause in of_one}) == 9
 
 
-def test_pauses_double_up_to_the_longest() -> None:
+def test_pauses_double_up_to_the_maximum() -> None:
     backoff = replace(RequestLimits(first_pause_seconds=0.1, longest_pause_seconds=5.0).backoff, random=lambda: 1.0)
     assert [backoff.pause_seconds(retry) for retry in range(8)] == [
         0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0,
@@ -294,12 +298,12 @@ def test_pauses_double_up_to_the_longest() -> None:
     assert replace(backoff, random=lambda: 0.0).pause_seconds(1000) == 1.25
 
 
-def test_an_operation_ends_when_its_time_is_over(store: dict[str, str], proxy: StoreProxy) -> None:
+def test_an_operation_ends_at_its_timeout(store: dict[str, str], proxy: StoreProxy) -> None:
     io, _ = file_io_for(f"s3://{BUCKET}", {**proxy.options, **PATIENCE, "s3.retry.limit": "1"})
     proxy.fault = lambda request: Fault(kind="stall", seconds=STALL_SECONDS)
     began = time.monotonic()
     with pytest.raises(StorageAccessError, match=f"s3://{BUCKET}/x"):
         io.read_bytes(f"s3://{BUCKET}/x")
-    # Two tries of three tenths of a second; the rest is for slow machines.
+    # Two attempts of three tenths of a second; the rest is for slow machines.
     assert time.monotonic() - began < 5
     proxy.fault = None

@@ -1,4 +1,4 @@
-"""A catalog's options as Hadoop's client for S3 takes them."""
+"""A catalog's options translated to settings of Hadoop's S3 client."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ def empty_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def of_lake(options: dict[str, str]) -> dict[str, str]:
-    """What the options say of the bucket, without what all names begin with."""
+    """Return the settings of the bucket, without their common prefix."""
     settings, _ = hadoop_settings("s3://lake/warehouse", options)
     assert all(name.startswith(BUCKET) for name in settings)
     return {name.removeprefix(BUCKET): value for name, value in settings.items()}
@@ -30,7 +30,7 @@ def of_lake(options: dict[str, str]) -> dict[str, str]:
     [
         ("s3://lake/warehouse", "s3a"),
         ("s3://lake", "s3a"),
-        # No name of a host, as Hadoop takes it for.
+        # Not a valid host name, as which Hadoop would parse it.
         ("s3://my_lake/warehouse", None),
         ("gs://lake/warehouse", None),
         ("abfss://c@a.dfs.core.windows.net/w", None),
@@ -38,7 +38,7 @@ def of_lake(options: dict[str, str]) -> dict[str, str]:
         ("/lake", None),
     ],
 )
-def test_a_client_is_known_for_s3_alone(location: str, scheme: str | None) -> None:
+def test_only_s3_locations_have_a_scheme_of_hadoops_client(location: str, scheme: str | None) -> None:
     assert hadoop_scheme(location) == scheme
 
 
@@ -61,7 +61,7 @@ def test_a_client_is_known_for_s3_alone(location: str, scheme: str | None) -> No
         },
     ],
 )
-def test_options_by_either_name_are_hadoops(options: dict[str, str]) -> None:
+def test_options_by_either_name_become_hadoops(options: dict[str, str]) -> None:
     assert of_lake(options) == {
         "endpoint": "http://h:1",
         "endpoint.region": "eu-1",
@@ -72,18 +72,18 @@ def test_options_by_either_name_are_hadoops(options: dict[str, str]) -> None:
     }
 
 
-def test_temporary_keys_have_their_own_provider() -> None:
+def test_temporary_keys_get_their_own_credentials_provider() -> None:
     found = of_lake({**KEYS, "s3.session-token": "T", "s3.path.style.access": "false"})
     assert (found["session.token"], found["path.style.access"], found["endpoint.region"]) == ("T", "false", "us-east-1")
     assert found["aws.credentials.provider"] == f"{PROVIDERS}TemporaryAWSCredentialsProvider"
 
 
-def test_what_says_how_hadoops_client_works_is_passed_on_but_not_which_client_it_is() -> None:
+def test_tuning_options_of_hadoops_client_are_passed_on_except_its_class() -> None:
     found = of_lake({**KEYS, "fs.s3a.threads.max": "7", "s3.connection.maximum": "9", "fs.s3a.impl": "x.Y"})
     assert (found["threads.max"], found["connection.maximum"], "impl" in found) == ("7", "9", False)
 
 
-def test_keys_of_the_environment_are_taken_as_ours_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_of_the_environment_are_used_as_by_interbed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "E")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "F")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://env:1")
@@ -92,7 +92,7 @@ def test_keys_of_the_environment_are_taken_as_ours_are(monkeypatch: pytest.Monke
     assert of_lake(KEYS)["access.key"] == "A"
 
 
-def test_who_asks_is_left_open_where_nobody_says_it(tmp_path: Path) -> None:
+def test_no_credentials_provider_is_set_where_none_is_configured(tmp_path: Path) -> None:
     assert hadoop_settings("s3://lake/w", {"s3.endpoint": "http://h:1"}) == (
         {
             f"{BUCKET}endpoint": "http://h:1",
@@ -101,7 +101,7 @@ def test_who_asks_is_left_open_where_nobody_says_it(tmp_path: Path) -> None:
         },
         False,
     )
-    # Hadoop's client does not look into profiles.
+    # Hadoop's client does not read profiles.
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws" / "credentials").write_text("[default]\naws_access_key_id = P\naws_secret_access_key = Q\n")
     settings, says = hadoop_settings("s3://lake/w", {})
@@ -116,6 +116,6 @@ def test_who_asks_is_left_open_where_nobody_says_it(tmp_path: Path) -> None:
         "software.amazon.awssdk.auth.credentials.ProfileCredentialsProvider",
     ],
 )
-def test_a_provider_that_is_named_is_hadoops_too(provider: str) -> None:
+def test_a_named_credentials_provider_is_passed_on_to_hadoop(provider: str) -> None:
     settings, says = hadoop_settings("s3://lake/w", {"fs.s3a.aws.credentials.provider": provider})
     assert (settings[f"{BUCKET}aws.credentials.provider"], says) == (provider, True)

@@ -1,4 +1,4 @@
-"""What is particular to stores that obstore opens: conditions, lost answers, uploads, markers, processes, errors."""
+"""Object stores opened by obstore: conditional puts, lost responses, uploads, markers, processes, errors."""
 
 import multiprocessing
 import os
@@ -45,8 +45,8 @@ def io(options: dict[str, str]) -> tuple[ObstoreFileIO, str]:
     return io, root
 
 
-class Failing:
-    """A function of obstore that carries out what it is asked for, or not, and then fails as often as it is told to."""
+class FailingFunction:
+    """A function of obstore that does its work or not, and then fails for a given number of calls."""
 
     def __init__(self, name: str, failures: int, *, carried_out: bool) -> None:
         self._inner = getattr(obstore, name)
@@ -65,35 +65,35 @@ class Failing:
 
 
 @pytest.mark.parametrize("carried_out", [False, True])
-def test_a_put_whose_answer_was_lost_is_asked_for_again(
+def test_a_put_whose_response_was_lost_is_retried(
     io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch, carried_out: bool
 ) -> None:
     files, root = io
     assert files.exclusive_create
-    put = Failing("put", 1, carried_out=carried_out)
+    put = FailingFunction("put", 1, carried_out=carried_out)
     monkeypatch.setattr(obstore, "put", put)
     assert files.create_exclusive(f"{root}/snapshot-1", b"mine")
     assert put.calls == 2
     assert files.read_bytes(f"{root}/snapshot-1") == b"mine"
 
 
-def test_what_somebody_else_has_put_meanwhile_is_not_taken_for_ones_own(
+def test_an_object_put_by_another_process_meanwhile_is_not_mistaken_for_our_own(
     io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
     assert files.exclusive_create
-    # The same content, so that it is the word beside it that tells.
+    # The content is the same; only the token in the metadata distinguishes the objects.
     assert files.create_exclusive(f"{root}/snapshot-1", b"same")
-    monkeypatch.setattr(obstore, "put", Failing("put", 1, carried_out=False))
+    monkeypatch.setattr(obstore, "put", FailingFunction("put", 1, carried_out=False))
     assert not files.create_exclusive(f"{root}/snapshot-1", b"same")
 
 
-def test_tries_end_with_an_error_that_names_the_path(
+def test_retries_end_with_an_error_that_names_the_path(
     io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
     assert files.exclusive_create
-    put = Failing("put", 100, carried_out=False)
+    put = FailingFunction("put", 100, carried_out=False)
     monkeypatch.setattr(obstore, "put", put)
     with pytest.raises(StorageAccessError, match=f"{root}/snapshot-1"):
         files.create_exclusive(f"{root}/snapshot-1", b"mine")
@@ -101,12 +101,12 @@ def test_tries_end_with_an_error_that_names_the_path(
 
 
 def put_half(out: Any, content: bytes) -> None:
-    """Write, and fail before the end."""
+    """Write a part of a file, and fail before the end."""
     out.write(content)
     raise ZeroDivisionError
 
 
-def test_an_upload_appears_when_it_is_closed_and_not_after_an_error(io: tuple[ObstoreFileIO, str]) -> None:
+def test_an_upload_is_visible_after_close_and_not_after_an_error(io: tuple[ObstoreFileIO, str]) -> None:
     files, root = io
     part = b"x" * (3 << 20)
     with files.open_output(f"{root}/large") as out:
@@ -132,14 +132,14 @@ def test_small_files_are_opened_by_one_request_and_large_ones_read_in_windows(
     files, root = io
     files.overwrite(f"{root}/small", b"1" * 1000)
     files.overwrite(f"{root}/large", b"2" * (8 << 20))
-    got, ranged = Failing("get", 0, carried_out=True), Failing("get_range", 0, carried_out=True)
+    got, ranged = FailingFunction("get", 0, carried_out=True), FailingFunction("get_range", 0, carried_out=True)
     monkeypatch.setattr(obstore, "get", got)
     monkeypatch.setattr(obstore, "get_range", ranged)
     with files.open_input(f"{root}/small") as source:
         assert len(source.read()) == 1000
     assert (got.calls, ranged.calls) == (1, 0)
     with files.open_input(f"{root}/large") as source:
-        # The end is there, as a footer is; what lies near to what was read is, too.
+        # The end is in memory, like a footer; so are the bytes next to those that were read.
         source.seek((8 << 20) - 1000)
         source.read(1000)
         assert (got.calls, ranged.calls) == (2, 0)
@@ -153,13 +153,13 @@ def test_small_files_are_opened_by_one_request_and_large_ones_read_in_windows(
 
 
 @pytest.mark.parametrize("told", [None, 3 << 20, (3 << 20) + 1, 2 << 20, 9 << 20, 10])
-def test_a_file_is_opened_by_the_size_that_is_told_be_it_wrong(
+def test_a_file_opened_with_a_given_size_can_be_read_even_if_the_size_is_wrong(
     io: tuple[ObstoreFileIO, str], told: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
     content = os.urandom(3 << 20)
     files.overwrite(f"{root}/file", content)
-    got = Failing("get", 0, carried_out=True)
+    got = FailingFunction("get", 0, carried_out=True)
     monkeypatch.setattr(obstore, "get", got)
     with files.open_sized(f"{root}/file", told) as source:
         assert source.read() == content
@@ -168,8 +168,8 @@ def test_a_file_is_opened_by_the_size_that_is_told_be_it_wrong(
         files.open_sized(f"{root}/none", told)
 
 
-def test_a_small_file_is_opened_where_an_end_that_is_longer_is_refused(options: dict[str, str]) -> None:
-    """`rclone serve s3` is such a store."""
+def test_a_small_file_can_be_opened_where_a_suffix_range_beyond_its_start_is_refused(options: dict[str, str]) -> None:
+    """`rclone serve s3` is a store of that kind."""
     with StoreProxy.before(options) as proxy:
         files, root = file_io_for(f"s3://{BUCKET}/{uuid.uuid4()}", proxy.options)
         files.overwrite(f"{root}/small", b"small")
@@ -183,7 +183,9 @@ def test_a_small_file_is_opened_where_an_end_that_is_longer_is_refused(options: 
             files.open_input(f"{root}/none")
 
 
-def test_what_is_deleted_while_it_is_read_is_missing(options: dict[str, str], io: tuple[ObstoreFileIO, str]) -> None:
+def test_a_file_deleted_while_it_is_read_is_reported_as_missing(
+    options: dict[str, str], io: tuple[ObstoreFileIO, str]
+) -> None:
     files, root = io
     path = f"{root}/going"
     files.overwrite(path, b"1" * 1000)
@@ -202,7 +204,7 @@ def test_what_is_deleted_while_it_is_read_is_missing(options: dict[str, str], io
             behind.read_bytes(path)
 
 
-def test_directories_that_arrow_has_made_are_seen_and_go(options: dict[str, str]) -> None:
+def test_directory_markers_of_arrow_are_listed_and_deleted(options: dict[str, str]) -> None:
     hadoops = {
         "fs.s3a.endpoint": options["s3.endpoint"],
         "fs.s3a.access.key": "a",
@@ -219,14 +221,14 @@ def test_directories_that_arrow_has_made_are_seen_and_go(options: dict[str, str]
     assert files.list(f"{root}/shop.db/t") == []
     assert files.delete(f"{root}/shop.db", recursive=True)
     assert not files.exists(f"{root}/shop.db")
-    # And the other way round.
+    # Arrow sees the directories of interbed, too.
     files.make_directories(f"{root}/a.db")
     found = theirs.get_file_info(f"{root.removeprefix('s3://')}/a.db")
     assert found.type is pafs.FileType.Directory
 
 
 @pytest.mark.parametrize("made_by", ["us", "arrow"])
-def test_what_comes_into_an_empty_directory_while_it_is_deleted_stays(
+def test_a_file_added_to_an_empty_directory_during_its_deletion_stays(
     options: dict[str, str], io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch, made_by: str
 ) -> None:
     files, root = io
@@ -280,18 +282,18 @@ def _read_in_child(files: FileIO, path: str, answers: Any) -> None:
         answers.put(str(error))
 
 
-def test_a_forked_process_is_told_instead_of_waiting_for_ever(
+def test_a_forked_process_gets_an_error_instead_of_a_deadlock(
     io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files, root = io
     files.overwrite(f"{root}/x", b"1")
-    # As it is in a process that was forked: the memory is that of another one.
+    # As in a forked process: the memory was copied from another process.
     monkeypatch.setattr(os, "getpid", lambda: -1)
     with pytest.raises(StorageAccessError, match="forked"):
         files.read_bytes(f"{root}/x")
 
 
-def test_a_process_that_was_started_anew_can_be_given_the_store(io: tuple[ObstoreFileIO, str]) -> None:
+def test_a_spawned_process_can_receive_the_store(io: tuple[ObstoreFileIO, str]) -> None:
     files, root = io
     files.overwrite(f"{root}/x", b"1")
     assert pickle.loads(pickle.dumps(files)).read_bytes(f"{root}/x") == b"1"
@@ -305,7 +307,7 @@ def test_a_process_that_was_started_anew_can_be_given_the_store(io: tuple[Obstor
 
 
 @pytest.mark.parametrize("operation", ["read_bytes", "list", "exists", "size", "open_input", "delete"])
-def test_a_bucket_that_is_not_there_is_named(options: dict[str, str], operation: str) -> None:
+def test_the_error_names_a_missing_bucket(options: dict[str, str], operation: str) -> None:
     files, root = file_io_for("s3://no-such-bucket/lake", options)
     with pytest.raises(StorageAccessError, match="s3://no-such-bucket does not exist"):
         getattr(files, operation)(f"{root}/x")
@@ -328,7 +330,7 @@ def test_a_bucket_that_is_not_there_is_named(options: dict[str, str], operation:
         ("GET https://a.blob.core.windows.net/c/x?sv=1&sig=s3cr3t%3D failed", r"sig=\*\*\*\*\*\*"),
     ],
 )
-def test_errors_say_what_to_do_and_no_secrets(
+def test_errors_say_what_to_do_without_secrets(
     io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch, said: str, way: str
 ) -> None:
     files, root = io
@@ -344,7 +346,7 @@ def test_errors_say_what_to_do_and_no_secrets(
     assert "AKIA77" not in str(caught.value)
 
 
-def test_where_conditions_are_overlooked_changes_need_a_lock() -> None:
+def test_where_conditional_puts_are_ignored_changes_need_a_lock() -> None:
     with running_s3proxy(BUCKET) as options:
         lake = {"warehouse": f"s3://{BUCKET}/lake", **options}
         catalog = interbed.load_catalog("lake", **lake)
@@ -352,7 +354,7 @@ def test_where_conditions_are_overlooked_changes_need_a_lock() -> None:
         with pytest.raises(NotSupportedError, match="needs a catalog lock"):
             catalog.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
         assert catalog.list_tables("shop") == []
-        # One that was made as if the store heeded conditions.
+        # A store that was opened as if it honoured conditions.
         believing = interbed.load_catalog("lake", **lake, **{"s3.conditional-put": "etag"})
         believing.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
         believing.get_table("shop.t").upsert([{"id": 1, "v": "a"}])
@@ -370,17 +372,17 @@ def test_where_conditions_are_overlooked_changes_need_a_lock() -> None:
         ):
             with pytest.raises(NotSupportedError, match="needs a catalog lock"):
                 change()
-        # Nothing is left of them, nor of the attempt to find out.
+        # Neither the refused changes nor the probe of the store left anything.
         assert [s.id for s in table.snapshots()] == [1]
         io, root = file_io_for(table.location, options)
         assert [s.name for s in io.list(f"{root}/schema")] == before
         assert not [s.name for s in io.list(root) if s.name in ("tag", "branch")]
-        for said, heeded in (("etag", True), ("disabled", False)):
+        for said, honoured in (("etag", True), ("disabled", False)):
             told, _ = file_io_for(root, {**options, "s3.conditional-put": said})
-            assert told.exclusive_create is heeded
+            assert told.exclusive_create is honoured
 
 
-def test_without_obstore_arrow_opens_the_store_and_the_error_tells_of_it(
+def test_without_obstore_arrow_opens_the_store_and_the_error_mentions_it(
     options: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(resolve, "is_installed", lambda library: False)
@@ -395,8 +397,8 @@ def test_without_obstore_arrow_opens_the_store_and_the_error_tells_of_it(
         resolve._remote.cache_clear()
 
 
-class _Page(BaseHTTPRequestHandler):
-    """Answers whatever is asked with success and the page of the server."""
+class _PageHandler(BaseHTTPRequestHandler):
+    """Responds to every request with success and the page of the server."""
 
     protocol_version = "HTTP/1.1"
     page = b""
@@ -413,7 +415,7 @@ class _Page(BaseHTTPRequestHandler):
             self.wfile.write(self.page)
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Suppress the log of requests."""
 
 
 PAGES = {
@@ -427,9 +429,9 @@ OF_A_FILE = {"etag": '"1-2"', "last-modified": "Thu, 26 Nov 2026 10:00:00 GMT"}
 
 @pytest.mark.parametrize("more", [{}, OF_A_FILE], ids=["bare", "of a file"])
 @pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
-def test_an_address_that_speaks_another_protocol_is_named(page: bytes, more: dict[str, str]) -> None:
-    verbs = {f"do_{verb}": _Page.answer for verb in ("GET", "PUT", "HEAD", "POST", "DELETE")}
-    handler = type("Page", (_Page,), {"page": page, "headers_too": more, **verbs})
+def test_the_error_names_an_address_that_speaks_another_protocol(page: bytes, more: dict[str, str]) -> None:
+    verbs = {f"do_{verb}": _PageHandler.answer for verb in ("GET", "PUT", "HEAD", "POST", "DELETE")}
+    handler = type("Page", (_PageHandler,), {"page": page, "headers_too": more, **verbs})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -442,7 +444,7 @@ def test_an_address_that_speaks_another_protocol_is_named(page: bytes, more: dic
 
         steps: list[Callable[[], object]] = [lambda: lake().list_databases(), lambda: lake().get_table("q.t")]
         if not more:
-            # What has all that a file has is taken for one, and not for a database.
+            # An object that looks like a file is taken for a file, and not for a database.
             steps += [lambda: lake().create_database("q"), lambda: lake().database_exists("q")]
         for step in steps:
             with pytest.raises(StorageAccessError, match=named):
@@ -451,7 +453,7 @@ def test_an_address_that_speaks_another_protocol_is_named(page: bytes, more: dic
         thread.join(10)
 
 
-def test_an_empty_listing_is_believed_once_the_store_has_shown_what_it_is(options: dict[str, str]) -> None:
+def test_an_empty_listing_is_trusted_once_the_store_has_proved_to_speak_s3(options: dict[str, str]) -> None:
     with StoreProxy.before(options) as proxy:
         io, root = file_io_for(f"s3://{BUCKET}/{uuid.uuid4()}", proxy.options)
         with proxy.watched() as seen:

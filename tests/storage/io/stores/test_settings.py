@@ -1,4 +1,4 @@
-"""Options of stores by Paimon's and Hadoop's names, and what the environment adds."""
+"""Options of object stores by Paimon's and Hadoop's names, and defaults from the environment."""
 
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def credentials(settings: StoreSettings) -> Any:
         },
     ],
 )
-def test_s3_goes_by_the_names_of_paimon_pypaimon_and_hadoop(options: dict[str, str]) -> None:
+def test_s3_accepts_the_option_names_of_paimon_pypaimon_and_hadoop(options: dict[str, str]) -> None:
     settings = store_settings("s3", "b", options)
     found = credentials(settings)
     assert (found["access_key_id"], found["secret_access_key"], found["token"]) == ("A", "S", "T")
@@ -84,7 +84,7 @@ def test_s3_goes_by_the_names_of_paimon_pypaimon_and_hadoop(options: dict[str, s
     assert "S" not in repr(settings).replace("StoreSettings", "").replace("S3Store", "")
 
 
-def test_without_an_endpoint_it_is_aws_whose_promise_counts() -> None:
+def test_only_aws_is_known_to_honour_conditional_puts() -> None:
     assert store_settings("s3", "b", KEY).honours_conditions is True
     assert store_settings("s3", "b", {"s3.endpoint": "https://s3.eu-west-1.amazonaws.com"}).honours_conditions is True
     assert store_settings("s3", "b", {"s3.endpoint": "https://amazonaws.com.example.org"}).honours_conditions is None
@@ -94,7 +94,7 @@ def test_without_an_endpoint_it_is_aws_whose_promise_counts() -> None:
     "endpoint",
     ["http://h:1234567", "http://h:0", "ftp://h", "http://", "http://user:word@h:1", "h:port", "http://[::1"],
 )
-def test_an_endpoint_is_an_address(endpoint: str) -> None:
+def test_an_endpoint_that_is_no_address_is_refused(endpoint: str) -> None:
     with pytest.raises(InvalidOptionError, match=r"'s3.endpoint' is no address") as refused:
         store_settings("s3", "b", {**KEY, "s3.endpoint": endpoint})
     assert "word" not in str(refused.value)
@@ -104,11 +104,11 @@ def test_an_endpoint_is_an_address(endpoint: str) -> None:
     ("options", "unsigned"),
     [({}, True), ({"s3.endpoint": "https://h:1"}, True), ({"s3.endpoint": "http://h:1"}, False)],
 )
-def test_content_is_signed_where_nothing_else_protects_it(options: dict[str, str], unsigned: bool) -> None:
+def test_payloads_are_signed_only_without_tls(options: dict[str, str], unsigned: bool) -> None:
     assert store_settings("s3", "b", options).config["unsigned_payload"] is unsigned
 
 
-def test_a_bucket_may_be_part_of_the_host() -> None:
+def test_a_bucket_may_be_part_of_the_host_name() -> None:
     settings = store_settings("s3", "b", {"s3.endpoint": "https://h:1", "s3.path.style.access": "false"})
     assert settings.config["endpoint"] == "https://b.h:1"
     assert settings.config["virtual_hosted_style_request"] is True
@@ -171,14 +171,14 @@ def test_a_bucket_may_be_part_of_the_host() -> None:
         ("abfss", ACCOUNT, {"hadoop.fs.azure.acount.key": "K"}, "'hadoop.fs.azure.acount.key'"),
     ],
 )
-def test_what_is_unknown_or_contradicts_is_named(
+def test_unknown_and_contradictory_options_are_refused_by_name(
     scheme: str, authority: str, options: dict[str, str], named: str
 ) -> None:
     with pytest.raises(InvalidOptionError, match=named):
         store_settings(scheme, authority, options)
 
 
-def test_how_long_a_store_is_asked_goes_by_the_names_of_hadoop() -> None:
+def test_timeouts_and_retries_have_hadoops_option_names() -> None:
     options = {
         "fs.s3a.retry.limit": "3",
         "s3.retry.interval": "20",
@@ -204,7 +204,7 @@ def test_how_long_a_store_is_asked_goes_by_the_names_of_hadoop() -> None:
     assert store_settings("s3", "b", {}).limits == RequestLimits()
 
 
-def test_keys_of_a_profile_are_read_when_there_are_no_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_keys_of_a_profile_are_used_when_there_are_no_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws/config").write_text("[profile work]\nregion = eu-2\n[profile login]\nsso_session = x\n")
     (tmp_path / ".aws/credentials").write_text("[work]\naws_access_key_id = P\naws_secret_access_key = Q\n")
@@ -221,7 +221,7 @@ def test_keys_of_a_profile_are_read_when_there_are_no_others(monkeypatch: pytest
         store_settings("s3", "b", {})
 
 
-def test_google_is_opened_with_a_key_file_or_as_the_environment_says() -> None:
+def test_google_is_opened_with_a_key_file_or_by_the_environment() -> None:
     named = {"google.cloud.auth.service.account.json.keyfile": "/k.json", "fs.gs.project.id": "p"}
     assert store_settings("gs", "b", named).config == {"service_account": "/k.json"}
     assert store_settings("gs", "b", {"fs.gs.auth.type": "APPLICATION_DEFAULT"}).config == {}
@@ -240,12 +240,12 @@ def test_google_is_opened_with_a_key_file_or_as_the_environment_says() -> None:
         ("", ""),
     ],
 )
-def test_a_shared_access_signature_says_when_it_ends(said: str, ended: str) -> None:
+def test_a_shared_access_signature_has_an_expiry_time(said: str, ended: str) -> None:
     signature = f"?sv=1&se={quote(said)}&sig=x"
     assert store_settings("abfss", ACCOUNT, {"fs.azure.sas.fixed.token": signature}).ended == ended
 
 
-def test_azure_is_opened_with_what_is_of_its_account() -> None:
+def test_azure_is_opened_with_the_settings_of_its_account() -> None:
     options = {
         "fs.azure.account.key.acct.dfs.core.windows.net": "K",
         "fs.azure.account.key.other.dfs.core.windows.net": "O",
@@ -279,17 +279,17 @@ def test_azure_is_opened_with_what_is_of_its_account() -> None:
         {"fs.azure.account.oauth.provider.type.acct.dfs.core.windows.net": "x.WorkloadIdentityTokenProvider"},
     ],
 )
-def test_an_identity_of_the_machine_has_an_id_alone(more: dict[str, str]) -> None:
+def test_a_managed_identity_needs_a_client_id_only(more: dict[str, str]) -> None:
     settings = store_settings("abfss", ACCOUNT, {f"{OAUTH}2.client.id": "i", **more})
     assert settings.config["client_id"] == "i"
 
 
-def test_a_workload_is_given_its_token_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workload_identity_gets_its_token_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_FEDERATED_TOKEN_FILE", "/token")
     assert store_settings("abfss", ACCOUNT, {f"{OAUTH}2.client.id": "i"}).config["client_id"] == "i"
 
 
-def test_names_of_azure_and_google_are_paimons_as_well() -> None:
+def test_options_of_azure_and_google_have_paimons_names_too() -> None:
     key = {"hadoop.fs.azure.account.key.acct.dfs.core.windows.net": "K"}
     settings = store_settings("abfss", ACCOUNT, key)
     assert settings.config["account_key"] == "K"
@@ -315,5 +315,5 @@ def test_names_of_azure_and_google_are_paimons_as_well() -> None:
         "fs.azure.account.oauth2.client.secret",
     ],
 )
-def test_what_is_secret_is_masked_where_options_are_shown(name: str) -> None:
+def test_secrets_are_masked_where_options_are_shown(name: str) -> None:
     assert masked(name, "s3cr3t") == "******"

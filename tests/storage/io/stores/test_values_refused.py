@@ -1,6 +1,7 @@
-"""Values that obstore's Rust code can't digest are refused before it sees them; a panic of it is an error like others.
+"""Values that make obstore's Rust code panic are refused before they reach it; a panic is reported as an ordinary
+error.
 
-No message has a secret in it: neither of an option nor one that a store has sent back.
+No message contains a secret, neither of an option nor one that an object store has sent back.
 """
 
 from pathlib import Path
@@ -48,7 +49,7 @@ ADDRESSES = [
     "http://h:1#word",
     "://",
 ]
-"""No addresses of stores."""
+"""Strings that are no addresses of object stores."""
 
 
 @pytest.mark.parametrize("address", ADDRESSES)
@@ -62,9 +63,11 @@ ADDRESSES = [
         ("abfss", AZURE, LOGIN, OAUTH),
     ],
 )
-def test_an_endpoint_is_an_address(scheme: str, authority: str, name: str, more: dict[str, str], address: str) -> None:
+def test_an_endpoint_that_is_no_address_is_refused(
+    scheme: str, authority: str, name: str, more: dict[str, str], address: str
+) -> None:
     if name.endswith("endpoint") and scheme == "s3" and "://" not in address:
-        # S3's may lack the scheme.
+        # An endpoint of S3 may lack the scheme.
         assert store_settings(scheme, authority, {**more, name: address}).endpoint == f"https://{address}"
         return
     with pytest.raises(InvalidOptionError, match=f"'{name}' is no address") as refused:
@@ -84,7 +87,7 @@ def test_an_endpoint_is_an_address(scheme: str, authority: str, name: str, more:
         ("abfss", AZURE, "AZURE_ENDPOINT"),
     ],
 )
-def test_an_endpoint_of_the_environment_is_an_address(
+def test_an_endpoint_of_the_environment_that_is_no_address_is_refused(
     monkeypatch: pytest.MonkeyPatch, scheme: str, authority: str, variable: str, address: str
 ) -> None:
     monkeypatch.setenv(variable, address)
@@ -96,13 +99,13 @@ def test_an_endpoint_of_the_environment_is_an_address(
 @pytest.mark.parametrize(
     "address", ["http://h", "https://my_host:9000/", "http://127.0.0.1:9", "http://[::1]:9", "https://h/proxy/s3/"]
 )
-def test_what_is_an_address_is_taken(address: str) -> None:
+def test_valid_addresses_are_accepted(address: str) -> None:
     assert store_settings("s3", "b", {"s3.endpoint": address}).config["endpoint"] == address.rstrip("/")
     assert store_settings("gs", "b", {"fs.gs.storage.root.url": address}).config["base_url"] == address.rstrip("/")
     assert store_settings("abfss", AZURE, {"fs.azure.endpoint": address}).config["endpoint"] == address.rstrip("/")
 
 
-def test_an_option_goes_before_an_endpoint_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_option_takes_precedence_over_an_endpoint_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:2")
     options = {**KEY, "s3.endpoint": "http://127.0.0.1:1", "s3.retry.limit": "0"}
     store, root = file_io_for("s3://b/w", options)
@@ -111,7 +114,7 @@ def test_an_option_goes_before_an_endpoint_of_the_environment(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:9", "[::1]:9"])
-def test_a_bucket_is_no_part_of_a_number(host: str) -> None:
+def test_a_bucket_cannot_be_part_of_an_ip_address(host: str) -> None:
     options = {**KEY, "s3.endpoint": f"http://{host}", "fs.s3a.path.style.access": "false"}
     with pytest.raises(InvalidOptionError, match=r"'fs\.s3a\.path\.style\.access' = 'false'"):
         store_settings("s3", "b", options)
@@ -130,13 +133,15 @@ def test_a_bucket_is_no_part_of_a_number(host: str) -> None:
         ("abfss", AZURE, {**OAUTH, "fs.azure.account.oauth2.msi.tenant": "t t"}, "msi.tenant"),
     ],
 )
-def test_a_key_is_one_word(scheme: str, authority: str, options: dict[str, str], named: str) -> None:
+def test_a_key_with_white_space_is_refused(scheme: str, authority: str, options: dict[str, str], named: str) -> None:
     with pytest.raises(InvalidOptionError, match=f"{named}' has a space, a line break") as refused:
         store_settings(scheme, authority, options)
     assert "hid" not in str(refused.value)
 
 
-def test_a_key_of_the_environment_or_a_profile_is_one_word(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_key_with_white_space_in_the_environment_or_a_profile_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws/credentials").write_text("[default]\naws_access_key_id = P\naws_secret_access_key = Q\n R\n")
     with pytest.raises(InvalidOptionError, match="aws_secret_access_key of the profile 'default'"):
@@ -154,13 +159,13 @@ def test_a_key_of_the_environment_or_a_profile_is_one_word(monkeypatch: pytest.M
     ("scheme", "authority"),
     [("s3", "a b"), ("s3", "a:99"), ("s3", "a%20b"), ("gs", "a b"), ("s3", ""), ("abfss", f"a b{AZURE}")],
 )
-def test_a_bucket_has_a_name_that_stores_know(scheme: str, authority: str) -> None:
+def test_an_invalid_bucket_name_is_refused(scheme: str, authority: str) -> None:
     with pytest.raises(InvalidInputError, match=f"{scheme}://{authority} names no (bucket|container)"):
         store_settings(scheme, authority, {})
 
 
 def panicking(kind: str) -> Any:
-    """A function of obstore that does what its Rust code does."""
+    """A function of obstore that panics as its Rust code does."""
 
     def panic(*_: Any, **__: Any) -> Any:
         raise type(kind, (BaseException,), {})("called `Result::unwrap()` on an `Err` value: InvalidHeaderValue")
@@ -195,7 +200,9 @@ def test_a_panic_is_an_error_that_names_the_path(
             step()
 
 
-def test_who_ends_the_program_is_let_through(io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keyboard_interrupt_is_not_converted_to_an_error(
+    io: tuple[ObstoreFileIO, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     files, root = io
 
     def interrupted(*_: Any, **__: Any) -> Any:
@@ -206,13 +213,13 @@ def test_who_ends_the_program_is_let_through(io: tuple[ObstoreFileIO, str], monk
         files.read_bytes(f"{root}/x")
 
 
-def test_a_panic_at_the_opening_names_the_location(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_panic_while_opening_a_store_names_the_location(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(obstore.store, "S3Store", panicking("PanicException"))
     with pytest.raises(StorageAccessError, match=r"Can't open s3://other with the option 's3.access-key': .*panicked"):
         file_io_for("s3://other/w", KEY)
 
 
-def test_a_store_that_can_t_be_opened_is_named_with_the_option(tmp_path: Path) -> None:
+def test_the_error_of_a_store_that_cannot_be_opened_names_the_option(tmp_path: Path) -> None:
     with pytest.raises(StorageAccessError, match=rf"Can't open abfss://{AZURE} with the option 'fs.azure.account.key'"):
         file_io_for(f"abfss://{AZURE}/w", {"fs.azure.account.key": "no-base64!"})
     named = "fs.gs.auth.service.account.json.keyfile"
@@ -231,7 +238,7 @@ ECHOED = [
 
 
 @pytest.mark.parametrize("echoed", ECHOED)
-def test_what_a_gateway_sends_back_of_secrets_is_not_told(echoed: str) -> None:
+def test_secrets_that_a_gateway_echoes_are_masked(echoed: str) -> None:
     secret, token = "wJalrXUtnFEMI/K7MDENG", "FwoGZXIvYXdzEBYaD+"
     header = "AWS4-HMAC-SHA256 Credential=AKID/20260101/eu/s3/aws4_request, SignedHeaders=host, Signature=f00ba4"
     settings = store_settings("s3", "b", {"s3.access-key": "A", "s3.secret-key": secret, "s3.session-token": token})
@@ -245,7 +252,7 @@ def test_what_a_gateway_sends_back_of_secrets_is_not_told(echoed: str) -> None:
         assert part not in told
 
 
-def test_the_ways_to_azure_are_secret_as_well() -> None:
+def test_keys_and_signatures_of_azure_are_secrets() -> None:
     def secrets(options: dict[str, str]) -> frozenset[str]:
         return store_settings("abfss", AZURE, options).secrets
 
@@ -255,7 +262,7 @@ def test_the_ways_to_azure_are_secret_as_well() -> None:
     assert "hidden" not in repr(store_settings("abfss", AZURE, {"fs.azure.account.key": "hidden"}))
 
 
-def test_short_words_are_left_in_what_a_store_says() -> None:
+def test_short_secrets_are_not_masked_in_messages_of_a_store() -> None:
     settings = StoreSettings(kind="AzureStore", bucket="c", config={"account_key": "is"})
     error = store_error("read", "abfss://c/x", ValueError("this is it"), secrets=settings.secrets)
     assert str(error) == "Can't read abfss://c/x: this is it"
