@@ -20,7 +20,7 @@ SOON = 2.0
 
 @pytest.fixture
 def answered_soon_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Readers and commits wait two seconds for a broker, which is down, and not up to ten."""
+    """Limit the wait of readers and commits for a broker that is down to two seconds instead of ten."""
     for module in (kafka_log, kafka_written):
         monkeypatch.setattr(module, "LogConsumer", lambda settings, **_: LogConsumer(settings, request_seconds=SOON))
     monkeypatch.setattr(publisher, "SECONDS_AFTER_COMMIT", SOON)
@@ -28,7 +28,9 @@ def answered_soon_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaServer]:
-    """One broker for all tests of a process; each takes topics of its own. A test that kills it starts it again."""
+    """One broker for all tests of a process; each test uses topics of its own. A test that kills the broker starts it
+    again.
+    """
     with running_kafka() as server:
         warm_up(server)
         yield server

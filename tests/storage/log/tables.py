@@ -1,4 +1,4 @@
-"""Tables with a log, what becomes of them, and what their streams tell."""
+"""Tables with a log, changes to them, and the changes that their streams return."""
 
 import random
 import uuid
@@ -31,7 +31,7 @@ def create(kafka: KafkaServer, warehouse: Path, *, keyed: bool = True, name: str
 
 
 def warm_up(kafka: KafkaServer) -> None:
-    """Wait until a broker that was just started takes transactions, which commits do not wait for so long."""
+    """Wait until a broker that was just started accepts transactions; commits do not wait for so long."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": "warm-up"})
     producer.init_transactions(120)
 
@@ -45,7 +45,7 @@ def new_name() -> str:
 
 
 def change(table: Table, seed: int, commits: int) -> None:
-    """So many commits of changes of few keys, which follow from the seed."""
+    """Make a number of commits with changes of few keys, determined by the seed."""
     draw = random.Random(seed)
     for _ in range(commits):
         ids = draw.sample(range(12), draw.randint(1, 5))
@@ -59,13 +59,14 @@ def rows_of(table: Table) -> dict[int, Row]:
 
 
 def silently(table: Table) -> Table:
-    """The table for a writer that knows of no log."""
+    """The table for a writer that does not use the log."""
     return table.copy({"log.system": "none", "log.consistency": "transactional"})
 
 
 def change_somehow(table: Table, draw: random.Random, value: str) -> bool:
-    """Change few keys in one of the ways in which an eventual log may be told, or not be told, of it; values begin with
-    the text. Whether it was a commit that the log was told of.
+    """Change few keys in a random way that an eventual log records or does not record.
+
+    Values begin with the given text. Returns whether it was a commit that the log records.
     """
     ids = draw.sample(range(12), draw.randint(1, 5))
     rows = {"id": ids, "v": [f"{value} {draw.random():.4f}" for _ in ids]}
@@ -87,7 +88,7 @@ def change_somehow(table: Table, draw: random.Random, value: str) -> bool:
 
 
 def apply_change(rows: dict[int, Row], kind: int, row: Row, *, is_strict: bool = True) -> None:
-    """Change rows by id; if it is strict, the change has to fit them."""
+    """Apply a change to rows by id. If it is strict, assert that the change fits them."""
     held = rows.pop(row["id"], None)
     if is_strict:
         assert held == (row if kind in (1, 3) else None), (kind, row, held)
@@ -95,13 +96,15 @@ def apply_change(rows: dict[int, Row], kind: int, row: Row, *, is_strict: bool =
         rows[row["id"]] = row
 
 
-def told(changes: Iterable[Any]) -> list[tuple[int | None, list[Row]]]:
-    """What a stream hands out: the rows by snapshot, each key's in order."""
+def changes_by_snapshot(changes: Iterable[Any]) -> list[tuple[int | None, list[Row]]]:
+    """The changes of a stream by snapshot, those of each key in order."""
     return [(c.snapshot_id, sorted(c.to_arrow().to_pylist(), key=lambda row: row["id"])) for c in changes]
 
 
-def told_by_files(table: Table, from_snapshot: int) -> list[tuple[int | None, list[Row]]]:
-    return [(i, rows) for i, rows in told(table.stream(from_snapshot=from_snapshot, idle_seconds=0)) if rows]
+def changes_from_files(table: Table, from_snapshot: int) -> list[tuple[int | None, list[Row]]]:
+    return [
+        (i, rows) for i, rows in changes_by_snapshot(table.stream(from_snapshot=from_snapshot, idle_seconds=0)) if rows
+    ]
 
 
 def topic_of(table: Table) -> str:
@@ -109,7 +112,7 @@ def topic_of(table: Table) -> str:
 
 
 def cut_log(kafka: KafkaServer, table: Table, offsets: dict[int, int]) -> None:
-    """Forget the records before the offsets, as retention does."""
+    """Delete the records before the offsets, as retention does."""
     client = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     wanted = [TopicPartition(topic_of(table), p, offset) for p, offset in offsets.items()]
     for done in client.delete_records(wanted).values():

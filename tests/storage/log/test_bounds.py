@@ -1,4 +1,4 @@
-"""Asking logs where they end: one connection to each stays, for who asks again, and goes when it is of no more use."""
+"""Requests for the end offsets of logs: one connection to each log is kept for later requests, closed when unused."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ _Answer = TypeVar("_Answer")
 
 
 class Connection:
-    """A WrittenRanges without a log behind it, and what became of it."""
+    """A WrittenRanges without a log behind it, which records requests and its end."""
 
     def __init__(self, settings: LogSettings) -> None:
         self.topic = settings.topic
@@ -48,8 +48,8 @@ class Connection:
         self.closed.set()
 
 
-class World:
-    """What is outside of the bounds that are tested: connections, the time, timers and the process."""
+class FakeEnvironment:
+    """Fakes of everything that the bounds depend on: connections, the clock, timers and the process id."""
 
     def __init__(self, most: int = 3) -> None:
         self.made: list[Connection] = []
@@ -72,13 +72,13 @@ class World:
         return self.made[-1]
 
     def ask(self, topic: str) -> int:
-        """Where the log of the topic ends, which is how often its connection was asked."""
+        """Return the end of the topic's log, which is the number of requests of its connection."""
         found = self.bounds.of(settings_of(topic))
         assert found is not None
         return found.ends[0]
 
     def wait_until(self, now: float) -> None:
-        """Let time go by, and timers go off."""
+        """Advance the clock, and fire the timers that are due."""
         while due := [timer for timer in self.timers if timer[0] <= now]:
             first = min(due, key=lambda timer: timer[0])
             self.timers.remove(first)
@@ -96,15 +96,15 @@ def settings_of(topic: str) -> LogSettings:
     return LogSettings(topic=topic, servers="", partitions=1, retention_millis=None, settings={})
 
 
-def test_a_log_that_is_asked_again_is_asked_by_the_same_connection() -> None:
-    world = World()
+def test_a_second_request_to_a_log_uses_the_same_connection() -> None:
+    world = FakeEnvironment()
     assert [world.ask("a") for _ in range(5)] == [1, 2, 3, 4, 5]
     assert world.ask("b") == 1
     assert world.open == ["a", "b"]
 
 
-def test_after_an_error_another_connection_is_made() -> None:
-    world = World()
+def test_after_an_error_a_new_connection_is_opened() -> None:
+    world = FakeEnvironment()
     world.ask("a")
 
     def fail() -> None:
@@ -117,13 +117,13 @@ def test_after_an_error_another_connection_is_made() -> None:
     assert world.ask("a") == 1
 
 
-def test_a_connection_goes_when_nobody_uses_it() -> None:
-    world = World()
+def test_an_unused_connection_is_closed() -> None:
+    world = FakeEnvironment()
     world.ask("a")
     for now in range(20, 200, 20):
         world.wait_until(now)
         world.ask("b")
-        # However often a log is asked, there is one timer.
+        # There is one timer, however often a log is asked.
         assert len(world.timers) == 1
     assert world.open == ["b"]
     world.wait_until(400)
@@ -132,7 +132,7 @@ def test_a_connection_goes_when_nobody_uses_it() -> None:
     assert world.ask("b") == 1
 
 
-def test_a_thread_looks_for_connections_that_nobody_uses() -> None:
+def test_a_thread_closes_unused_connections() -> None:
     made: list[Connection] = []
 
     def connect(settings: LogSettings) -> Connection:
@@ -143,15 +143,15 @@ def test_a_thread_looks_for_connections_that_nobody_uses() -> None:
     assert made[0].closed.wait(30)
 
 
-def test_of_many_connections_that_goes_which_was_used_least_recently() -> None:
-    world = World(most=2)
+def test_the_least_recently_used_of_many_connections_is_closed() -> None:
+    world = FakeEnvironment(most=2)
     for topic in "abac":
         world.ask(topic)
     assert world.open == ["a", "c"]
 
 
-def test_threads_that_ask_at_a_time_have_a_connection_each_and_one_stays() -> None:
-    world = World()
+def test_concurrent_threads_have_a_connection_each_and_one_is_kept() -> None:
+    world = FakeEnvironment()
     together = Barrier(3)
 
     def wait_for_the_others() -> None:
@@ -167,8 +167,8 @@ def test_threads_that_ask_at_a_time_have_a_connection_each_and_one_stays() -> No
     assert world.open == ["a"]
 
 
-def test_a_process_that_was_forked_leaves_the_connections_of_its_parent_alone() -> None:
-    world = World()
+def test_a_forked_process_does_not_touch_the_connections_of_its_parent() -> None:
+    world = FakeEnvironment()
     world.ask("a")
     world.process = 2
     assert [world.ask("a"), world.ask("a")] == [1, 2]
@@ -177,8 +177,8 @@ def test_a_process_that_was_forked_leaves_the_connections_of_its_parent_alone() 
     assert [connection.is_closed for connection in world.made] == [False, True]
 
 
-def test_closing_lets_go_of_all_and_questions_may_come_afterwards() -> None:
-    world = World()
+def test_closing_closes_all_connections_and_later_requests_open_new_ones() -> None:
+    world = FakeEnvironment()
     world.ask("a")
     world.ask("b")
     world.bounds.close()
@@ -186,8 +186,8 @@ def test_closing_lets_go_of_all_and_questions_may_come_afterwards() -> None:
     assert world.ask("a") == 1
 
 
-class Counted:
-    """Bounds of real logs, and how many connections were made."""
+class CountedBounds:
+    """Bounds of real logs, with the number of connections that were opened."""
 
     def __init__(self) -> None:
         self.connections = 0
@@ -199,19 +199,19 @@ class Counted:
 
 
 @pytest.fixture
-def counted() -> Iterator[Counted]:
-    counted = Counted()
+def counted() -> Iterator[CountedBounds]:
+    counted = CountedBounds()
     yield counted
     counted.bounds.close()
 
 
-def test_the_batches_of_a_stream_are_planned_by_one_connection(
-    kafka: KafkaServer, tmp_path: Path, counted: Counted
+def test_the_batches_of_a_stream_are_planned_with_one_connection(
+    kafka: KafkaServer, tmp_path: Path, counted: CountedBounds
 ) -> None:
     table = create(kafka, tmp_path, log__consistency="eventual")
     position = EventualBatches(table.store, bounds=counted.bounds.of).start()
     for number in range(6):
-        # Each question of Spark opens the table anew.
+        # Spark opens the table again for each request.
         batches = EventualBatches(table.copy({}).store, bounds=counted.bounds.of)
         end = batches.advance(position)
         assert (end is None) is (number % 2 == 0)
@@ -222,7 +222,7 @@ def test_the_batches_of_a_stream_are_planned_by_one_connection(
 
 
 @pytest.mark.long
-def test_a_broker_that_was_started_again_is_asked_as_before(tmp_path: Path, counted: Counted) -> None:
+def test_requests_succeed_after_a_restart_of_the_broker(tmp_path: Path, counted: CountedBounds) -> None:
     with running_kafka() as broker:
         table = create(broker, tmp_path, log__consistency="eventual")
         _until_it_answers(lambda: table.upsert([{"id": 1, "v": "a"}]))
@@ -230,7 +230,7 @@ def test_a_broker_that_was_started_again_is_asked_as_before(tmp_path: Path, coun
         known = _until_it_answers(ask)
         assert known is not None
         assert sum(known.ends.values()) >= 1
-        # Nobody asks while it is down, and the connection that is kept has broken.
+        # No request is sent while the broker is down, and the kept connection is broken.
         broker.kill()
         broker.start()
         assert _until_it_answers(ask) == known
@@ -246,7 +246,7 @@ def test_a_broker_that_was_started_again_is_asked_as_before(tmp_path: Path, coun
 
 
 def _until_it_answers(ask: Callable[[], _Answer]) -> _Answer:
-    """The first answer of a broker that was just started."""
+    """Return the first response of a broker that was just started."""
     give_up = time.monotonic() + 60
     while True:
         try:

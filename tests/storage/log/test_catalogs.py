@@ -1,4 +1,4 @@
-"""Tables with a log in catalogs: made with their rows, renamed, dropped."""
+"""Tables with a log in catalogs: created with rows, renamed and dropped."""
 
 import logging
 from collections.abc import Iterator
@@ -44,7 +44,7 @@ def topics(kafka: KafkaServer) -> set[str]:
     return set(AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=10).topics)
 
 
-def test_a_renamed_table_keeps_its_topic_which_goes_with_the_table(
+def test_a_renamed_table_keeps_its_topic_and_dropping_it_deletes_the_topic(
     kafka: KafkaServer, catalog: interbed.Catalog
 ) -> None:
     name = f"db.{new_name()}"
@@ -61,7 +61,7 @@ def test_a_renamed_table_keeps_its_topic_which_goes_with_the_table(
     assert name not in topics(kafka)
 
 
-def test_a_table_made_with_its_rows_has_them_in_its_log(kafka: KafkaServer, catalog: interbed.Catalog) -> None:
+def test_a_table_created_with_rows_has_them_in_its_log(kafka: KafkaServer, catalog: interbed.Catalog) -> None:
     table = catalog.create_table_as(
         f"db.{new_name()}",
         [{"id": 1, "v": "a"}],
@@ -71,7 +71,7 @@ def test_a_table_made_with_its_rows_has_them_in_its_log(kafka: KafkaServer, cata
     assert from_log(table, 1, 1) == [(1, [{"id": 1, "v": "a", "_row_kind": 0}])]
 
 
-def test_a_table_made_with_its_rows_may_have_an_eventual_log(kafka: KafkaServer, catalog: interbed.Catalog) -> None:
+def test_a_table_created_with_rows_may_have_an_eventual_log(kafka: KafkaServer, catalog: interbed.Catalog) -> None:
     table = catalog.create_table_as(
         f"db.{new_name()}",
         [{"id": 1, "v": "a"}],
@@ -85,7 +85,7 @@ def test_a_table_made_with_its_rows_may_have_an_eventual_log(kafka: KafkaServer,
 
 
 @pytest.mark.long
-def test_a_topic_that_can_not_be_deleted_is_named_and_no_other_table_writes_into_it(
+def test_a_topic_that_cannot_be_deleted_is_named_and_not_used_by_another_table(
     kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")

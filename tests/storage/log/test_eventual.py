@@ -1,4 +1,4 @@
-"""An eventual log: rows are read as they are written, and what readers were told comes to what the table has."""
+"""An eventual log: rows are read as they are written, and the changes that readers got converge to the table."""
 
 import logging
 import random
@@ -36,8 +36,8 @@ from tests.support.shares import each_run
 SOON = 0.05
 
 
-class Reader:
-    """A stream and the rows that follow from what it told; each change has to fit those."""
+class EventualReader:
+    """A stream and the rows that result from its changes; each change must fit these rows."""
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class Reader:
         self.rows: dict[int, Row] = {} if rows is None else rows
         self.checkpoint = from_snapshot
         self.is_strict = True
-        self.told: list[tuple[int, int, Any]] = []
-        # So long as a rule that nothing but the test ends it.
+        self.received: list[tuple[int, int, Any]] = []
+        # So long, as a rule, that only the test ends it.
         self._stream: Any = iter(table.stream(from_snapshot, log=True, poll_seconds=SOON, idle_seconds=idle_seconds))
 
     def take(self) -> None:
@@ -58,7 +58,7 @@ class Reader:
         self._apply(next(self._stream))
 
     def take_some(self, most: int) -> None:
-        """Apply so many of the changes that come, if they do."""
+        """Apply the next changes, up to that number, if there are any."""
         for changes in islice(self._stream, most):
             self._apply(changes)
 
@@ -66,11 +66,11 @@ class Reader:
         self.checkpoint = changes.checkpoint
         for row in changes.to_arrow().to_pylist():
             kind = row.pop("_row_kind")
-            self.told.append((kind, row["id"], row["v"]))
+            self.received.append((kind, row["id"], row["v"]))
             apply_change(self.rows, kind, row, is_strict=self.is_strict)
 
     def until(self, rows: dict[int, Row]) -> None:
-        """Take changes until these rows follow from them."""
+        """Read changes until they result in these rows."""
         while self.rows != rows:
             self.take()
 
@@ -88,7 +88,7 @@ def row(number: int, value: str | None) -> dict[int, Row]:
 
 
 def test_rows_are_read_before_they_are_committed(table: Table) -> None:
-    reader = Reader(table)
+    reader = EventualReader(table)
     with table.new_write("me") as write:
         write.write_arrow(pa.table({"id": [1], "v": ["a"]}))
         reader.until(row(1, "a"))
@@ -97,27 +97,27 @@ def test_rows_are_read_before_they_are_committed(table: Table) -> None:
     table.upsert([{"id": 1, "v": "b"}])
     table.upsert([{"id": 2, "v": "c"}])
     reader.until(rows_of(table))
-    assert reader.told == [(0, 1, "a"), (1, 1, "a"), (2, 1, "b"), (0, 2, "c")]
+    assert reader.received == [(0, 1, "a"), (1, 1, "a"), (2, 1, "b"), (0, 2, "c")]
     table.write_changes([{"id": 2, "v": "c", "_row_kind": "-D"}])
     reader.until(row(1, "b"))
-    assert reader.told[4:] == [(3, 2, "c")]
+    assert reader.received[4:] == [(3, 2, "c")]
     reader.close()
 
 
 def test_a_stream_begins_with_the_newest_snapshot(table: Table) -> None:
     change(table, seed=5, commits=4)
     begun = rows_of(table)
-    reader = Reader(table)
+    reader = EventualReader(table)
     reader.take()
     assert reader.rows == begun
     table.upsert([{"id": 3, "v": "x"}, {"id": 99, "v": "y"}])
     reader.until(rows_of(table))
-    changed = [kind for kind, number, _ in reader.told[len(begun) :] if number == 3]
+    changed = [kind for kind, number, _ in reader.received[len(begun) :] if number == 3]
     assert changed == ([1, 2] if 3 in begun else [0])
     reader.close()
 
 
-def test_columns_and_filters_are_those_of_any_stream(table: Table) -> None:
+def test_columns_and_filters_work_as_in_any_stream(table: Table) -> None:
     table.upsert([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
     stream = iter(
         table.stream(log=True, columns=["v"], filter="id = 1", poll_seconds=SOON, idle_seconds=60),
@@ -128,9 +128,9 @@ def test_columns_and_filters_are_those_of_any_stream(table: Table) -> None:
     stream.close()
 
 
-def test_a_writer_that_never_commits_is_put_right_at_the_next_snapshot(table: Table) -> None:
+def test_rows_that_were_never_committed_are_corrected_at_the_next_snapshot(table: Table) -> None:
     table.upsert([{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
-    reader = Reader(table)
+    reader = EventualReader(table)
     with table.new_write("never") as write:
         write.write_arrow(pa.table({"id": [1, 7], "v": ["z", "z"]}))
         reader.until({**row(1, "z"), **row(2, "b"), **row(7, "z")})
@@ -140,9 +140,9 @@ def test_a_writer_that_never_commits_is_put_right_at_the_next_snapshot(table: Ta
     reader.close()
 
 
-def test_what_writers_commit_that_know_of_no_log_is_told(table: Table) -> None:
+def test_commits_of_writers_that_do_not_use_the_log_are_read_too(table: Table) -> None:
     table.upsert([{"id": n, "v": "a"} for n in range(6)])
-    reader = Reader(table)
+    reader = EventualReader(table)
     silent = silently(table)
     silent.upsert([{"id": 1, "v": "b"}, {"id": 9, "v": "b"}])
     reader.until(rows_of(table))
@@ -155,12 +155,12 @@ def test_what_writers_commit_that_know_of_no_log_is_told(table: Table) -> None:
 
 
 @pytest.mark.parametrize("seed", each_run(range(10), lambda seed: seed < 1))
-def test_whatever_happens_the_changes_that_are_told_come_to_the_table(table: Table, seed: int) -> None:
+def test_any_sequence_of_changes_converges_to_the_table(table: Table, seed: int) -> None:
     draw = random.Random(seed)
-    reader = Reader(table)
+    reader = EventualReader(table)
     for step in range(14):
         if change_somehow(table, draw, f"{step}") and draw.random() < 0.5:
-            # All that is in the log is before its snapshot.
+            # Everything in the log precedes its snapshot.
             reader.until(rows_of(table))
     table.upsert([{"id": 100, "v": "the end"}])
     reader.until(rows_of(table))
@@ -168,9 +168,9 @@ def test_whatever_happens_the_changes_that_are_told_come_to_the_table(table: Tab
 
 
 @pytest.mark.parametrize("seed", each_run(range(6), lambda seed: seed < 1))
-def test_a_reader_that_is_killed_goes_on_from_its_checkpoint(table: Table, seed: int) -> None:
+def test_a_killed_reader_resumes_from_its_checkpoint(table: Table, seed: int) -> None:
     draw = random.Random(seed)
-    reader = Reader(table, idle_seconds=0.3)
+    reader = EventualReader(table, idle_seconds=0.3)
     change(table, seed=seed, commits=2)
     for number in range(6):
         with table.new_write("never") as write:
@@ -179,75 +179,75 @@ def test_a_reader_that_is_killed_goes_on_from_its_checkpoint(table: Table, seed:
         reader.close()
         if draw.random() < 0.6:
             change(table, seed=100 * seed + number, commits=draw.randint(1, 3))
-        reader = Reader(table, reader.checkpoint, reader.rows, idle_seconds=0.3)
-        # What came after the checkpoint is told again.
+        reader = EventualReader(table, reader.checkpoint, reader.rows, idle_seconds=0.3)
+        # Changes after the checkpoint are repeated.
         reader.is_strict = False
     table.upsert([{"id": 100, "v": "the end"}])
     reader.close()
-    reader = Reader(table, reader.checkpoint, reader.rows)
+    reader = EventualReader(table, reader.checkpoint, reader.rows)
     reader.is_strict = False
     reader.until(rows_of(table))
     reader.close()
 
 
-def test_a_stream_ends_when_nothing_comes(table: Table) -> None:
+def test_a_stream_ends_when_it_was_idle_for_long_enough(table: Table) -> None:
     change(table, seed=3, commits=3)
-    told: dict[int, Row] = {}
+    received: dict[int, Row] = {}
     for changes in table.stream(from_snapshot=1, log=True, idle_seconds=0):
         for each in changes.to_arrow().to_pylist():
             kind = each.pop("_row_kind")
-            told.pop(each["id"], None)
+            received.pop(each["id"], None)
             if kind in (0, 2):
-                told[each["id"]] = each
-    assert told == rows_of(table)
+                received[each["id"]] = each
+    assert received == rows_of(table)
 
 
-def test_records_that_retention_cut_off_come_from_the_snapshots(kafka: KafkaServer, table: Table) -> None:
+def test_records_deleted_by_retention_are_read_from_the_snapshots(kafka: KafkaServer, table: Table) -> None:
     change(table, seed=8, commits=4)
     offsets = table.snapshots()[-1].log_offsets
     assert offsets is not None
     cut_log(kafka, table, {int(p): offset for p, offset in offsets.items()})
-    reader = Reader(table, from_snapshot=2)
-    # It goes on from a checkpoint, and tells also what stays.
+    reader = EventualReader(table, from_snapshot=2)
+    # The reader resumes from a checkpoint, and also receives unchanged rows.
     reader.is_strict = False
     reader.rows = rows_of(table.copy({"scan.snapshot-id": "1"}))
     reader.until(rows_of(table))
     reader.close()
 
 
-def test_raw_records_are_handed_out_as_they_were_written(table: Table) -> None:
+def test_raw_records_are_returned_as_they_were_written(table: Table) -> None:
     table.upsert([{"id": 1, "v": "a"}])
     raw = table.copy({"log.scan.remove-normalize": "true"})
     stream = iter(raw.stream(log=True, poll_seconds=SOON, idle_seconds=60))
     assert next(stream).to_arrow().to_pylist() == [{"id": 1, "v": "a", "_row_kind": 0}]
     table.upsert([{"id": 1, "v": "a"}])
     table.write_changes([{"id": 1, "v": "a", "_row_kind": "-D"}])
-    told: list[Row] = []
-    while len(told) < 2:
-        told += next(stream).to_arrow().to_pylist()
-    assert told == [{"id": 1, "v": "a", "_row_kind": 2}, {"id": 1, "v": None, "_row_kind": 3}]
+    received: list[Row] = []
+    while len(received) < 2:
+        received += next(stream).to_arrow().to_pylist()
+    assert received == [{"id": 1, "v": "a", "_row_kind": 2}, {"id": 1, "v": None, "_row_kind": 3}]
     stream.close()
 
 
-def test_columns_that_come_and_change_are_told_with_the_columns_of_the_stream(table: Table) -> None:
+def test_added_and_changed_columns_are_read_with_the_schema_of_the_stream(table: Table) -> None:
     table.upsert([{"id": 1, "v": "a"}])
-    reader = Reader(table)
+    reader = EventualReader(table)
     reader.take()
     with table.update_schema() as update:
         update.add_column("more", "INT")
     table.upsert([{"id": 1, "v": "a", "more": 1}, {"id": 2, "v": "b", "more": 2}])
     reader.until({**row(1, "a"), **row(2, "b")})
-    assert [kind for kind, _, _ in reader.told] == [0, 0]
+    assert [kind for kind, _, _ in reader.received] == [0, 0]
     reader.close()
-    later = Reader(table, from_snapshot=1)
+    later = EventualReader(table, from_snapshot=1)
     later.is_strict = False
     later.until(rows_of(table))
     later.close()
 
 
-def test_a_table_that_was_taken_back_ends_its_streams(table: Table) -> None:
+def test_a_rollback_of_the_table_ends_its_streams(table: Table) -> None:
     change(table, seed=1, commits=3)
-    reader = Reader(table)
+    reader = EventualReader(table)
     reader.take()
     table.versions.rollback_to(1)
     table.upsert([{"id": 50, "v": "x"}])
@@ -255,7 +255,7 @@ def test_a_table_that_was_taken_back_ends_its_streams(table: Table) -> None:
         reader.take_some(10)
 
 
-def test_a_commit_says_where_the_log_stood(table: Table) -> None:
+def test_a_commit_records_the_offsets_of_the_log(table: Table) -> None:
     table.upsert([{"id": n, "v": "a"} for n in range(8)])
     table.compact()
     table.upsert([{"id": n, "v": "b"} for n in range(8)])
@@ -263,7 +263,9 @@ def test_a_commit_says_where_the_log_stood(table: Table) -> None:
     assert [sum(each.values()) for each in offsets] == [8, 8, 16]
 
 
-def test_a_table_of_the_same_topic_is_told_from_another(kafka: KafkaServer, tmp_path: Path, table: Table) -> None:
+def test_a_stream_refuses_the_log_of_another_table_in_the_same_topic(
+    kafka: KafkaServer, tmp_path: Path, table: Table
+) -> None:
     topic = table.options.kafka_topic
     while now_millis() <= identity_of(table.store):
         pass
@@ -280,7 +282,7 @@ def own_kafka() -> Iterator[KafkaServer]:
     forget_senders()
 
 
-# A broker that is down is met in each run by the tests of publishing.
+# The tests of publishing use a broker that is down in every run.
 @pytest.mark.long
 @pytest.mark.usefixtures("answered_soon_or_not")
 def test_a_broker_that_is_down_fails_the_write_and_no_reader(
@@ -288,7 +290,7 @@ def test_a_broker_that_is_down_fails_the_write_and_no_reader(
 ) -> None:
     table = create(own_kafka, tmp_path, kafka__message__timeout__ms="1500", log__consistency="eventual")
     _written(table, 1, "a")
-    reader = Reader(table)
+    reader = EventualReader(table)
     reader.take()
     own_kafka.kill()
     with pytest.raises(LogUnavailableError):
@@ -305,7 +307,7 @@ def test_a_broker_that_is_down_fails_the_write_and_no_reader(
 
 
 def _written(table: Table, number: int, value: str) -> None:
-    """Write until the broker, which was just started, takes it."""
+    """Write until the broker, which was just started, accepts it."""
     while True:
         try:
             Table(table.name, open_store(table.location)).upsert([{"id": number, "v": value}])
@@ -314,7 +316,7 @@ def _written(table: Table, number: int, value: str) -> None:
         return
 
 
-def test_partitions_have_an_eventual_log_too(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_partitioned_tables_may_have_an_eventual_log(kafka: KafkaServer, tmp_path: Path) -> None:
     catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
     catalog.create_database("db", ignore_if_exists=True)
     rows = [{"id": i, "dt": f"2024-01-0{i % 3 + 1}", "v": "a"} for i in range(9)]
@@ -322,7 +324,7 @@ def test_partitions_have_an_eventual_log_too(kafka: KafkaServer, tmp_path: Path)
     table = catalog.create_table(
         "db.parts_eventual", rows, primary_keys=["id", "dt"], partition_keys=["dt"], options=options
     )
-    reader = Reader(table)
+    reader = EventualReader(table)
     table.upsert(rows)
     reader.until(rows_of(table))
     table.delete_partitions({"dt": "2024-01-02"})

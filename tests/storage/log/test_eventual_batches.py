@@ -1,4 +1,4 @@
-"""Micro-batches of an eventual log: whatever happens, and however often one is read, the changes come to the table."""
+"""Micro-batches of an eventual log: their changes converge to the table, and each batch can be read again."""
 
 import random
 from dataclasses import replace
@@ -20,8 +20,8 @@ from tests.support.servers.kafka import KafkaServer
 from tests.support.shares import each_run
 
 
-class Query:
-    """A stream by micro-batches as an engine runs it, and the rows that follow; each change has to fit those."""
+class BatchQuery:
+    """A stream by micro-batches as an engine runs it, and the resulting rows; each change must fit these rows."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -30,7 +30,7 @@ class Query:
         self.rows: dict[int, Row] = {}
 
     def step(self, limits: BatchLimits | None = None, *, last_snapshot: int | None = None) -> list[Row] | None:
-        """The changes of the next batch, which are applied; None when there is none."""
+        """Apply the changes of the next batch and return them; None when there is no batch."""
         end = self.batches.advance(self.position, limits, last_snapshot=last_snapshot)
         if end is None:
             return None
@@ -55,7 +55,7 @@ class Query:
         return found
 
     def to_end(self) -> None:
-        """Read until there is no more."""
+        """Read until there are no more changes."""
         while self.step() is not None:
             pass
 
@@ -66,9 +66,9 @@ def table(kafka: KafkaServer, tmp_path: Path) -> Table:
 
 
 @pytest.mark.parametrize("seed", each_run(range(10), lambda seed: seed < 1))
-def test_whatever_happens_the_batches_come_to_the_table_and_are_the_same_again(table: Table, seed: int) -> None:
+def test_batches_converge_to_the_table_and_are_repeatable(table: Table, seed: int) -> None:
     draw = random.Random(seed)
-    query = Query(table)
+    query = BatchQuery(table)
     read: list[tuple[str, str, list[Row]]] = []
     for step in range(14):
         change_somehow(table, draw, f"{step}")
@@ -84,9 +84,9 @@ def test_whatever_happens_the_batches_come_to_the_table_and_are_the_same_again(t
         assert query.read(before, after) == changes
 
 
-def test_rows_come_before_they_are_committed_and_go_when_they_never_are(table: Table) -> None:
+def test_rows_are_read_before_their_commit_and_withdrawn_without_one(table: Table) -> None:
     table.upsert([{"id": 1, "v": "a"}])
-    query = Query(table)
+    query = BatchQuery(table)
     query.to_end()
     with table.new_write("never") as writer:
         writer.write_arrow(pa.table({"id": [1, 2], "v": ["b", "b"]}))
@@ -98,9 +98,9 @@ def test_rows_come_before_they_are_committed_and_go_when_they_never_are(table: T
     assert query.rows == rows_of(table) == {1: {"id": 1, "v": "a"}, 3: {"id": 3, "v": "c"}}
 
 
-def test_a_run_that_ends_at_a_snapshot_tells_nothing_that_is_not_in_it(table: Table) -> None:
+def test_a_run_that_ends_at_a_snapshot_returns_only_changes_in_it(table: Table) -> None:
     table.upsert([{"id": 1, "v": "a"}])
-    query = Query(table)
+    query = BatchQuery(table)
     last = query.batches.newest()
     table.upsert([{"id": 1, "v": "b"}])
     while query.step(last_snapshot=last) is not None:
@@ -111,8 +111,8 @@ def test_a_run_that_ends_at_a_snapshot_tells_nothing_that_is_not_in_it(table: Ta
     assert query.rows == rows_of(table)
 
 
-def test_few_records_wait_where_more_are_wanted(table: Table) -> None:
-    query = Query(table)
+def test_a_batch_waits_for_the_minimum_number_of_rows(table: Table) -> None:
+    query = BatchQuery(table)
     table.upsert([{"id": 1, "v": "a"}])
     assert query.step(BatchLimits(min_rows=2)) is None
     table.upsert([{"id": 2, "v": "a"}])
@@ -120,8 +120,8 @@ def test_few_records_wait_where_more_are_wanted(table: Table) -> None:
     assert query.rows == rows_of(table)
 
 
-def test_what_was_told_and_is_gone_from_the_log_ends_the_stream(kafka: KafkaServer, table: Table) -> None:
-    query = Query(table)
+def test_deletion_of_records_that_were_read_already_ends_the_stream(kafka: KafkaServer, table: Table) -> None:
+    query = BatchQuery(table)
     with table.new_write("never") as writer:
         writer.write_arrow(pa.table({"id": list(range(20)), "v": ["never"] * 20}))
         writer.prepare_commit()
@@ -134,8 +134,8 @@ def test_what_was_told_and_is_gone_from_the_log_ends_the_stream(kafka: KafkaServ
         query.step()
 
 
-def test_what_was_not_read_and_is_gone_from_the_log_comes_from_the_snapshots(kafka: KafkaServer, table: Table) -> None:
-    query = Query(table)
+def test_unread_records_deleted_from_the_log_are_read_from_the_snapshots(kafka: KafkaServer, table: Table) -> None:
+    query = BatchQuery(table)
     table.upsert([{"id": 1, "v": "a"}, {"id": 2, "v": "a"}])
     offsets = table.snapshots()[-1].log_offsets
     assert offsets is not None
@@ -144,10 +144,10 @@ def test_what_was_not_read_and_is_gone_from_the_log_comes_from_the_snapshots(kaf
     assert query.rows == rows_of(table)
 
 
-def test_a_table_that_was_taken_back_ends_its_streams(table: Table) -> None:
+def test_a_rollback_of_the_table_ends_its_streams(table: Table) -> None:
     table.upsert([{"id": 1, "v": "a"}])
     table.upsert([{"id": 1, "v": "b"}])
-    query = Query(table)
+    query = BatchQuery(table)
     query.to_end()
     table.upsert([{"id": 1, "v": "c"}])
     query.to_end()
@@ -156,26 +156,26 @@ def test_a_table_that_was_taken_back_ends_its_streams(table: Table) -> None:
         query.step()
     table.upsert([{"id": 1, "v": "d"}])
     table.upsert([{"id": 1, "v": "e"}])
-    # Another snapshot has the number now.
+    # Another snapshot has the id now.
     with pytest.raises(SnapshotNotFoundError, match="rolled back"):
         query.step()
 
 
-def test_a_batch_ends_at_the_snapshot_by_which_its_beginning_was_judged(table: Table) -> None:
-    query = Query(table)
+def test_a_batch_ends_at_the_snapshot_against_which_its_beginning_was_checked(table: Table) -> None:
+    query = BatchQuery(table)
     for value in "abc":
         table.upsert([{"id": 1, "v": value}])
     query.to_end()
     questions = 0
 
-    def taken_back_at_the_second_question() -> None:
+    def rolled_back_at_the_second_question() -> None:
         nonlocal questions
         questions += 1
         if questions == 2:
             table.versions.rollback_to(1)
 
-    # The catalog's answer is asked for with each look at the newest snapshot.
-    environment = StoreEnvironment(known_latest=taken_back_at_the_second_question)
+    # The catalog is asked at each look-up of the newest snapshot.
+    environment = StoreEnvironment(known_latest=rolled_back_at_the_second_question)
     batches = EventualBatches(open_store(table.location, environment=environment))
     assert batches.advance(query.position) is None
     assert questions == 1
@@ -183,19 +183,19 @@ def test_a_batch_ends_at_the_snapshot_by_which_its_beginning_was_judged(table: T
         batches.advance(query.position)
 
 
-def test_options_that_micro_batches_do_not_carry_out_are_refused(table: Table) -> None:
+def test_options_that_micro_batches_do_not_support_are_refused(table: Table) -> None:
     for option in ({"consumer-id": "me"}, {"log.scan.remove-normalize": "true"}):
         with pytest.raises(NotSupportedError, match=next(iter(option))):
             EventualBatches(table.copy(option).store)
 
 
 @pytest.mark.parametrize("text", ["", "7", '{"log": {"0": 1}}', '{"snapshotId": "x", "log": {}, "covered": {}}'])
-def test_what_is_no_position_is_refused(text: str) -> None:
+def test_an_invalid_position_is_refused(text: str) -> None:
     with pytest.raises(InvalidInputError, match="Not a position"):
         LogBatchPosition.from_json(text)
 
 
-def test_what_is_no_step_is_refused() -> None:
+def test_damaged_bytes_of_a_step_are_refused() -> None:
     step = LogStep(bucket=0, before=1, emitted=(0, 1), after=1, written=(1, 2), splits=())
     assert LogStep.from_bytes(step.to_bytes()) == step
     with pytest.raises(InvalidInputError, match="Not a step"):

@@ -1,4 +1,4 @@
-"""Records of partitions, put together to the changes of snapshots."""
+"""Records of Kafka partitions, assembled to the changes of snapshots."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def shape(groups: list[LogGroup]) -> list[tuple[int, bool, dict[int, int]]]:
     return [(g.marker.last, g.is_whole, {p: len(r) for p, r in g.records.items()}) for g in groups]
 
 
-def test_a_snapshot_is_complete_when_every_partition_has_its_part() -> None:
+def test_a_snapshot_is_complete_when_every_partition_has_its_records() -> None:
     assembler = GroupAssembler(2)
     assembler.add(0, marker(1, records=2), records(2), 3)
     assembler.add(0, marker(2), records(0), 5)
@@ -33,23 +33,23 @@ def test_a_snapshot_is_complete_when_every_partition_has_its_part() -> None:
     assert shape(list(assembler.complete())) == [(2, True, {})]
 
 
-def test_what_was_cut_off_in_one_partition_is_not_taken_for_a_whole() -> None:
+def test_a_snapshot_with_deleted_records_in_one_partition_is_incomplete() -> None:
     assembler = GroupAssembler(2)
-    # Of snapshot 1 partition 1 has nothing any more, and of snapshot 2 partition 0 lacks a record.
+    # Partition 1 has no record of snapshot 1 any more, and partition 0 lacks a record of snapshot 2.
     assembler.add(0, marker(1, records=1), records(1), 1)
     assembler.add(0, marker(2, records=3), records(2), 4)
     assembler.add(1, marker(2, records=1), records(1), 7)
     assert shape(list(assembler.complete())) == [(2, False, {0: 2, 1: 1})]
 
 
-def test_snapshots_that_are_passed_over_and_new_lines_keep_their_order() -> None:
+def test_skipped_snapshots_and_new_histories_keep_their_order() -> None:
     assembler = GroupAssembler(1)
     assembler.add(0, marker(7, told=False), records(0), 1)
     assembler.add(0, marker(3, line=1), records(0), 2)
     assert shape(list(assembler.complete())) == [(7, False, {}), (3, True, {})]
 
 
-def test_a_marker_is_read_as_it_was_written_and_nothing_else_is_one() -> None:
+def test_a_marker_survives_the_round_trip_and_other_bytes_are_no_marker() -> None:
     written = marker(9, records=4, line=2, told=False)
     assert LogMarker.from_json(written.to_json(), place="p") == written
     for content in (b"", b"[]", b'{"from": 1}', b'{"from": "x"}'):

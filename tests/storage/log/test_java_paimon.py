@@ -1,4 +1,4 @@
-"""Java Paimon reads and writes tables with a log, of which it knows nothing."""
+"""Java Paimon, which does not support the log, reads and writes tables with one."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.support.peers.java import JavaPaimon
 from tests.support.servers.kafka import KafkaServer
 
 
-def test_java_reads_and_writes_a_table_with_a_log_and_the_next_commit_publishes_what_it_wrote(
+def test_the_next_commit_publishes_rows_that_java_wrote(
     kafka: KafkaServer, tmp_path: Path, java_paimon: JavaPaimon
 ) -> None:
     table = create(kafka, tmp_path)

@@ -14,7 +14,7 @@ from tests.support.servers.kafka import KafkaServer
 
 
 class FullProducer:
-    """A producer whose queue has room for nothing until it was polled so often."""
+    """A producer whose queue is full until it was polled a given number of times."""
 
     def __init__(self, polls: int) -> None:
         self.polls = polls
@@ -30,13 +30,13 @@ class FullProducer:
         self.polls -= 1
 
 
-def test_a_record_waits_until_there_is_room() -> None:
+def test_a_record_waits_until_the_queue_has_room() -> None:
     producer = FullProducer(polls=3)
     produce(producer, "t", 1, b"k", b"v", None, time_millis=7)
     assert producer.taken == [("t", 1, b"k", b"v", 7)]
 
 
-def test_waiting_ends_when_others_were_not_delivered() -> None:
+def test_waiting_ends_when_other_records_were_not_delivered() -> None:
     def fail() -> None:
         raise LogUnavailableError("The log was not written.")
 
@@ -47,7 +47,7 @@ def test_waiting_ends_when_others_were_not_delivered() -> None:
 
 
 @pytest.mark.parametrize("consistency", ["transactional", "eventual"])
-def test_more_rows_than_the_queue_holds_are_in_the_log(kafka: KafkaServer, tmp_path: Path, consistency: str) -> None:
+def test_more_rows_than_the_queue_holds_can_be_published(kafka: KafkaServer, tmp_path: Path, consistency: str) -> None:
     table = create(kafka, tmp_path, log__consistency=consistency, kafka__queue__buffering__max__messages="10")
     table.upsert(pa.table({"id": list(range(500)), "v": ["a"] * 500}))
     consumer = LogConsumer(LogSettings.of(table.options), request_seconds=30)

@@ -1,4 +1,4 @@
-"""Options of logs: what does not go together is refused by name when a table is made or altered."""
+"""Options of logs: contradictions are refused by name when a table is created or altered."""
 
 from pathlib import Path
 
@@ -48,30 +48,30 @@ def create(tmp_path: Path, options: dict[str, str], *, columns: pa.Schema = COLU
         ({"log.changelog-mod": "all"}, "Did you mean"),
     ],
 )
-def test_what_does_not_go_together_is_refused_by_name(tmp_path: Path, options: dict[str, str], names: str) -> None:
+def test_contradictory_options_are_refused_by_name(tmp_path: Path, options: dict[str, str], names: str) -> None:
     with pytest.raises(InvalidOptionError, match=names):
         create(tmp_path, options)
 
 
-def test_an_eventual_log_needs_a_key(tmp_path: Path) -> None:
+def test_an_eventual_log_needs_a_primary_key(tmp_path: Path) -> None:
     eventual = {**LOG, "log.consistency": "eventual"}
     with pytest.raises(InvalidOptionError, match="needs a primary key"):
         create(tmp_path, {**eventual, "bucket-key": "id"}, keyed=False)
     assert create(tmp_path, eventual).options.log_changelog_mode == "upsert"
 
 
-def test_a_stream_of_an_eventual_log_keeps_no_progress_with_the_table(tmp_path: Path) -> None:
+def test_a_stream_of_an_eventual_log_refuses_a_consumer_id(tmp_path: Path) -> None:
     table = create(tmp_path, {**LOG, "log.consistency": "eventual"}).copy({"consumer-id": "me"})
     with pytest.raises(NotSupportedError, match="consumer-id"):
         table.stream(log=True)
 
 
-def test_maps_whose_keys_are_no_texts_are_refused_by_their_column(tmp_path: Path) -> None:
+def test_maps_with_keys_other_than_strings_are_refused_by_their_column(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="no form for m MAP<INT NOT NULL"):
         create(tmp_path, LOG, columns=OTHER_MAP)
 
 
-def test_a_table_gets_a_log_later_and_loses_it_again(tmp_path: Path) -> None:
+def test_a_log_can_be_added_to_a_table_and_removed_again(tmp_path: Path) -> None:
     table = create(tmp_path, {"bucket": "1"})
     update = table.update_schema().set_option("log.system", "kafka")
     update.set_option("kafka.bootstrap.servers", "127.0.0.1:1")
@@ -91,7 +91,7 @@ def test_a_table_keeps_the_topic_that_is_named_after_it(tmp_path: Path) -> None:
     assert create(tmp_path, LOG).options.kafka_topic == "db.t"
 
 
-def test_secrets_are_in_no_text(tmp_path: Path) -> None:
+def test_secrets_are_masked_in_all_texts(tmp_path: Path) -> None:
     table = create(tmp_path, {**LOG, "kafka.sasl.password": "open-sesame"})
     settings = LogSettings.of(table.options)
     assert "open-sesame" not in repr(settings)

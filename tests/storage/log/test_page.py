@@ -1,4 +1,4 @@
-"""What docs/log-store.md shows, on a real broker."""
+"""The examples of docs/log-store.md, on a real broker."""
 
 import json
 import re
@@ -23,7 +23,7 @@ def blocks(language: str, warehouse: Path, kafka: KafkaServer) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
 
 
-def test_the_page_runs_and_the_topic_has_what_it_says(
+def test_the_examples_of_the_page_run_and_fill_the_topic_as_described(
     kafka: KafkaServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     program, before_commit = blocks("python", tmp_path, kafka)
@@ -48,7 +48,7 @@ def test_the_page_runs_and_the_topic_has_what_it_says(
 
 
 def read_topic(kafka: KafkaServer, topic: str, count: int) -> list[Any]:
-    """The first messages of a topic, as any consumer sees them."""
+    """The first messages of a topic, as any consumer reads them."""
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,

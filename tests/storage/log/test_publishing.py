@@ -1,4 +1,4 @@
-"""A transactional log has what the table's files have, snapshot by snapshot, whoever dies or races."""
+"""A transactional log has the changes of the table's files, snapshot by snapshot, despite crashes and races."""
 
 import contextlib
 import logging
@@ -21,11 +21,11 @@ from tests.storage.log.tables import (
     QUICK,
     SCHEMA,
     change,
+    changes_by_snapshot,
+    changes_from_files,
     create,
     cut_log,
     log_options,
-    told,
-    told_by_files,
     warm_up,
 )
 from tests.support.dying_disk import DyingDisk, Killed
@@ -33,17 +33,17 @@ from tests.support.servers.kafka import KafkaServer
 from tests.support.shares import each_run
 
 LONG = 30.0
-"""So long a stream does not look at the files, so that what comes has come from the log."""
+"""So long that a stream does not look at the files: the changes come from the log."""
 
 
 def from_log(table: Table, from_snapshot: int, count: int) -> list[Any]:
-    """What the log tells from a snapshot on, as far as so many parts; its files are not looked at for them."""
+    """Return the changes in the log after a snapshot, `count` of them, without reading files."""
     stream = iter(_LogOnly(table).stream(from_snapshot))
-    return told(next(stream) for _ in range(count))
+    return changes_by_snapshot(next(stream) for _ in range(count))
 
 
 class _LogOnly:
-    """Streams of a table whose files are hidden from them, once they have begun."""
+    """Streams of a table from which its files are hidden once they have begun."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -55,7 +55,7 @@ class _LogOnly:
 
 
 def reopened(table: Table) -> Table:
-    """The table as a new process has it."""
+    """The table as a new process opens it."""
     forget_writers()
     return Table(table.name, open_store(table.location))
 
@@ -65,22 +65,22 @@ PRODUCERS = ["none", "input", "lookup", "full-compaction"]
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("producer", PRODUCERS)
-def test_the_log_has_the_changes_of_each_snapshot_as_the_files_have_them(
+def test_the_log_has_the_same_changes_of_each_snapshot_as_the_files(
     kafka: KafkaServer, tmp_path: Path, producer: str
 ) -> None:
     table = create(kafka, tmp_path, changelog_producer=producer)
     change(table, seed=1, commits=6)
     table.compact()
-    expected = told_by_files(table, 1)
+    expected = changes_from_files(table, 1)
     assert expected
     assert from_log(table, 1, len(expected)) == expected
     assert LogPositions(table.store.file_io, table.store.paths).read() is not None
 
 
-def test_append_tables_and_partitions_have_logs_too(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_append_tables_and_partitioned_tables_may_have_logs(kafka: KafkaServer, tmp_path: Path) -> None:
     append = create(kafka, tmp_path, keyed=False)
     change(append, seed=2, commits=3)
-    expected = told_by_files(append, 1)
+    expected = changes_from_files(append, 1)
     assert from_log(append, 1, 3) == expected
     catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
     options = {"bucket": "3", **QUICK, **log_options(kafka)}
@@ -88,10 +88,12 @@ def test_append_tables_and_partitions_have_logs_too(kafka: KafkaServer, tmp_path
     table = catalog.create_table("db.parts", rows, primary_keys=["id", "dt"], partition_keys=["dt"], options=options)
     table.upsert(rows)
     table.upsert([{"id": 1, "dt": "2024-01-02", "v": "b"}])
-    assert from_log(table, 1, 2) == told_by_files(table, 1)
+    assert from_log(table, 1, 2) == changes_from_files(table, 1)
 
 
-def test_a_stream_begins_with_the_newest_snapshot_and_goes_on_at_its_log(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_stream_begins_with_the_newest_snapshot_and_continues_with_the_log(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
     table = create(kafka, tmp_path)
     change(table, seed=3, commits=4)
     stream = iter(table.stream(log=True, columns=["v", "id"], filter="id < 6", poll_seconds=LONG, idle_seconds=LONG))
@@ -103,7 +105,7 @@ def test_a_stream_begins_with_the_newest_snapshot_and_goes_on_at_its_log(kafka: 
     assert changes.checkpoint == table.latest_snapshot().id + 1  # type: ignore[union-attr]
 
 
-def test_a_snapshot_says_where_the_log_stood(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_snapshot_records_the_offsets_of_the_log(kafka: KafkaServer, tmp_path: Path) -> None:
     table = create(kafka, tmp_path)
     change(table, seed=4, commits=3)
     offsets = [s.log_offsets for s in table.snapshots()]
@@ -126,7 +128,7 @@ def test_a_reader_killed_at_random_sees_every_change_once_and_in_order(
     writer.start()
     seen: list[Any] = []
     position = 1
-    # Each round is a process that is killed after some changes: what it was given last counts as not processed.
+    # Each round is a process that is killed after some changes; the last ones that it got count as not processed.
     while writer.is_alive() or draw.random() < 0.8:
         given = []
         for changes in table.stream(position, log=True, poll_seconds=0.5, idle_seconds=0.5):
@@ -134,15 +136,15 @@ def test_a_reader_killed_at_random_sees_every_change_once_and_in_order(
             if len(given) > draw.randint(1, 4):
                 break
         for changes in given[:-1] if len(given) > 1 else given:
-            seen += told([changes])
+            seen += changes_by_snapshot([changes])
             position = changes.checkpoint or position
     writer.join()
-    seen += told(table.stream(position, log=True, poll_seconds=0.5, idle_seconds=1.0))
-    assert [part for part in seen if part[1]] == told_by_files(table, 1)
+    seen += changes_by_snapshot(table.stream(position, log=True, poll_seconds=0.5, idle_seconds=1.0))
+    assert [part for part in seen if part[1]] == changes_from_files(table, 1)
 
 
 @pytest.mark.parametrize("every", each_run([7, 1], lambda every: every == 7))
-def test_whoever_publishes_next_publishes_what_one_that_died_left(
+def test_the_next_publisher_publishes_the_snapshots_of_one_that_died(
     kafka: KafkaServer, tmp_path: Path, every: int
 ) -> None:
     template = create(kafka, tmp_path)
@@ -156,7 +158,7 @@ def test_whoever_publishes_next_publishes_what_one_that_died_left(
             dying.upsert([{"id": 2, "v": "b"}])
         after = reopened(table)
         after.upsert([{"id": 3, "v": "c"}])
-        expected = told_by_files(after, 1)
+        expected = changes_from_files(after, 1)
         assert from_log(after, 1, len(expected)) == expected
         assert after.maintenance.publish_log() == after.latest_snapshot().id  # type: ignore[union-attr]
 
@@ -170,14 +172,14 @@ def _steps_of_a_commit(table: Table) -> int:
     return len(disk.steps) - before
 
 
-def test_what_was_published_but_not_noted_is_not_published_twice(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_published_but_unrecorded_snapshot_is_not_published_twice(kafka: KafkaServer, tmp_path: Path) -> None:
     table = create(kafka, tmp_path)
     change(table, seed=5, commits=3)
     LogPositions(table.store.file_io, table.store.paths).delete()
     after = reopened(table)
     assert after.maintenance.publish_log() == 3
     after.upsert([{"id": 1, "v": "z"}])
-    expected = told_by_files(after, 1)
+    expected = changes_from_files(after, 1)
     assert from_log(after, 1, len(expected)) == expected
     noted = LogPositions(table.store.file_io, table.store.paths).read()
     assert noted is not None
@@ -188,9 +190,7 @@ def _write(location: str, seed: int, commits: int) -> None:
     change(Table("t", open_store(location)), seed, commits)
 
 
-def test_several_processes_write_at_a_time_and_each_snapshot_is_published_once(
-    kafka: KafkaServer, tmp_path: Path
-) -> None:
+def test_each_snapshot_of_several_concurrent_processes_is_published_once(kafka: KafkaServer, tmp_path: Path) -> None:
     table = create(kafka, tmp_path)
     context = multiprocessing.get_context("spawn")
     writers = [context.Process(target=_write, args=(table.location, seed, 6)) for seed in (1, 2)]
@@ -200,14 +200,14 @@ def test_several_processes_write_at_a_time_and_each_snapshot_is_published_once(
         writer.join(120)
         assert writer.exitcode == 0
     last = reopened(table).maintenance.publish_log()
-    expected = told_by_files(table, 1)
+    expected = changes_from_files(table, 1)
     assert last == table.latest_snapshot().id  # type: ignore[union-attr]
     assert len(expected) == 12
     assert from_log(table, 1, len(expected)) == expected
 
 
 @pytest.mark.long
-def test_writers_that_are_killed_at_any_moment_leave_nothing_unpublished_or_published_twice(
+def test_snapshots_are_published_exactly_once_when_writers_are_killed_at_any_moment(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
     table = create(kafka, tmp_path)
@@ -218,13 +218,13 @@ def test_writers_that_are_killed_at_any_moment_leave_nothing_unpublished_or_publ
         writer.start()
         enough = (table.store.snapshots.latest_id() or 0) + draw.randint(1, 4)
         while (table.store.snapshots.latest_id() or 0) < enough:
-            # Between two looks, so that it is killed at another point of a commit each time.
+            # The moment lies between two looks, so the process is killed at another point of a commit each time.
             writer.join(draw.random() / 10)
             assert writer.exitcode is None
         writer.kill()
         writer.join()
     assert reopened(table).maintenance.publish_log() == table.store.snapshots.latest_id()
-    expected = told_by_files(table, 1)
+    expected = changes_from_files(table, 1)
     assert from_log(table, 1, len(expected)) == expected
 
 
@@ -235,51 +235,51 @@ def test_a_broker_that_is_down_fails_no_commit_and_no_reader(
 ) -> None:
     table = create(kafka, tmp_path)
     change(table, seed=6, commits=2)
-    seen = told(table.stream(1, log=True, poll_seconds=0.5, idle_seconds=0.5))
+    seen = changes_by_snapshot(table.stream(1, log=True, poll_seconds=0.5, idle_seconds=0.5))
     kafka.kill()
     try:
         with caplog.at_level(logging.WARNING):
             change(table, seed=7, commits=2)
         assert "not in its log yet" in caplog.text
-        seen += told(table.stream(3, log=True, poll_seconds=0.2, idle_seconds=0.2))
-        assert seen == told_by_files(table, 1)
+        seen += changes_by_snapshot(table.stream(3, log=True, poll_seconds=0.2, idle_seconds=0.2))
+        assert seen == changes_from_files(table, 1)
     finally:
         kafka.start()
         warm_up(kafka)
     after = reopened(table)
     assert after.maintenance.publish_log() == 4
-    assert from_log(after, 1, 4) == told_by_files(table, 1)
+    assert from_log(after, 1, 4) == changes_from_files(table, 1)
 
 
-def test_what_retention_has_cut_off_comes_from_the_files(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_records_deleted_by_retention_are_read_from_the_files(kafka: KafkaServer, tmp_path: Path) -> None:
     table = create(kafka, tmp_path)
     change(table, seed=8, commits=6)
-    expected = told_by_files(table, 1)
-    # In the middle of the records of a snapshot, and not the same one in both partitions.
+    expected = changes_from_files(table, 1)
+    # Cut in the middle of the records of a snapshot, and of another one in each partition.
     third, fourth = table.snapshots()[2].log_offsets, table.snapshots()[3].log_offsets
     assert third is not None
     assert fourth is not None
     cut_log(kafka, table, {0: third["0"] + 1, 1: fourth["1"]})
     stream = table.stream(1, log=True, poll_seconds=0.5, idle_seconds=1.0)
-    assert told(stream) == expected
+    assert changes_by_snapshot(stream) == expected
     assert from_log(table, 5, 2) == expected[4:]
 
 
 def test_a_log_outlives_the_snapshots_of_its_files(kafka: KafkaServer, tmp_path: Path) -> None:
     table = create(kafka, tmp_path)
     change(table, seed=9, commits=5)
-    expected = told_by_files(table, 1)
+    expected = changes_from_files(table, 1)
     table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
     assert len(table.snapshots()) == 1
     with pytest.raises(SnapshotNotFoundError):
-        told(table.stream(1, idle_seconds=0))
-    assert told(table.stream(1, log=True, poll_seconds=0.5, idle_seconds=1.0)) == expected
-    # What neither of them has is said.
+        changes_by_snapshot(table.stream(1, idle_seconds=0))
+    assert changes_by_snapshot(table.stream(1, log=True, poll_seconds=0.5, idle_seconds=1.0)) == expected
+    # Changes that are neither in the log nor in the files are an error.
     fourth = table.snapshots()[-1].log_offsets
     assert fourth is not None
     cut_log(kafka, table, {int(p): offset for p, offset in fourth.items()})
     with pytest.raises(SnapshotNotFoundError, match="has expired"):
-        told(table.stream(1, log=True, poll_seconds=LONG, idle_seconds=LONG))
+        changes_by_snapshot(table.stream(1, log=True, poll_seconds=LONG, idle_seconds=LONG))
 
 
 def test_snapshots_do_not_expire_before_they_are_published(kafka: KafkaServer, tmp_path: Path) -> None:
@@ -288,30 +288,32 @@ def test_snapshots_do_not_expire_before_they_are_published(kafka: KafkaServer, t
     quiet = table.copy({"log.system": "none"})
     change(quiet, seed=11, commits=3)
     assert table.maintenance.expire_snapshots(retain_max=1, retain_min=1).snapshots == (1, 2)
-    # Who does not know of the log lets them expire, which readers of the log are told.
+    # A writer that does not use the log lets the snapshots expire; readers of the log get an error.
     quiet.maintenance.expire_snapshots(retain_max=1, retain_min=1)
     assert reopened(table).maintenance.publish_log() == 5
     with pytest.raises(SnapshotNotFoundError, match="has expired"):
-        told(table.stream(3, log=True, poll_seconds=0.5, idle_seconds=0.5))
-    assert from_log(table, 5, 1) == told_by_files(table, 5)
+        changes_by_snapshot(table.stream(3, log=True, poll_seconds=0.5, idle_seconds=0.5))
+    assert from_log(table, 5, 1) == changes_from_files(table, 5)
 
 
-def test_readers_are_told_that_the_table_was_taken_back(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_readers_get_an_error_after_a_rollback_of_the_table(kafka: KafkaServer, tmp_path: Path) -> None:
     table = create(kafka, tmp_path)
     change(table, seed=12, commits=4)
     stream = iter(_LogOnly(table).stream(3))
     given = [next(stream), next(stream)]
     table.upsert([{"id": 1, "v": "a"}])
-    assert told([*given, next(stream)]) == told_by_files(table, 3)
+    assert changes_by_snapshot([*given, next(stream)]) == changes_from_files(table, 3)
     table.versions.rollback_to(2)
     change(table, seed=13, commits=4)
     with pytest.raises(SnapshotNotFoundError, match="rolled back"):
         next(stream)
-    # A new stream finds the new line in the log, and what came before it was told of in the files.
-    assert told(table.stream(1, log=True, poll_seconds=0.5, idle_seconds=1.0)) == told_by_files(table, 1)
+    # A new stream finds the new history in the log, and earlier changes in the files.
+    assert changes_by_snapshot(table.stream(1, log=True, poll_seconds=0.5, idle_seconds=1.0)) == changes_from_files(
+        table, 1
+    )
 
 
-def test_an_overwrite_is_told_as_a_stream_of_the_files_tells_it(
+def test_an_overwrite_is_published_as_a_stream_of_the_files_returns_it(
     kafka: KafkaServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     silent = create(kafka, tmp_path)
@@ -319,7 +321,7 @@ def test_an_overwrite_is_told_as_a_stream_of_the_files_tells_it(
     silent.truncate()
     silent.upsert([{"id": 2, "v": "b"}])
     with caplog.at_level(logging.WARNING):
-        assert from_log(silent, 1, 2) == told_by_files(silent, 1)
+        assert from_log(silent, 1, 2) == changes_from_files(silent, 1)
     assert "streaming-read-overwrite" in caplog.text
     table = create(kafka, tmp_path, streaming_read_overwrite="true")
     table.upsert([{"id": 1, "v": "a"}])
@@ -327,7 +329,7 @@ def test_an_overwrite_is_told_as_a_stream_of_the_files_tells_it(
     assert from_log(table, 1, 2)[1] == (2, [{"id": 1, "v": "a", "_row_kind": 3}])
 
 
-def test_columns_that_come_later_are_in_the_log(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_columns_added_later_are_in_the_log(kafka: KafkaServer, tmp_path: Path) -> None:
     table = create(kafka, tmp_path)
     table.upsert([{"id": 1, "v": "a"}])
     old = reopened(table)
@@ -335,9 +337,9 @@ def test_columns_that_come_later_are_in_the_log(kafka: KafkaServer, tmp_path: Pa
         update.add_column("w", "INT")
         update.rename_column("v", "u")
     table.upsert([{"id": 2, "u": "b", "w": 7}])
-    # A committer that has not heard of the columns publishes them, too.
+    # A committer that has not read the new schema publishes the new columns, too.
     old.upsert([{"id": 3, "v": "c"}])
-    expected = told_by_files(table, 1)
+    expected = changes_from_files(table, 1)
     assert expected[1] == (2, [{"id": 2, "u": "b", "w": 7, "_row_kind": 0}])
     assert from_log(table, 1, 3) == expected
 
@@ -352,7 +354,7 @@ def test_branches_have_no_log(kafka: KafkaServer, tmp_path: Path) -> None:
         with pytest.raises(NotSupportedError, match="branches have"):
             refused()
     table.upsert([{"id": 3, "v": "c"}])
-    assert from_log(table, 1, 2) == told_by_files(table, 1)
+    assert from_log(table, 1, 2) == changes_from_files(table, 1)
 
 
 def test_a_table_without_a_log_is_refused_by_name(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Rows as records of a log: every type comes back as it was, and others can read the records."""
+"""Rows as records of a log: every type survives the round trip, and other tools can read the records."""
 
 import json
 from decimal import Decimal
@@ -31,7 +31,7 @@ def batch_of(schema: TableSchema, rows: pa.Table) -> pa.RecordBatch:
 def round_trip(schema: TableSchema, batch: pa.RecordBatch, kinds: list[int]) -> tuple[pa.RecordBatch, list[int]]:
     codec = RecordCodec(schema)
     written = codec.encoded(batch, np.array(kinds, np.int8))
-    # Headers hold the kinds of -U and +U alone.
+    # Headers hold only the kinds -U and +U.
     told = np.array([k if k in (1, 2) else -1 for k in kinds], np.int8)
     back, kinds_back = codec.decoded(LogRecords(keys=written.keys, values=written.values, kinds=told), place="t")
     return back, kinds_back.tolist()
@@ -43,7 +43,7 @@ def is_writable(of: TypeJson) -> bool:
 
 @random_examples(150)
 @given(st.data())
-def test_rows_of_all_types_come_back_as_they_were_with_their_kinds(data: st.DataObject) -> None:
+def test_rows_of_all_types_survive_the_round_trip_with_their_kinds(data: st.DataObject) -> None:
     drawn = data.draw(st.lists(types().filter(is_writable), min_size=1, max_size=4))
     columns = [(f'c "{i}"', of) for i, of in enumerate(drawn)]
     parsed = [parse_type(of) for of in drawn]
@@ -56,7 +56,7 @@ def test_rows_of_all_types_come_back_as_they_were_with_their_kinds(data: st.Data
     assert table_to_rows(pa.Table.from_batches([back]), parsed) == table_to_rows(pa.Table.from_batches([batch]), parsed)
 
 
-def test_years_that_do_not_have_four_digits_come_back() -> None:
+def test_years_of_other_than_four_digits_survive_the_round_trip() -> None:
     schema = schema_of([("d", "DATE"), ("t", "TIMESTAMP(6)"), ("z", "TIMESTAMP(3) WITH LOCAL TIME ZONE")])
     numbers = [-800_000, 0, None, 20_000_000, 4_000_000]
     columns: list[Any] = [
@@ -69,7 +69,7 @@ def test_years_that_do_not_have_four_digits_come_back() -> None:
     assert back.equals(batch)
 
 
-def test_records_are_what_flink_calls_debezium_json() -> None:
+def test_records_have_flinks_debezium_json_format() -> None:
     columns: list[tuple[str, TypeJson]] = [
         ("id", "BIGINT NOT NULL"),
         ("name", "STRING"),
@@ -111,7 +111,7 @@ def test_records_are_what_flink_calls_debezium_json() -> None:
     "value",
     [b"", b"[1]", b'{"a":1}', b'{"before":null,"after":null,"op":"c"}', b'{"before":null,"after":{"id":"x"},"op":"c"}'],
 )
-def test_what_is_no_record_of_the_table_is_refused_by_its_place(value: bytes) -> None:
+def test_an_invalid_record_is_refused_with_its_topic(value: bytes) -> None:
     codec = RecordCodec(schema_of([("id", "BIGINT")]))
     records = LogRecords(keys=[None], values=[value], kinds=np.array([-1], np.int8))
     with pytest.raises(CorruptFileError, match="topic x"):

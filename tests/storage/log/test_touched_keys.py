@@ -1,4 +1,4 @@
-"""The keys that an eventual log has told of, against a dictionary."""
+"""The keys that an eventual log has returned since the last snapshot, against a dictionary."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ BY = WrittenBy(table=1, schema_id=0)
     offsets=st.dictionaries(st.integers(0, 2), st.integers(0, 60)),
     at_once=st.integers(1, 7),
 )
-def test_keys_are_judged_by_where_they_were_told_last(
+def test_keys_are_checked_by_the_offset_of_their_last_record(
     rows: list[tuple[bytes, bytes | None, int]],
     changed: set[bytes],
     offsets: dict[int, int],
@@ -37,7 +37,7 @@ def test_keys_are_judged_by_where_they_were_told_last(
     keys = [key for page, _ in pages for key in page]
     assert keys == sorted((changed | model.keys()) - later)
     assert all(len(page) <= at_once for page, _ in pages)
-    assert {k: v for _, told in pages for k, v in told.items()} == {k: model[k].value for k in keys if k in model}
+    assert {k: v for _, rest in pages for k, v in rest.items()} == {k: model[k].value for k in keys if k in model}
     touched.settle()
     assert len(touched) == len(later)
     assert list(touched.judged(at_once)) == []

@@ -1,4 +1,4 @@
-"""Strategies for key columns of every type, and the order in which Paimon puts their values."""
+"""Hypothesis strategies for key columns of every type, and the order that Paimon defines for their values."""
 
 import datetime as dt
 import math
@@ -18,7 +18,9 @@ _DAY_MILLIS = 86_400_000
 
 @dataclass(frozen=True)
 class KeyKind:
-    """A key type, values for it (few distinct ones, so that keys meet) and what Paimon orders them by."""
+    """A key type, some values of it (few distinct ones, so that equal keys are frequent) and the sort key in Paimon's
+    order.
+    """
 
     name: str
     type: AtomicType
@@ -105,7 +107,7 @@ KEY_KINDS = (
 
 
 def key_order(kinds: tuple[KeyKind, ...], key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What rows with this key are ordered by, as a tuple that Python compares."""
+    """Return the sort key of rows with this key, as a tuple that Python compares."""
     return tuple(kind.order(value) for kind, value in zip(kinds, key, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""`force-lookup` with a changelog of full compactions: level 0 goes upward, but nothing is looked up."""
+"""`force-lookup` with a changelog of full compactions: level 0 is compacted upward, but no key is looked up."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ OPTIONS = {
     "bucket": "1",
     "changelog-producer": "full-compaction",
     "force-lookup": "true",
-    # A run is never taken in for its size: each commit is moved to level 1 at first, below the oldest run.
+    # A run is never included for its size: each commit moves to level 1 first, below the oldest run.
     "compaction.size-ratio": "-100",
     "compaction.max-size-amplification-percent": "1000000000",
     "num-sorted-run.compaction-trigger": "4",
@@ -37,7 +37,7 @@ def read(from_table: Table) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_older_levels_count_where_nothing_was_looked_up(tmp_path: Path, full: bool) -> None:
+def test_values_of_older_levels_are_merged_without_a_lookup(tmp_path: Path, full: bool) -> None:
     summed = table(tmp_path, {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"})
     for number in range(4):
         write(summed, (1, 10**number, None), (number + 2, number, None))
@@ -46,7 +46,7 @@ def test_older_levels_count_where_nothing_was_looked_up(tmp_path: Path, full: bo
     assert read(summed) == [(1, 1111, None), *((number + 2, number, None) for number in range(4))]
 
 
-def test_a_record_that_is_alone_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_record_without_older_ones_stays_unchanged(tmp_path: Path) -> None:
     options = {"fields.g.sequence-group": "v", "compaction.force-rewrite-all-files": "true"}
     grouped = table(tmp_path, {"merge-engine": "partial-update", **options})
     write(grouped, (1, 5, None))

@@ -1,4 +1,4 @@
-"""Full compaction: the plan, and that the table's rows stay what they are."""
+"""Full compaction: the plan, and that the table's rows stay the same."""
 
 from pathlib import Path
 from typing import Any
@@ -73,7 +73,7 @@ def test_levels_put_the_newest_flush_first_and_higher_levels_last() -> None:
     assert Levels.of([file("a", 0, 1, level=8)], 6).max_level == 8
 
 
-def test_nothing_is_done_to_an_empty_bucket_or_one_compacted_already() -> None:
+def test_an_empty_or_compacted_bucket_needs_no_compaction() -> None:
     assert plan() is None
     assert plan(file("a", 0, 5, level=5, size=1), file("b", 6, 9, level=5, size=1)) is None
 
@@ -82,11 +82,11 @@ def test_overlapping_files_are_rewritten_together() -> None:
     assert described(plan(file("a", 0, 5), file("b", 3, 9), file("c", 0, 9, level=5))) == ["rewrite a b c"]
 
 
-def test_large_files_that_meet_no_other_are_moved() -> None:
+def test_large_files_without_overlap_are_moved() -> None:
     assert described(plan(file("a", 0, 5), file("b", 6, 9))) == ["move a", "move b"]
 
 
-def test_large_files_of_the_highest_level_stay_when_nothing_meets_them() -> None:
+def test_large_files_of_the_highest_level_stay_without_overlap() -> None:
     assert described(plan(file("a", 0, 5, level=5), file("b", 6, 9))) == ["move b"]
 
 
@@ -100,7 +100,7 @@ def test_small_neighbours_are_rewritten_together_but_not_across_a_large_file() -
     assert described(plan(small[0], file("c", 4, 7))) == ["move a", "move c"]
 
 
-def test_the_output_is_the_highest_level_and_deletes_end_there() -> None:
+def test_the_output_is_the_highest_level_and_drops_deletes() -> None:
     unit = plan(file("a", 0, 5), file("b", 0, 5))
     assert unit is not None
     assert (unit.output_level, unit.drop_deletes) == (5, True)
@@ -158,7 +158,7 @@ ROWS = st.lists(
 
 @settings(max_examples=examples(15), deadline=None)
 @given(rounds=st.lists(ROWS, min_size=1, max_size=4), tail=ROWS)
-def test_rows_are_the_same_before_and_after_and_no_delete_is_left(
+def test_compaction_keeps_the_rows_and_leaves_no_delete(
     rounds: list[list[tuple[dict[str, Any], int]]],
     tail: list[tuple[dict[str, Any], int]],
     tmp_path_factory: pytest.TempPathFactory,
@@ -189,7 +189,7 @@ def test_rows_are_the_same_before_and_after_and_no_delete_is_left(
     assert rows_of(store) == model
 
 
-def test_a_partition_or_a_bucket_is_compacted_alone(tmp_path: Path) -> None:
+def test_a_single_partition_or_bucket_can_be_compacted(tmp_path: Path) -> None:
     store = create(tmp_path)
     rows = [{"id": i, "dt": dt, "v": "x"} for i in range(20) for dt in "ab"]
     for _ in range(2):
@@ -203,7 +203,7 @@ def test_a_partition_or_a_bucket_is_compacted_alone(tmp_path: Path) -> None:
         compact(store, bucket=2)
 
 
-def test_a_bucket_of_nothing_but_deletes_ends_empty(tmp_path: Path) -> None:
+def test_a_bucket_of_deletes_only_becomes_empty(tmp_path: Path) -> None:
     store = create(tmp_path)
     upsert(store, [{"id": 1, "dt": "a", "v": "x"}], [0])
     upsert(store, [{"id": 1, "dt": "a", "v": None}], [3])
@@ -213,7 +213,7 @@ def test_a_bucket_of_nothing_but_deletes_ends_empty(tmp_path: Path) -> None:
     assert rows_of(store) == {}
 
 
-def test_a_corrupt_file_stops_compaction_and_nothing_is_left_of_it(tmp_path: Path) -> None:
+def test_a_corrupt_file_stops_compaction_which_leaves_no_file(tmp_path: Path) -> None:
     store = create(tmp_path)
     rows = [{"id": i, "dt": dt, "v": "x"} for i in range(20) for dt in "ab"]
     for _ in range(2):
@@ -238,7 +238,7 @@ def test_compaction_of_thin_files_and_of_several_target_files(tmp_path: Path) ->
     assert rows_of(store) == model
 
 
-def test_where_full_compactions_write_the_changelog_there_is_one_with_each_commit(tmp_path: Path) -> None:
+def test_each_commit_compacts_fully_where_full_compactions_write_the_changelog(tmp_path: Path) -> None:
     store = create(tmp_path, **{"changelog-producer": "full-compaction"})
     upsert(store, [{"id": 1, "dt": "a", "v": "x"}], [0])
     upsert(store, [{"id": 1, "dt": "a", "v": "y"}], [0])

@@ -1,4 +1,4 @@
-"""Files are cut into sections that do not meet, and laid into as few sorted runs as possible."""
+"""Files are cut into sections without overlap, and combined to as few sorted runs as possible."""
 
 from itertools import pairwise
 
@@ -16,7 +16,7 @@ _INTERVALS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 6)).map(lambd
 
 @given(intervals=_INTERVALS)
 @settings(max_examples=examples(300), deadline=None)
-def test_sections_do_not_meet_and_cannot_be_cut_further(intervals: list[tuple[int, int]]) -> None:
+def test_sections_do_not_overlap_and_cannot_be_cut_further(intervals: list[tuple[int, int]]) -> None:
     sections = partition_intervals([a for a, _ in intervals], [b for _, b in intervals])
     assert sorted(i for s in sections for run in s for i in run) == list(range(len(intervals)))
     bounds = [
@@ -26,7 +26,7 @@ def test_sections_do_not_meet_and_cannot_be_cut_further(intervals: list[tuple[in
     for section, (low, high) in zip(sections, bounds, strict=True):
         members = [intervals[i] for run in section for i in run]
         gaps = [x for x in range(low, high) if not any(a <= x and x + 1 <= b for a, b in members)]
-        # A gap between x and x + 1 would only be a cut if no interval covered both.
+        # A gap between x and x + 1 is only a cut if no interval covers both.
         assert all(any(a <= x < b or a <= x + 1 <= b for a, b in members) for x in gaps)
 
 
@@ -70,7 +70,7 @@ def test_files_are_partitioned_by_their_decoded_keys() -> None:
     assert interval_partition([b], _TYPES) == [[SortedRun(files=(b,))]]
 
 
-def test_a_run_adds_up_its_files() -> None:
+def test_a_runs_figures_are_the_sums_of_its_files() -> None:
     run = SortedRun(files=(_file("a", ("a", 1), ("a", 2)), _file("b", ("b", 1), ("b", 2))))
     assert (run.row_count, run.byte_size, run.min_sequence_number, run.max_sequence_number) == (4, 20, 0, 1)
     assert run.may_have_deletes

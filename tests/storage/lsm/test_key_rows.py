@@ -1,4 +1,4 @@
-"""Of a key's rows the newest and the oldest one that is wanted."""
+"""The newest and the oldest wanted row of each key."""
 
 from random import Random
 
@@ -12,7 +12,7 @@ from tests.support.examples import examples
 
 @given(keys=st.lists(st.lists(st.booleans(), min_size=1, max_size=7), max_size=12), shuffle=st.randoms())
 @settings(max_examples=examples(200), deadline=None)
-def test_a_keys_newest_and_oldest_wanted_rows_are_found_wherever_they_are(
+def test_the_newest_and_oldest_wanted_rows_of_a_key_are_found_at_any_position(
     keys: list[list[bool]], shuffle: Random
 ) -> None:
     sizes = [len(rows) for rows in keys]

@@ -56,7 +56,7 @@ def test_rows_are_sorted_stably_by_composite_keys(data: st.DataObject) -> None:
     )
 )
 @settings(max_examples=examples(200), deadline=None)
-def test_ties_order_the_rows_of_one_key(rows: list[tuple[int, int, bool]]) -> None:
+def test_tie_breakers_order_the_rows_of_one_key(rows: list[tuple[int, int, bool]]) -> None:
     keys, sequence, adds = (
         pa.array([r[i] for r in rows], t) for i, t in enumerate((pa.int32(), pa.int64(), pa.bool_()))
     )
@@ -82,7 +82,7 @@ def test_slices_and_chunks_are_read_at_their_offsets() -> None:
     assert sort_groups([pa.array([True, True, False]).slice(1, 2)])[0].tolist() == [1, 0]
 
 
-def test_a_sort_of_many_rows_is_the_same_by_every_path() -> None:
+def test_every_sort_algorithm_gives_the_same_order_of_many_rows() -> None:
     random = np.random.default_rng(7)
     narrow = random.integers(0, 1000, 20_000)
     wide = narrow * (2**53) - 2**62
@@ -101,7 +101,7 @@ def test_a_sort_of_many_rows_is_the_same_by_every_path() -> None:
     ties=st.randoms(use_true_random=False),
 )
 @settings(max_examples=examples(200), deadline=None)
-def test_a_sorted_head_changes_nothing_but_the_work(head: list[int], tail: list[int], ties: Random) -> None:
+def test_declaring_a_sorted_head_does_not_change_the_order(head: list[int], tail: list[int], ties: Random) -> None:
     keys = pa.array(head + tail, pa.int64())
     sequence = pa.array([ties.randrange(5) for _ in keys])
     for tie in ((), (sequence,)):
@@ -123,6 +123,6 @@ def test_group_ends_mark_the_last_row_of_each_group() -> None:
     assert group_ends(starts[:0]).tolist() == []
 
 
-def test_a_nested_column_is_no_key() -> None:
+def test_a_nested_column_is_refused_as_a_key() -> None:
     with pytest.raises(TypeError, match="can't be part of a key"):
         key_words([pa.array([[1]])])

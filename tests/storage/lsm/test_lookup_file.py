@@ -1,4 +1,4 @@
-"""Lookup files: keys are found wherever they are, rows come back as they were, and the cache stays within bounds."""
+"""Lookup files: keys are found at any position, rows are restored, and the cache is bounded."""
 
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def table_with_files(warehouse: Path, count: int) -> FileStore:
     return table.store
 
 
-def test_the_cache_makes_a_file_once_and_drops_what_is_too_much_or_too_old(tmp_path: Path) -> None:
+def test_the_cache_builds_a_file_once_and_evicts_by_size_and_age(tmp_path: Path) -> None:
     store = table_with_files(tmp_path, 3)
     now = [0.0]
     cache = LookupFiles(store.with_options({"lookup.cache-file-retention": "10 s"}), clock=lambda: now[0])
@@ -78,7 +78,7 @@ def test_the_cache_makes_a_file_once_and_drops_what_is_too_much_or_too_old(tmp_p
     now[0] = 11
     cache.of(files[1], paths[files[1].file_name])
     assert not first.directory.exists()
-    # What was opened stays readable after it was dropped.
+    # An open file stays readable after its eviction.
     assert first.find([pa.array([2, 7])]).tolist() == [1, -1]
     small = LookupFiles(store.with_options({"lookup.cache-max-disk-size": "1 b"}))
     opened = [small.of(f, paths[f.file_name]) for f in files]
@@ -103,7 +103,7 @@ def kept(table: Table) -> set[str]:
     return set(shared_lookup_files(table.store)._known)
 
 
-def test_what_one_writer_looked_up_in_the_next_one_finds_made(tmp_path: Path) -> None:
+def test_lookup_files_of_one_writer_are_reused_by_the_next(tmp_path: Path) -> None:
     table = lookup_table(tmp_path)
     table.upsert(pa.table({"id": list(range(50_000)), "v": [f"{i * 7919}" for i in range(50_000)]}))
     table.upsert(pa.table({"id": [5], "v": ["b"]}))
@@ -113,7 +113,7 @@ def test_what_one_writer_looked_up_in_the_next_one_finds_made(tmp_path: Path) ->
     assert made
     assert all(again[name][0] is file for name, (file, _) in made.items() if name in again)
     assert set(made) & set(again)
-    # Files that were compacted away take no local disk any more, nor do those of a table that is gone.
+    # Files that were compacted away use no local disk any more, and neither do those of a dropped table.
     live = {f.file_name for f in restore_buckets(table.store).files(BucketId(EMPTY_ROW, 0))}
     assert kept(table) <= live
     table.compact(full=True)

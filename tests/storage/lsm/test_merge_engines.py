@@ -1,4 +1,4 @@
-"""Partial-update, aggregation and first-row equal a dict that takes the records of a key one after the other."""
+"""Partial-update, aggregation and first-row equal a model that applies the records of a key one by one to a dict."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND, Schema
 from tests.support.examples import examples
 
-# A record: key, two numbers, a text, a sequence, and its kind. Its place in the list is its sequence number.
+# A record: key, two numbers, a text, a sequence, and its kind. Its index in the list is its sequence number.
 Record = tuple[int, int | None, int | None, str | None, int | None, int]
 State = dict[str, Any]
 
@@ -40,7 +40,7 @@ def _merged(
     schema = Schema(fields=fields, primary_keys=("id",), options={"bucket": "1", **options}).to_table_schema()
     function = merge_function_for(schema, CoreOptions(schema.options), drop_deletes=True)
     numbered = list(enumerate(records))
-    # Runs hold each key once: a record goes to the run that so many records of its key came before it.
+    # Runs hold each key once: the run of a record is the number of records of its key before it.
     runs: list[list[tuple[int, Record]]] = []
     seen: dict[int, int] = {}
     for number, record in numbered:
@@ -61,7 +61,7 @@ def _merged(
 
         def batches(batch_rows: int) -> Iterator[RunBatch]:
             for start in range(0, batch.num_rows, batch_rows):
-                # All of one age, so that the sequence numbers have to say which record is newer.
+                # All runs have the same age, so that the sequence numbers must decide which record is newer.
                 yield RunBatch(batch.slice(start, batch_rows), 0)
 
         return RunInput(row_count=batch.num_rows, open=batches)
@@ -79,7 +79,7 @@ def _model(records: Sequence[Record], step: Any) -> list[list[Any]]:
     rows = []
     for key in sorted(by_key):
         mine = by_key[key]
-        # A record that is alone stays as it is.
+        # A record without others of its key stays unchanged.
         alone = None if mine[0][5] in (1, 3) else list(mine[0][:5])
         result = alone if len(mine) == 1 else step(mine)
         if result is not None:
@@ -151,7 +151,7 @@ def _aggregated(records: Sequence[Record]) -> list[Any]:
 def _texts(records: Sequence[Record]) -> list[Any]:
     values = [[v for v in column if v is not None] for column in list(zip(*records, strict=True))[1:5]]
     a, b, t, g = values
-    # Products beyond the type are an error, which test_number_limits is about.
+    # Products beyond the type are an error; see test_number_limits.
     assume(abs(math.prod(number for number in a if number)) < 2**31)
     return [
         records[0][0],
@@ -208,7 +208,7 @@ ENGINES: dict[str, tuple[dict[str, str], Sequence[int], Any]] = {
 @pytest.mark.parametrize("engine", ENGINES)
 @settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
-def test_the_streaming_merge_equals_one_record_after_the_other(engine: str, data: st.DataObject) -> None:
+def test_the_streaming_merge_equals_merging_record_by_record(engine: str, data: st.DataObject) -> None:
     options, kinds, step = ENGINES[engine]
     records = data.draw(_records(kinds))
     cuts = data.draw(st.lists(st.integers(0, 50), max_size=6))

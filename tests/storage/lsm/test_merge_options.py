@@ -1,4 +1,4 @@
-"""Options of merge engines that contradict each other or the schema are refused when the table is made."""
+"""Options of merge engines that contradict each other or the schema are refused when the table is created."""
 
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,7 @@ def _function(column: str, function: str, **more: str) -> dict[str, str]:
         ({"merge-engine": "first-row", "changelog-producer": "input"}, InvalidOptionError, "changelog-producer"),
     ],
 )
-def test_tables_with_contradicting_options_are_not_made(
+def test_tables_with_contradictory_options_are_not_created(
     options: dict[str, str], error: type[Exception], part: str, tmp_path: Path
 ) -> None:
     table = interbed_table(tmp_path, "db.t")
@@ -102,7 +102,7 @@ def test_tables_with_contradicting_options_are_not_made(
     assert not (tmp_path / "db.db" / "t" / "schema").exists()
 
 
-def test_options_that_contradict_are_not_set_either() -> None:
+def test_contradictory_options_cannot_be_set_later_either() -> None:
     fields = tuple(field_from_json({"id": i, "name": n, "type": t}) for i, (n, t) in enumerate(COLUMNS))
     schema = Schema(fields=fields, primary_keys=("id",), options={"bucket": "1", **AGGREGATION}).to_table_schema()
     with pytest.raises(InvalidOptionError, match="'sum' needs column 't'"):
@@ -118,7 +118,7 @@ def test_options_that_contradict_are_not_set_either() -> None:
         (_function("n", "max"), r"function 'max' of column 'n' can't take values back.*'fields\.n\.ignore-retract'"),
     ],
 )
-def test_rows_that_take_back_what_cannot_be_taken_back_leave_the_table_as_it_was(
+def test_unsupported_retractions_are_refused_and_leave_the_table_unchanged(
     options: dict[str, str], part: str, tmp_path: Path
 ) -> None:
     table = interbed_table(tmp_path, "db.t")
@@ -132,7 +132,7 @@ def test_rows_that_take_back_what_cannot_be_taken_back_leave_the_table_as_it_was
     assert table.load().latest_snapshot().id == snapshot  # type: ignore[union-attr]
 
 
-def test_the_column_rowkind_field_says_what_each_row_means(tmp_path: Path) -> None:
+def test_the_rowkind_field_column_determines_the_kind_of_each_row(tmp_path: Path) -> None:
     table = interbed_table(tmp_path, "db.t")
     table.create(COLUMNS[:3], primary_keys=["id"], options={"bucket": "1", "rowkind.field": "t"})
     table.write([[1, 1, "+I"], [2, 2, "+I"], [3, 3, "+I"]])
@@ -144,7 +144,7 @@ def test_the_column_rowkind_field_says_what_each_row_means(tmp_path: Path) -> No
     assert table.read().rows == [[2, 5, "+U"]]
 
 
-def test_updates_before_are_ignored_when_the_option_says_so(tmp_path: Path) -> None:
+def test_update_before_rows_are_ignored_when_the_option_is_set(tmp_path: Path) -> None:
     table = interbed_table(tmp_path, "db.t")
     options = {"bucket": "1", "ignore-update-before": "true", **_function("n", "sum")}
     table.create(COLUMNS[:2], primary_keys=["id"], options=options)
@@ -152,7 +152,7 @@ def test_updates_before_are_ignored_when_the_option_says_so(tmp_path: Path) -> N
     assert table.read().rows == [[1, 3]]
 
 
-def test_a_hot_key_is_folded_like_many_rare_ones(tmp_path: Path) -> None:
+def test_many_rows_of_one_key_are_aggregated_in_order(tmp_path: Path) -> None:
     table = interbed_table(tmp_path, "db.t")
     functions = {
         "merge-engine": "aggregation",
@@ -175,7 +175,7 @@ def test_a_hot_key_is_folded_like_many_rare_ones(tmp_path: Path) -> None:
         }
     )
     table.load().append(data)
-    # One addition after the other, as Java's loop makes them.
+    # One addition after the other, as Java's loop does.
     total = 0.0
     for _ in range(rows):
         total += 0.1

@@ -1,4 +1,4 @@
-"""The newest rows that are found by place are those that a sort finds."""
+"""The newest rows found by position equal those that a sort finds."""
 
 import datetime
 from typing import Any
@@ -20,7 +20,7 @@ _RUNS = st.lists(st.sets(st.integers(-60, 60)), min_size=1, max_size=6)
 def _columns(runs: list[set[int]], data_type: pa.DataType, offset: int = 0) -> "list[pa.Array[Any]]":
     width = pa.int64() if pa.types.is_timestamp(data_type) or data_type == pa.int64() else pa.int32()
     columns = [pa.array([key + offset for key in sorted(run)], width).cast(data_type) for run in runs]
-    # Slices, as a merge makes of what it has read.
+    # Slices, as a merge takes them from the batches that it read.
     return [pa.concat_arrays([column, column]).slice(len(column)) for column in columns]
 
 
@@ -38,7 +38,7 @@ def test_the_newest_row_of_each_key_is_the_one_that_a_sort_finds(runs: list[set[
 
 @given(runs=_RUNS, data=st.data())
 @settings(max_examples=examples(200), deadline=None)
-def test_a_count_is_of_the_keys_whose_last_row_adds(runs: list[set[int]], data: st.DataObject) -> None:
+def test_keys_are_counted_whose_newest_row_is_no_delete(runs: list[set[int]], data: st.DataObject) -> None:
     adds = [data.draw(st.lists(st.booleans(), min_size=len(run), max_size=len(run))) for run in runs]
     last = {
         key: kept for run, flags in zip(runs, adds, strict=True) for key, kept in zip(sorted(run), flags, strict=True)
@@ -50,7 +50,7 @@ def test_a_count_is_of_the_keys_whose_last_row_adds(runs: list[set[int]], data: 
 
 
 @pytest.mark.parametrize("data_type", [pa.int8(), pa.int64()])
-def test_keys_at_both_ends_of_their_type_are_apart_by_more_than_it_holds(data_type: pa.DataType) -> None:
+def test_keys_at_both_ends_of_their_type_do_not_overflow(data_type: pa.DataType) -> None:
     bits = data_type.bit_width
     ends = [-(2 ** (bits - 1)), 2 ** (bits - 1) - 1]
     everything = pa.array(range(-128, 128) if bits == 8 else ends, data_type)
@@ -63,7 +63,7 @@ def test_keys_at_both_ends_of_their_type_are_apart_by_more_than_it_holds(data_ty
         assert count_newest(columns, None) is None
 
 
-def test_keys_that_are_far_apart_or_no_integers_are_left_to_a_sort() -> None:
+def test_sparse_keys_and_keys_other_than_integers_are_left_to_a_sort() -> None:
     for keys in (
         pa.array([1, 10_000_000]),
         pa.array(["a", "b"]),
@@ -74,7 +74,7 @@ def test_keys_that_are_far_apart_or_no_integers_are_left_to_a_sort() -> None:
         assert count_newest([keys], None) is None
 
 
-def test_no_rows_have_no_newest_ones() -> None:
+def test_the_result_for_no_rows_is_empty() -> None:
     found = newest_rows([pa.array([], pa.int64())])
     assert found is not None
     assert not len(found)

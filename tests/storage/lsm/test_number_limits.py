@@ -1,4 +1,4 @@
-"""`sum` and `product` never leave the type of their column: the result is exact, or an error that names the column."""
+"""`sum` and `product` never overflow silently: the result is exact, or an error that names the column."""
 
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Context, Decimal
@@ -26,13 +26,13 @@ ARROW: dict[str, pa.DataType] = {
     **{name: getattr(pa, f"int{bits}")() for name, bits in INTEGERS.items()},
     **{f"DECIMAL({p}, {s})": pa.decimal128(p, s) for p, s in DECIMALS},
 }
-ADDS, TAKES_BACK = "+", "-"
+ADDS, RETRACTS = "+", "-"
 _EXACT = Context(prec=100)
 Step = tuple[str, int | None]
 
 
 def _bounds(of: str) -> tuple[int, int, int]:
-    """The least and the greatest integer of a type, decimals without their scale, and that scale."""
+    """The least and the greatest integer of a type (of a decimal: without its scale), and the scale."""
     if of in INTEGERS:
         return -(1 << (INTEGERS[of] - 1)), (1 << (INTEGERS[of] - 1)) - 1, 0
     kind: Any = ARROW[of]
@@ -51,7 +51,7 @@ def _rounded(a: int, b: int) -> int:
 
 
 def _sum(of: str, steps: Sequence[Step]) -> int | str | None:
-    """The sum of all rows in Python's numbers; text when it is beyond the type."""
+    """The exact sum of all rows; an error text when it is beyond the type."""
     least, greatest, _ = _bounds(of)
     numbers = [v if kind == ADDS else -v for kind, v in steps if v is not None]
     if not numbers:
@@ -60,7 +60,7 @@ def _sum(of: str, steps: Sequence[Step]) -> int | str | None:
 
 
 def _product(of: str, steps: Sequence[Step]) -> int | str | None:
-    """The product, rounded to the scale at each step; text when a step is beyond the type."""
+    """The product, rounded to the scale at each step; an error text when a step is beyond the type."""
     least, greatest, scale = _bounds(of)
     held: int | None = None
     for _, value in steps:
@@ -93,7 +93,7 @@ def _refusal(error: InvalidInputError, of: str, function: str) -> str:
 
 
 def _folded(of: str, function: str, steps: Sequence[Step]) -> int | str | None:
-    """One key's rows, one after the other."""
+    """Aggregate the rows of one key one by one."""
     field = field_from_json({"id": 1, "name": "c", "type": of})
     fold = field_function(field, function, CoreOptions({})).fold(_column(of, [v for _, v in steps]), 1)
     try:
@@ -106,7 +106,7 @@ def _folded(of: str, function: str, steps: Sequence[Step]) -> int | str | None:
 
 
 def _reduced(of: str, function: str, values: Sequence[int | None]) -> int | str | None:
-    """One key's rows at once, beside those of other keys."""
+    """Aggregate the rows of one key at once, together with those of other keys."""
     field = field_from_json({"id": 1, "name": "c", "type": of})
     greatest = _bounds(of)[1]
     fold = field_function(field, function, CoreOptions({})).fold(_column(of, [greatest, *values, greatest]), 0)
@@ -140,18 +140,18 @@ def test_extremes_are_added_and_multiplied_exactly_or_refused(of: str, function:
 
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("of", TYPES)
-def test_extremes_are_taken_back_exactly_or_refused(of: str, tally: Tally) -> None:
-    kinds = (ADDS, TAKES_BACK)
+def test_extremes_are_retracted_exactly_or_refused(of: str, tally: Tally) -> None:
+    kinds = (ADDS, RETRACTS)
     values = _extremes(of)
     cases = [list(zip(k, v, strict=True)) for k in product(kinds, repeat=2) for v in product(values, repeat=2)]
-    # What takes back too much, and what brings it back.
+    # Retractions that overflow, and a third row that brings the sum back into range.
     cases += [list(zip(k, v, strict=True)) for k in product(kinds, repeat=3) for v in product(values[::2], repeat=3)]
     for case in cases:
         assert _folded(of, "sum", case) == _sum(of, case), case
-    tally("sums of extreme numbers with rows taken back", len(cases))
+    tally("sums of extreme numbers with retracted rows", len(cases))
 
 
-def test_many_rows_of_a_key_are_added_past_64_bits() -> None:
+def test_sums_of_many_rows_may_exceed_64_bits() -> None:
     for count in (1_000, 70_000):
         for of, greatest in (("BIGINT", 2**63 - 1), ("TINYINT", 127)):
             back = [greatest] * count + [-greatest] * count
@@ -160,11 +160,11 @@ def test_many_rows_of_a_key_are_added_past_64_bits() -> None:
             assert _reduced(of, "product", [1, -1] * count) == (-1) ** count
 
 
-def test_the_least_integer_is_not_divided_by_minus_one() -> None:
+def test_retracting_a_factor_of_minus_one_from_the_least_integer_is_refused() -> None:
     for of, bits in INTEGERS.items():
         least = -(1 << (bits - 1))
-        assert _folded(of, "product", [(ADDS, least), (TAKES_BACK, -1)]) == "beyond"
-        assert _folded(of, "product", [(ADDS, least), (TAKES_BACK, 2)]) == least // 2
+        assert _folded(of, "product", [(ADDS, least), (RETRACTS, -1)]) == "beyond"
+        assert _folded(of, "product", [(ADDS, least), (RETRACTS, 2)]) == least // 2
 
 
 def test_floats_become_infinite() -> None:
@@ -175,7 +175,7 @@ def test_floats_become_infinite() -> None:
         assert reduced.to_pylist() == [float("inf")]
 
 
-# Tables: type, function, what is written one after the other, and the column's next wider type with the result in it.
+# Cases of tables: type, function, the values written one by one, the next wider type and the result in it.
 BEYOND: dict[str, tuple[pa.DataType, str, list[Any], str, Any]] = {
     "tiny product": (pa.int8(), "product", [127, 127], "SMALLINT", 16_129),
     "int sum": (pa.int32(), "sum", [2**31 - 1, 1], "BIGINT", 2**31),
@@ -208,7 +208,7 @@ def _value(of: pa.DataType, value: Any) -> Any:
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("file_format", ["parquet", "avro", "orc"])
 @pytest.mark.parametrize("case", BEYOND)
-def test_every_reader_of_a_sum_beyond_its_type_gets_the_error_until_the_column_is_wider(
+def test_readers_of_an_overflowed_sum_get_an_error_until_the_column_is_widened(
     make: Callable[..., Table], case: str, file_format: str
 ) -> None:
     of, function, values, wider, wanted = BEYOND[case]
@@ -233,7 +233,7 @@ def test_every_reader_of_a_sum_beyond_its_type_gets_the_error_until_the_column_i
 
 
 @pytest.mark.parametrize("producer", ["none", "input", "lookup", "full-compaction"])
-def test_a_row_that_would_go_beyond_the_type_is_refused_where_it_is_merged_and_nothing_is_committed(
+def test_a_row_that_overflows_on_merge_is_refused_and_nothing_is_committed(
     make: Callable[..., Table], producer: str
 ) -> None:
     table = make(pa.int32(), "sum", **{"changelog-producer": producer})
@@ -248,7 +248,7 @@ def test_a_row_that_would_go_beyond_the_type_is_refused_where_it_is_merged_and_n
         assert table.scan().to_arrow()["v"].to_pylist() == [2**31 - 1]
 
 
-def test_a_row_that_takes_back_what_was_too_much_makes_the_key_readable(make: Callable[..., Table]) -> None:
+def test_a_row_that_brings_an_overflowed_sum_into_range_makes_the_key_readable(make: Callable[..., Table]) -> None:
     table = make(pa.int32(), "sum", **{"write-only": "true"})
     for value in (2**31 - 1, 1):
         table.upsert([{"k": 1, "v": value, "w": "x"}])

@@ -1,4 +1,4 @@
-"""`record-level.expire-time`: which rows are too old, and which compactions leave them out."""
+"""`record-level.expire-time`: the rows that expire, and the compactions that drop them."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,7 +52,7 @@ def files(of: Table) -> list[str]:
     return sorted(f.file_name for split in of.new_scan().plan().splits for f in split.files)
 
 
-# -- who is too old ----------------------------------------------------------------------------------------------------
+# -- expired rows ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def files(of: Table) -> list[str]:
         (pa.timestamp("ns"), (NOW - 86_400) * 10**9 - 1, (NOW - 86_400) * 10**9),
     ],
 )
-def test_a_row_counts_its_age_in_whole_seconds(
+def test_the_age_of_a_row_is_counted_in_whole_seconds(
     tmp_path: Path, kind: pa.DataType, too_old: int, just_in_time: int
 ) -> None:
     store = table(tmp_path, time=kind).store
@@ -78,7 +78,7 @@ def test_a_row_counts_its_age_in_whole_seconds(
     assert expiry.kept(rows).column("id").to_pylist() == [2, 3]
 
 
-def test_rows_of_tables_without_the_option_stay_for_ever(tmp_path: Path) -> None:
+def test_rows_of_tables_without_the_option_never_expire(tmp_path: Path) -> None:
     lake = table(tmp_path)
     lake.store.alter([RemoveOption("record-level.expire-time")])
     lake = loaded(tmp_path)
@@ -88,10 +88,10 @@ def test_rows_of_tables_without_the_option_stay_for_ever(tmp_path: Path) -> None
     assert ids(lake) == [1]
 
 
-# -- when they go ------------------------------------------------------------------------------------------------------
+# -- compactions -------------------------------------------------------------------------------------------------------
 
 
-def test_old_rows_are_read_until_a_compaction_comes(tmp_path: Path) -> None:
+def test_expired_rows_are_read_until_a_compaction_drops_them(tmp_path: Path) -> None:
     lake = table(tmp_path)
     write(lake, (1, LONG_AGO, 1), (2, TO_COME, 2), (3, None, 3))
     write(lake, (4, LONG_AGO, 4), (5, TO_COME, 5))
@@ -102,7 +102,7 @@ def test_old_rows_are_read_until_a_compaction_comes(tmp_path: Path) -> None:
     assert lake.get(1) is None
 
 
-def test_a_file_that_meets_no_other_is_written_anew_when_it_holds_old_rows(tmp_path: Path) -> None:
+def test_a_file_without_overlap_is_rewritten_when_it_holds_expired_rows(tmp_path: Path) -> None:
     lake = table(tmp_path, {"target-file-size": "1 b"})
     write(lake, (1, LONG_AGO, 1), (2, TO_COME, 2))
     write(lake, (3, TO_COME, 3))
@@ -115,7 +115,7 @@ def test_a_file_that_meets_no_other_is_written_anew_when_it_holds_old_rows(tmp_p
 
 
 @pytest.mark.parametrize("changes", [False, True], ids=["as it was", "with other columns"])
-def test_files_of_the_highest_level_are_looked_at_again(tmp_path: Path, changes: bool) -> None:
+def test_files_of_the_highest_level_are_checked_again(tmp_path: Path, changes: bool) -> None:
     lake = table(tmp_path, {"record-level.expire-time": "1000000 d"})
     write(lake, (1, LONG_AGO, 1), (2, TO_COME, 2))
     lake.compact(full=True)
@@ -131,7 +131,7 @@ def test_files_of_the_highest_level_are_looked_at_again(tmp_path: Path, changes:
     assert sooner.maintenance.plan_compaction(full=True) == []
 
 
-def test_a_time_that_was_a_text_in_old_files_is_found_in_their_rows(tmp_path: Path) -> None:
+def test_times_stored_as_text_in_old_files_are_checked_row_by_row(tmp_path: Path) -> None:
     schema = pa.schema(
         (pa.field("id", pa.int32(), nullable=False), pa.field("at", pa.string()), pa.field("v", pa.int64()))
     )
@@ -149,7 +149,7 @@ def test_a_time_that_was_a_text_in_old_files_is_found_in_their_rows(tmp_path: Pa
     assert lake.maintenance.plan_compaction(full=True) == []
 
 
-def test_a_file_without_statistics_waits_until_it_is_merged(tmp_path: Path) -> None:
+def test_expired_rows_in_a_file_without_statistics_stay_until_it_is_merged(tmp_path: Path) -> None:
     lake = table(tmp_path, {"metadata.stats-mode": "none", "target-file-size": "1 b"})
     write(lake, (1, LONG_AGO, 1), (2, TO_COME, 2))
     lake.compact(full=True)
@@ -159,7 +159,7 @@ def test_a_file_without_statistics_waits_until_it_is_merged(tmp_path: Path) -> N
     assert ids(lake) == [2]
 
 
-def test_an_old_row_hides_the_one_before_it_while_that_is_there(tmp_path: Path) -> None:
+def test_an_expired_row_hides_its_older_version_while_that_exists(tmp_path: Path) -> None:
     lake = table(
         tmp_path, {"num-sorted-run.compaction-trigger": "3", "compaction.max-size-amplification-percent": "900000"}
     )
@@ -187,7 +187,7 @@ def test_an_old_row_hides_the_one_before_it_while_that_is_there(tmp_path: Path) 
     ],
     ids=lambda options: " ".join(options.values()),
 )
-def test_old_rows_leave_tables_of_every_kind(tmp_path: Path, options: dict[str, str]) -> None:
+def test_expired_rows_are_dropped_from_tables_of_every_kind(tmp_path: Path, options: dict[str, str]) -> None:
     lake = table(tmp_path, options)
     write(lake, (1, LONG_AGO, 1), (2, TO_COME, 2))
     write(lake, (3, LONG_AGO, 3), (4, TO_COME, 4))
@@ -197,7 +197,7 @@ def test_old_rows_leave_tables_of_every_kind(tmp_path: Path, options: dict[str, 
     assert set(told["id"].to_pylist()) >= {2, 4}
 
 
-def test_sums_begin_again_where_the_old_rows_went(tmp_path: Path) -> None:
+def test_sums_restart_after_the_expiry_of_their_row(tmp_path: Path) -> None:
     lake = table(tmp_path, {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"})
     write(lake, (1, LONG_AGO, 100))
     write(lake, (1, TO_COME, 1))
@@ -206,7 +206,7 @@ def test_sums_begin_again_where_the_old_rows_went(tmp_path: Path) -> None:
     assert lake.get(1, ["v"]) == {"v": 1}
 
 
-def test_times_without_a_zone_are_utc(tmp_path: Path) -> None:
+def test_times_without_a_zone_are_taken_as_utc(tmp_path: Path) -> None:
     lake = table(tmp_path)
     expiry = RecordExpiry.of(lake.store, lambda: int(datetime(2020, 1, 2, tzinfo=UTC).timestamp() * 1000))
     assert expiry is not None

@@ -1,4 +1,4 @@
-"""Functions give the same result for all rows of all keys at once as for one row after the other."""
+"""Aggregate functions give the same result for all rows of all keys at once as row by row."""
 
 import math
 from collections.abc import Callable
@@ -34,7 +34,7 @@ VALUES: dict[str, tuple[Any, pa.DataType, st.SearchStrategy[Any]]] = {
     "tiny": ("TINYINT", pa.int8(), st.one_of(st.integers(-2, 2), st.integers(-128, 127))),
     "double": ("DOUBLE", pa.float64(), _doubles),
     "float": ("FLOAT", pa.float32(), _doubles),
-    # Sums of all rows of a key, 7 times 65 at the most, have 12 digits, too.
+    # Sums of all rows of a key, at most 7 times 65, have 12 digits, too.
     "short decimal": ("DECIMAL(12, 2)", pa.decimal128(12, 2), st.integers(-2 * 10**9, 2 * 10**9)),
     "decimal": ("DECIMAL(36, 2)", pa.decimal128(36, 2), st.one_of(st.integers(-9, 9), st.integers(-(10**33), 10**33))),
     "text": ("STRING", pa.string(), _texts),
@@ -87,12 +87,12 @@ def _value_or_refusal(make: Callable[[], Any], column: Any) -> list[Any] | str:
 @pytest.mark.parametrize(("kind", "name"), CASES)
 @settings(max_examples=examples(25))
 @given(st.data())
-def test_reducing_is_adding_row_by_row(kind: str, name: str, data: st.DataObject) -> None:
+def test_reducing_equals_adding_row_by_row(kind: str, name: str, data: st.DataObject) -> None:
     keys = data.draw(st.lists(st.lists(st.none() | VALUES[kind][2], min_size=1, max_size=7), min_size=1, max_size=6))
-    # Keys with many rows are reduced in another way.
+    # Keys with many rows are reduced by another algorithm.
     keys[0] = keys[0] * data.draw(st.sampled_from([1, 1, 1, 65]))
     column = _column(kind, [value for values in keys for value in values])
-    # Rows of a key are side by side in order, but lie anywhere in the block.
+    # Rows of a key are contiguous and in order, but lie anywhere in the block.
     order = np.random.default_rng(data.draw(st.integers(0, 99))).permutation(len(column))
     sizes = np.array([len(values) for values in keys])
     rows = KeyRows(order, np.cumsum(sizes) - sizes)
@@ -111,14 +111,14 @@ def test_reducing_is_adding_row_by_row(kind: str, name: str, data: st.DataObject
     assert _value_or_refusal(lambda: _fold(kind, name, column, 0).reduce(rows), column) == expected
 
 
-def test_distinct_elements_are_left_to_rounds() -> None:
+def test_distinct_elements_are_not_reduced_at_once() -> None:
     column: Any = pa.array([[1, 1], [2]], pa.list_(pa.int32()))
     fold = CollectElements(column, 0, "function 'collect' of column 'c'", distinct=True)
     assert fold.reduce(KeyRows(np.arange(2), np.array([0]))) is None
 
 
 @given(st.lists(st.none() | st.sampled_from(["", "a", "bcd"]), min_size=1, max_size=20), st.data())
-def test_taking_by_number_is_arrows_taking(values: list[str | None], data: st.DataObject) -> None:
+def test_taking_values_by_index_equals_arrows_take(values: list[str | None], data: st.DataObject) -> None:
     first = data.draw(st.integers(0, len(values) - 1))
     numbers = data.draw(st.lists(st.integers(-1, len(values) - first - 1), max_size=20))
     for kind in (pa.string(), pa.binary(), pa.int16(), pa.bool_(), pa.list_(pa.int8())):
@@ -161,7 +161,7 @@ _record = st.tuples(_sequence, _sequence, st.none() | st.integers(0, 9), _texts_
 
 
 @given(st.lists(st.lists(_record, min_size=1, max_size=7), min_size=1, max_size=5), st.booleans())
-def test_late_rows_of_a_group_count_as_they_do_one_after_the_other(keys: list[list[Any]], alone: bool) -> None:
+def test_late_rows_of_a_sequence_group_merge_as_row_by_row(keys: list[list[Any]], alone: bool) -> None:
     fields = tuple(field_from_json({"id": i, "name": n, "type": t}) for i, (n, t) in enumerate(GROUPED))
     schema = Schema(fields=fields, primary_keys=("id",), options=GROUPED_OPTIONS).to_table_schema()
     function = merge_function_for(schema, CoreOptions(schema.options), drop_deletes=True, merges_alone=alone)
@@ -180,6 +180,6 @@ def test_late_rows_of_a_group_count_as_they_do_one_after_the_other(keys: list[li
     at_once = function._merge_adds(groups, names)
     assert at_once is not None
     for one, other in zip(at_once.to_pylist(), in_turn.to_pylist(), strict=True):
-        # Paimon's collect keeps no order.
+        # Paimon's collect does not keep an order.
         assert {**one, "f": sorted(one["f"] or [])} == {**other, "f": sorted(other["f"] or [])}
         assert (one["f"] is None) == (other["f"] is None)

@@ -1,4 +1,4 @@
-"""Many small commits with compaction in the background; `python -m tests.benchmarks.soak` goes on for long."""
+"""Many small commits with compaction in the background; `python -m tests.benchmarks.soak` runs for long."""
 
 from pathlib import Path
 
@@ -16,15 +16,15 @@ from tests.support.shares import each_run
 )
 def test_runs_and_files_stay_bounded_over_many_small_commits(tmp_path: Path, options: dict[str, str]) -> None:
     table = new_table(tmp_path, **options)
-    # Every point checks the rows.
+    # Every sample checks the rows.
     points = soak(table, keys=5_000, rows=50, commits=60, points=6)
     assert [p.commits for p in points] == [10, 20, 30, 40, 50, 60]
     trigger, stop = table.options.compaction_trigger, table.options.stop_trigger
     # A writer that is faster than its compactions waits for them.
     assert max(p.runs for p in points) <= stop + 2
-    # Two buckets; each run of such few rows is one file.
+    # Two buckets; each run with so few rows is one file.
     assert max(p.live_files for p in points) <= 2 * (stop + 2)
-    # An expiry every KEPT_SNAPSHOTS commits keeps what so many commits make: data, changelog, manifests, snapshots.
+    # An expiry every KEPT_SNAPSHOTS commits keeps the files of so many commits: data, changelog, manifests, snapshots.
     assert max(p.files_on_disk for p in points) < KEPT_SNAPSHOTS * 2 * 2 * 12
     table.compact(full=False)
     restored = restore_buckets(table.store)

@@ -1,4 +1,4 @@
-"""The streaming merge equals a dict that takes every record in order of its sequence number."""
+"""The streaming merge equals a model that applies every record in order of its sequence number to a dict."""
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Rank = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Record:
-    """One record of a run; `rank` is what its key is ordered by."""
+    """One record of a run; `rank` is the sort key of its key."""
 
     rank: Rank
     key: tuple[Any, ...]
@@ -125,7 +125,7 @@ def test_a_merge_of_composite_keys_equals_the_model(
 
 @given(data=st.data(), block_rows=st.sampled_from([1, 3, 10, 10_000]), flags=st.tuples(st.booleans(), st.booleans()))
 @settings(max_examples=examples(200), deadline=None)
-def test_sequence_numbers_decide_over_age_and_an_add_wins_a_tie(
+def test_sequence_numbers_take_precedence_over_age_and_an_add_wins_a_tie(
     data: st.DataObject, block_rows: int, flags: tuple[bool, bool]
 ) -> None:
     kinds = (data.draw(st.sampled_from([k for k in KEY_KINDS if k.name in ("int", "varchar", "bigint")])),)
@@ -161,7 +161,7 @@ def _slices(rows: pa.RecordBatch, age: int) -> RunInput:
     return RunInput(row_count=rows.num_rows, open=open_run)
 
 
-def test_rows_that_one_run_alone_covers_are_not_copied() -> None:
+def test_rows_in_a_key_range_of_a_single_run_are_not_copied() -> None:
     low, high = _table(range(1000)), _table(range(2000, 2010))
     plan = MergePlan(keys=("id",), output=("id", "value"))
     batches = list(
@@ -192,7 +192,7 @@ def test_blocks_stay_small_however_long_the_runs_are() -> None:
     handed_out = 0
     for batch in merge_runs(runs, plan, DeduplicateMerge(drop_deletes=True), block_rows=4_096):
         handed_out = batch.column("id")[-1].as_py() + 1
-        # What is read beyond what was handed out is at most the buffers: a block, plus a batch of each run.
+        # Rows that are read ahead of those returned are at most the buffers: a block, plus a batch of each run.
         expected_read = sum(-(-(handed_out - i) // (i + 1)) for i in range(3))
         assert open_rows - expected_read <= 2 * 4_096 + 3 * 2_048
     assert handed_out == 50_000
@@ -220,7 +220,7 @@ def test_an_abandoned_merge_closes_its_runs() -> None:
     assert sorted(closed) == [0, 1]
 
 
-def test_no_output_columns_still_count_rows() -> None:
+def test_rows_are_counted_without_output_columns() -> None:
     runs = [_slices(_table(range(100)), 0), _slices(_table(range(50, 150)), 1)]
     plan = MergePlan(keys=("id",), output=())
     assert sum(b.num_rows for b in merge_runs(runs, plan, DeduplicateMerge(drop_deletes=True))) == 150
@@ -233,7 +233,7 @@ def test_no_output_columns_still_count_rows() -> None:
     by_sequence=st.booleans(),
 )
 @settings(max_examples=examples(150), deadline=None)
-def test_rows_are_counted_without_a_look_at_them_as_they_are_merged(
+def test_counting_without_reading_rows_equals_counting_merged_rows(
     data: st.DataObject, block_rows: int, flags: tuple[bool, bool], by_sequence: bool
 ) -> None:
     kinds = (data.draw(st.sampled_from([k for k in KEY_KINDS if k.name in ("int", "varchar", "bigint")])),)
@@ -249,7 +249,7 @@ def test_rows_are_counted_without_a_look_at_them_as_they_are_merged(
 
 @pytest.mark.parametrize("deletes", [False, True])
 @pytest.mark.parametrize("ordered", [False, True])
-def test_keys_close_together_and_far_apart_merge_alike(deletes: bool, ordered: bool) -> None:
+def test_dense_and_sparse_keys_are_merged_alike(deletes: bool, ordered: bool) -> None:
     def merged(apart: int) -> list[list[Any]]:
         runs = []
         for age in range(4):

@@ -1,4 +1,4 @@
-"""Spilled runs: they come back as they went, within the bytes that they may take, or with an error that helps."""
+"""Spilled runs: batches survive the round trip, disk use is bounded, and errors say what to do."""
 
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ def in_order(runs: "list[Run] | tuple[Run, ...]") -> "list[pa.RecordBatch]":
 
 
 @pytest.mark.parametrize("codec", ["zstd", "lz4", "lzo", "none", "ZSTD"])
-def test_batches_come_back_as_they_went(codec: str) -> None:
+def test_batches_survive_the_round_trip(codec: str) -> None:
     files = SpillFiles.of(CoreOptions({"spill-compression": codec, "spill-compression.zstd-level": "3"}))
     batches = [rows(1, 2), rows(3)]
     run = written(files, *batches)
@@ -48,7 +48,7 @@ def test_batches_come_back_as_they_went(codec: str) -> None:
     assert not Path(run.path).parent.exists()
 
 
-def test_no_rows_make_no_file() -> None:
+def test_spilling_no_rows_creates_no_file() -> None:
     files = SpillFiles(max_bytes=None, codec=None)
     assert files.write([]) is None
     assert files.bytes == 0
@@ -60,7 +60,7 @@ def test_an_unknown_codec_is_refused_by_name() -> None:
         SpillFiles.of(CoreOptions({"spill-compression": "rar"}))
 
 
-def test_what_is_spilled_stays_within_the_disk_size() -> None:
+def test_spilled_runs_stay_within_the_disk_size() -> None:
     files = SpillFiles(max_bytes=100, codec=None)
     buffer = WriteBuffer(concatenate, Spill(files=files, arrange=lambda runs: iter(in_order(list(runs)))))
     buffer.append(rows(1, 2))
@@ -79,7 +79,7 @@ def test_what_is_spilled_stays_within_the_disk_size() -> None:
     files.close()
 
 
-def test_more_runs_than_may_be_merged_at_once_are_merged_before() -> None:
+def test_runs_beyond_the_fan_in_are_merged_first() -> None:
     files = SpillFiles(max_bytes=None, codec="lz4")
     buffer = WriteBuffer(concatenate, Spill(files=files, arrange=lambda r: iter(in_order(list(r))), fan_in=3))
     for i in range(20):
@@ -95,7 +95,7 @@ def test_more_runs_than_may_be_merged_at_once_are_merged_before() -> None:
     files.close()
 
 
-def test_a_damaged_run_is_named_with_the_way_out() -> None:
+def test_the_error_names_a_damaged_run_and_says_what_to_do() -> None:
     files = SpillFiles(max_bytes=None, codec="zstd")
     run = written(files, rows(*range(1000)))
     path = Path(run.path)
@@ -108,7 +108,7 @@ def test_a_damaged_run_is_named_with_the_way_out() -> None:
     files.close()
 
 
-def test_local_disk_that_refuses_leaves_the_rows_in_memory(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_disk_error_leaves_the_rows_in_memory(caplog: pytest.LogCaptureFixture) -> None:
     files = SpillFiles(max_bytes=None, codec=None)
     buffer = WriteBuffer(concatenate, Spill(files=files, arrange=lambda runs: iter(in_order(list(runs)))))
     buffer.append(rows(1))

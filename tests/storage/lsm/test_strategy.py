@@ -1,4 +1,4 @@
-"""Universal compaction: the runs that Java Paimon picks for tables of levels (facts of its own tests), properties."""
+"""Universal compaction: the runs that Java Paimon picks (cases of its own tests), and properties."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ def _file(size: int, level: int) -> DataFileMeta:
 
 
 def sizes(pick: CompactionPick | None) -> list[int]:
-    """The sizes of the runs picked."""
+    """The sizes of the picked runs."""
     return [] if pick is None else [r.run.byte_size for r in pick.runs]
 
 
@@ -60,7 +60,7 @@ def strategy(amplification: int, ratio: int, trigger: int) -> UniversalStrategy:
         (tree((0, 1), (0, 2), (1, 3), (2, 50), levels=3), [1, 2, 3], 1, PickReason.RUN_COUNT),
     ],
 )
-def test_the_runs_picked_are_javas(levels: Levels, picked: list[int], output: int, reason: PickReason) -> None:
+def test_the_picked_runs_equal_javas(levels: Levels, picked: list[int], output: int, reason: PickReason) -> None:
     pick = strategy(25, 1, 3).pick(levels, PickContext())
     assert pick is not None
     assert (sizes(pick), pick.output_level, pick.reason) == (picked, output, reason)
@@ -72,7 +72,7 @@ def test_the_runs_picked_are_javas(levels: Levels, picked: list[int], output: in
         (200, tree((0, 10), (0, 20), (1, 97), (2, 100), levels=3), [10, 20, 97, 100], 2),
     ],
 )
-def test_the_number_of_runs_takes_in_what_the_ratio_allows(
+def test_a_pick_by_run_count_is_extended_by_the_size_ratio(
     forced: int, levels: Levels, picked: list[int], output: int
 ) -> None:
     pick = strategy(forced, 1, 3).pick(levels, PickContext())
@@ -80,13 +80,13 @@ def test_the_number_of_runs_takes_in_what_the_ratio_allows(
     assert (sizes(pick), pick.output_level) == (picked, output)
 
 
-def test_level_0_is_never_an_output_even_when_a_huge_run_lies_in_it() -> None:
+def test_level_0_is_never_an_output_even_with_a_huge_run_in_it() -> None:
     pick = strategy(200, 1, 5).pick(level_0(1, 1, 1, 1024, 1024 * 1024, levels=6), PickContext())
     assert pick is not None
     assert (sizes(pick), pick.output_level) == ([1, 1, 1, 1024, 1024 * 1024], 5)
 
 
-def test_an_interval_makes_full_compactions() -> None:
+def test_an_interval_triggers_full_compactions() -> None:
     interval = replace(strategy(100, 1, 3), optimization_interval_millis=1000)
     quiet, loud = tree((0, 1), (1, 3), (2, 5), levels=3), tree((0, 3), (1, 3), (2, 5), levels=3)
     first = interval.pick(quiet, PickContext(now_millis=0))
@@ -99,7 +99,7 @@ def test_an_interval_makes_full_compactions() -> None:
     assert (sizes(amplified), amplified.reason) == ([3, 3, 5], PickReason.SIZE_AMPLIFICATION)
 
 
-def test_small_buckets_are_compacted_fully_and_so_are_those_with_much_outside_of_the_top() -> None:
+def test_small_buckets_and_those_with_much_outside_of_the_top_are_compacted_fully() -> None:
     small = replace(strategy(100, 1, 3), total_size_threshold=10)
     assert sizes(small.pick(tree((0, 1), (1, 3), (2, 5), levels=3), PickContext())) == [1, 3, 5]
     assert small.pick(tree((0, 2), (1, 6), (2, 10), levels=3), PickContext()) is None
@@ -110,12 +110,12 @@ def test_small_buckets_are_compacted_fully_and_so_are_those_with_much_outside_of
 
 
 def grown(rules: UniversalStrategy, steps: int, *start: int, by_level: bool) -> list[list[int]]:
-    """The runs after each of so many flushes of size 1; what is picked becomes one run."""
+    """The runs after each flush of size 1; the picked runs are merged to one run."""
     states: list[list[int]] = []
     state = list(start)
     for _ in range(steps):
         state = [1, *state]
-        # As in Java's tests each run has its own level where the size ratio is looked at, one above the number of runs.
+        # As in Java's tests, each run has its own level where the size ratio is checked, one above the number of runs.
         runs = [(i if by_level else 0, size) for i, size in enumerate(state)]
         levels = tree(*runs, levels=len(state) + 1)
         pick = rules.pick(levels, PickContext())
@@ -187,11 +187,11 @@ def test_size_ratio_over_many_flushes() -> None:
 
 
 @pytest.mark.parametrize(("ratio", "picked"), [(10, []), (20, [8, 9, 10])])
-def test_the_ratio_decides_what_is_much_larger(ratio: int, picked: list[int]) -> None:
+def test_the_size_ratio_decides_which_runs_are_picked(ratio: int, picked: list[int]) -> None:
     assert sizes(strategy(AT_ONCE, ratio, 2)._size_ratio(tree((0, 8), (2, 9), (3, 10)), PickContext())) == picked
 
 
-def test_the_ratio_may_be_another_at_night() -> None:
+def test_the_size_ratio_may_differ_in_off_peak_hours() -> None:
     rules = replace(strategy(AT_ONCE, 10, 2), off_peak=(22, 6, 10))
     levels = tree((0, 8), (2, 9), (3, 10), levels=9)
     assert rules._size_ratio(levels, PickContext(hour=12)) is None
@@ -201,7 +201,7 @@ def test_the_ratio_may_be_another_at_night() -> None:
     assert replace(rules, off_peak=(-1, 6, 10))._size_ratio(levels, PickContext(hour=3)) is None
 
 
-def test_a_lookup_takes_level_0_upward_at_once() -> None:
+def test_a_radical_lookup_compaction_picks_level_0_immediately() -> None:
     rules = replace(strategy(25, 1, 3), force_up_level_0=1)
     for levels, picked, output in (
         (level_0(1, 2, 2, 2), [1, 2, 2, 2], 2),
@@ -214,7 +214,7 @@ def test_a_lookup_takes_level_0_upward_at_once() -> None:
     assert rules.pick(tree((1, 1), (2, 200), levels=3), PickContext()) is None
 
 
-def test_a_gentle_lookup_takes_level_0_upward_now_and_then() -> None:
+def test_a_gentle_lookup_compaction_picks_level_0_after_some_skips() -> None:
     rules = replace(strategy(25, 1, 5), force_up_level_0=5)
     for levels, picked, output in (
         (level_0(1, 2, 2, 2), [1, 2, 2, 2], 2),
@@ -231,7 +231,7 @@ def test_a_gentle_lookup_takes_level_0_upward_now_and_then() -> None:
         assert rules.skipped_after(pick, moment) == 0
 
 
-def test_a_full_compaction_that_was_asked_for_takes_all_runs() -> None:
+def test_a_requested_full_compaction_picks_all_runs() -> None:
     assert pick_full(tree(levels=3)) is None
     assert pick_full(tree((2, 5), levels=3)) is None
     assert sizes(pick_full(tree((1, 5), levels=3))) == [5]
@@ -248,7 +248,7 @@ def test_a_full_compaction_that_was_asked_for_takes_all_runs() -> None:
         ({"force-lookup": "true", "lookup-compact": "gentle", "lookup-compact.max-interval": "3"}, 5),
     ],
 )
-def test_the_options_say_when_level_0_goes_upward(options: dict[str, str], force_up: int) -> None:
+def test_options_determine_when_level_0_is_compacted_upward(options: dict[str, str], force_up: int) -> None:
     assert UniversalStrategy.of(LsmOptions(options)).force_up_level_0 == force_up
 
 
@@ -261,13 +261,13 @@ _RUNS = st.lists(st.tuples(st.integers(0, 5), st.integers(1, 1000)), max_size=12
 
 
 @given(_RUNS, st.integers(0, 300), st.integers(0, 100), st.integers(1, 8), st.integers(0, 2))
-def test_a_pick_is_a_prefix_and_leaves_the_tree_in_order(
+def test_a_pick_is_a_prefix_and_keeps_the_tree_in_order(
     runs: list[tuple[int, int]], amplification: int, ratio: int, trigger: int, force_up: int
 ) -> None:
     levels = tree(*runs)
     pick = replace(strategy(amplification, ratio, trigger), force_up_level_0=force_up).pick(levels, PickContext())
     if pick is None:
-        # As many runs as that are never left as they are.
+        # So many runs are never left without a pick.
         assert len(runs) <= trigger
         return
     count = len(pick.runs)

@@ -1,4 +1,4 @@
-"""The write buffer: what it counts, when it flushes, and what it keeps of small batches."""
+"""The write buffer: its accounting, its flushes, and the memory of small batches."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def test_many_small_batches_become_one_in_their_order() -> None:
     assert joined.column("id").to_pylist() == list(range(SMALL_CHUNKS))
 
 
-def test_joining_counts_what_is_left_of_the_rows() -> None:
+def test_joining_batches_counts_the_remaining_rows() -> None:
     buffer = WriteBuffer(lambda batches: batches[-1])
     for i in range(SMALL_CHUNKS):
         buffer.append(rows(i))
@@ -67,14 +67,14 @@ def test_joining_counts_what_is_left_of_the_rows() -> None:
     assert buffer.bytes == 2 * first
 
 
-def test_batches_without_kinds_are_insertions_beside_those_with() -> None:
+def test_batches_without_row_kinds_count_as_insertions() -> None:
     joined = concatenate([rows(1, 2), with_kinds(rows(3), pa.array([3], pa.int8()))])
     assert joined.column("_VALUE_KIND").to_pylist() == [0, 0, 3]
     assert concatenate([rows(1), rows(2)]).schema.names == ["id"]
     assert insertions(2).to_pylist() == [0, 0]
 
 
-def test_small_slices_get_memory_of_their_own_before_they_keep_many_large_batches(
+def test_small_slices_are_copied_before_they_keep_many_large_batches_in_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(write_buffer, "MAX_SLICED_BYTES", 3000)
@@ -88,7 +88,7 @@ def test_small_slices_get_memory_of_their_own_before_they_keep_many_large_batche
         for i, buffer in enumerate(buffers):
             pool.append(buffer, large.slice(i, 8))
     del large
-    # Of 20 batches of 80 kB those are still there whose slices came last.
+    # Of 20 batches of 80 kB, only those of the last slices are still in memory.
     assert pa.total_allocated_bytes() - held < 6 * 80_000
     assert pool.bytes == sum(b.bytes for b in buffers)
     assert taken(buffers[3]) == [turn * 10_000 + 3 + i for turn in range(20) for i in range(8)]
