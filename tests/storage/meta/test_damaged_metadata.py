@@ -1,8 +1,8 @@
-"""Damaged metadata files are noticed and named, whatever is done with the table.
+"""Damaged metadata files are detected and named by every operation on the table.
 
-What has checksums, or lengths that something else knows, never gives anything else than the right rows or an error that
-names it. JSON files have none: a letter of a value that changed is another value. But no damage ends in an error that
-is not one of ours.
+Files with checksums, or with lengths that are recorded elsewhere, give the right rows or an error that names the file.
+JSON files have neither: a changed letter of a value is another value. No damage causes an error of another kind than
+interbed's own.
 """
 
 import json
@@ -40,7 +40,7 @@ def rows(number: int, count: int) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """A table with one file of each kind at least."""
+    """A table with at least one file of each kind."""
     warehouse = tmp_path_factory.mktemp("lake")
     catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
     catalog.create_database("db")
@@ -55,12 +55,12 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 
 def newest(table: Table, *patterns: str) -> list[Path]:
-    """The newest file like each of the patterns."""
+    """The newest file that matches each of the patterns."""
     return [max(Path(table.location).glob(p), key=lambda f: (f.stat().st_mtime_ns, f.name)) for p in patterns]
 
 
 @pytest.mark.longer
-def test_what_has_checksums_never_gives_anything_else(table: Table) -> None:
+def test_damaged_files_with_checksums_never_give_other_rows(table: Table) -> None:
     snapshot = table.snapshots()[-1]
     named = [snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest]
     files = [Path(table.location) / "manifest" / str(name) for name in named]
@@ -74,7 +74,7 @@ def test_what_has_checksums_never_gives_anything_else(table: Table) -> None:
 
 @pytest.mark.longer
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
-def test_manifests_of_columns_never_give_anything_else(tmp_path: Path, file_format: str) -> None:
+def test_damaged_columnar_manifests_never_give_other_rows(tmp_path: Path, file_format: str) -> None:
     catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
     catalog.create_database("db")
     options = {**OPTIONS, "manifest.format": file_format}
@@ -91,7 +91,7 @@ def test_manifests_of_columns_never_give_anything_else(tmp_path: Path, file_form
 
 
 @pytest.mark.longer
-def test_damaged_json_gives_no_other_errors(table: Table) -> None:
+def test_damaged_json_causes_no_unexpected_errors(table: Table) -> None:
     patterns = ("snapshot/snapshot-*", "schema/schema-0", "tag/tag-old", "consumer/consumer-c", "statistics/*")
     files = newest(table, *patterns, "branch/branch-b/schema/schema-0", "snapshot/LATEST")
     operations = ("scan", "changes", "stream", "tags", "branches", "consumers", "expire", "orphans", "write")
@@ -119,14 +119,14 @@ def test_damaged_json_gives_no_other_errors(table: Table) -> None:
         b'{"id": 1' + b"0" * 5000 + b"}",
     ],
 )
-def test_json_of_another_kind_names_its_file(content: bytes) -> None:
+def test_the_error_names_a_file_with_json_of_another_kind(content: bytes) -> None:
     for read in (Snapshot.from_json, TableSchema.from_json):
         with pytest.raises(CorruptFileError, match="the-file"):
             read(content, source="the-file")
 
 
 @pytest.mark.parametrize("member", ["indexManifest", "changelogManifestList", "baseManifestListSize"])
-def test_a_member_with_one_wrong_letter_is_not_taken_as_absent(table: Table, member: str) -> None:
+def test_a_misspelt_member_does_not_count_as_missing(table: Table, member: str) -> None:
     text = table.snapshots()[-1].to_json()
     damaged = text.replace(f'"{member}"', f'"{member[:-1]}_"')
     assert damaged != text
@@ -134,7 +134,7 @@ def test_a_member_with_one_wrong_letter_is_not_taken_as_absent(table: Table, mem
         Snapshot.from_json(damaged, source="the-file")
 
 
-def test_a_schema_whose_keys_are_no_columns_is_damaged(table: Table) -> None:
+def test_a_schema_whose_keys_are_no_columns_is_reported_as_damaged(table: Table) -> None:
     text = table.schema.to_json().replace('"primaryKeys": [\n    "id"', '"primaryKeys": [\n    "ie"')
     with pytest.raises(CorruptFileError, match=r"the-file.*'ie' is no column"):
         TableSchema.from_json(text, source="the-file")
@@ -149,7 +149,7 @@ def test_a_schema_whose_keys_are_no_columns_is_damaged(table: Table) -> None:
         ("deletion-vectors.enabled", "u"),
     ],
 )
-def test_an_option_that_was_damaged_is_named_with_its_file(tmp_path: Path, option: str, value: str) -> None:
+def test_the_error_names_a_damaged_option_and_its_file(tmp_path: Path, option: str, value: str) -> None:
     catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
     catalog.create_database("db")
     table = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
@@ -163,13 +163,13 @@ def test_an_option_that_was_damaged_is_named_with_its_file(tmp_path: Path, optio
     assert "schema-0" not in str(told.value)
 
 
-def test_members_of_other_names_are_taken_as_they_are() -> None:
+def test_members_with_unknown_names_are_kept() -> None:
     content = b'{"known": 1, "new": {"a": 2}}'
     assert read_object(content, {"known": int}, source="f", what="x") == {"known": 1, "new": {"a": 2}}
 
 
 @pytest.mark.longer
-def test_a_damaged_hash_index_gives_no_other_errors(tmp_path: Path) -> None:
+def test_a_damaged_hash_index_causes_no_unexpected_errors(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
     catalog.create_database("db")
     table = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options={"bucket": "-1"})

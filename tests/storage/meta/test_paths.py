@@ -1,4 +1,4 @@
-"""Where a table's files live, against the directories that Java Paimon made."""
+"""Paths of a table's files, against the directories that Java Paimon created."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def _golden_paths(name: str) -> tuple[Path, TablePaths]:
 
 
 @pytest.mark.parametrize("name", TABLE_NAMES)
-def test_every_data_file_of_java_is_where_the_manifests_say(name: str) -> None:
+def test_every_data_file_of_java_has_the_path_that_the_manifests_name(name: str) -> None:
     root, paths = _golden_paths(name)
     manifests = [p for p in (root / "manifest").iterdir() if not p.name.startswith(("manifest-list", "index"))]
     assert manifests
@@ -42,7 +42,7 @@ def test_every_data_file_of_java_is_where_the_manifests_say(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["typed_partitions", "typed_partitions_legacy", "odd_partitions"])
-def test_a_partition_is_found_again_from_the_text_of_its_directory(name: str) -> None:
+def test_a_partition_can_be_parsed_from_the_name_of_its_directory(name: str) -> None:
     root, paths = _golden_paths(name)
     for manifest in (root / "manifest").glob("manifest-*-0"):
         if manifest.name.startswith("manifest-list"):
@@ -51,7 +51,7 @@ def test_a_partition_is_found_again_from_the_text_of_its_directory(name: str) ->
             spec = dict(paths.partition_spec(entry.partition))
             values = decode_row(entry.partition, paths.partition_types)
             assert decode_row(paths.parse_partition_spec(spec), paths.partition_types) == values
-            # A null, an empty and a blank string share a directory; the text of the directory means the null.
+            # A null, an empty and a blank string share a directory; its name is parsed as null.
             shared = tuple(None if isinstance(v, str) and not v.strip() else v for v in values)
             directory = paths.directory_spec(entry.partition)
             assert decode_row(paths.parse_partition_spec(directory), paths.partition_types) == shared
@@ -101,7 +101,7 @@ def test_partition_values_may_be_text_or_python_values() -> None:
         ({"dt": "2024-01-01", "h": 1.5}, "column 'h'"),
     ],
 )
-def test_a_specification_that_does_not_fit_names_the_column(spec: dict[str, object], message: str) -> None:
+def test_the_error_of_an_invalid_specification_names_the_column(spec: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         TablePaths("/t", ["dt", "h"], [DATE, INT]).parse_partition_spec(spec)
 
@@ -116,7 +116,7 @@ def test_a_binary_partition_has_no_legacy_name() -> None:
 
 @settings(deadline=None)
 @given(st.text())
-def test_escaped_text_is_one_component_and_comes_back(text: str) -> None:
+def test_escaped_text_is_one_path_component_and_survives_the_round_trip(text: str) -> None:
     escaped = escape_path(text)
     assert "/" not in escaped
     assert unescape_path(escaped) == text
@@ -134,7 +134,7 @@ def test_a_text_partition_keeps_its_directory_through_its_specification(value: s
     assert paths.partition_directory(again) == directory
 
 
-def test_new_names_never_repeat() -> None:
+def test_new_file_names_are_unique() -> None:
     paths = TablePaths("/t")
     names = [paths.new_manifest_name() for _ in range(50)] + [
         paths.new_data_file_name("data-", "orc") for _ in range(50)

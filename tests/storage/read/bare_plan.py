@@ -1,4 +1,4 @@
-"""A plan without pruning: every live file of a snapshot, one split for each bucket."""
+"""A plan without pruning: every live file of a snapshot, in one split for each bucket."""
 
 from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.meta.file_store import FileStore
@@ -8,7 +8,7 @@ from interbed.storage.scan.split import Split
 
 
 def bare_splits(store: FileStore, snapshot_id: int | None = None, *, raw: bool = False) -> list[Split]:
-    """The splits of a snapshot (by default the newest), by partition and bucket; all to be merged, or all raw."""
+    """The splits of a snapshot (by default the newest) by partition and bucket; all to be merged, or all raw."""
     snapshot = store.snapshots.latest() if snapshot_id is None else store.snapshots.snapshot(snapshot_id)
     assert snapshot is not None
     live: dict[FileIdentifier, ManifestEntry] = {}

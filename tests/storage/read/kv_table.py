@@ -1,4 +1,4 @@
-"""A table whose data files a test writes itself, record by record, with the format's own writer."""
+"""A table whose data files a test writes itself, record by record, with the writer of the file format."""
 
 import io
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ class Record:
 
 @dataclass
 class KeyValueTable:
-    """One bucket of a primary-key table."""
+    """A primary-key table with one bucket."""
 
     location: Path
     schema: TableSchema
@@ -40,7 +40,7 @@ class KeyValueTable:
 
     @staticmethod
     def create(location: Path, arrow: pa.Schema, keys: Sequence[str], **options: str) -> "KeyValueTable":
-        """A table with the schema file written."""
+        """Create a table and its schema file."""
         schema = Schema.from_pyarrow_schema(
             arrow, primary_keys=keys, options={"bucket": "1", **options}
         ).to_table_schema(time_millis=0)
@@ -49,7 +49,7 @@ class KeyValueTable:
         return table
 
     def add_schema(self, schema: TableSchema) -> None:
-        """Make this the newest schema; files are written with it from now on."""
+        """Make this the newest schema, with which later files are written."""
         path = self.location / "schema" / f"schema-{schema.id}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(schema.to_json())
@@ -71,7 +71,7 @@ class KeyValueTable:
         columns: dict[str, pa.Array[Any]] = {}
         if not thin:
             for key in schema.trimmed_primary_keys:
-                # Nonsense on purpose: a reader that takes keys from here, not from the table's columns, is found out.
+                # Wrong on purpose: a reader that takes keys from here instead of the table's columns is detected.
                 columns[KEY_PREFIX + key] = pa.nulls(len(rows), schema.arrow.field(key).type)
         columns[SEQUENCE_NUMBER] = pa.array([r.sequence for r in records], pa.int64())
         columns[VALUE_KIND] = pa.array([r.kind for r in records], pa.int8())

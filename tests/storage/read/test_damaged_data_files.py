@@ -1,6 +1,6 @@
-"""Damaged data files are noticed: other rows never come back where the format has room for checksums.
+"""Damaged data files are detected: other rows are never returned where the format has checksums.
 
-A process does the reading (tests/support/damage.py), so that a library that crashes is seen to do so.
+A separate process reads (tests/support/damage.py), so that a crash of a library is detected, too.
 """
 
 import random
@@ -36,7 +36,7 @@ READS = ("scan", "filter", "get", "changes")
 
 
 def rows(count: int = ROWS) -> pa.Table:
-    """Rows that compress badly, so that most of a file's bytes matter."""
+    """Rows that compress badly, so that most bytes of a file matter."""
     chance = np.random.default_rng(5)
     numbers = chance.integers(0, 10**8, count)
     columns: list[Any] = [
@@ -52,7 +52,7 @@ def rows(count: int = ROWS) -> pa.Table:
 
 
 def create(warehouse: Path, file_format: str, compression: str = "zstd", *, flat: bool = False) -> tuple[Table, Path]:
-    """A table of one data file, and the file."""
+    """Create a table with one data file, and return both."""
     catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
     catalog.create_database("db")
     data = rows().select(SCHEMA.names[:-1] if flat else SCHEMA.names)
@@ -85,12 +85,12 @@ def test_damage_never_gives_other_rows(tmp_path: Path, file_format: str, flat: b
 
 
 @pytest.mark.longer
-def test_damage_of_plain_avro_blocks_gives_no_other_errors(tmp_path: Path) -> None:
+def test_damage_of_plain_avro_blocks_causes_no_unexpected_errors(tmp_path: Path) -> None:
     table, file = create(tmp_path, "avro", "none")
     assert damage(table, [file], times=TIMES, operations=READS).failures(WRONG) == {}
 
 
-def test_an_orc_file_that_lost_its_end_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_truncated_orc_file(tmp_path: Path) -> None:
     table, file = create(tmp_path, "orc")
     content = file.read_bytes()
     for kept in (0, 1, 3, len(content) // 2, len(content) - 100, len(content) - 1):
@@ -100,7 +100,7 @@ def test_an_orc_file_that_lost_its_end_is_named(tmp_path: Path) -> None:
             Table("db.t", open_store(table.location)).to_arrow()
 
 
-def test_each_bit_of_a_footer_matters(tmp_path: Path) -> None:
+def test_damage_of_any_bit_of_a_footer_is_detected(tmp_path: Path) -> None:
     table, file = create(tmp_path, "parquet")
     content = file.read_bytes()
     length = int.from_bytes(content[-8:-4], "little")
@@ -116,7 +116,7 @@ def test_each_bit_of_a_footer_matters(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
-def test_a_file_of_other_rows_than_the_manifest_counts_is_damaged(tmp_path: Path, file_format: str) -> None:
+def test_a_file_with_another_row_count_than_in_the_manifest_is_damaged(tmp_path: Path, file_format: str) -> None:
     table, file = create(tmp_path / "a", file_format)
     other, larger = create(tmp_path / "b", file_format)
     other.upsert(rows(ROWS + 1).slice(ROWS))
@@ -150,10 +150,10 @@ def test_files_without_checksums_are_read_as_before(tmp_path: Path) -> None:
     assert Table("db.t", open_store(table.location)).to_arrow().equals(expected)
 
 
-def test_pages_and_footer_of_our_files_have_checksums(tmp_path: Path) -> None:
+def test_pages_and_footers_of_written_files_have_checksums(tmp_path: Path) -> None:
     _, file = create(tmp_path, "parquet")
     assert b"interbed.crc32" in file.read_bytes()[-40:]
-    # Nothing of it goes along with the rows.
+    # None of these fields is returned with the rows.
     assert pq.read_metadata(file).metadata is None
     with pq.ParquetFile(file, page_checksum_verification=True) as written:
         assert written.read().num_rows == ROWS

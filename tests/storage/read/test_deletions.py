@@ -1,4 +1,4 @@
-"""Index files of deletion vectors are read once by whoever reads rows, however many data files they are about."""
+"""Index files of deletion vectors are read once for each read of rows, for any number of data files."""
 
 import pickle
 import threading
@@ -27,7 +27,7 @@ SMALL_SPLITS = {"source.split.target-size": "1 b"}
 
 
 def _table(tmp_path: Path, *, deletes: int = 1, **options: str) -> Table:
-    """An append table of FILES files; each of `deletes` deletions takes one row of every `deletes`-th file."""
+    """An append table of FILES files; each of `deletes` deletions marks one row of every `deletes`-th file."""
     catalog = interbed.load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     own = {"deletion-vectors.enabled": "true", "deletion-vectors.modifiable": "true", "bucket": "-1", **options}
@@ -82,7 +82,7 @@ def _one_by_one(table: Table, splits: tuple[Split, ...]) -> int:
 
 
 @pytest.mark.parametrize("reading", [_located, _one_by_one])
-def test_who_reads_split_by_split_reads_it_once(
+def test_a_read_split_by_split_reads_an_index_file_once(
     tmp_path: Path, reading: Callable[[Table, tuple[Split, ...]], int]
 ) -> None:
     watched, file_io = _watched(_table(tmp_path), **SMALL_SPLITS)
@@ -92,17 +92,17 @@ def test_who_reads_split_by_split_reads_it_once(
 
 
 @pytest.mark.parametrize(("vectors", "expected"), [("true", 2), ("false", 3)])
-def test_a_deletion_reads_it_once_in_each_of_its_steps(tmp_path: Path, vectors: str, expected: int) -> None:
+def test_a_deletion_reads_an_index_file_once_in_each_of_its_steps(tmp_path: Path, vectors: str, expected: int) -> None:
     watched, file_io = _watched(_table(tmp_path), **{"deletion-vectors.enabled": vectors})
 
     watched.delete(" or ".join(f"id = {ROWS * n + 4}" for n in range(FILES)))
 
-    # Files with such rows are found, are perhaps written anew, and the vectors change.
+    # The steps: find the files with such rows, perhaps rewrite them, and change the vectors.
     assert len(_reads(file_io)) == expected
     assert watched.scan().count() == FILES * (ROWS - 2)
 
 
-def test_files_that_share_an_index_file_go_to_the_same_split(tmp_path: Path) -> None:
+def test_files_that_share_an_index_file_are_in_the_same_split(tmp_path: Path) -> None:
     table = _table(tmp_path, deletes=4)
     size = max(f.file_size for split in table.new_scan().plan().splits for f in split.files)
     options = {"source.split.target-size": f"{4 * size} b", "source.split.open-file-cost": "1 b"}
@@ -113,7 +113,7 @@ def test_files_that_share_an_index_file_go_to_the_same_split(tmp_path: Path) -> 
     assert len(splits) == FILES // 4
     assert [len({place.path for place in split.deletion_files.values()}) for split in splits] == [1] * 4
     for split in splits:
-        # A task of another process knows nothing of the others.
+        # A task of another process does not share the cache.
         file_io.calls.clear()
         assert sum(b.num_rows for b in TableRead(watched.store).to_batches(split)) == 4 * (ROWS - 1)
         assert len(_reads(file_io)) == 1
@@ -128,7 +128,7 @@ def _index_file(path: Path, *names: str) -> dict[str, DeletionFile]:
     }
 
 
-def test_no_more_is_kept_than_the_reader_may(tmp_path: Path) -> None:
+def test_a_reader_caches_no_more_bytes_than_its_limit(tmp_path: Path) -> None:
     places = [_index_file(tmp_path / f"index-{n}", f"data-{n}") for n in range(3)]
     size = (tmp_path / "index-0").stat().st_size
     file_io = FaultyFileIO(LocalFileIO())
@@ -141,7 +141,7 @@ def test_no_more_is_kept_than_the_reader_may(tmp_path: Path) -> None:
         assert len(file_io.calls) == expected
 
 
-def test_threads_that_ask_at_the_same_time_read_an_index_file_once(tmp_path: Path) -> None:
+def test_concurrent_threads_read_an_index_file_once(tmp_path: Path) -> None:
     places = _index_file(tmp_path / "index-0", *(f"data-{n}" for n in range(8)))
     file_io = FaultyFileIO(LocalFileIO())
     reader = DeletionReader(file_io)
@@ -163,7 +163,7 @@ def test_threads_that_ask_at_the_same_time_read_an_index_file_once(tmp_path: Pat
     assert len(file_io.calls) == 1
 
 
-def test_an_index_file_that_could_not_be_read_is_asked_for_again(tmp_path: Path) -> None:
+def test_a_failed_read_of_an_index_file_is_tried_again_later(tmp_path: Path) -> None:
     places = _index_file(tmp_path / "index-0", "data-0")
     content = (tmp_path / "index-0").read_bytes()
     (tmp_path / "index-0").unlink()

@@ -1,4 +1,4 @@
-"""Rows in Polars, DuckDB and notebooks: engines read what they need, and no files that their filters rule out."""
+"""Rows in Polars, DuckDB and notebooks: engines read the columns that they need, and no files that filters exclude."""
 
 import datetime as dt
 from decimal import Decimal
@@ -58,7 +58,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> interbed.Table:
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
-    """Columns and files of the scans that are made."""
+    """Record the columns and files of the scans."""
     found: list[tuple[Any, Any]] = []
     reader = query.Scan.to_arrow_batch_reader
 
@@ -106,7 +106,7 @@ EXPRESSIONS = [
 
 
 @pytest.mark.parametrize(("expression", "files"), EXPRESSIONS, ids=lambda e: str(e))
-def test_a_lazy_frame_has_the_rows_of_an_eager_one(
+def test_a_lazy_frame_has_the_same_rows_as_an_eager_one(
     table: interbed.Table, read: list[tuple[Any, Any]], expression: pl.Expr, files: int
 ) -> None:
     frame = table.to_polars()
@@ -139,7 +139,7 @@ def test_a_lazy_frame_reads_the_columns_and_rows_that_it_needs(
     assert lazy.select(pl.len()).collect().item() == 20
 
 
-def test_a_lazy_frame_of_a_scan_keeps_to_its_rows(table: interbed.Table) -> None:
+def test_a_lazy_frame_of_a_scan_has_only_its_rows(table: interbed.Table) -> None:
     scan = table.scan(columns=["id", "s"], filter="id >= 10")
     assert sorted(scan.to_polars(lazy=True).filter(X < 12).collect()["id"]) == [10, 11]
     first = table.scan(limit=4)
@@ -162,7 +162,7 @@ def test_a_lazy_frame_shows_one_snapshot(tmp_path: Path) -> None:
     assert changes.to_duckdb().filter("id = 2").project("id").fetchall() == [(2,)]
 
 
-def test_what_is_not_known_of_polars_expressions_says_nothing(table: interbed.Table) -> None:
+def test_unsupported_polars_expressions_are_not_pushed_down(table: interbed.Table) -> None:
     fields = table.schema.fields
     assert translated(X.cast(pl.String) == "3", fields) is None
     assert translated(pl.col("no_such") == 3, fields) is None
@@ -201,7 +201,7 @@ CONDITIONS = [
 
 
 @pytest.mark.parametrize(("condition", "files"), CONDITIONS)
-def test_a_relation_has_the_rows_of_the_table_in_memory(
+def test_a_relation_has_the_same_rows_as_a_table_in_memory(
     table: interbed.Table, read: list[tuple[Any, Any]], condition: str, files: int
 ) -> None:
     memory = duckdb.connect().from_arrow(table.to_arrow())
@@ -225,7 +225,7 @@ def test_a_relation_reads_the_columns_that_it_needs(table: interbed.Table, read:
     assert scan.to_duckdb().aggregate("count(*)").fetchall() == [(5,)]
 
 
-def test_a_filter_that_is_not_understood_is_applied_all_the_same(table: interbed.Table) -> None:
+def test_a_filter_that_cannot_be_pushed_down_is_still_applied(table: interbed.Table) -> None:
     scan = table.scan()
     rows = RowsDataset(scan.schema, table.schema.fields, scan._narrowed)
     odd = pc.utf8_length(pc.field("s")) == 2
@@ -240,7 +240,7 @@ def test_a_filter_that_is_not_understood_is_applied_all_the_same(table: interbed
 # -- streams and notebooks ---------------------------------------------------------------------------------------------
 
 
-def test_tables_and_scans_are_arrow_streams(table: interbed.Table) -> None:
+def test_tables_and_scans_export_arrow_streams(table: interbed.Table) -> None:
     assert pa.table(table).num_rows == 20
     assert pa.table(table.scan(columns=["id"], filter="id < 3"))["id"].to_pylist() == [0, 1, 2]
     assert pl.DataFrame(table.scan(columns=["id"])).shape == (20, 1)
@@ -250,7 +250,9 @@ def test_tables_and_scans_are_arrow_streams(table: interbed.Table) -> None:
     assert table.to_pandas().shape == (20, 8)
 
 
-def test_they_show_themselves_on_a_screen_and_in_notebooks(tmp_path: Path, table: interbed.Table) -> None:
+def test_tables_and_scans_have_representations_for_terminals_and_notebooks(
+    tmp_path: Path, table: interbed.Table
+) -> None:
     assert repr(table).startswith("Table('shop.t', ")
     long = table.scan(columns=SCHEMA.names, filter=" or ".join(f"id = {i}" for i in range(99)), limit=3)
     assert repr(long).endswith("; limit 3)")
@@ -272,7 +274,7 @@ def test_they_show_themselves_on_a_screen_and_in_notebooks(tmp_path: Path, table
     assert "1, 30 records" in facts
 
 
-def test_polars_compares_timestamps_of_other_units_by_itself(tmp_path: Path) -> None:
+def test_comparisons_of_timestamps_with_other_units_are_left_to_polars(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")
     column = pl.col("v")

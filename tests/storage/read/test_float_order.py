@@ -1,6 +1,6 @@
-"""One order of floats on every way to rows: NaN equals itself and is the greatest, -0.0 equals 0.0, as in Spark.
+"""One order of floats in every read path: NaN equals itself and is the greatest, -0.0 equals 0.0, as in Spark.
 
-A table of conditions is held against a few lines of Python, on rows in memory, in files of each format with statistics
+A table of conditions is compared with a few lines of Python: on rows in memory, in files of each format with statistics
 and with each kind of index, in partitions, in merged keys, through DuckDB and Polars, and for deletions.
 """
 
@@ -40,7 +40,7 @@ FILES: list[list[float | None]] = [
     [1.5, NAN, -0.0, None, 1.5],
     [NAN, -INF, 2.5],
 ]
-"""The values of each file: what its statistics say depends on what is beside NaN."""
+"""The values of each file. Statistics depend on the values next to NaN."""
 ROWS = list(enumerate(itertools.chain.from_iterable(FILES)))
 LITERALS = [NAN, -0.0, 0.0, INF, -INF, 1.5]
 TEXTS = {INF: "'Infinity'", -INF: "'-Infinity'"}
@@ -56,7 +56,7 @@ Truth = Callable[[float | None], bool | None]
 
 
 def rank(value: float) -> tuple[bool, float]:
-    """What orders floats as SQL does."""
+    """Return the sort key of a float in SQL's order."""
     return (True, 0.0) if value != value else (False, value + 0.0)
 
 
@@ -74,7 +74,7 @@ def compared(sign: str, literal: float | None) -> Truth:
 
 
 def joined(parts: list[Truth], *, whole: bool) -> Truth:
-    """All of the parts, or any of them, with SQL's three values."""
+    """Return the conjunction or disjunction of the parts in three-valued logic."""
 
     def truth(value: float | None) -> bool | None:
         found = [part(value) for part in parts]
@@ -92,7 +92,7 @@ def opposite(inner: Truth) -> Truth:
 
 
 def conditions() -> Iterator[tuple[str, Truth]]:
-    """Each condition on `x` as text, and what it says of a value."""
+    """Each condition on `x` as text, with its truth value for a column value."""
     for sign, literal in itertools.product(COMPARISONS, LITERALS):
         yield f"x {sign} {text(literal)}", compared(sign, literal)
     for low, high in itertools.product(LITERALS, LITERALS):
@@ -134,7 +134,7 @@ def made(
     primary_keys: list[str] | None = None,
     partition_keys: list[str] | None = None,
 ) -> Table:
-    """A table with a file for each of FILES; `x` is of the kind."""
+    """A table with a file for each of FILES, with the given kind of column `x`."""
     catalog = interbed.load_catalog("lake", warehouse=str(path))
     catalog.create_database("d")
     schema = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("x", ARROW[kind])))

@@ -1,4 +1,4 @@
-"""Tables that Java Paimon wrote are read row for row, whether their files are merged or read as they are."""
+"""Tables that Java Paimon wrote are read row for row, with files that are merged and files that are read raw."""
 
 import json
 
@@ -15,7 +15,7 @@ from tests.support.peers.json import PeerType, comparable, parse_type, table_to_
 
 
 def _types_of(schema: TableSchema, store: FileStore) -> tuple[PeerType, ...]:
-    # The schema file's own JSON, so that the types do not pass through the code under test.
+    # The JSON of the schema file, so that the types do not pass through the code under test.
     raw = json.loads(store.file_io.read_bytes(store.paths.schema(schema.id)))
     return tuple(parse_type(field["type"]) for field in raw["fields"])
 
@@ -46,7 +46,7 @@ def test_older_snapshots_are_read_with_their_own_schema(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE_NAMES)
-def test_any_projection_gives_the_columns_asked_for_and_all_rows(name: str) -> None:
+def test_any_projection_returns_the_requested_columns_of_all_rows(name: str) -> None:
     store = open_store(str(table_path(name)))
     splits = bare_splits(store)
     whole = TableRead(store).to_reader(splits, threads=1).read_all()

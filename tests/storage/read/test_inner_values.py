@@ -1,4 +1,4 @@
-"""Filters on what is inside of columns: rows are the same in all formats, and what can't match isn't decoded."""
+"""Filters on nested values: all formats give the same rows, and pages that cannot match are not decoded."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ OPTIONS = {"bucket": "1", "bucket-key": "id", "parquet.page.row.count.limit": st
 
 
 def row(i: int) -> dict[str, Any]:
-    """A row whose values inside of columns ascend with its number; some are null or have no such entry."""
+    """A row whose nested values ascend with its number; some are null, or lack the entry."""
     labels = [("env", f"e{i // 100:04d}"), *([("team", f"t{i % 7}")] if i % 3 else [])]
     return {
         "id": i,
@@ -67,7 +67,7 @@ CONDITIONS: dict[str, Any] = {
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
 @pytest.mark.parametrize("keyed", [False, True], ids=["append", "keyed"])
-def test_rows_are_those_that_python_finds(tmp_path: Path, file_format: str, keyed: bool) -> None:
+def test_filters_find_the_same_rows_as_python(tmp_path: Path, file_format: str, keyed: bool) -> None:
     options = {"file.format": file_format, "bucket-key": "id", "write-only": "true"}
     made: dict[str, Any] = {"primary_keys": ["id"]} if keyed else {}
     table = filled(tmp_path, options, **made)
@@ -82,7 +82,7 @@ def test_rows_are_those_that_python_finds(tmp_path: Path, file_format: str, keye
 
 
 def decoded(table: Table, condition: str | Predicate) -> dict[str, int]:
-    """Rows by reason."""
+    """Return the number of decoded rows by reason."""
     found = table.explain(condition, analyze=True).reading
     assert found is not None
     return {part.reason: part.rows for part in found.decoded}
@@ -94,16 +94,16 @@ def test_pages_that_cannot_match_are_not_decoded(tmp_path: Path) -> None:
         found = decoded(table, condition)
         assert DecodeTally.WHOLE not in found
         assert max(found.values()) <= 2 * PAGE
-    # The bounds are those of the values of all keys, and those of `team` are above: later pages are ruled out.
+    # The bounds cover the values of all keys, and those of `team` are greater: later pages are excluded.
     assert max(decoded(table, "labels['env'] = 'e0002'").values()) <= 2 * PAGE
     assert ids(table, "labels['env'] = 'e0002'") == [i for i in range(200, 300) if i % 17 != 3]
-    # No page has a key beyond `team`.
+    # No page has a key greater than `team`.
     assert sum(decoded(table, "labels['zone'] is not null").values()) == 0
     assert sum(decoded(table, "labels['zone'] is null").values()) >= ROWS
 
 
 @pytest.mark.parametrize("threshold", ["1 mb", "0 b"])
-def test_the_index_of_a_key_rules_files_out(tmp_path: Path, threshold: str) -> None:
+def test_the_index_of_a_map_key_excludes_files(tmp_path: Path, threshold: str) -> None:
     options = {"file-index.bloom-filter.columns": "labels[team]", "file-index.in-manifest-threshold": threshold}
     table = filled(tmp_path, options)
     for team in ("a", "z"):

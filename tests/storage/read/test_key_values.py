@@ -1,4 +1,6 @@
-"""Values of keys are those of the column's type, or refused: a value that is nearly that of a row finds none."""
+"""Values of keys must be exactly those of the column's type; a value that differs slightly matches no row or is
+refused.
+"""
 
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -24,7 +26,7 @@ def stamps(ticks: int, unit: Any, zone: str | None = None) -> Any:
     return pa.array([ticks], pa.int64()).cast(pa.timestamp(unit, zone))
 
 
-# The type, the key, values that are it, values that are refused: in Python's form, or as an Arrow array.
+# The type, the key, equal values, and refused values: in Python's form, or as an Arrow array.
 KEYS: dict[str, tuple[Any, list[Any], list[Any]]] = {
     "INT": (
         1,
@@ -96,7 +98,7 @@ KEYS: dict[str, tuple[Any, list[Any], list[Any]]] = {
 
 
 @pytest.mark.parametrize("kind", KEYS)
-def test_a_value_of_a_key_is_taken_exactly_or_refused(tmp_path: Path, kind: str) -> None:
+def test_a_value_of_a_key_is_matched_exactly_or_refused(tmp_path: Path, kind: str) -> None:
     key, alike, others = KEYS[kind]
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")

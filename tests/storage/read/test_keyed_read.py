@@ -1,4 +1,4 @@
-"""Filters that name a few primary keys: their rows are looked up, and are those that a scan finds."""
+"""Filters that name a few primary keys are answered by lookups, with the same rows as a scan."""
 
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def looked_up(table: Table, predicate: Predicate, **scan: Any) -> bool:
 
 
 def scanned(table: Table, predicate: Predicate) -> list[dict[str, Any]]:
-    """What a scan finds that looks nothing up."""
+    """Return the rows of a scan without lookups."""
     read = TableRead(table.store, None, bind(predicate, table.schema.fields))
     return sorted(read.to_reader(table.new_scan().plan().splits).read_all().to_pylist(), key=str)
 
@@ -79,7 +79,7 @@ def filters(draw: st.DrawFn) -> Predicate:
     commits=st.lists(st.lists(CHANGES, min_size=1, max_size=12), min_size=1, max_size=3),
     asked=st.lists(filters(), min_size=1, max_size=3),
 )
-def test_what_is_looked_up_is_what_a_scan_finds(
+def test_lookups_find_the_same_rows_as_a_scan(
     tmp_path_factory: pytest.TempPathFactory, options: dict[str, str], commits: list[Any], asked: list[Predicate]
 ) -> None:
     table = make(tmp_path_factory.mktemp("lake"), **options)
@@ -97,7 +97,7 @@ def test_what_is_looked_up_is_what_a_scan_finds(
         assert table.scan(filter=predicate, limit=1).to_arrow().num_rows == min(1, len(expected))
 
 
-def test_only_filters_of_few_keys_are_looked_up(tmp_path: Path) -> None:
+def test_only_filters_on_few_keys_use_lookups(tmp_path: Path) -> None:
     table = make(tmp_path)
     assert not looked_up(table, COL("dt").is_in(["d1"]) & (COL("id") == 1)), "a table without rows"
     change(table, [("d1", 1, 1, 0)])
@@ -128,7 +128,7 @@ def test_every_form_of_a_query_shows_one_snapshot(tmp_path: Path) -> None:
     assert table.scan(filter=predicate, snapshot_id=1).to_arrow().column("amount").to_pylist() == [1]
 
 
-def test_nothing_is_looked_up_before_rows_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lookups_are_deferred_until_rows_are_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make(tmp_path)
     change(table, [("d1", 1, 1, 0)])
     asked: list[object] = []

@@ -1,4 +1,4 @@
-"""Point lookups: what a scan would find, by key, and without opening more than is needed."""
+"""Point lookups find the same rows as a scan, by key, without opening more files than needed."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
@@ -75,7 +75,7 @@ CHANGES = st.tuples(
     asked=st.lists(KEYS, max_size=12),
     compacted=st.booleans(),
 )
-def test_lookups_find_what_a_scan_finds(
+def test_lookups_find_the_same_rows_as_a_scan(
     tmp_path_factory: pytest.TempPathFactory,
     engine: dict[str, str],
     mode: dict[str, str],
@@ -142,7 +142,7 @@ def test_keys_of_any_type_are_found(tmp_path: Path, kind: Any, values: list[Any]
     assert found.column("v").to_pylist() == [*range(1, len(values)), len(values) - 1]
 
 
-def test_a_key_is_found_in_the_row_group_that_has_it(tmp_path: Path) -> None:
+def test_a_key_is_searched_only_in_the_row_group_that_contains_it(tmp_path: Path) -> None:
     table = simple(tmp_path, **{"file.block-size": "64 kb"})
     table.upsert(pairs(list(range(0, 20_000, 2)), "v"))
     CACHE.clear()
@@ -156,7 +156,7 @@ def test_a_key_is_found_in_the_row_group_that_has_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
-def test_few_keys_are_looked_for_in_their_pages_and_many_in_groups(
+def test_few_keys_are_searched_in_pages_and_many_in_row_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: str
 ) -> None:
     decoded: list[int] = []
@@ -169,7 +169,7 @@ def test_few_keys_are_looked_for_in_their_pages_and_many_in_groups(
     monkeypatch.setattr(file_lookup.FileLookup, "_decode", decode)
     options = {"bucket": "2", "deletion-vectors.enabled": vectors, "parquet.page.row.count.limit": "10"}
     table = make(tmp_path, keys=["dt", "id", "name"], options=options)
-    # Rows of one day and number lie in two pages, with and without an update or deletion, and some keys are not there.
+    # Rows of one day and number lie in two pages, with and without an update or deletion, and some keys do not exist.
     keys = [("d1", i // 7, f"n{i}") for i in range(300)]
     day, number, name = (list(column) for column in zip(*keys, strict=True))
     rows = pa.table({"dt": day, "id": pa.array(number, pa.int32()), "name": name, "amount": list(range(300))})
@@ -194,7 +194,7 @@ def test_few_keys_are_looked_for_in_their_pages_and_many_in_groups(
     assert len(decoded) == again, "keys and amounts of whole groups are there"
 
 
-def test_a_page_is_decoded_when_a_second_of_its_rows_is_asked_for(
+def test_a_page_is_decoded_when_a_second_of_its_rows_is_requested(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     decoded: list[int] = []
@@ -228,7 +228,7 @@ def test_rows_are_found_in_files_of_any_format(tmp_path: Path, file_format: str)
     assert table.scan(filter="v = 'new7'").to_arrow().column("id").to_pylist() == [7]
 
 
-def test_threads_may_share_what_was_decoded(tmp_path: Path) -> None:
+def test_threads_may_share_decoded_rows(tmp_path: Path) -> None:
     table = simple(tmp_path, **{"file.block-size": "64 kb"})
     table.upsert(pairs(list(range(20_000)), "v"))
     CACHE.clear()
@@ -239,7 +239,7 @@ def test_threads_may_share_what_was_decoded(tmp_path: Path) -> None:
     assert CACHE.bytes <= 200 << 10
 
 
-def test_a_file_that_a_bloom_filter_rules_out_is_not_read(tmp_path: Path) -> None:
+def test_a_file_excluded_by_a_bloom_filter_is_not_read(tmp_path: Path) -> None:
     index = {"file-index.bloom-filter.columns": "id", "file-index.bloom-filter.id.fpp": "0.001"}
     table = simple(tmp_path, **{"write-only": "true"}, **index)
     table.upsert(pairs([1, 9], "old"))
@@ -255,7 +255,7 @@ def test_a_file_that_a_bloom_filter_rules_out_is_not_read(tmp_path: Path) -> Non
     assert table.get(8) == {"id": 8, "v": "new8"}
 
 
-def test_lookups_see_the_newest_snapshot_and_older_ones_when_asked(tmp_path: Path) -> None:
+def test_lookups_read_the_newest_snapshot_or_a_given_one(tmp_path: Path) -> None:
     table = simple(tmp_path)
     assert table.get(1) is None
     table.upsert(pairs([1], "a"))
@@ -269,7 +269,7 @@ def test_lookups_see_the_newest_snapshot_and_older_ones_when_asked(tmp_path: Pat
     assert table.get(1) is None
 
 
-def test_rows_of_older_schemas_have_the_columns_of_today(tmp_path: Path) -> None:
+def test_rows_of_older_schemas_are_returned_with_the_newest_schema(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=f"file:{tmp_path}")
     table = simple(tmp_path)
     table.upsert(pairs([1], "a"))
@@ -277,7 +277,7 @@ def test_rows_of_older_schemas_have_the_columns_of_today(tmp_path: Path) -> None
     assert catalog.get_table("d.t").get(1) == {"id": 1, "w": "a1", "n": None}
 
 
-def test_a_key_without_its_partition_is_found_in_any(tmp_path: Path) -> None:
+def test_a_key_without_a_partition_is_found_in_any_partition(tmp_path: Path) -> None:
     schema = pa.schema(
         (pa.field("id", pa.int64(), nullable=False), pa.field("dt", pa.string()), pa.field("v", pa.int64()))
     )
@@ -298,7 +298,7 @@ def test_a_key_without_its_partition_is_found_in_any(tmp_path: Path) -> None:
         (("a", 2**40, "x"), "'id' can't take"),
     ],
 )
-def test_a_key_that_is_none_is_refused_with_what_is_wrong(tmp_path: Path, key: Any, message: str) -> None:
+def test_an_invalid_key_is_refused_with_the_reason(tmp_path: Path, key: Any, message: str) -> None:
     table = make(tmp_path, keys=["dt", "id", "name"], options=BUCKETS)
     with pytest.raises(InvalidInputError, match=message):
         table.get(key)
@@ -314,7 +314,7 @@ def test_a_key_that_is_none_is_refused_with_what_is_wrong(tmp_path: Path, key: A
         ("abc", "sequence of keys, not str"),
     ],
 )
-def test_keys_that_are_none_are_refused_with_what_is_wrong(tmp_path: Path, keys: Any, message: str) -> None:
+def test_invalid_collections_of_keys_are_refused_with_the_reason(tmp_path: Path, keys: Any, message: str) -> None:
     table = make(tmp_path, keys=["dt", "id", "name"], options=BUCKETS)
     with pytest.raises(InvalidInputError, match=message):
         table.get_many(keys)
@@ -329,7 +329,7 @@ def test_an_unknown_column_and_a_table_without_keys_are_refused(tmp_path: Path) 
         plain.get(1)
 
 
-def test_lookups_keep_no_more_in_memory_than_the_option_says(tmp_path: Path) -> None:
+def test_lookups_keep_no_more_in_memory_than_the_option_allows(tmp_path: Path) -> None:
     table = simple(tmp_path, **{"file.block-size": "64 kb"})
     table.upsert(pairs(list(range(20_000)), "v"))
     CACHE.clear()
@@ -343,17 +343,17 @@ def test_lookups_keep_no_more_in_memory_than_the_option_says(tmp_path: Path) -> 
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(1, 40)), max_size=30), st.integers(0, 100))
-def test_a_cache_stays_within_its_bytes_and_lets_go_of_the_least_recent(
+def test_a_cache_stays_within_its_bytes_and_evicts_the_least_recently_used(
     uses: list[tuple[int, int]], limit: int
 ) -> None:
-    class Value:
+    class SizedValue:
         def __init__(self, nbytes: int) -> None:
             self.nbytes = nbytes
 
     cache = MemoryCache()
     model: dict[int, int] = {}
     for key, size in uses:
-        cache.get(key, lambda s=size: Value(s), limit=limit)  # type: ignore[misc]
+        cache.get(key, lambda s=size: SizedValue(s), limit=limit)  # type: ignore[misc]
         size = model.pop(key, size)
         if size <= limit:
             model[key] = size

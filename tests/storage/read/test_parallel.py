@@ -1,4 +1,4 @@
-"""Streams read by several threads come out in a fixed order, within bounded memory, and end when they are left."""
+"""Streams read by several threads: the order is fixed, memory is bounded, and threads end with the stream."""
 
 import threading
 import time
@@ -56,7 +56,7 @@ def test_a_source_is_read_ahead_no_further_than_the_queue() -> None:
     stream.close()
 
 
-def test_an_error_comes_after_the_batches_before_it() -> None:
+def test_an_error_is_raised_after_the_batches_before_it() -> None:
     def failing() -> Iterator[pa.RecordBatch]:
         yield _batch(1)
         raise ValueError("broken")
@@ -67,7 +67,7 @@ def test_an_error_comes_after_the_batches_before_it() -> None:
         list(stream)
 
 
-def test_leaving_a_stream_closes_its_sources_and_ends_its_threads() -> None:
+def test_closing_a_stream_closes_its_sources_and_ends_its_threads() -> None:
     closed = [threading.Event(), threading.Event()]
 
     def endless(event: threading.Event) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Rows are counted before they are read where that is cheap, and there are as many as a scan finds."""
+"""Rows are counted before they are read where that is cheap, with the same result as a scan."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +24,7 @@ Create = Callable[..., Table]
 
 @pytest.fixture
 def create(tmp_path: Path) -> Create:
-    """Creates a table of two columns, `id` of the type given, with more options than that of one bucket."""
+    """Creates a table with columns `id` (of the given type) and `value`, one bucket and the given options."""
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
 
@@ -38,7 +38,7 @@ def create(tmp_path: Path) -> Create:
 
 def _rows(table: Table, ids: range) -> pa.Table:
     key = table.arrow_schema.field("id").type
-    # Days are cast from nothing but integers of their width.
+    # Days are cast only from integers of the same width.
     numbers = pa.array(ids, pa.int32() if key == pa.date32() else pa.int64())
     return pa.table({"id": numbers.cast(key), "value": pa.array(ids)})
 
@@ -57,14 +57,14 @@ def test_keys_that_were_upserted_and_deleted_are_counted(create: Create, key: st
     assert _quick(table) == 110 == table.scan().to_arrow().num_rows
 
 
-def test_files_that_hold_the_rows_tell_their_number(create: Create) -> None:
+def test_a_compacted_table_is_counted_from_its_metadata(create: Create) -> None:
     table = create("text")
     table.upsert(_rows(table, range(100)))
     table.compact(full=True)
     assert _quick(table, records=0) == 100
 
 
-def test_a_table_with_deletion_vectors_is_counted_without_what_they_mark(create: Create) -> None:
+def test_rows_marked_by_deletion_vectors_are_not_counted(create: Create) -> None:
     table = create(options={"deletion-vectors.enabled": "true", "write-only": "false"})
     table.upsert(_rows(table, range(100)))
     table.compact(full=True)
@@ -84,7 +84,7 @@ def test_a_table_with_deletion_vectors_is_counted_without_what_they_mark(create:
     ],
     ids=str,
 )
-def test_what_takes_more_than_the_places_of_keys_is_left_to_a_scan(create: Create, given: dict[str, Any]) -> None:
+def test_tables_that_need_more_than_the_keys_are_counted_by_a_scan(create: Create, given: dict[str, Any]) -> None:
     table = create(**given)
     table.upsert(_rows(table, range(100)))
     table.upsert(_rows(table, range(50, 150)))
@@ -92,7 +92,7 @@ def test_what_takes_more_than_the_places_of_keys_is_left_to_a_scan(create: Creat
     assert table.count() == 150
 
 
-def test_many_records_and_keys_far_apart_are_left_to_a_scan(create: Create) -> None:
+def test_many_records_and_sparse_keys_are_counted_by_a_scan(create: Create) -> None:
     table = create()
     table.upsert(_rows(table, range(100)))
     table.upsert(_rows(table, range(50, 150)))

@@ -1,4 +1,4 @@
-"""What a store is asked for data files while tables in it are read: few requests, many of them at the same time."""
+"""Requests to an object store while tables in it are read: few requests, and many at the same time."""
 
 import uuid
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from tests.support.servers.store_proxy import Fault, Request, Seen, StoreProxy
 
 BUCKET = "lake"
 LATENCY_SECONDS = 0.15
-"""Long beside what a busy machine needs to begin a thread."""
+"""Long compared to the start of a thread on a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def of_data(request: Request) -> bool:
 
 @contextmanager
 def watched(proxy: StoreProxy) -> Iterator[Seen]:
-    """The requests for data files alone, each of which takes a while."""
+    """Record the requests for data files, each of which takes a while."""
     found = Seen()
     stall = Fault(kind="stall", seconds=LATENCY_SECONDS)
     if proxy.fault is None:
@@ -55,7 +55,7 @@ def watched(proxy: StoreProxy) -> Iterator[Seen]:
 
 
 def size_of(table: interbed.Table) -> int:
-    """The bytes of its one file."""
+    """The size of its only file in bytes."""
     ((file,),) = [split.files for split in table.scan().plan.splits]
     return file.file_size
 
@@ -74,7 +74,7 @@ def rows(count: int, *, columns: int = 8, start: int = 0) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def wide(proxy: StoreProxy) -> tuple[interbed.Table, pa.Table]:
-    """A table of one file with three full row groups, in each of which a column is a MiB, and a short one."""
+    """A table of one file with three full row groups, in which a column takes 1 MiB, and a short one."""
     lake = interbed.load_catalog("lake", warehouse=f"s3://{BUCKET}/wide", **proxy.options)
     lake.create_database("d")
     content = rows(400_000)
@@ -83,14 +83,14 @@ def wide(proxy: StoreProxy) -> tuple[interbed.Table, pa.Table]:
     return table, content
 
 
-def test_some_columns_of_a_large_file_are_its_end_and_their_chunks_at_once(
+def test_some_columns_of_a_large_file_take_its_end_and_one_round_of_chunks(
     wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy
 ) -> None:
     table, content = wide
     with watched(proxy) as seen:
         found = table.scan(columns=["c1", "c6"]).to_arrow()
     assert found.sort_by("c1").equals(content.select(["c1", "c6"]).sort_by("c1"))
-    # The last group is short, its second column came along with the footer.
+    # The last group is short, and its second column was read with the footer.
     assert 1 + 2 * 3 <= len(seen.requests) <= 1 + 2 * 4
     first = min(seen.requests, key=lambda request: request.started)
     assert first.received_bytes == end_bytes(size_of(table)) < 256 << 10
@@ -98,7 +98,7 @@ def test_some_columns_of_a_large_file_are_its_end_and_their_chunks_at_once(
     assert seen.rounds <= 3
 
 
-def test_all_columns_of_a_large_file_come_by_requests_of_several_mib(
+def test_all_columns_of_a_large_file_are_read_by_requests_of_several_mib(
     wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy
 ) -> None:
     table, content = wide
@@ -108,9 +108,7 @@ def test_all_columns_of_a_large_file_come_by_requests_of_several_mib(
     assert len(seen.requests) <= 1 + content.nbytes / (2 << 20)
 
 
-def test_small_files_are_read_whole_by_one_request_each_and_many_at_once(
-    lake: interbed.Catalog, proxy: StoreProxy
-) -> None:
+def test_small_files_are_read_by_one_request_each_and_concurrently(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     table = lake.create_table("d.many", rows(1).schema, options={"bucket": "-1"})
     for number in range(12):
         table.append(rows(100, start=100 * number))
@@ -121,7 +119,7 @@ def test_small_files_are_read_whole_by_one_request_each_and_many_at_once(
     assert seen.rounds <= 4
 
 
-def test_the_runs_of_a_merge_are_opened_at_once_and_fetch_ahead(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+def test_the_runs_of_a_merge_are_opened_concurrently_and_prefetch(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     content = rows(300_000)
     options = {"bucket": "1", "write-only": "true"}
     table = lake.create_table("d.merged", content.schema, primary_keys=["id"], options=options)
@@ -138,7 +136,7 @@ def test_the_runs_of_a_merge_are_opened_at_once_and_fetch_ahead(lake: interbed.C
     assert seen.rounds <= 4
 
 
-def test_splits_that_come_next_are_opened_meanwhile(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+def test_the_next_splits_are_opened_ahead(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     content = rows(8000)
     options = {"bucket": "8", "write-only": "true"}
     table = lake.create_table("d.split", content.schema, primary_keys=["id"], options=options)
@@ -150,7 +148,7 @@ def test_splits_that_come_next_are_opened_meanwhile(lake: interbed.Catalog, prox
     assert seen.rounds <= 4
 
 
-def test_a_cold_lookup_asks_for_ends_then_keys_then_rows(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+def test_a_cold_lookup_requests_ends_then_keys_then_rows(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     content = rows(200_000)
     options = {"bucket": "1", "write-only": "true"}
     table = lake.create_table("d.keyed", content.schema, primary_keys=["id"], options=options)
@@ -167,7 +165,7 @@ def test_a_cold_lookup_asks_for_ends_then_keys_then_rows(lake: interbed.Catalog,
     assert seen.requests == []
 
 
-def test_a_cold_lookup_in_small_files_asks_once_for_each(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+def test_a_cold_lookup_in_small_files_takes_one_request_for_each(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     content = rows(3000)
     options = {"bucket": "1", "write-only": "true"}
     table = lake.create_table("d.small", content.schema, primary_keys=["id"], options=options)
@@ -178,7 +176,9 @@ def test_a_cold_lookup_in_small_files_asks_once_for_each(lake: interbed.Catalog,
     assert (len(seen.requests), seen.rounds) == (3, 1)
 
 
-def test_pages_that_a_filter_needs_come_together(wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy) -> None:
+def test_pages_that_a_filter_needs_are_requested_together(
+    wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy
+) -> None:
     table, content = wide
     with watched(proxy) as seen:
         found = table.scan(filter="id between 300000 and 300100").to_arrow()
@@ -187,7 +187,7 @@ def test_pages_that_a_filter_needs_come_together(wide: tuple[interbed.Table, pa.
     assert seen.received_bytes < 3 << 20
 
 
-def test_a_look_at_a_few_rows_does_not_fetch_everything(lake: interbed.Catalog, proxy: StoreProxy) -> None:
+def test_reading_a_few_rows_does_not_fetch_the_whole_file(lake: interbed.Catalog, proxy: StoreProxy) -> None:
     content = pa.concat_tables([rows(400_000), rows(400_000, start=400_000)])
     table = lake.create_table("d.head", content.schema, options={"bucket": "-1"})
     table.append(content)
@@ -197,7 +197,7 @@ def test_a_look_at_a_few_rows_does_not_fetch_everything(lake: interbed.Catalog, 
 
 
 @pytest.mark.parametrize("ahead", ["0", "1 mb", "64 mb"])
-def test_the_rows_are_the_same_however_much_is_read_ahead(
+def test_rows_are_the_same_for_any_amount_of_prefetching(
     wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy, ahead: str
 ) -> None:
     table, content = wide
@@ -209,7 +209,7 @@ def test_the_rows_are_the_same_however_much_is_read_ahead(
     assert table.count() == content.num_rows
 
 
-def test_a_store_that_refuses_while_rows_are_read_ahead_is_named(
+def test_the_error_of_a_refused_prefetch_names_the_file(
     wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy
 ) -> None:
     table, _ = wide
@@ -227,9 +227,7 @@ def test_a_store_that_refuses_while_rows_are_read_ahead_is_named(
     assert table.scan(columns=["c2"]).to_arrow().num_rows == 400_000
 
 
-def test_a_read_that_is_given_up_leaves_no_request_behind(
-    wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy
-) -> None:
+def test_an_abandoned_read_leaves_no_pending_request(wide: tuple[interbed.Table, pa.Table], proxy: StoreProxy) -> None:
     table, _ = wide
     begun = ended = 0
 
@@ -244,5 +242,5 @@ def test_a_read_that_is_given_up_leaves_no_request_behind(
         reader.read_next_batch()
         del reader
         ended = begun
-    # The proxy notes a request when it is over.
+    # The proxy records a request when it has ended.
     assert len(seen.requests) == ended

@@ -1,4 +1,4 @@
-"""Splits are read as the rows that their records amount to, whatever the files' format, age or overlap."""
+"""Splits are read as the merged rows of their records, for any format, schema and overlap of the files."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_newer_records_replace_and_delete_older_ones(tmp_path: Path, file_format
     assert _rows(table, where="amount >= 30 and name like 'a%'") == [r for r in expected if r[2] >= 30 and r[1] < "b"]
 
 
-def test_formats_may_be_mixed_in_a_split(tmp_path: Path) -> None:
+def test_a_split_may_mix_file_formats(tmp_path: Path) -> None:
     table = _table(tmp_path)
     for turn, file_format in enumerate(FORMATS):
         table.add_file(_records(range(turn, 6), turn * 10, file_format), file_format=file_format)
@@ -67,27 +67,27 @@ def test_formats_may_be_mixed_in_a_split(tmp_path: Path) -> None:
     assert [r[1] for r in _rows(table)] == [f"{names.get(i, 'avro')}{i}" for i in range(6)]
 
 
-def test_an_unknown_count_of_deletes_means_that_kinds_are_read(tmp_path: Path) -> None:
+def test_row_kinds_are_read_when_the_count_of_deletes_is_unknown(tmp_path: Path) -> None:
     table = _table(tmp_path)
     table.add_file([*_records(range(2), 0, "a"), *_records(range(2, 4), 2, "a", kind=3)], count_deletes=False)
     assert [r[0] for r in _rows(table)] == [0, 1]
 
 
-def test_interleaved_sequence_numbers_decide_record_by_record(tmp_path: Path) -> None:
+def test_interleaved_sequence_numbers_are_compared_record_by_record(tmp_path: Path) -> None:
     table = _table(tmp_path)
     table.add_file([Record((1, "a", 1), 5), Record((2, "a", 2), 1), Record((3, "a", 3), 7, 3), Record((4, "a", 4), 9)])
     table.add_file([Record((1, "b", 1), 4), Record((2, "b", 2), 6), Record((3, "b", 3), 7), Record((4, "b", 4), 9, 3)])
     assert _rows(table) == [(1, "a", 1), (2, "b", 2), (3, "b", 3), (4, "a", 4)]
 
 
-def test_a_user_defined_sequence_goes_before_sequence_numbers(tmp_path: Path) -> None:
+def test_a_sequence_field_takes_precedence_over_sequence_numbers(tmp_path: Path) -> None:
     table = _table(tmp_path, **{"sequence.field": "amount"})
     table.add_file([Record((1, "first", 7), 0), Record((2, "first", None), 1), Record((3, "first", 1), 2)])
     table.add_file([Record((1, "second", 5), 3), Record((2, "second", -9), 4), Record((3, "second", 1), 5)])
     assert _rows(table) == [(1, "first", 7), (2, "second", -9), (3, "second", 1)]
 
 
-def test_a_filter_on_values_does_not_bring_replaced_rows_back(tmp_path: Path) -> None:
+def test_a_filter_on_values_does_not_return_replaced_rows(tmp_path: Path) -> None:
     table = _table(tmp_path)
     table.add_file(_records(range(9), 0, "old"), row_group_size=3)
     table.add_file([Record((i, "new", -1), 10 + i) for i in range(9)], row_group_size=3)
@@ -104,7 +104,7 @@ _SEGMENTS = st.lists(
 
 @given(segments=_SEGMENTS, rows_of_block=st.sampled_from([1, 2, 5, 1000]), low=st.integers(0, 30))
 @settings(max_examples=examples(60), deadline=None)
-def test_any_files_in_any_block_size_equal_the_model(
+def test_any_files_read_with_any_block_size_equal_the_model(
     tmp_path_factory: pytest.TempPathFactory, segments: list[tuple[set[int], int, bool]], rows_of_block: int, low: int
 ) -> None:
     table = _table(tmp_path_factory.mktemp("t"))
@@ -169,7 +169,7 @@ def _run(*ranges: tuple[int, int], name: str) -> SortedRun:
     return SortedRun(files=tuple(_file(f"{name}{i}", sequences) for i, sequences in enumerate(ranges)))
 
 
-def test_ages_follow_sequences_and_are_none_where_ranges_of_different_runs_meet() -> None:
+def test_ages_follow_sequences_and_are_none_where_runs_overlap() -> None:
     base = _run((0, 50), (10, 60), name="base")
     assert file_ages([_run((61, 70), name="new"), base]) == {"base0": 0, "base1": 1, "new0": 2}
     assert file_ages([base, _run((60, 70), name="new")]) is None
@@ -187,7 +187,7 @@ def test_wide_rows_and_many_readers_make_blocks_smaller() -> None:
     assert block_rows([_file("huge", size=1 << 40)]) > 0
 
 
-def test_a_missing_file_is_named_with_a_likely_cause(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_file_and_a_likely_cause(tmp_path: Path) -> None:
     table = _table(tmp_path)
     meta = table.add_file(_records(range(3), 0, "a"))
     (tmp_path / "bucket-0" / meta.file_name).unlink()
@@ -197,7 +197,7 @@ def test_a_missing_file_is_named_with_a_likely_cause(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("file_format", FORMATS)
 @pytest.mark.parametrize("damage", ["empty", "cut", "text"])
-def test_a_damaged_file_is_named(tmp_path: Path, file_format: str, damage: str) -> None:
+def test_the_error_names_a_damaged_file(tmp_path: Path, file_format: str, damage: str) -> None:
     table = _table(tmp_path)
     meta = table.add_file(_records(range(50), 0, "a"), file_format=file_format)
     path = tmp_path / "bucket-0" / meta.file_name
@@ -207,7 +207,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, file_format: str, damage: str) 
         _rows(table)
 
 
-def test_what_this_version_does_not_read_is_refused_by_name(tmp_path: Path) -> None:
+def test_files_that_this_version_cannot_read_are_refused_by_name(tmp_path: Path) -> None:
     table = _table(tmp_path)
     table.add_file(_records(range(3), 0, "a"))
     with pytest.raises(InvalidInputError, match="no column 'nme'; it has id, name, amount"):
@@ -219,7 +219,7 @@ def test_what_this_version_does_not_read_is_refused_by_name(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("merged", [False, True])
-def test_a_limit_takes_the_first_rows_of_small_blocks_of_one_split(tmp_path: Path, merged: bool) -> None:
+def test_a_limit_reads_the_first_rows_of_one_split_in_small_blocks(tmp_path: Path, merged: bool) -> None:
     table = _table(tmp_path)
     table.add_file(_records(range(20_000), 0, "a"), level=5)
     if merged:
@@ -235,7 +235,7 @@ def test_a_limit_takes_the_first_rows_of_small_blocks_of_one_split(tmp_path: Pat
     assert all(row in expected for row in first.slice(0, 5).to_pylist())
 
 
-def test_where_there_are_more_splits_than_threads_the_largest_are_read_first(tmp_path: Path) -> None:
+def test_the_largest_splits_are_read_first_when_there_are_more_than_threads(tmp_path: Path) -> None:
     table = _table(tmp_path)
     files = [table.add_file(_records(range(10_000 * n, 10_000 * n + rows), 1, "x")) for n, rows in enumerate(SIZES)]
     splits = [replace(table.split(raw=True), files=(file,)) for file in files]

@@ -1,4 +1,4 @@
-"""Aggregates from metadata: right where they are given, and given where users look for them."""
+"""Aggregates from metadata: correct where they are available, and available for the common cases."""
 
 import tempfile
 from datetime import date, datetime
@@ -58,7 +58,7 @@ INEXACT |= {("x", AggregateFunction.MAX)}
 
 @pytest.fixture
 def table(tmp_path: Any) -> Table:
-    """An append table of one unpartitioned column set."""
+    """An append table with one set of columns, without partitions."""
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     return catalog.create_table("db.t", SCHEMA)
@@ -79,7 +79,7 @@ def _expected(rows: list[dict[str, Any]], aggregate: Aggregate) -> object:
 
 @settings(max_examples=examples(12))
 @given(batches=st.lists(ROWS, max_size=3), keyed=st.booleans(), compacted=st.booleans(), deleted=st.booleans())
-def test_what_metadata_tells_is_what_the_rows_say(
+def test_aggregates_from_metadata_equal_those_of_the_rows(
     batches: list[list[dict[str, Any]]], keyed: bool, compacted: bool, deleted: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as directory:
@@ -110,7 +110,7 @@ def test_what_metadata_tells_is_what_the_rows_say(
                 }, aggregate
 
 
-def test_all_that_is_exact_is_told_of_an_append_table(table: Table) -> None:
+def test_all_exact_aggregates_of_an_append_table_are_available(table: Table) -> None:
     table.append(
         pa.table(
             {
@@ -131,12 +131,12 @@ def test_all_that_is_exact_is_told_of_an_append_table(table: Table) -> None:
     for aggregate in ALL:
         known = _asked(table, [aggregate]) is not None
         inexact = (aggregate.column, aggregate.function) in INEXACT
-        # The column p is no partition here, so that its text is as inexact as that of s.
+        # The column p is no partition column here, so its text is as inexact as that of s.
         of_text = aggregate.column == "p" and aggregate.function is not AggregateFunction.COUNT
         assert known == (not inexact and not of_text), aggregate
 
 
-def test_rows_that_still_have_to_be_merged_are_not_counted_by_metadata(tmp_path: Any) -> None:
+def test_rows_that_must_be_merged_are_not_counted_from_metadata(tmp_path: Any) -> None:
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     made = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options={"bucket": "1", "write-only": "true"})
@@ -152,6 +152,6 @@ def test_rows_that_still_have_to_be_merged_are_not_counted_by_metadata(tmp_path:
     assert _asked(made, [Aggregate(function=AggregateFunction.MIN, column="n")]) == [(1,)]
 
 
-def test_only_partition_columns_make_groups(table: Table) -> None:
+def test_only_partition_columns_can_be_grouped_by(table: Table) -> None:
     assert _asked(table, [Aggregate(function=AggregateFunction.COUNT_ROWS)], ("id",)) is None
     assert _asked(table, [Aggregate(function=AggregateFunction.COUNT_ROWS)]) == [(0,)]

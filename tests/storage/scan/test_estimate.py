@@ -1,4 +1,4 @@
-"""What optimizers are told of scans."""
+"""Estimates of scans for query optimizers."""
 
 from datetime import date
 from pathlib import Path
@@ -45,7 +45,7 @@ def estimate(table: Table, columns: list[str], where: Predicate | None = None, *
     )
 
 
-def test_fewer_columns_are_fewer_bytes(table: Table) -> None:
+def test_fewer_columns_mean_fewer_bytes(table: Table) -> None:
     whole, narrow = estimate(table, table.field_names), estimate(table, ["id"])
 
     assert whole.row_count == narrow.row_count == 1000
@@ -53,12 +53,12 @@ def test_fewer_columns_are_fewer_bytes(table: Table) -> None:
     assert whole.byte_size > 2 * narrow.byte_size
 
 
-def test_partition_columns_are_known_from_the_plan(table: Table) -> None:
+def test_statistics_of_partition_columns_follow_from_the_plan(table: Table) -> None:
     assert estimate(table, ["p"]).columns["p"] == ColumnEstimate(distinct=2, nulls=0)
     assert estimate(table, ["p"], Comparison(Op.EQ, "p", "x")).row_count == 250
 
 
-def test_files_tell_bounds_and_nulls_when_they_are_asked(table: Table) -> None:
+def test_bounds_and_null_counts_are_read_from_files_on_request(table: Table) -> None:
     found = estimate(table, ["id", "text"], files_too=True).columns
 
     assert found["id"] == ColumnEstimate(distinct=1000, nulls=0, least=0, greatest=999)
@@ -66,7 +66,7 @@ def test_files_tell_bounds_and_nulls_when_they_are_asked(table: Table) -> None:
     assert estimate(table, ["id"]).columns == {}
 
 
-def test_analyze_tells_distinct_values_and_lengths_and_pruning_scales_them(table: Table) -> None:
+def test_analyze_adds_distinct_counts_and_lengths_which_pruning_scales(table: Table) -> None:
     table.maintenance.analyze()
     found = estimate(table, ["day", "text"])
 
@@ -81,7 +81,7 @@ def test_analyze_tells_distinct_values_and_lengths_and_pruning_scales_them(table
     assert half.columns["text"].nulls == 62
 
 
-def test_updated_keys_are_counted_once(tmp_path: Path) -> None:
+def test_updated_keys_are_counted_once_after_analyze(tmp_path: Path) -> None:
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     table = catalog.create_table("db.t", ROWS.schema, primary_keys=["id"], options={"bucket": 1, "write-only": True})

@@ -1,4 +1,4 @@
-"""`scan.fallback-branch`: partitions that a table lacks are read from a branch, whatever keys that has."""
+"""`scan.fallback-branch`: partitions that a table lacks are read from a branch, which may have other keys."""
 
 import time
 from pathlib import Path
@@ -25,7 +25,7 @@ def lake(tmp_path: Path) -> interbed.Catalog:
 
 @pytest.fixture
 def table(lake: interbed.Catalog) -> Table:
-    """Batch results in the table, today's upserts in the branch."""
+    """A table with batch results, and a branch with today's upserts."""
     lake.create_table("db.t", COLUMNS, partition_keys=["dt"])
     lake.get_table("db.t").versions.create_branch("live")
     keys = {"primary-key": "dt,name", "bucket": "2", "changelog-producer": "lookup"}
@@ -52,7 +52,7 @@ BATCH = [("25", "apple", 5), ("25", "banana", 7)]
 LIVE = [("26", "cherry", 3), ("26", "pear", 7)]
 
 
-def test_each_partition_is_read_from_one_place(table: Table) -> None:
+def test_each_partition_is_read_from_the_table_or_the_branch(table: Table) -> None:
     assert read(table) == [*BATCH, *LIVE]
     assert table.scan().count() == 4
     assert table.scan(limit=3).to_arrow().num_rows == 3
@@ -61,18 +61,18 @@ def test_each_partition_is_read_from_one_place(table: Table) -> None:
     assert table.scan(columns=["amount"], filter="name = 'pear'").to_arrow().to_pylist() == [{"amount": 7}]
 
 
-def test_a_partition_whose_rows_do_not_match_is_not_looked_for_elsewhere(table: Table) -> None:
+def test_a_partition_of_the_table_without_matching_rows_is_not_read_from_the_branch(table: Table) -> None:
     assert read(table, "name = 'peach'") == []
     assert read(table, "dt = '26' and amount > 5") == [("26", "pear", 7)]
 
 
-def test_splits_tell_their_branch_to_other_processes(table: Table) -> None:
+def test_serialized_splits_include_their_branch(table: Table) -> None:
     splits = table.scan().plan.splits
     assert {split.branch for split in splits} == {None, "live"}
     assert [Split.from_bytes(split.to_bytes()) for split in splits] == list(splits)
 
 
-def test_an_empty_table_is_all_of_the_branch(lake: interbed.Catalog) -> None:
+def test_an_empty_table_is_read_from_the_branch(lake: interbed.Catalog) -> None:
     empty = lake.create_table("db.e", COLUMNS, partition_keys=["dt"])
     empty.versions.create_branch("later")
     empty = empty.copy({"scan.fallback-branch": "later"})
@@ -83,7 +83,7 @@ def test_an_empty_table_is_all_of_the_branch(lake: interbed.Catalog) -> None:
     assert read(empty) == []
 
 
-def test_a_branch_that_there_is_not_is_refused(lake: interbed.Catalog) -> None:
+def test_a_missing_branch_is_refused(lake: interbed.Catalog) -> None:
     options = {"scan.fallback-branch": "nope"}
     with pytest.raises(InvalidOptionError, match="the branch 'nope', which does not exist; create it first"):
         lake.create_table("db.n", COLUMNS, partition_keys=["dt"], options=options)
@@ -92,7 +92,7 @@ def test_a_branch_that_there_is_not_is_refused(lake: interbed.Catalog) -> None:
         plain.store.alter([SetOption(*next(iter(options.items())))])
 
 
-def test_an_older_snapshot_is_met_by_the_branch_of_that_time(table: Table, lake: interbed.Catalog) -> None:
+def test_an_older_snapshot_is_combined_with_the_branch_at_its_time(table: Table, lake: interbed.Catalog) -> None:
     lake.get_table("db.t$branch_live").upsert(rows(("27", "plum", 1)))
     table.append(rows(("26", "fig", 9)))
     assert read(table) == [*BATCH, ("26", "fig", 9), ("27", "plum", 1)]
@@ -101,7 +101,7 @@ def test_an_older_snapshot_is_met_by_the_branch_of_that_time(table: Table, lake:
 
 
 @pytest.mark.parametrize("later", [False, True])
-def test_a_time_is_met_by_the_branch_of_that_time(table: Table, lake: interbed.Catalog, later: bool) -> None:
+def test_a_timestamp_is_applied_to_the_branch_as_well(table: Table, lake: interbed.Catalog, later: bool) -> None:
     live = lake.get_table("db.t$branch_live")
     newest = [of.store.snapshots.latest() for of in (table, live)]
     then = max(snapshot.time_millis for snapshot in newest if snapshot is not None)
@@ -114,7 +114,7 @@ def test_a_time_is_met_by_the_branch_of_that_time(table: Table, lake: interbed.C
         assert read(of.copy({"scan.timestamp-millis": str(then)})) == [*BATCH, *LIVE]
 
 
-def test_rows_of_the_branch_are_not_the_tables_to_change(table: Table, lake: interbed.Catalog) -> None:
+def test_changing_rows_of_the_branch_through_the_table_is_refused(table: Table, lake: interbed.Catalog) -> None:
     assert table.delete("name = 'pear'") is None
     assert table.delete("name = 'banana'") is not None
     assert read(table) == [BATCH[0], *LIVE]

@@ -1,4 +1,6 @@
-"""A specification of a partition of FLOAT or DOUBLE names one partition: 0.0 is not -0.0, 0.1 is what was written."""
+"""A specification of a FLOAT or DOUBLE partition names exactly one partition: 0.0 is not -0.0, 0.1 is the written
+value.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +30,7 @@ def ids(table: interbed.Table) -> list[int]:
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
 @pytest.mark.parametrize("number", range(len(VALUES)), ids=lambda number: str(VALUES[number]))
 @pytest.mark.parametrize("form", ["value", "text"])
-def test_a_specification_names_one_partition(tmp_path: Path, kind: pa.DataType, number: int, form: str) -> None:
+def test_a_specification_names_exactly_one_partition(tmp_path: Path, kind: pa.DataType, number: int, form: str) -> None:
     value: object = VALUES[number]
     if form == "text":
         value = {"inf": "Infinity", "nan": "NaN"}.get(str(value), str(value))
@@ -50,7 +52,7 @@ def test_a_filter_finds_both_zeros(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.float32()])
 @pytest.mark.parametrize("spec", [-0.0, 0.0, "-0.0", "0.0", 0])
-def test_the_zeros_are_two_partitions(tmp_path: Path, kind: pa.DataType, spec: Any) -> None:
+def test_zeros_of_both_signs_are_two_partitions(tmp_path: Path, kind: pa.DataType, spec: Any) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")
     fields: list[pa.Field[Any]] = [pa.field("p", kind), pa.field("id", pa.int64())]

@@ -1,4 +1,4 @@
-"""Planning tables that Java Paimon wrote: exactly its files, and at least its raw splits."""
+"""Plans of tables that Java Paimon wrote: exactly its files, and at least its raw splits."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.golden.load import TABLE_NAMES, expected, table_path
 
 
 @pytest.mark.parametrize("name", TABLE_NAMES)
-def test_a_plan_lists_what_java_lists(name: str) -> None:
+def test_a_plan_lists_the_same_files_as_javas(name: str) -> None:
     java = expected(name)
     store = open_store(str(table_path(name)))
     plan = TableScan(store).plan()
@@ -37,7 +37,7 @@ def test_a_plan_lists_what_java_lists(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE_NAMES)
-def test_every_snapshot_of_java_is_planned(name: str) -> None:
+def test_every_snapshot_of_java_can_be_planned(name: str) -> None:
     store = open_store(str(table_path(name)))
     snapshots = expected(name)["snapshots"]
     assert store.snapshots.ids() == [s["id"] for s in snapshots]

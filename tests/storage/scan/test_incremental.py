@@ -1,4 +1,4 @@
-"""Batch reads of what changed between two snapshots."""
+"""Batch reads of the changes between two snapshots."""
 
 import random
 from pathlib import Path
@@ -40,7 +40,7 @@ def rows_at(table: Table, snapshot_id: int) -> Rows:
     return {r["id"]: r["v"] for r in table.scan(snapshot_id=snapshot_id).to_arrow().to_pylist()}
 
 
-def told(table: Table, first: int, last: int, mode: str = "auto") -> list[tuple[int, str, int]]:
+def changes_between(table: Table, first: int, last: int, mode: str = "auto") -> list[tuple[int, str, int]]:
     found: list[dict[str, Any]] = table.changes(first + 1, last, mode=mode).to_arrow().to_pylist()
     return [(r["id"], r["v"], r["_row_kind"]) for r in found]
 
@@ -56,7 +56,7 @@ def told(table: Table, first: int, last: int, mode: str = "auto") -> list[tuple[
     ],
     ids=str,
 )
-def test_a_difference_is_what_became_of_each_key(tmp_path: Path, options: dict[str, str]) -> None:
+def test_a_diff_has_the_net_change_of_each_key(tmp_path: Path, options: dict[str, str]) -> None:
     table = create(tmp_path, keyed=True, **options)
     source = random.Random(str(options))
     for step in range(6):
@@ -72,7 +72,7 @@ def test_a_difference_is_what_became_of_each_key(tmp_path: Path, options: dict[s
             after = rows_at(table, until)
             expected = [(k, v, 0) for k, v in after.items() if before.get(k) != v]
             expected += [(k, v, 3) for k, v in before.items() if k not in after]
-            found = told(table, first, until, "diff")
+            found = changes_between(table, first, until, "diff")
             assert sorted((k, v, 0 if kind == 2 else kind) for k, v, kind in found) == sorted(expected)
             shown = table.copy(
                 {"incremental-between": f"{first},{until}", "incremental-between-scan-mode": "diff"}
@@ -80,7 +80,7 @@ def test_a_difference_is_what_became_of_each_key(tmp_path: Path, options: dict[s
             assert shown.count() == sum(kind == 0 for _, _, kind in expected)
 
 
-def test_a_difference_reads_only_the_files_that_differ(tmp_path: Path) -> None:
+def test_a_diff_reads_only_the_files_that_differ(tmp_path: Path) -> None:
     table = create(tmp_path, target_file_size="1 kb", bucket="1", write_only="true")
     upsert(table, dict.fromkeys(range(20000), "x"))
     table.compact()
@@ -88,19 +88,19 @@ def test_a_difference_reads_only_the_files_that_differ(tmp_path: Path) -> None:
     snapshots = table.snapshots()
     plan = table.changes(snapshots[-1].id, mode="diff").plan
     assert plan.statistics.files_planned < len(table.new_scan().plan().splits[0].files)
-    assert told(table, snapshots[-2].id, snapshots[-1].id, "diff") == [(5, "y", 0)]
+    assert changes_between(table, snapshots[-2].id, snapshots[-1].id, "diff") == [(5, "y", 0)]
 
 
-def test_a_difference_is_filtered_after_it_is_made(tmp_path: Path) -> None:
+def test_a_diff_is_filtered_after_the_comparison(tmp_path: Path) -> None:
     table = create(tmp_path)
     upsert(table, {1: "a", 2: "b"})
     upsert(table, {1: "z", 2: "c", 3: "a"})
     changes = table.changes(2, mode="diff", columns=["id"], filter="v < 'd'").to_arrow()
-    # Row 1 was 'a' before, which the filter would keep; but that it is 'z' now is its change.
+    # Row 1 was 'a' before, which the filter would keep; but its change is that it is 'z' now.
     assert set(changes["id"].to_pylist()) == {2, 3}
 
 
-def test_splits_of_changes_survive_a_journey(tmp_path: Path) -> None:
+def test_splits_of_changes_survive_serialization(tmp_path: Path) -> None:
     table = create(tmp_path, deletion_vectors__enabled="true")
     upsert(table, {1: "a", 2: "b"})
     upsert(table, {1: "z"})
@@ -110,7 +110,7 @@ def test_splits_of_changes_survive_a_journey(tmp_path: Path) -> None:
             assert Split.from_bytes(split.to_bytes()) == split
 
 
-def test_ranges_can_be_named_by_time_and_by_tags(tmp_path: Path) -> None:
+def test_ranges_can_be_given_by_time_and_by_tags(tmp_path: Path) -> None:
     table = create(tmp_path)
     for number in range(4):
         upsert(table, {number: "x"})
@@ -129,14 +129,14 @@ def test_ranges_can_be_named_by_time_and_by_tags(tmp_path: Path) -> None:
     assert ids(incremental_between_timestamp=f"0,{times[-1]}") == [0, 1, 2, 3]
     assert ids(incremental_between_timestamp="1970-01-02,1970-01-03") == []
     assert ids(incremental_between="2,2") == []
-    # What lies between tags may have gone: they are compared.
+    # Snapshots between tags may have expired, so the tags are compared.
     Path(table.location, "snapshot", "snapshot-2").unlink()
     assert ids(incremental_between="one,three") == [1, 2]
     with pytest.raises(TagNotFoundError, match="no tag 'two'"):
         ids(incremental_between="one,two")
 
 
-def test_an_automatic_tag_is_compared_with_the_one_before(tmp_path: Path) -> None:
+def test_an_automatic_tag_is_compared_with_the_previous_one(tmp_path: Path) -> None:
     table = create(tmp_path)
     for number, tag in enumerate(("2026-01-30", "mine", "2026-02-01", "2026-02-02")):
         upsert(table, {number: "x"})
@@ -157,7 +157,7 @@ def test_an_empty_table_has_no_changes(tmp_path: Path) -> None:
     assert table.changes(mode="diff").to_arrow().num_rows == 0
 
 
-def test_an_empty_increment_has_the_snapshot_that_it_ends_with(tmp_path: Path) -> None:
+def test_an_empty_increment_has_the_id_of_its_last_snapshot(tmp_path: Path) -> None:
     table = create(tmp_path)
     nothing_before = table.copy({"incremental-between": "0,0"}).new_scan().plan()
     assert (nothing_before.snapshot_id, nothing_before.splits) == (None, ())
@@ -182,7 +182,7 @@ def test_an_empty_increment_has_the_snapshot_that_it_ends_with(tmp_path: Path) -
         ({"scan.mode": "incremental"}, InvalidOptionError, "incremental-between"),
     ],
 )
-def test_a_range_that_is_none_is_refused(
+def test_an_invalid_range_is_refused(
     tmp_path: Path, options: dict[str, str], error: type[Exception], part: str
 ) -> None:
     table = create(tmp_path)
@@ -192,7 +192,7 @@ def test_a_range_that_is_none_is_refused(
         table.copy(options).scan().to_arrow()
 
 
-def test_what_can_not_be_compared_or_asked_for_is_refused(tmp_path: Path) -> None:
+def test_unsupported_comparisons_are_refused(tmp_path: Path) -> None:
     table = create(tmp_path, keyed=False)
     upsert(table, {1: "x"})
     upsert(table, {2: "x"})

@@ -1,4 +1,4 @@
-"""Filters that name keys: each bucket looks for its own of them, and few keys are read by one thread."""
+"""Filters that name keys: each bucket looks up only its own keys, and few keys are read by one thread."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ SCHEMA = pa.schema((pa.field("id", pa.int64()), pa.field("part", pa.string()), p
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
-    """Two runs in each of four buckets, by both columns of the key."""
+    """Two runs in each of four buckets, bucketed by both columns of the key."""
     catalog = interbed.load_catalog("lake", warehouse=f"file:{tmp_path_factory.mktemp('lake')}")
     catalog.create_database("d")
     options = {"bucket": str(BUCKETS), "write-only": "true", "parquet.page.row.count.limit": "100"}
@@ -45,7 +45,7 @@ def own_bucket(key: tuple[int, str], table: Table) -> int:
     parts=st.lists(st.sampled_from(["x", "y", "z"]), max_size=3),
     more=st.sampled_from([None, Comparison(Op.GT, "a", 3), In("a", (1, 2))]),
 )
-def test_a_bucket_is_asked_for_the_values_that_can_be_in_it(
+def test_a_bucket_is_filtered_by_the_values_that_can_be_in_it(
     table: Table, ids: list[int | None], parts: list[str], more: Predicate | None
 ) -> None:
     given = [In("id", tuple(ids)), In("part", tuple(parts)), *([more] if more is not None else [])]
@@ -67,7 +67,7 @@ def test_a_bucket_is_asked_for_the_values_that_can_be_in_it(
 
 
 @given(keys=st.lists(st.tuples(st.integers(0, 30), st.sampled_from("xyz")), min_size=1, max_size=6))
-def test_keys_of_two_columns_are_in_their_buckets(table: Table, keys: list[tuple[int, str]]) -> None:
+def test_keys_of_two_columns_are_assigned_to_their_buckets(table: Table, keys: list[tuple[int, str]]) -> None:
     each = [And((Comparison(Op.EQ, "id", i), Comparison(Op.EQ, "part", p))) for i, p in keys]
     selector = BucketSelector(table.store.schema, bind(Or(tuple(each)), table.store.schema.fields))
     assert selector.buckets(BUCKETS) == frozenset(own_bucket(key, table) for key in keys)
@@ -75,7 +75,7 @@ def test_keys_of_two_columns_are_in_their_buckets(table: Table, keys: list[tuple
     assert BucketSelector(table.store.schema, free).buckets(BUCKETS) is None
 
 
-def test_what_is_not_known_of_the_bucket_leaves_the_list_as_it_is(table: Table) -> None:
+def test_the_list_is_kept_where_the_bucket_cannot_be_computed(table: Table) -> None:
     fields = table.store.schema.fields
     for unknown in (In("id", (1, 2)), And((Comparison(Op.GT, "id", 3), In("part", ("x",)))), In("a", (1, 2))):
         predicate = bind(unknown, fields)
@@ -84,7 +84,7 @@ def test_what_is_not_known_of_the_bucket_leaves_the_list_as_it_is(table: Table) 
     assert BucketSelector(table.store.schema, both).narrowed(both, 0, -1) == both
 
 
-def test_keys_of_a_list_are_looked_for_in_their_own_bucket_alone(table: Table) -> None:
+def test_keys_of_a_list_are_searched_only_in_their_own_bucket(table: Table) -> None:
     ids = list(range(100, ROWS, 2_000))
     text = f"id in ({', '.join(map(str, ids))}) and part in ('x', 'y')"
     rows = table.scan(filter=text).to_arrow()
@@ -93,7 +93,7 @@ def test_keys_of_a_list_are_looked_for_in_their_own_bucket_alone(table: Table) -
     found = table.explain(text, analyze=True)
     assert found.reading is not None
     decoded = {part.reason: part.rows for part in found.reading.decoded}
-    # One page in each of the two runs of the key's bucket, for both parts that it may have.
+    # One page in each of the two runs of the key's bucket, for both parts that the key may have.
     assert decoded[DecodeTally.FILTER] <= len(ids) * 2 * 2 * 100
 
 
@@ -123,7 +123,7 @@ def test_zeros_of_both_signs_are_found_in_their_buckets(tmp_path: Path) -> None:
         ("id = 1 or a = 2", 12_000, 12_000),
     ],
 )
-def test_the_rows_that_a_filter_on_the_key_selects_are_expected(
+def test_the_expected_row_count_covers_the_rows_that_a_key_filter_selects(
     table: Table, text: str, least: float, most: float
 ) -> None:
     store = table.store
@@ -137,7 +137,7 @@ def test_the_rows_that_a_filter_on_the_key_selects_are_expected(
 
 
 @given(wanted=st.lists(st.floats(0, 13_000), min_size=2, max_size=2).map(sorted), descending=st.booleans())
-def test_more_rows_never_end_before_fewer(table: Table, wanted: list[float], descending: bool) -> None:
+def test_the_estimated_end_grows_with_the_number_of_rows(table: Table, wanted: list[float], descending: bool) -> None:
     files = [file for split in table.new_scan().plan().splits for file in split.files]
     spread = KeySpread.of(files, table.store.schema.key_fields)
     assert spread is not None

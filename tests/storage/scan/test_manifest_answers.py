@@ -1,4 +1,4 @@
-"""Manifests of a store are asked for again where one answer was not what the file holds."""
+"""Manifests in an object store are requested again when a response does not match the file."""
 
 from pathlib import Path
 
@@ -13,8 +13,8 @@ from interbed.storage.table.opening import open_store
 from tests.support.paced_files import PacedFiles
 
 
-class Answers(PacedFiles):
-    """Gives wrong answers for files of the manifest directory."""
+class FaultyResponses(PacedFiles):
+    """A store that returns wrong responses for files of the manifest directory."""
 
     wrong = 0
     content = b""
@@ -28,22 +28,22 @@ class Answers(PacedFiles):
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Answers:
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FaultyResponses:
     catalog = interbed.load_catalog("lake", warehouse=f"file:{tmp_path}")
     catalog.create_database("d")
     table = catalog.create_table("d.t", pa.schema([("id", pa.int64())]))
     table.append([{"id": 1}])
     monkeypatch.setattr(manifest_reader, "_CONTENTS", type(manifest_reader._CONTENTS)())
-    return Answers("s3://far", tmp_path)
+    return FaultyResponses("s3://far", tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"", b"<html>Maintenance</html>"])
-def test_a_wrong_answer_is_not_taken_for_damage(files: Answers, content: bytes) -> None:
+def test_a_wrong_response_is_not_reported_as_damage(files: FaultyResponses, content: bytes) -> None:
     files.wrong, files.content = 1, content
     assert len(TableScan(open_store("s3://far/d.db/t", files)).plan().splits) == 1
 
 
-def test_damage_is_named_and_not_remembered(files: Answers) -> None:
+def test_the_error_names_a_damaged_manifest_which_is_not_cached(files: FaultyResponses) -> None:
     files.wrong = 100
     with pytest.raises(CorruptFileError, match="it is damaged"):
         TableScan(open_store("s3://far/d.db/t", files)).plan()

@@ -1,4 +1,4 @@
-"""Planning: what is left out, what must not be, and what is refused."""
+"""Planning: the files that are pruned, the files that must be kept, and tables that are refused."""
 
 import io
 from dataclasses import replace
@@ -80,13 +80,13 @@ def test_partitions_are_pruned_by_filter_and_by_specification(tmp_path: Path) ->
     assert names(store, "dt > 'd1'", partition_filter=condition(store, "dt < 'd3'")) == {files["d2"].file_name}
     statistics = TableScan(store, predicate=condition(store, "dt = 'd9'")).plan().statistics
     assert (statistics.manifests_total, statistics.manifests_read) == (2, 1)
-    # Files of manifests that are not read count as left out.
+    # Files of pruned manifests count as pruned.
     assert (statistics.files_total, statistics.files_after_partitions, statistics.files_planned) == (5, 1, 1)
     with pytest.raises(InvalidInputError, match="'id' is not a partition column"):
         names(store, partition_filter={"id": 1})
 
 
-def test_manifests_that_are_read_may_delete_what_manifests_that_are_not_have_added(tmp_path: Path) -> None:
+def test_a_manifest_may_delete_files_of_a_pruned_manifest(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     first, second, merged = data_file(), data_file(), data_file(level=5)
     FileStoreCommit(store, "u").commit([message(first, dt="d1", bucket=0)])
@@ -116,7 +116,7 @@ def test_buckets_are_pruned_by_equal_keys(tmp_path: Path) -> None:
     assert names(store, buckets=[1]) == {one.file_name}
 
 
-def test_files_that_cannot_hold_the_key_are_left_out_and_all_versions_of_it_kept(tmp_path: Path) -> None:
+def test_files_without_the_key_are_pruned_and_all_versions_of_it_are_kept(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path, bucket="1")
     low = described(data_file(0, 9, level=5), store, [0, "d1", "a"], [9, "d1", "c"])
     high = described(data_file(10, 19, level=5), store, [10, "d1", "a"], [19, "d1", "c"])
@@ -131,7 +131,7 @@ def test_files_that_cannot_hold_the_key_are_left_out_and_all_versions_of_it_kept
     assert names(store, "id = 15 AND v = 'z'") == set()
 
 
-def test_value_filters_leave_out_whole_sections_only(tmp_path: Path) -> None:
+def test_filters_on_values_prune_only_whole_sections(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path, bucket="1")
     one = described(data_file(0, 4), store, [0, "d1", "a"], [4, "d1", "b"])
     two = described(data_file(5, 9), store, [5, "d1", "x"], [9, "d1", "y"])
@@ -167,7 +167,7 @@ def test_statistics_of_older_schemas_are_found_by_column_id(tmp_path: Path) -> N
     assert names(store, "w = 'a' AND id = 3") == {old.file_name}
     assert names(store, "w = 'c'") == set()
     assert names(store, "id > 5") == set()
-    # Nothing is known of a column that was added later; it may have a default.
+    # The statistics of a column that was added later are unknown; it may have a default.
     assert names(store, "v = 7") == {old.file_name}
     store.schemas.change([DropColumn("w")])
     assert names(store.refreshed(), "id = 3") == {old.file_name}
@@ -175,7 +175,7 @@ def test_statistics_of_older_schemas_are_found_by_column_id(tmp_path: Path) -> N
         names(store.refreshed(), "w = 'a'")
 
 
-def test_a_limit_is_met_by_as_few_raw_files_as_possible(tmp_path: Path) -> None:
+def test_a_limit_is_planned_with_as_few_raw_files_as_possible(tmp_path: Path) -> None:
     store = append_table(tmp_path)
     files = [data_file(rows=10) for _ in range(4)]
     FileStoreCommit(store, "u").commit([append_message(*files)])
@@ -195,14 +195,14 @@ def test_a_limit_never_counts_rows_that_merging_may_drop(tmp_path: Path) -> None
     assert names(store, limit=5) == {raw.file_name}
 
 
-def test_levels_can_be_looked_at_one_by_one(tmp_path: Path) -> None:
+def test_levels_can_be_planned_one_by_one(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     fresh, settled = data_file(), data_file(level=5)
     FileStoreCommit(store, "u").commit([message(fresh, settled)])
     assert names(store, level_filter=lambda level: level == 0) == {fresh.file_name}
 
 
-def test_a_writer_learns_what_its_buckets_hold(tmp_path: Path) -> None:
+def test_a_writer_restores_the_state_of_its_buckets(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     assert restore_buckets(store).max_sequence_number(BucketId(partition("d1"), 0)) == -1
     files = [data_file(rows=3), data_file(rows=8)]
@@ -226,7 +226,7 @@ def test_snapshots_are_chosen_by_argument_and_by_option(tmp_path: Path) -> None:
     assert names(store.with_options({"scan.timestamp-millis": str(millis)})) == {one.file_name, two.file_name}
     with pytest.raises(SnapshotNotFoundError, match="no snapshot 9; the table has the snapshots 1 to 2"):
         names(store, snapshot_id=9)
-    # A writer goes on from the newest snapshot, whichever one is being read.
+    # A writer starts from the newest snapshot, whichever snapshot is read.
     assert restore_buckets(store.with_options({"scan.snapshot-id": "1"})).snapshot_id == 2
     with pytest.raises(TagNotFoundError, match="no tag 'x'"):
         names(store.with_options({"scan.tag-name": "x"}))
@@ -234,7 +234,7 @@ def test_snapshots_are_chosen_by_argument_and_by_option(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prefix", ["manifest-list-", "manifest-"])
 @pytest.mark.parametrize("content", [None, b"", b"Obj\x01 torn"])
-def test_a_bad_manifest_is_named(tmp_path: Path, prefix: str, content: bytes | None) -> None:
+def test_the_error_names_a_damaged_manifest(tmp_path: Path, prefix: str, content: bytes | None) -> None:
     store = primary_key_table(tmp_path)
     FileStoreCommit(store, "u").commit([message(data_file())])
     for path in (tmp_path / "manifest").iterdir():
@@ -253,13 +253,13 @@ def test_a_bad_manifest_is_named(tmp_path: Path, prefix: str, content: bytes | N
         ("type", "format-table"),
     ],
 )
-def test_tables_that_need_more_are_refused_by_their_option(tmp_path: Path, key: str, value: str) -> None:
+def test_tables_with_unsupported_features_are_refused_by_their_option(tmp_path: Path, key: str, value: str) -> None:
     with pytest.raises(NotSupportedError, match=key):
         TableScan(primary_key_table(tmp_path, None, **{key: value})).plan()
 
 
 def index_manifest(store: FileStore, kinds: dict[str, str]) -> str:
-    """Write an index manifest with one file for each partition, of the kind given, and a field nobody knows."""
+    """Write an index manifest with one file of the given kind for each partition, and an unknown field."""
     schema = {
         "type": "record",
         "name": "record",
@@ -284,13 +284,13 @@ def index_manifest(store: FileStore, kinds: dict[str, str]) -> str:
 
 
 def with_index(store: FileStore, name: str) -> None:
-    """Add what another writer would: a snapshot that refers to the index manifest."""
+    """Add a snapshot that refers to the index manifest, as another writer does."""
     latest = store.snapshots.latest()
     assert latest is not None
     store.publisher.publish(replace(latest, id=latest.id + 1, uuid="index", index_manifest=name, statistics="stat-1"))
 
 
-def test_index_files_are_handed_on_but_for_overwritten_partitions(tmp_path: Path) -> None:
+def test_index_files_are_kept_by_later_snapshots_except_in_overwritten_partitions(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     commit = FileStoreCommit(store, "u")
     commit.commit([message(data_file(), dt="d1"), message(data_file(), dt="d2")])

@@ -1,4 +1,4 @@
-"""What a scan finds depends on what it was asked for, not on what it was asked before."""
+"""The result of a scan depends on its arguments, not on earlier calls."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.storage.commit.tables import data_file, message, primary_key_table
 
 IN_1970, IN_2000 = 86_400_000, 950_000_000_000
 SINCE = 600_000_000_000
-"""A time between the two, in milliseconds since the epoch."""
+"""A time between the two files, in milliseconds since the epoch."""
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def test_files_since_a_time_are_planned_without_naming_a_snapshot(store: FileSto
     assert planned(TableScan(store, files_since=SINCE, snapshot_id=2).plan()) == {"new"}
 
 
-def test_a_time_that_the_caller_gives_is_not_overruled_by_the_options(store: FileStore) -> None:
+def test_a_time_given_by_the_caller_takes_precedence_over_the_options(store: FileStore) -> None:
     later = store.with_options({"scan.file-creation-time-millis": str(IN_2000 * 2)})
     assert planned(TableScan(later).plan()) == set()
     assert planned(TableScan(later, files_since=SINCE).plan()) == {"new"}
 
 
 @pytest.mark.parametrize("since", [None, SINCE])
-def test_entries_and_plans_are_the_same_in_any_order(store: FileStore, since: int | None) -> None:
+def test_entries_and_plans_are_the_same_in_any_order_of_calls(store: FileStore, since: int | None) -> None:
     asked = store.with_options({"scan.file-creation-time-millis": str(SINCE)})
     entries = TableScan(asked, files_since=since).entries()
     assert {e.file.file_name for e in entries} == ({"old", "new"} if since is None else {"new"})

@@ -1,4 +1,4 @@
-"""Cutting buckets into splits, as properties."""
+"""Properties of the division of buckets into splits."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -33,16 +33,16 @@ def test_packing_covers_every_item_once_and_in_order(weights: list[int], target:
     assert [w for group in groups for w in group] == weights
     assert all(groups)
     assert all(len(group) == 1 or sum(group) <= target for group in groups)
-    # No cut without need: the next item would not have fitted.
+    # No unnecessary cut: the next item would not have fitted.
     assert all(sum(a) + b[0] > target for a, b in pairwise(groups))
 
 
 @settings(deadline=None)
 @given(FILES, st.integers(1, 1000), st.integers(0, 300))
-def test_splits_of_a_bucket_hold_every_file_once_and_never_tear_overlapping_ones(
+def test_splits_of_a_bucket_hold_every_file_once_and_keep_overlapping_ones_together(
     bucket: list[DataFileMeta], target: int, cost: int
 ) -> None:
-    # Files of one level above 0 do not overlap in a table; here they may, so one level is made of two.
+    # Files of one level above 0 do not overlap in a table; here they may, so level 1 is split into two.
     if len({f.level for f in bucket}) == 1:
         bucket = [f.upgraded(0) for f in bucket]
     groups = merge_tree_groups(sections_of(bucket, KEY), target_size=target, open_file_cost=cost)
@@ -84,7 +84,7 @@ def test_append_splits_hold_every_file_once(bucket: list[DataFileMeta], target: 
 
 @settings(deadline=None)
 @given(FILES, st.integers(1, 1000), st.integers(0, 300), st.lists(st.none() | st.sampled_from("abc"), min_size=25))
-def test_append_files_that_share_an_index_file_are_not_torn_where_they_fit_in_a_split(
+def test_append_files_that_share_an_index_file_stay_in_a_split_where_they_fit(
     bucket: list[DataFileMeta], target: int, cost: int, shared: list[str | None]
 ) -> None:
     index_of = {f.file_name: index for f, index in zip(bucket, shared, strict=False)}
@@ -99,5 +99,5 @@ def test_append_files_that_share_an_index_file_are_not_torn_where_they_fit_in_a_
         names = {f.file_name for f in bucket if index_of[f.file_name] == index}
         if names and sum(weights[name] for name in names) <= target:
             assert sum(not names.isdisjoint(f.file_name for f in g.files) for g in groups) == 1
-    # There are twice as many splits as there have to be, at most.
+    # There are at most twice as many splits as necessary.
     assert (len(groups) - 1) * target <= 2 * sum(weights.values())

@@ -1,4 +1,4 @@
-"""Tables that another implementation made with what this version lacks are refused by the option, not misread."""
+"""Tables of other implementations with unsupported features are refused by their option instead of misread."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ ROWS = pa.table({"id": pa.array([1], pa.int32())})
     ("option", "value"),
     [("row-tracking.enabled", "true"), ("type", "object-table")],
 )
-def test_a_table_with_what_this_version_lacks_is_refused_by_the_option(tmp_path: Path, option: str, value: str) -> None:
+def test_a_table_with_an_unsupported_feature_is_refused_by_its_option(tmp_path: Path, option: str, value: str) -> None:
     with interbed.load_catalog("lake", warehouse=f"file:{tmp_path}") as catalog:
         catalog.create_database("db")
         catalog.create_table("db.t", ROWS.schema).append(ROWS)

@@ -1,4 +1,4 @@
-"""Files left out of a scan of the first rows: none that has one of them."""
+"""Files are pruned from a scan of the first rows only if they have none of these rows."""
 
 import tempfile
 from datetime import date
@@ -59,7 +59,7 @@ def _first(values: list[Any], top: Top) -> list[Any]:
     descending=st.booleans(),
     nulls_first=st.booleans(),
 )
-def test_the_files_that_stay_have_the_first_rows(
+def test_the_remaining_files_have_the_first_rows(
     commits: list[list[dict[str, Any]]], column: str, count: int, descending: bool, nulls_first: bool
 ) -> None:
     top = Top(column=column, count=count, descending=descending, nulls_first=nulls_first)
@@ -71,7 +71,7 @@ def test_the_files_that_stay_have_the_first_rows(
     assert _first(read, top) == _first([row[column] for rows in commits for row in rows], top)
 
 
-def test_files_beyond_the_first_rows_are_left_out_where_bounds_are_known(tmp_path: Any) -> None:
+def test_files_beyond_the_first_rows_are_pruned_where_bounds_are_known(tmp_path: Any) -> None:
     days = [[{"p": None, "n": n + 10 * day, "s": str(n), "x": 0.5} for n in range(3)] for day in range(5)]
     table = _table(str(tmp_path), days)
     splits = table.new_scan().plan().splits
@@ -98,7 +98,7 @@ def test_files_beyond_the_first_rows_are_left_out_where_bounds_are_known(tmp_pat
     descending=st.booleans(),
     text=st.sampled_from([None, "v > 4", "k < 3"]),
 )
-def test_the_first_keys_are_among_what_is_read(
+def test_the_first_keys_are_among_the_rows_read(
     commits: list[dict[int, int | None]], deleted: list[int], count: int, descending: bool, text: str | None
 ) -> None:
     with tempfile.TemporaryDirectory() as warehouse, pytest.MonkeyPatch.context() as patched:
@@ -130,7 +130,7 @@ def test_the_first_keys_are_among_what_is_read(
 
 
 @pytest.mark.parametrize("descending", [False, True])
-def test_of_a_large_table_the_ends_of_runs_are_read(tmp_path: Path, descending: bool) -> None:
+def test_only_the_ends_of_runs_of_a_large_table_are_read(tmp_path: Path, descending: bool) -> None:
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     schema = pa.schema((("k", pa.int64()), ("v", pa.string())))

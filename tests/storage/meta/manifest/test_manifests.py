@@ -1,4 +1,4 @@
-"""Manifests, manifest lists and index manifests: written, read, older, newer and damaged ones."""
+"""Manifests, manifest lists and index manifests: round trips, and files of older, newer and damaged versions."""
 
 import io
 import json
@@ -67,7 +67,7 @@ _FILE = st.builds(
     schema_id=_COUNT,
     level=st.integers(0, 10),
     extra_files=_NAMES,
-    # ORC's timestamps are read as nanoseconds, which end in 2262.
+    # ORC timestamps are read as nanoseconds, whose range ends in 2262.
     creation_time_millis=st.integers(0, 2**63 // 10**6 - 1),
     delete_row_count=st.none() | _COUNT,
     embedded_file_index=st.none() | st.binary(max_size=9),
@@ -136,21 +136,25 @@ _FORM = st.sampled_from(FORMS)
 
 @settings(deadline=None)
 @given(st.lists(_ENTRY, max_size=4), _FORM)
-def test_entries_come_back_from_a_manifest(entries: list[ManifestEntry], form: tuple[str, str]) -> None:
+def test_entries_survive_the_round_trip_through_a_manifest(entries: list[ManifestEntry], form: tuple[str, str]) -> None:
     file_format, codec = form
     assert read_manifest(write_manifest(entries, codec, file_format), source="m") == entries
 
 
 @settings(deadline=None)
 @given(st.lists(_META, max_size=4), _FORM)
-def test_manifests_come_back_from_a_manifest_list(metas: list[ManifestFileMeta], form: tuple[str, str]) -> None:
+def test_manifests_survive_the_round_trip_through_a_manifest_list(
+    metas: list[ManifestFileMeta], form: tuple[str, str]
+) -> None:
     file_format, codec = form
     assert read_manifest_list(write_manifest_list(metas, codec, file_format), source="l") == metas
 
 
 @settings(deadline=None)
 @given(st.lists(_INDEX, max_size=4), _FORM)
-def test_index_files_come_back_from_an_index_manifest(entries: list[IndexManifestEntry], form: tuple[str, str]) -> None:
+def test_index_files_survive_the_round_trip_through_an_index_manifest(
+    entries: list[IndexManifestEntry], form: tuple[str, str]
+) -> None:
     file_format, codec = form
     assert read_index_manifest(write_index_manifest(entries, codec, file_format), source="i") == entries
     assert [index_file_from_json(json.loads(json.dumps(index_file_to_json(e.file)))) for e in entries] == [
@@ -159,7 +163,7 @@ def test_index_files_come_back_from_an_index_manifest(entries: list[IndexManifes
 
 
 @pytest.mark.parametrize("file_format", ["avro", "parquet", "orc"])
-def test_a_codec_that_is_not_known_is_refused(file_format: str) -> None:
+def test_an_unknown_codec_is_refused(file_format: str) -> None:
     with pytest.raises(InvalidOptionError, match=r"'manifest.compression' takes one of .*zstd.*, not 'rar'"):
         write_manifest_list([], "rar", file_format)
 
@@ -168,7 +172,7 @@ def test_a_codec_that_is_not_known_is_refused(file_format: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE_NAMES)
-def test_manifests_of_java_say_what_java_plans(name: str) -> None:
+def test_manifests_of_java_list_the_files_that_java_plans(name: str) -> None:
     directory = table_path(name) / "manifest"
     files = {}
     for path in directory.glob("manifest-list-*"):
@@ -191,7 +195,7 @@ def test_manifests_of_java_say_what_java_plans(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE_NAMES)
-def test_a_meta_made_for_a_manifest_of_java_is_the_one_of_java(name: str) -> None:
+def test_the_computed_metadata_of_a_manifest_equals_javas(name: str) -> None:
     root = table_path(name)
     schema = TableSchema.from_json((root / "schema" / "schema-0").read_bytes())
     for path in (root / "manifest").glob("manifest-list-*"):
@@ -238,7 +242,7 @@ _ENTRY_VALUE = ManifestEntry(
 
 
 def _rewritten(content: bytes, change: Any, records: Any = lambda r: r) -> bytes:
-    """The Avro file with its schema and its records changed."""
+    """Rewrite the Avro file with a changed schema and changed records."""
     reader = fastavro.reader(io.BytesIO(content))
     schema: Any = reader.writer_schema
     rows = [records(r) for r in reader]
@@ -248,7 +252,7 @@ def _rewritten(content: bytes, change: Any, records: Any = lambda r: r) -> bytes
     return target.getvalue()
 
 
-def test_a_manifest_with_unknown_fields_and_other_record_names_is_read() -> None:
+def test_a_manifest_with_unknown_fields_and_other_record_names_can_be_read() -> None:
     def newer(schema: Any) -> None:
         schema["name"] = "ManifestEntry"
         schema["fields"].insert(0, {"name": "_NEW", "type": {"type": "array", "items": "string"}})
@@ -262,7 +266,7 @@ def test_a_manifest_with_unknown_fields_and_other_record_names_is_read() -> None
     assert read_manifest(content, source="m") == [_ENTRY_VALUE]
 
 
-def test_a_manifest_of_an_older_writer_lacks_what_came_later() -> None:
+def test_a_manifest_without_newer_fields_can_be_read() -> None:
     later = {"_DELETE_ROW_COUNT", "_FILE_SOURCE", "_VALUE_STATS_COLS", "_EXTERNAL_PATH", "_FIRST_ROW_ID", "_WRITE_COLS"}
 
     def older(schema: Any) -> None:
@@ -274,7 +278,7 @@ def test_a_manifest_of_an_older_writer_lacks_what_came_later() -> None:
     assert read_manifest(content, source="m") == [replace(_ENTRY_VALUE, file=file)]
 
 
-def test_a_manifest_list_of_an_older_writer_lacks_the_ranges() -> None:
+def test_a_manifest_list_without_bucket_and_level_ranges_can_be_read() -> None:
     meta = make_meta("m", 5, [_ENTRY_VALUE], 0, [])
     assert (meta.min_bucket, meta.max_level, meta.min_row_id, meta.max_row_id) == (1, 0, 7, 9)
 
@@ -292,7 +296,7 @@ def test_a_manifest_list_of_an_older_writer_lacks_the_ranges() -> None:
         (write_manifest_list([make_meta("m", 5, [_ENTRY_VALUE], 0, [])], "none"), read_manifest_list),
     ],
 )
-def test_another_version_is_refused_by_its_number(content: bytes, read: Any) -> None:
+def test_an_unknown_version_is_refused_by_its_number(content: bytes, read: Any) -> None:
     changed = _rewritten(content, lambda schema: None, lambda r: {**r, "_VERSION": 9})
     with pytest.raises(UnsupportedVersionError, match=r"file-x has records of version 9; .* reads version 2"):
         read(changed, source="file-x")
@@ -300,13 +304,13 @@ def test_another_version_is_refused_by_its_number(content: bytes, read: Any) -> 
 
 @pytest.mark.parametrize("read", [read_manifest, read_manifest_list, read_index_manifest])
 @pytest.mark.parametrize("content", [b"", b"Obj\x01", b"no avro file at all", b"\x00" * 100])
-def test_other_bytes_are_corrupt_and_the_file_is_named(read: Any, content: bytes) -> None:
+def test_the_error_of_arbitrary_bytes_names_the_corrupt_file(read: Any, content: bytes) -> None:
     with pytest.raises(CorruptFileError, match="file-x"):
         read(content, source="file-x")
 
 
 @pytest.mark.parametrize("codec", ["zstd", "none", "deflate"])
-def test_every_cut_and_every_changed_byte_is_corrupt_or_another_content(codec: str) -> None:
+def test_any_cut_or_changed_byte_is_corrupt_or_gives_other_content(codec: str) -> None:
     content = write_manifest([_ENTRY_VALUE], codec)
     for length in range(0, len(content), 7):
         with pytest.raises(CorruptFileError, match="file-x"):
@@ -323,8 +327,8 @@ def test_every_cut_and_every_changed_byte_is_corrupt_or_another_content(codec: s
 
 @pytest.mark.parametrize("codec", ["zstd", "none"])
 @pytest.mark.parametrize("file_format", ["parquet", "orc"])
-def test_every_cut_and_every_changed_byte_of_columns_is_noticed(file_format: str, codec: str) -> None:
-    """But for bytes without a meaning: Parquet's page headers have no checksum."""
+def test_any_cut_or_changed_byte_of_a_columnar_manifest_is_detected(file_format: str, codec: str) -> None:
+    """Except bytes without a meaning: Parquet's page headers have no checksum."""
     content = write_manifest([_ENTRY_VALUE], codec, file_format)
     for length in range(0, len(content), 7):
         with pytest.raises(CorruptFileError, match="file-x"):
@@ -341,7 +345,7 @@ def test_every_cut_and_every_changed_byte_of_columns_is_noticed(file_format: str
 
 
 @pytest.mark.parametrize("file_format", ["avro", "parquet", "orc"])
-def test_a_list_is_no_manifest(file_format: str) -> None:
+def test_reading_a_manifest_list_as_a_manifest_is_refused(file_format: str) -> None:
     content = write_manifest_list([make_meta("m", 5, [_ENTRY_VALUE], 0, [])], "zstd", file_format)
     with pytest.raises(CorruptFileError, match="file-x"):
         read_manifest(content, source="file-x")
@@ -364,8 +368,8 @@ def test_the_versions_on_disk_do_not_change() -> None:
     assert (manifest_file.VERSION, manifest_file.LIST_VERSION, index_manifest.VERSION) == (2, 2, 1)
 
 
-def test_a_manifest_list_whose_records_are_a_union_with_null_is_read() -> None:
-    # Some versions of pypaimon write the schema so.
+def test_a_manifest_list_with_records_in_a_union_with_null_can_be_read() -> None:
+    # Some versions of pypaimon write the schema in this form.
     content = io.BytesIO()
     record: Any = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}
     fastavro.writer(content, fastavro.parse_schema(["null", record]), [{"a": 1}, {"a": 2}], codec="deflate")

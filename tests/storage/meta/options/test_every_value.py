@@ -1,6 +1,6 @@
-"""Every option is held against its kind: bad values are refused at creation, by ALTER and as dynamic options.
+"""Invalid values of every option are refused at creation, by ALTER and as dynamic options.
 
-The options, and what each takes, are those that docs/options.md lists.
+The options and their kinds of values are those that docs/options.md lists.
 """
 
 from collections.abc import Callable
@@ -46,8 +46,8 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Catalog:
     return catalog
 
 
-def answer(way: Callable[[Catalog, str, str], None], catalog: Catalog, key: str, value: str) -> str | None:
-    """The error's text; None where the value is taken."""
+def refusal(way: Callable[[Catalog, str, str], None], catalog: Catalog, key: str, value: str) -> str | None:
+    """Return the text of the error; None where the value is accepted."""
     try:
         way(catalog, key, value)
     except (InvalidInputError, NotSupportedError) as error:
@@ -78,13 +78,13 @@ def test_a_bad_value_is_refused(
     catalog: Catalog, kind: str, way: Callable[[Catalog, str, str], None], tally: Tally
 ) -> None:
     values = [(row.key, value) for row in options_of(kind) for value in bad_values(row)]
-    answers = {(key, value): answer(way, catalog, key, value) for key, value in values}
+    answers = {(key, value): refusal(way, catalog, key, value) for key, value in values}
     assert {given: said for given, said in answers.items() if said is None or given[0] not in said} == {}
     tally("bad values of options", len(values))
 
 
 @pytest.mark.parametrize("way", [created, altered, copied], ids=lambda way: way.__name__)
-def test_a_default_is_a_value_that_is_taken(tmp_path: Path, way: Callable[[Catalog, str, str], None]) -> None:
+def test_a_default_is_an_accepted_value(tmp_path: Path, way: Callable[[Catalog, str, str], None]) -> None:
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("d")
     catalog.create_table("d.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
@@ -93,7 +93,7 @@ def test_a_default_is_a_value_that_is_taken(tmp_path: Path, way: Callable[[Catal
             text = row.default
             if not text.lstrip("-").replace(".", "").isdigit() and text not in ("true", "false"):
                 continue
-            said = answer(way, catalog, row.key, text)
-            # What contradicts other options is another matter.
+            said = refusal(way, catalog, row.key, text)
+            # A contradiction with other options is tested elsewhere.
             assert said is None or "takes" not in said, f"{row.key} = {text}: {said}"
             catalog.drop_table("d.new", ignore_if_not_exists=True)

@@ -1,4 +1,4 @@
-"""Which options are honoured, harmless or refused; slips, families, and properties of the user's own."""
+"""Options that are honoured, harmless or refused; misspelt keys, families of options, and user-defined properties."""
 
 import ast
 import json
@@ -96,7 +96,7 @@ def rows(*ids: int) -> pa.Table:
 
 
 def foreign(tmp_path: Path, options: Mapping[str, str]) -> Table:
-    """A table with a row, to which another engine has given options that interbed would refuse."""
+    """A table with a row, for which another engine has set options that interbed would refuse."""
     table(tmp_path).upsert(rows(1))
     path = tmp_path / "t" / "schema" / "schema-0"
     schema = json.loads(path.read_text())
@@ -106,7 +106,7 @@ def foreign(tmp_path: Path, options: Mapping[str, str]) -> Table:
 
 
 @pytest.mark.parametrize(("slip", "meant"), SLIPS.items())
-def test_a_slip_is_refused_at_creation_and_says_what_may_be_meant(tmp_path: Path, slip: str, meant: str) -> None:
+def test_a_misspelt_key_is_refused_at_creation_with_a_suggestion(tmp_path: Path, slip: str, meant: str) -> None:
     with pytest.raises(InvalidOptionError, match=rf"no option '{slip}'\. Did you mean '{meant}'\?"):
         table(tmp_path, {slip: "1"})
     assert not (tmp_path / "t").exists() or not list((tmp_path / "t").rglob("schema-*"))
@@ -119,14 +119,14 @@ def test_an_unknown_key_of_a_family_is_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", [*NOBODYS, *NOTES])
-def test_any_other_key_is_kept(tmp_path: Path, key: str) -> None:
+def test_any_other_key_is_stored(tmp_path: Path, key: str) -> None:
     made = table(tmp_path, {key: "anything"})
     assert made.schema.options[key] == "anything"
     assert is_own(key) == (key in NOBODYS)
 
 
 @pytest.mark.parametrize(("key", "value"), WITHOUT_EFFECT.items())
-def test_what_is_not_carried_out_is_refused_with_a_way_out(tmp_path: Path, key: str, value: str) -> None:
+def test_an_unsupported_option_is_refused_with_an_alternative(tmp_path: Path, key: str, value: str) -> None:
     with pytest.raises(NotSupportedError, match=rf"Option '{key}' = '{value}' is not supported: .+; .+\."):
         appending(tmp_path / "t", {key: value})
     made = load_table(str(appending(tmp_path / "plain")))
@@ -139,7 +139,7 @@ def test_what_is_not_carried_out_is_refused_with_a_way_out(tmp_path: Path, key: 
 
 
 @pytest.mark.parametrize("slip", ["scan.snapshot-idd", "write-onyl"])
-def test_a_slip_is_refused_in_changes_and_as_a_dynamic_option(tmp_path: Path, slip: str) -> None:
+def test_a_misspelt_key_is_refused_in_changes_and_as_a_dynamic_option(tmp_path: Path, slip: str) -> None:
     made = table(tmp_path)
     with pytest.raises(InvalidOptionError, match=slip):
         made.store.alter([SetOption(slip, "1")])
@@ -169,7 +169,7 @@ def test_a_foreign_table_that_would_be_misread_is_not_read(tmp_path: Path, key: 
     ("key", "value", "without"),
     [("metadata.iceberg.storage", "rest-catalog", "disabled"), ("commit.callbacks", "com.example.Call", "")],
 )
-def test_a_foreign_table_whose_writers_have_duties_is_only_read(
+def test_a_foreign_table_whose_options_oblige_writers_is_read_only(
     tmp_path: Path, key: str, value: str, without: str
 ) -> None:
     theirs = foreign(tmp_path, {key: value})
@@ -180,7 +180,9 @@ def test_a_foreign_table_whose_writers_have_duties_is_only_read(
     assert theirs.scan().to_arrow().num_rows == 2
 
 
-def test_what_has_no_effect_in_a_foreign_table_is_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_options_without_effect_in_a_foreign_table_are_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     theirs = foreign(tmp_path, {"chnagelog-producer": "lookup", "clustering.columns": "v", "team": "lake"})
     with caplog.at_level(logging.WARNING, "interbed.storage.scan.support"):
         for _ in range(3):
@@ -190,7 +192,7 @@ def test_what_has_no_effect_in_a_foreign_table_is_logged_once(tmp_path: Path, ca
     assert "'clustering.columns' = 'v'" in caplog.text
 
 
-def test_a_foreign_table_can_be_altered_and_rid_of_its_options(tmp_path: Path) -> None:
+def test_unsupported_options_of_a_foreign_table_can_be_removed(tmp_path: Path) -> None:
     theirs = foreign(tmp_path, {"chain-table.enabled": "true", "chnagelog-producer": "lookup"})
     theirs.store.alter([SetOption("write-only", "true")])
     theirs.store.alter([RemoveOption("chain-table.enabled"), RemoveOption("chnagelog-producer")])
@@ -198,12 +200,12 @@ def test_a_foreign_table_can_be_altered_and_rid_of_its_options(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("option", ["aggregation.remove-record-on-delete", "overwrite-upgrade", "lookup-wait"])
-def test_a_wrong_value_is_refused_wherever_it_is_read(tmp_path: Path, option: str) -> None:
+def test_an_invalid_value_is_refused_wherever_it_is_read(tmp_path: Path, option: str) -> None:
     with pytest.raises(InvalidOptionError, match=f"'{option}' takes true or false, not 'maybe'"):
         table(tmp_path, {option: "maybe"})
 
 
-def test_a_file_has_at_least_one_row(tmp_path: Path) -> None:
+def test_a_target_of_zero_rows_per_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="'target-file-row-num' is 0; a file has at least 1 row"):
         table(tmp_path, {"target-file-row-num": "0"})
 
@@ -219,7 +221,7 @@ def test_a_changelog_needs_a_key_at_creation_in_changes_and_as_a_dynamic_option(
         made.copy({"changelog-producer": producer})
 
 
-def test_every_option_has_one_standing_and_says_why() -> None:
+def test_every_option_has_one_status_and_a_reason() -> None:
     keys = [option.key for option in KNOWN]
     assert len(keys) == len(set(keys))
     for option in KNOWN:
@@ -228,7 +230,7 @@ def test_every_option_has_one_standing_and_says_why() -> None:
         assert not option.why.endswith("."), option.key
 
 
-def test_no_message_about_an_option_lacks_its_key() -> None:
+def test_every_message_about_an_option_names_its_key() -> None:
     for option in KNOWN:
         key = option.key.replace("<column>", "v").replace("<…>", "x")
         if option.status is OptionStatus.REFUSED:
@@ -252,7 +254,7 @@ READERS = frozenset({"text", "boolean", "integer", "number", "memory", "duration
 
 
 def keys_that_are_read() -> Iterator[str]:
-    """The keys in calls such as `options.boolean("overwrite-upgrade", True)`."""
+    """Yield the keys in calls such as `options.boolean("overwrite-upgrade", True)`."""
     for path in source_files():
         for node in ast.walk(source_tree(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
@@ -266,7 +268,7 @@ def test_each_honoured_option_is_read_somewhere() -> None:
     honoured = {key for keys in (*HONOURED.values(), OWN) for key in keys}
     plain = {key for key in honoured if "<" not in key}
     assert sorted(plain - found) == []
-    # Those of single columns: their last part stands behind the column's name in the code.
+    # Options of single columns: in the code, their last part follows the column's name.
     tails = {key.rpartition(".")[2] for key in honoured - plain if not key.endswith(">")}
     assert sorted(tail for tail in tails if not any(text.endswith(tail) for text in found)) == []
 
@@ -277,7 +279,7 @@ def test_each_option_that_the_code_reads_is_honoured() -> None:
     own |= {f"self-optimizing.{key}" for key in ("max-read-amplification", "order-by", "order-strategy")}
     assert own < set(OWN)
     assert listed == {key for keys in HONOURED.values() for key in keys} | own
-    # Those of hive-site.xml are no options.
+    # Keys of hive-site.xml are no options.
     read = {k for k in keys_that_are_read() if family_of(k) is not None and not k.startswith("metastore.thrift.")}
     assert len(read) > 20
     assert sorted(key for key in read if known_option(key) is None) == []

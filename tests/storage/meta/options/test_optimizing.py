@@ -1,4 +1,4 @@
-"""Options of self-optimizing: Amoro's defaults, the values that are taken, and what they need of a table."""
+"""Options of self-optimizing: Amoro's defaults, the accepted values, and their requirements on the table."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ NOT_CARRIED_OUT = (
     *("refresh-table.adaptive.increase-step-ms", "rewrite.use-parquet-row-group-merge.enabled"),
     "rewrite.use-parquet-row-group-merge.min-avg-row-group-size-bytes",
 )
-"""The rest of the table properties `self-optimizing.…` of Amoro (its TableProperties, August 2026)."""
+"""The other table properties `self-optimizing.…` of Amoro (its TableProperties, August 2026)."""
 
 
 def made(path: Path, options: dict[str, str], *, keys: tuple[str, ...] = (), partitions: tuple[str, ...] = ()) -> Table:
@@ -34,7 +34,7 @@ def made(path: Path, options: dict[str, str], *, keys: tuple[str, ...] = (), par
     return load_table(str(path))
 
 
-def test_the_defaults_are_those_of_amoro() -> None:
+def test_the_defaults_equal_amoros() -> None:
     assert SelfOptimizing.of({}) == SelfOptimizing()
     assert SelfOptimizing.of({}) == SelfOptimizing(
         enabled=True,
@@ -82,7 +82,7 @@ def test_every_option_is_read() -> None:
 
 
 @pytest.mark.parametrize(("text", "millis"), [("3600000", 3_600_000), ("1 h", 3_600_000), ("-1", None), ("0", 0)])
-def test_times_are_milliseconds_or_have_a_unit_and_minus_one_is_never(text: str, millis: int | None) -> None:
+def test_times_are_milliseconds_or_have_a_unit_and_minus_one_means_never(text: str, millis: int | None) -> None:
     found = SelfOptimizing.of(
         {"self-optimizing.minor.trigger.interval": text, "self-optimizing.full.trigger.interval": text}
     )
@@ -109,7 +109,7 @@ def test_times_are_milliseconds_or_have_a_unit_and_minus_one_is_never(text: str,
         ("order-strategy", "spiral", "takes one of order, zorder, hilbert"),
     ],
 )
-def test_a_value_that_is_not_taken_is_refused_when_a_table_is_made_or_altered(
+def test_an_invalid_value_is_refused_when_a_table_is_created_or_altered(
     tmp_path: Path, key: str, value: str, takes: str
 ) -> None:
     key = f"self-optimizing.{key}"
@@ -123,7 +123,7 @@ def test_a_value_that_is_not_taken_is_refused_when_a_table_is_made_or_altered(
 
 
 @pytest.mark.parametrize("key", NOT_CARRIED_OUT)
-def test_what_else_amoro_has_is_refused_by_name(tmp_path: Path, key: str) -> None:
+def test_other_options_of_amoro_are_refused_by_name(tmp_path: Path, key: str) -> None:
     option = known_option(f"self-optimizing.{key}")
     assert option is not None
     assert option.status is OptionStatus.REFUSED
@@ -131,7 +131,7 @@ def test_what_else_amoro_has_is_refused_by_name(tmp_path: Path, key: str) -> Non
         made(tmp_path / "t", {f"self-optimizing.{key}": "zzz"})
 
 
-def test_the_options_of_a_table_are_looked_at_as_the_optimizer_will(tmp_path: Path) -> None:
+def test_the_options_of_a_table_are_checked_as_the_optimizer_reads_them(tmp_path: Path) -> None:
     table = made(tmp_path / "t", {"self-optimizing.group": "g"}, keys=("id",))
     assert SelfOptimizing.of(table.options.raw).group == table.options.optimizing_group == "g"
     assert SelfOptimizing.of(table.copy({"self-optimizing.group": "h"}).options.raw).group == "h"
@@ -147,7 +147,7 @@ def test_the_options_of_a_table_are_looked_at_as_the_optimizer_will(tmp_path: Pa
         ({"order-by": "v", "order-strategy": "hilbert"}, (), (), "at least two columns"),
     ],
 )
-def test_an_order_is_one_that_a_sort_compaction_can_make(
+def test_an_order_that_a_sort_compaction_cannot_produce_is_refused(
     tmp_path: Path, options: dict[str, str], keys: tuple[str, ...], partitions: tuple[str, ...], message: str
 ) -> None:
     given = {f"self-optimizing.{key}": value for key, value in options.items()}
@@ -155,7 +155,7 @@ def test_an_order_is_one_that_a_sort_compaction_can_make(
         made(tmp_path / "t", given, keys=keys, partitions=partitions)
 
 
-def test_an_order_follows_a_column_that_is_renamed(tmp_path: Path) -> None:
+def test_an_order_follows_the_rename_of_a_column(tmp_path: Path) -> None:
     table = made(tmp_path / "t", {"self-optimizing.order-by": "v, id", "self-optimizing.order-strategy": "hilbert"})
     table.store.alter([RenameColumn(("v",), "w")])
     found = SelfOptimizing.of(load_table(str(tmp_path / "t")).schema.options)

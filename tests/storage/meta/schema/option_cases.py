@@ -1,7 +1,8 @@
-"""Tables whose options contradict each other, their columns or their keys, and such that only look like it.
+"""Tables whose options contradict each other, their columns or their keys, and similar ones that are valid.
 
-They are the lines of option_cases.jsonl, each with the fields of OptionCase that differ from the defaults. What a table
-is refused with is interbed's word; whether it is refused is Java Paimon's: test_option_rules.py in tests/interop asks.
+They are the lines of option_cases.jsonl, each with the fields of OptionCase that differ from the defaults. The
+refusal's text is interbed's; whether a table is refused follows Java Paimon: test_option_rules.py in tests/interop
+compares the two.
 """
 
 import json
@@ -39,11 +40,11 @@ COLUMNS: list[tuple[str, TypeJson]] = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptionCase:
-    """A table of COLUMNS; `about` says what the case is about.
+    """A table of COLUMNS, with the subject of the case in `about`.
 
-    `refused` is how interbed's message begins, None when the table is fine.
-    `java` says what Java Paimon makes of a table that interbed refuses, None when it refuses it, too: at once, or when
-    the table is written to and read.
+    `refused` is the beginning of interbed's message, None when the table is valid. `java` describes the effect in Java
+    Paimon of a table that interbed refuses, None when Java refuses it, too: at once, or when the table is written to
+    and read.
     """
 
     about: str
@@ -55,7 +56,7 @@ class OptionCase:
 
     @property
     def name(self) -> str:
-        """What tells the case from others."""
+        """Unique identifier of the case."""
         options = " ".join(f"{key}={value}" for key, value in self.options.items())
         return f"{'/'.join(self.partitions)}|{'/'.join(self.keys)}|{options}"
 

@@ -1,4 +1,4 @@
-"""Columns of files of older schemas become the columns of the schema that is read."""
+"""Columns of files with older schemas are converted to the columns of the schema that is read."""
 
 from datetime import date
 from decimal import Decimal
@@ -34,7 +34,7 @@ def _cast(values: list[Any], old: str, new: str) -> list[Any]:
     return result.to_pylist()
 
 
-def test_columns_are_matched_by_id_whatever_their_names() -> None:
+def test_columns_are_matched_by_id_not_by_name() -> None:
     file_fields = [_field(0, "id", "INT"), _field(1, "old name", "STRING"), _field(2, "dropped", "INT")]
     read_fields = [_field(1, "new name", "STRING"), _field(3, "dropped", "INT"), _field(0, "id", "BIGINT")]
     mapping = map_fields(read_fields, file_fields)
@@ -78,7 +78,7 @@ def test_rows_are_matched_field_by_field_inside_arrays_and_maps() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2])
-def test_nested_types_of_other_field_names_and_nullability_are_the_same_values(offset: int) -> None:
+def test_nested_types_may_differ_in_field_names_and_nullability(offset: int) -> None:
     logical = ArrayType(ArrayType(AtomicType(parse_atomic("INT").root, nullable=False)))
     stored = pa.list_(pa.field("item", pa.list_(pa.field("array", pa.int32()))))
     array: Any = pa.array([[[1], [2, 3]], None, [], [None, [4]]], stored).slice(offset)
@@ -114,7 +114,7 @@ def test_values_are_cast_to_a_changed_type(old: str, new: str, values: list[Any]
     assert _cast(values, old, new) == expected
 
 
-def test_timestamps_take_the_unit_and_zone_of_their_column() -> None:
+def test_timestamps_get_the_unit_and_zone_of_their_column() -> None:
     for text in ("TIMESTAMP(3)", "TIMESTAMP(6)", "TIMESTAMP(9) WITH LOCAL TIME ZONE"):
         logical = parse_atomic(text)
         for stored in (pa.timestamp("ns"), pa.timestamp("us", "UTC"), pa.timestamp("ms", "Europe/Berlin")):
@@ -125,14 +125,14 @@ def test_timestamps_take_the_unit_and_zone_of_their_column() -> None:
             assert millis == 1_500 * {"ms": 1, "us": 1_000, "ns": 1_000_000}[result.type.unit]
 
 
-def test_a_change_without_a_cast_is_refused_naming_the_column() -> None:
+def test_a_change_without_a_cast_is_refused_by_column() -> None:
     with pytest.raises(NotSupportedError, match="'born' can't be read as DATE: its files hold BOOLEAN"):
         conform(pa.array([True]), parse_atomic("BOOLEAN"), parse_atomic("DATE"), column="born")
     with pytest.raises(NotSupportedError, match="'born'"):
         conform(pa.array(["x"]), parse_atomic("STRING"), ArrayType(parse_atomic("STRING")), column="born")
 
 
-def test_a_value_that_can_not_be_cast_is_named_with_its_column() -> None:
+def test_the_error_names_a_value_that_cannot_be_cast_and_its_column() -> None:
     with pytest.raises(SchemaMismatchError, match=r"'c' can't be read as INT: its type was STRING, .* 'x' is no INT"):
         _cast(["1", "x"], "STRING", "INT")
     with pytest.raises(SchemaMismatchError, match="nan is no DECIMAL"):
@@ -144,7 +144,7 @@ def test_a_value_that_can_not_be_cast_is_named_with_its_column() -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 1, 2])
-def test_nested_values_become_text_wherever_a_batch_begins(offset: int) -> None:
+def test_nested_values_of_a_sliced_batch_are_cast_to_text(offset: int) -> None:
     point = RowType((_field(1, "a", "INT"), _field(2, "b", ArrayType(parse_atomic("DOUBLE")))))
     for source, values, texts in (
         (point, [{"a": 1, "b": [1.0, None]}, None, {"a": None, "b": []}], ["{1, [1.0, null]}", None, "{null, []}"]),
@@ -157,7 +157,7 @@ def test_nested_values_become_text_wherever_a_batch_begins(offset: int) -> None:
         assert result.to_pylist() == texts[offset:]
 
 
-def test_a_filter_is_told_in_the_files_names_and_only_where_types_agree() -> None:
+def test_a_filter_is_translated_to_the_files_names_where_types_agree() -> None:
     read = [_field(0, "a", "INT"), _field(1, "b", "BIGINT"), _field(2, "c", "INT")]
     mapping = map_fields(read, [_field(0, "was_a", "INT NOT NULL"), _field(1, "b", "INT")])
     a, b, c = (Comparison(Op.GT, name, 5) for name in "abc")

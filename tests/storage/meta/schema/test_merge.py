@@ -1,4 +1,4 @@
-"""Merging the columns of rows into a schema."""
+"""Merging of the columns of rows into a schema."""
 
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def test_rows_that_fit_change_no_schema(tmp_path: Path) -> None:
         ({"p": pa.array([{"x": "t"}])}, "'p.x' is INT, the rows have STRING"),
     ],
 )
-def test_what_cannot_be_merged_changes_nothing(tmp_path: Path, rows: dict[str, Any], message: str) -> None:
+def test_a_failed_merge_changes_nothing(tmp_path: Path, rows: dict[str, Any], message: str) -> None:
     fields = [("k", pa.int32()), ("v", pa.int32()), ("p", POINT)]
     table = _table(tmp_path, fields, bucket="1", bucket_key="k")
 
@@ -85,7 +85,7 @@ def test_what_cannot_be_merged_changes_nothing(tmp_path: Path, rows: dict[str, A
     assert table.latest_snapshot() is None
 
 
-def test_an_explicit_cast_takes_the_type_of_the_rows(tmp_path: Path) -> None:
+def test_an_explicit_cast_changes_the_column_to_the_type_of_the_rows(tmp_path: Path) -> None:
     table = _table(tmp_path, [("v", pa.int64())])
     table.append(pa.table({"v": [7]}))
 
@@ -96,7 +96,7 @@ def test_an_explicit_cast_takes_the_type_of_the_rows(tmp_path: Path) -> None:
     assert table.scan().to_arrow().sort_by("v")["v"].to_pylist() == ["7", "x"]
 
 
-def test_types_stay_without_widening(tmp_path: Path) -> None:
+def test_types_are_kept_when_widening_is_off(tmp_path: Path) -> None:
     table = _table(tmp_path, [("v", pa.int32())]).copy({MERGE_SCHEMA: "true", TYPE_WIDENING: "false"})
 
     table.append(pa.table({"v": pa.array([1], pa.int64()), "w": [1]}))
@@ -121,7 +121,7 @@ def test_another_writer_may_add_the_same_column_meanwhile(tmp_path: Path, monkey
     assert _newest(table).scan().to_arrow().to_pylist() == [{"v": None, "w": 1, "x": 2}]
 
 
-def test_changes_tell_their_kinds_by_texts_too(tmp_path: Path) -> None:
+def test_kinds_of_changes_can_be_given_as_texts(tmp_path: Path) -> None:
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     schema = pa.schema([pa.field("id", pa.int32(), nullable=False), pa.field("v", pa.int32())])

@@ -1,4 +1,4 @@
-"""Changes of nested fields and of defaults."""
+"""Changes of nested fields and of column defaults."""
 
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ def nested() -> TableSchema:
     return Schema.from_pyarrow_schema(COLUMNS).to_table_schema()
 
 
-def test_fields_are_changed_at_any_depth_and_ids_are_never_used_again() -> None:
+def test_fields_are_changed_at_any_depth_and_ids_are_never_reused() -> None:
     changed = changed_schema(
         nested(),
         [
@@ -105,18 +105,18 @@ def test_fields_are_changed_at_any_depth_and_ids_are_never_used_again() -> None:
         (UpdateColumnDefault("s", "{1}"), InvalidInputError, "1 fields, not 2"),
     ],
 )
-def test_changes_that_cannot_be_are_refused(change: SchemaChange, error: type[Exception], message: str) -> None:
+def test_invalid_changes_are_refused(change: SchemaChange, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         changed_schema(nested(), [change])
 
 
-def test_the_last_field_stays() -> None:
+def test_dropping_the_last_field_is_refused() -> None:
     one = changed_schema(nested(), [DropColumn(("s", "x"))])
     with pytest.raises(InvalidInputError, match="only one"):
         changed_schema(one, [DropColumn(("s", "y"))])
 
 
-def test_options_say_what_may_lose_something() -> None:
+def test_options_allow_changes_that_may_lose_data() -> None:
     loose = changed_schema(
         nested(),
         [
@@ -136,7 +136,7 @@ def test_options_say_what_may_lose_something() -> None:
         changed_schema(nested(), [UpdateColumnType("n", ArrayType(BIGINT))])
 
 
-def test_new_columns_go_before_the_partition_when_told_so() -> None:
+def test_new_columns_are_added_before_the_partition_columns_when_the_option_is_set() -> None:
     schema = Schema.from_pyarrow_schema(
         pa.schema((("id", pa.int32()), ("dt", pa.string()))),
         partition_keys=["dt"],
@@ -190,7 +190,7 @@ def test_files_of_older_schemas_are_read_by_field_id(table: Table, file_format: 
     ]
 
 
-def test_a_default_stands_in_for_nulls_of_rows_to_come(table: Table) -> None:
+def test_a_default_replaces_nulls_of_later_rows(table: Table) -> None:
     table.append(pa.table({"id": pa.array([1], pa.int32())}))
     table = alter(
         table,
@@ -226,14 +226,14 @@ def test_a_default_stands_in_for_nulls_of_rows_to_come(table: Table) -> None:
         ("BYTES", "'ab'", b"ab"),
     ],
 )
-def test_defaults_are_literals_as_java_reads_them(kind: str, text: str, expected: object) -> None:
+def test_defaults_are_parsed_as_in_java(kind: str, text: str, expected: object) -> None:
     from interbed.storage.base.types.default_value import default_scalar
 
     found = default_scalar(text, parse_atomic(kind), column="c").as_py()
     assert (str(found) if isinstance(expected, str) else found) == expected
 
 
-def test_a_default_that_the_new_type_has_not_stops_the_change() -> None:
+def test_a_default_that_the_new_type_cannot_represent_refuses_the_change() -> None:
     schema = changed_schema(nested(), [UpdateColumnDefault("id", "5")])
     assert changed_schema(schema, [UpdateColumnType("id", BIGINT)]).by_name["id"].default_value == "5"
     with pytest.raises(InterbedError):

@@ -1,4 +1,4 @@
-"""Options that contradict each other, the keys or the columns: the rules, one table of cases after the other."""
+"""Options that contradict each other, the keys or the columns, as tables of cases."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ def schema(
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_contradicts_is_refused_and_says_why(case: OptionCase) -> None:
+def test_contradictory_options_are_refused_with_the_reason(case: OptionCase) -> None:
     def make() -> None:
         check_options(schema(case.options, case.keys, case.partitions))
 
@@ -49,7 +49,7 @@ def test_a_change_of_the_schema_follows_the_same_rules() -> None:
 
 
 @pytest.mark.parametrize("change", [SetOption("merge-engine", "aggregation"), RemoveOption("bucket-key")])
-def test_a_table_without_snapshots_may_still_change_what_files_depend_on(change: SetOption | RemoveOption) -> None:
+def test_options_that_files_depend_on_may_change_before_the_first_snapshot(change: SetOption | RemoveOption) -> None:
     table = schema({"bucket": "2", "bucket-key": "id"})
     with pytest.raises(InvalidOptionError, match="files depend on it"):
         changed_schema(table, [change])
@@ -57,13 +57,13 @@ def test_a_table_without_snapshots_may_still_change_what_files_depend_on(change:
 
 
 @pytest.mark.parametrize("key", ["path", "primary-key", "partition"])
-def test_options_that_stand_for_the_schema_do_not_change(key: str) -> None:
+def test_options_that_repeat_the_schema_cannot_be_changed(key: str) -> None:
     with pytest.raises(InvalidOptionError, match="make a new table"):
         changed_schema(schema(partitions=["a"]), [SetOption(key, "b")], has_snapshots=False)
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         (
             {"file-index.bloom-filter.columns": "a", "file-index.bloom-filter.a.fpp": "3"},
@@ -73,14 +73,14 @@ def test_options_that_stand_for_the_schema_do_not_change(key: str) -> None:
         ({"changelog-producer.row-deduplicate-ignore-fields": "zz"}, "names the column .zz."),
     ],
 )
-def test_a_slip_in_an_option_is_told_when_the_table_is_made(options: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidOptionError, match=told):
+def test_an_invalid_option_is_reported_when_the_table_is_created(options: dict[str, str], reported: str) -> None:
+    with pytest.raises(InvalidOptionError, match=reported):
         check_options(schema(options))
-    # Java Paimon finds out when it writes; a table that it made can be altered.
+    # Java Paimon finds the error when it writes; a table that it created can be altered.
     check_options(schema(options), before=schema(options))
 
 
-def test_a_table_without_files_and_keys_may_be_given_some() -> None:
+def test_keys_can_be_added_to_a_table_without_keys_and_snapshots() -> None:
     plain = schema(keys=())
     changes = [SetOption("primary-key", "id, a"), SetOption("partition", "a"), SetOption("bucket", "2")]
     keyed = changed_schema(plain, changes, has_snapshots=False)

@@ -1,4 +1,4 @@
-"""Random sequences of schema changes with writes between them, read back against a model."""
+"""Random sequences of schema changes with writes in between, read back against a model."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -37,8 +37,8 @@ LEVELS: tuple[tuple[str, ...], ...] = ((), ("s",), ("l", "element"))
 
 
 @dataclass
-class Model:
-    """What each level's fields are called, by numbers that stay the same over renames; and the rows by these."""
+class SchemaModel:
+    """Field names of each level by numbers that stay the same over renames, and the rows by these numbers."""
 
     names: dict[tuple[str, ...], dict[int, str]] = field(
         default_factory=lambda: {(): {0: "v"}, ("s",): {1: "a", 2: "b"}, ("l", "element"): {3: "a", 4: "b"}}
@@ -47,13 +47,13 @@ class Model:
     next_number: int = 5
 
     def row(self, key: int, value: int) -> dict[str, Any]:
-        """A row in which every field has a value of its own, in the names of now."""
+        """A row with the present names, in which every field has a distinct value."""
         values = {number: value + number for level in self.names.values() for number in level}
         self.rows[key] = values
-        return self.told(key, values)
+        return self.renamed_row(key, values)
 
-    def told(self, key: int, values: dict[int, int]) -> dict[str, Any]:
-        """A row of old values in the names of now: what a field has not got is null."""
+    def renamed_row(self, key: int, values: dict[int, int]) -> dict[str, Any]:
+        """A row of old values with the present names; a field without a value is null."""
 
         def fields(level: tuple[str, ...]) -> dict[str, Any]:
             return {name: values.get(number) for number, name in self.names[level].items()}
@@ -67,13 +67,13 @@ def steps(draw: st.DrawFn) -> list[tuple[str, int, int]]:
     return draw(st.lists(st.tuples(kinds, st.integers(0, 2), st.integers(0, 9)), min_size=1, max_size=10))
 
 
-def change(model: Model, kind: str, level: tuple[str, ...], pick: int) -> SchemaChange | None:
-    """The change of one field of a level, done to the model, too; None when there is none left to change."""
+def change(model: SchemaModel, kind: str, level: tuple[str, ...], pick: int) -> SchemaChange | None:
+    """Return the change of one field of a level, and apply it to the model; None when no field is left to change."""
     names = model.names[level]
     if kind == "add":
         number = model.next_number
         model.next_number += 1
-        # A name that a dropped or renamed field may have had, unless one has it now.
+        # A name that a dropped or renamed field may have had, unless another field has it now.
         name = next(n for n in [f"f{pick % 3}", f"n{number}"] if n not in names.values())
         names[number] = name
         return AddColumn((*level, name), INT, position=Position() if pick % 2 else None)
@@ -95,7 +95,7 @@ def change(model: Model, kind: str, level: tuple[str, ...], pick: int) -> Schema
 
 
 def names_of(value: Any) -> Any:
-    """The value with its fields in one order, so that moves make no difference."""
+    """Return the value with its fields in a canonical order, so that moves make no difference."""
     if isinstance(value, dict):
         return {name: names_of(value[name]) for name in sorted(value)}
     return [names_of(v) for v in value] if isinstance(value, list) else value
@@ -107,14 +107,14 @@ def names_of(value: Any) -> Any:
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(steps=steps(), keyed=st.booleans(), file_format=st.sampled_from(["parquet", "orc", "avro"]))
-def test_rows_keep_their_values_through_all_changes(
+def test_rows_keep_their_values_through_all_schema_changes(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]], keyed: bool, file_format: str
 ) -> None:
     catalog = load_catalog(warehouse=str(tmp_path_factory.mktemp("evolution")))
     catalog.create_database("db")
     options = {"file.format": file_format, **({"bucket": "1"} if keyed else {})}
     table: Table = catalog.create_table("db.t", COLUMNS, primary_keys=["id"] if keyed else None, options=options)
-    model = Model()
+    model = SchemaModel()
     for kind, level, pick in [("write", 0, 1), *steps, ("write", 0, 2)]:
         if kind == "write":
             key = len(model.rows)
@@ -125,5 +125,5 @@ def test_rows_keep_their_values_through_all_changes(
             catalog.alter_table("db.t", changed)
             table = catalog.get_table("db.t")
     found = table.scan().to_arrow().sort_by("id").to_pylist()
-    expected = [model.told(key, values) for key, values in model.rows.items()]
+    expected = [model.renamed_row(key, values) for key, values in model.rows.items()]
     assert names_of(found) == names_of(expected)

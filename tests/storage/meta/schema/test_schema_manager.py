@@ -1,4 +1,4 @@
-"""Schema files and their changes."""
+"""Schema files and changes of the schema."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -53,12 +53,12 @@ def test_a_created_table_is_opened_with_its_schema(tmp_path: Path) -> None:
         schema_manager(location).create_table(orders())
 
 
-def test_a_place_without_a_table_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_location_without_a_table_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=str(tmp_path)):
         open_store(str(tmp_path))
 
 
-def test_dynamic_options_must_leave_the_layout_alone(tmp_path: Path) -> None:
+def test_dynamic_options_that_change_the_layout_are_refused(tmp_path: Path) -> None:
     schema_manager(str(tmp_path)).create_table(orders())
     store = open_store(str(tmp_path), dynamic_options={"target-file-size": "1 mb"})
     assert store.options.target_file_size == 1 << 20
@@ -67,7 +67,7 @@ def test_dynamic_options_must_leave_the_layout_alone(tmp_path: Path) -> None:
         store.with_options({"bucket": "8"})
 
 
-def test_each_racing_change_is_applied_once(tmp_path: Path) -> None:
+def test_each_of_several_concurrent_changes_is_applied_once(tmp_path: Path) -> None:
     schema_manager(str(tmp_path)).create_table(orders())
 
     def add(number: int) -> None:
@@ -81,14 +81,14 @@ def test_each_racing_change_is_applied_once(tmp_path: Path) -> None:
     assert len({f.id for f in schemas[-1].fields}) == 11
 
 
-def test_a_torn_schema_file_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_torn_schema_file(tmp_path: Path) -> None:
     schema_manager(str(tmp_path)).create_table(orders())
     (tmp_path / "schema" / "schema-0").write_text('{"id": ')
     with pytest.raises(CorruptFileError, match="schema/schema-0"):
         open_store(str(tmp_path))
 
 
-def test_changes_build_the_next_schema() -> None:
+def test_changes_produce_the_next_schema() -> None:
     nested = RowType((DataField(id=0, name="x", type=BIGINT),))
     changed = changed_schema(
         orders(),

@@ -1,4 +1,4 @@
-"""Finding snapshots, whatever the hints say, and creating them."""
+"""Looking up snapshots, with right and wrong hints, and creating them."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -63,7 +63,7 @@ def test_a_table_without_snapshots_has_none(paths: TablePaths) -> None:
 
 
 @pytest.mark.parametrize("hint", [None, "1", "3", "5", "7", "99", "", "x", "-1"])
-def test_the_newest_snapshot_is_found_whatever_the_hint_says(paths: TablePaths, hint: str | None) -> None:
+def test_the_newest_snapshot_is_found_with_any_hint(paths: TablePaths, hint: str | None) -> None:
     manager = made(paths, 3, 4, 5)
     if hint is not None:
         Path(paths.latest_hint).write_text(hint)
@@ -76,7 +76,7 @@ def test_the_newest_snapshot_is_found_whatever_the_hint_says(paths: TablePaths, 
 
 
 @pytest.mark.parametrize("listed", [(), (1, 2), (1, 2, 3, 5, 6)])
-def test_the_newest_and_the_oldest_are_found_though_the_store_lists_late(
+def test_the_newest_and_the_oldest_are_found_with_stale_listings(
     paths: TablePaths, monkeypatch: pytest.MonkeyPatch, listed: tuple[int, ...]
 ) -> None:
     made(paths, 2, 3, 4)
@@ -91,7 +91,7 @@ def test_the_newest_and_the_oldest_are_found_though_the_store_lists_late(
     assert manager.earliest_id() == (2 if listed else None)
 
 
-def test_hints_are_written_and_believed(paths: TablePaths) -> None:
+def test_hints_are_written_and_used(paths: TablePaths) -> None:
     manager = made(paths, 1, 2)
     manager.write_hints(2)
     assert Path(paths.latest_hint).read_text() == "2"
@@ -101,7 +101,7 @@ def test_hints_are_written_and_believed(paths: TablePaths) -> None:
     assert "list" not in {name for name, _ in io.calls}
 
 
-def test_hints_that_cannot_be_written_are_left_out(paths: TablePaths) -> None:
+def test_a_failure_to_write_hints_is_ignored(paths: TablePaths) -> None:
     made(paths, 1)
     io = FaultyFileIO(LocalFileIO(), [Fault.parse("overwrite:*:fail-before")])
     SnapshotManager(io, paths).write_hints(1)
@@ -121,27 +121,27 @@ def test_a_snapshot_is_found_by_time_and_by_user(paths: TablePaths) -> None:
     assert manager.latest_of_user("nobody") is None
 
 
-def test_a_snapshot_that_is_not_there_is_answered_with_those_that_are(paths: TablePaths) -> None:
+def test_the_error_of_a_missing_snapshot_lists_the_existing_ones(paths: TablePaths) -> None:
     with pytest.raises(SnapshotNotFoundError, match="2 to 3"):
         made(paths, 2, 3).snapshot(1)
 
 
-def test_a_corrupt_snapshot_is_named(paths: TablePaths) -> None:
+def test_the_error_names_a_corrupt_snapshot(paths: TablePaths) -> None:
     manager = made(paths, 1)
     Path(paths.snapshot(1)).write_text("{")
     with pytest.raises(CorruptFileError, match="snapshot/snapshot-1"):
         manager.latest()
 
 
-def test_a_gateway_that_answers_alike_whatever_it_is_asked_for_is_found_out(tmp_path: Path) -> None:
-    class Gateway(PacedFiles):
+def test_a_gateway_with_the_same_response_to_all_requests_is_detected(tmp_path: Path) -> None:
+    class BrokenGateway(PacedFiles):
         is_broken = False
 
         def read_bytes(self, path: str) -> bytes:
             return b"<html>Maintenance</html>" if self.is_broken else super().read_bytes(path)
 
     far = TablePaths("s3://far/t")
-    files = Gateway("s3://far", tmp_path)
+    files = BrokenGateway("s3://far", tmp_path)
     publisher = ExclusiveCreatePublisher(files, far)
     manager = SnapshotManager(files, far)
     for number in (1, 2):
@@ -154,7 +154,7 @@ def test_a_gateway_that_answers_alike_whatever_it_is_asked_for_is_found_out(tmp_
         SnapshotManager(files, far).latest()
 
 
-def test_a_rolled_back_table_is_read_anew(paths: TablePaths) -> None:
+def test_a_snapshot_is_read_again_after_a_rollback(paths: TablePaths) -> None:
     manager = made(paths, 1, 2)
     assert manager.snapshot(2).commit_user == "u"
     Path(paths.snapshot(2)).unlink()
@@ -165,7 +165,7 @@ def test_a_rolled_back_table_is_read_anew(paths: TablePaths) -> None:
     assert manager.snapshot(2).commit_user == "other"
 
 
-def test_of_racing_writers_one_gets_the_snapshot(paths: TablePaths) -> None:
+def test_one_of_several_racing_writers_creates_the_snapshot(paths: TablePaths) -> None:
     publisher = ExclusiveCreatePublisher(LocalFileIO(), paths)
     with ThreadPoolExecutor(8) as pool:
         won = list(pool.map(lambda i: publisher.publish(snapshot(1, f"user-{i}")), range(8)))
@@ -175,38 +175,38 @@ def test_of_racing_writers_one_gets_the_snapshot(paths: TablePaths) -> None:
     assert latest.commit_user == f"user-{won.index(True)}"
 
 
-def test_a_creation_that_failed_after_it_was_done_has_succeeded(paths: TablePaths) -> None:
+def test_a_creation_with_an_error_after_the_write_has_succeeded(paths: TablePaths) -> None:
     io = FaultyFileIO(LocalFileIO(), [Fault.parse(f"{CREATE}:fail-after")])
     assert ExclusiveCreatePublisher(io, paths).publish(snapshot(1))
 
 
-def test_a_creation_that_failed_before_it_was_done_has_failed(paths: TablePaths) -> None:
+def test_a_creation_with_an_error_before_the_write_has_failed(paths: TablePaths) -> None:
     io = FaultyFileIO(LocalFileIO(), [Fault.parse(f"{CREATE}:fail-before")])
     with pytest.raises(StorageAccessError, match="snapshot-1"):
         ExclusiveCreatePublisher(io, paths).publish(snapshot(1))
 
 
-def test_a_creation_that_failed_against_another_writers_snapshot_has_lost(paths: TablePaths) -> None:
+def test_a_creation_with_an_error_has_lost_when_another_writers_snapshot_exists(paths: TablePaths) -> None:
     made(paths, 1)
     io = FaultyFileIO(LocalFileIO(), [Fault.parse(f"{CREATE}:fail-before")])
     assert not ExclusiveCreatePublisher(io, paths).publish(snapshot(1, "other"))
 
 
 @pytest.mark.parametrize("action", ["fail-before", "fail-after"])
-def test_a_creation_that_cannot_be_checked_is_unknown(paths: TablePaths, action: str) -> None:
+def test_the_outcome_of_a_creation_that_cannot_be_checked_is_unknown(paths: TablePaths, action: str) -> None:
     faults = [Fault.parse(f"{CREATE}:{action}"), Fault.parse("read_bytes:*/snapshot/snapshot-*:fail-before")]
     with pytest.raises(CommitStateUnknownError, match="user 'u' and identifier 1"):
         ExclusiveCreatePublisher(FaultyFileIO(LocalFileIO(), faults), paths).publish(snapshot(1))
 
 
-def test_a_remote_creation_that_failed_without_a_trace_is_unknown(paths: TablePaths) -> None:
+def test_the_outcome_of_a_failed_remote_creation_without_a_file_is_unknown(paths: TablePaths) -> None:
     io = FaultyFileIO(LocalFileIO(), [Fault.parse(f"{CREATE}:fail-before")])
     io.capabilities = OBJECT_STORE_CAPABILITIES
     with pytest.raises(CommitStateUnknownError):
         ExclusiveCreatePublisher(io, paths).publish(snapshot(1))
 
 
-def test_a_repeated_request_of_our_own_has_succeeded(paths: TablePaths) -> None:
+def test_a_creation_repeated_by_the_client_has_succeeded(paths: TablePaths) -> None:
     made(paths, 1)
     publisher = ExclusiveCreatePublisher(LocalFileIO(), paths)
     assert publisher.publish(snapshot(1))
@@ -235,13 +235,13 @@ def test_the_lock_is_held_around_the_creation(paths: TablePaths) -> None:
     assert lock.events == ["locked", "unlocked"]
 
 
-def test_a_lock_that_is_not_given_creates_nothing(paths: TablePaths) -> None:
+def test_without_the_lock_no_snapshot_is_created(paths: TablePaths) -> None:
     with pytest.raises(StorageAccessError, match="taken"):
         ExclusiveCreatePublisher(LocalFileIO(), paths, _RecordingLock("acquire")).publish(snapshot(1))
     assert SnapshotManager(LocalFileIO(), paths).latest() is None
 
 
-def test_a_lock_that_cannot_be_given_back_does_not_undo_the_snapshot(paths: TablePaths) -> None:
+def test_a_failed_release_of_the_lock_does_not_undo_the_snapshot(paths: TablePaths) -> None:
     assert ExclusiveCreatePublisher(LocalFileIO(), paths, _RecordingLock("release")).publish(snapshot(1))
 
 
@@ -259,7 +259,7 @@ class SlowFileIO(LocalFileIO):
     capabilities = OBJECT_STORE_CAPABILITIES
 
 
-def test_what_was_the_newest_is_looked_at_again(paths: TablePaths) -> None:
+def test_the_remembered_newest_snapshot_is_checked_again(paths: TablePaths) -> None:
     io = SlowFileIO()
     publisher = ExclusiveCreatePublisher(io, paths)
     manager = SnapshotManager(io, paths)
@@ -272,7 +272,7 @@ def test_what_was_the_newest_is_looked_at_again(paths: TablePaths) -> None:
     assert found.id == 3
     assert manager.standing() == found
 
-    # Another process goes on, with a hint and without one.
+    # Another process commits, with a hint and without one.
     other = SnapshotManager(io, paths)
     assert publisher.publish(snapshot(4))
     assert (manager.latest_id(), manager.standing()) == (4, snapshot(4))
@@ -282,7 +282,7 @@ def test_what_was_the_newest_is_looked_at_again(paths: TablePaths) -> None:
     other.write_hints(6)
     assert manager.latest() == snapshot(6)
 
-    # It takes snapshots back, and goes on from there.
+    # It rolls back, and commits again.
     other.note_latest(5)
     io.delete(paths.snapshot(6))
     io.overwrite(paths.snapshot(5), snapshot(5, "somebody").to_json().encode())
