@@ -1,4 +1,4 @@
-"""Columns whose names have dots, beside columns that have a field of that path."""
+"""Columns with dots in their names, next to columns with a nested field of the same path."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ FILTERS: Mapping[str, Sequence[int]] = {
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
-def test_they_are_read_filtered_compacted_and_deleted(
+def test_columns_with_dots_are_read_filtered_compacted_and_deleted(
     tmp_path: Path, file_format: str, keyed: bool, tally: Tally
 ) -> None:
     catalog = interbed.load_catalog(warehouse=str(tmp_path))

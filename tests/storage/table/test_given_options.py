@@ -1,4 +1,4 @@
-"""Options as callers give them: booleans, numbers, None, and values that make no table."""
+"""Options as callers give them: booleans, numbers, None, and values with which no table can be created."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def catalog(tmp_path: Path) -> interbed.Catalog:
     return found
 
 
-def test_a_copy_takes_booleans_and_numbers_and_leaves_options_aside(catalog: interbed.Catalog) -> None:
+def test_a_copy_accepts_booleans_and_numbers_and_drops_options_set_to_none(catalog: interbed.Catalog) -> None:
     table = catalog.create_table("d.t", COLUMNS, primary_keys=["id"], options={"write-only": "true", "bucket": "2"})
     changed = table.copy({"read.batch-size": 7, "ignore-delete": True})
     assert changed.store.options.raw["read.batch-size"] == "7"
@@ -36,7 +36,7 @@ def test_a_copy_takes_booleans_and_numbers_and_leaves_options_aside(catalog: int
     without = table.copy({"write-only": None, "read.batch-size": None})
     assert not without.store.options.write_only
     assert "write-only" not in without.store.options.raw
-    # It comes back with the table, and leaves the stored schema as it is.
+    # A dropped option returns with a new table object, and the stored schema is unchanged.
     assert (
         without.copy({"read.batch-size": 7}).copy({"read.batch-size": None}).store.options.raw
         == without.store.options.raw
@@ -53,7 +53,7 @@ def test_a_copy_takes_booleans_and_numbers_and_leaves_options_aside(catalog: int
         ({"merge-engine": None}, "layout"),
     ],
 )
-def test_a_copy_refuses_what_is_no_value_by_the_name_of_the_option(
+def test_a_copy_refuses_an_invalid_value_by_the_name_of_the_option(
     catalog: interbed.Catalog, options: dict[str, object], text: str
 ) -> None:
     table = catalog.create_table(
@@ -78,7 +78,7 @@ def test_a_copy_refuses_what_is_no_value_by_the_name_of_the_option(
         {"bucket-function.type": "hive"},
     ],
 )
-def test_what_no_reader_could_read_is_not_made(catalog: interbed.Catalog, options: dict[str, str]) -> None:
+def test_a_table_that_no_reader_could_read_is_not_created(catalog: interbed.Catalog, options: dict[str, str]) -> None:
     with pytest.raises((InvalidOptionError, NotSupportedError), match=next(iter(options))):
         catalog.create_table("d.t", COLUMNS, primary_keys=["id"], options=options)
     assert catalog.list_tables("d") == []

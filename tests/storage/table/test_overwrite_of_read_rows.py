@@ -1,4 +1,4 @@
-"""Overwriting with rows that were worked out from the table: what came meanwhile is not lost unseen."""
+"""Overwriting with rows that were computed from the table: concurrent changes are not lost unnoticed."""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ def newest(table: Table) -> int:
 
 
 @pytest.mark.parametrize("partitions", [None, {}, {"p": 1}])
-def test_rows_that_came_after_the_read_are_a_conflict(table: Table, partitions: dict[str, int] | None) -> None:
+def test_rows_committed_after_the_read_are_a_conflict(table: Table, partitions: dict[str, int] | None) -> None:
     read_at = newest(table)
     table.append(batch((1, 3, 3)))
     before = rows_of(table)
@@ -57,7 +57,7 @@ def test_rows_that_came_after_the_read_are_a_conflict(table: Table, partitions: 
     assert rows_of(table) == [(1, 1, 9), (1, 3, 9), (2, 2, 2)]
 
 
-def test_rows_of_other_partitions_and_compactions_are_none(table: Table) -> None:
+def test_rows_of_other_partitions_and_compactions_are_no_conflict(table: Table) -> None:
     read_at = newest(table)
     table.append(batch((2, 3, 3)))
     table.compact(full=True)
@@ -65,7 +65,7 @@ def test_rows_of_other_partitions_and_compactions_are_none(table: Table) -> None
     assert rows_of(table) == [(1, 1, 9), (2, 2, 2), (2, 3, 3)]
 
 
-def test_a_snapshot_that_is_yet_to_come_was_not_read(table: Table) -> None:
+def test_a_future_snapshot_is_refused_as_the_one_that_was_read(table: Table) -> None:
     with pytest.raises(SnapshotNotFoundError, match="no snapshot 99"):
         table.overwrite(batch((1, 1, 9)), read_at=99)
     assert rows_of(table) == [(1, 1, 1), (2, 2, 2)]

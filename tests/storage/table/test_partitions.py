@@ -1,4 +1,4 @@
-"""`partitions` means the same in every method: a mapping, a list of mappings, or a filter over partition columns."""
+"""`partitions` means the same in every method: a mapping, a list of mappings, or a filter on partition columns."""
 
 from pathlib import Path
 from typing import Any
@@ -57,19 +57,19 @@ CHOICES = pytest.mark.parametrize(
 
 
 @CHOICES
-def test_they_choose_what_is_deleted(table: interbed.Table, partitions: Any, chosen: list[int]) -> None:
+def test_partitions_select_what_is_deleted(table: interbed.Table, partitions: Any, chosen: list[int]) -> None:
     assert table.delete_partitions(partitions) == (2 if chosen else None)
     assert ids(table) == [i for i in range(6) if i not in chosen]
 
 
 @CHOICES
-def test_they_choose_what_is_truncated(table: interbed.Table, partitions: Any, chosen: list[int]) -> None:
+def test_partitions_select_what_is_truncated(table: interbed.Table, partitions: Any, chosen: list[int]) -> None:
     table.truncate(partitions)
     assert ids(table) == [i for i in range(6) if i not in chosen]
 
 
 @CHOICES
-def test_they_choose_what_is_overwritten(table: interbed.Table, partitions: Any, chosen: list[int]) -> None:
+def test_partitions_select_what_is_overwritten(table: interbed.Table, partitions: Any, chosen: list[int]) -> None:
     new = [(ALL["dt"][i].as_py(), ALL["hh"][i].as_py(), 100 + i) for i in chosen]
     table.overwrite(rows(*new[:1]), partitions)
     assert ids(table) == [i for i in range(6) if i not in chosen] + [100 + i for i in chosen[:1]]
@@ -80,7 +80,7 @@ def test_they_choose_what_is_overwritten(table: interbed.Table, partitions: Any,
 
 
 @CHOICES
-def test_they_choose_what_is_compacted_and_what_is_shown(
+def test_partitions_select_what_is_compacted_and_listed(
     table: interbed.Table, partitions: Any, chosen: list[int]
 ) -> None:
     assert len(table.maintenance.plan_compaction(partitions=partitions)) == len(chosen)
@@ -89,7 +89,7 @@ def test_they_choose_what_is_compacted_and_what_is_shown(
 
 
 @CHOICES
-def test_they_choose_what_is_rescaled(table: interbed.Table, partitions: Any, chosen: list[int]) -> None:
+def test_partitions_select_what_is_rescaled(table: interbed.Table, partitions: Any, chosen: list[int]) -> None:
     assert table.maintenance.rescale(2, partitions).partitions == len(chosen)
     assert table.options.bucket == 1
     assert ids(table) == list(range(6))
@@ -106,7 +106,7 @@ def test_they_choose_what_is_rescaled(table: interbed.Table, partitions: Any, ch
         ({"hh": "noon"}, InvalidInputError, "'hh'"),
     ],
 )
-def test_what_names_no_partition_is_refused_everywhere(
+def test_invalid_partitions_are_refused_by_every_method(
     table: interbed.Table, partitions: Any, error: type[Exception], message: str
 ) -> None:
     for method in (
@@ -122,7 +122,7 @@ def test_what_names_no_partition_is_refused_everywhere(
     assert [s.id for s in table.snapshots()] == [1]
 
 
-def test_a_catalog_takes_one_partition_or_a_list(tmp_path: Path, table: interbed.Table) -> None:
+def test_a_catalog_accepts_one_partition_or_a_list(tmp_path: Path, table: interbed.Table) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_partitions("shop.t", {"dt": "n", "hh": 1})
     catalog.drop_partitions("shop.t", {"dt": "a"})
@@ -132,6 +132,6 @@ def test_a_catalog_takes_one_partition_or_a_list(tmp_path: Path, table: interbed
         catalog.drop_partitions("shop.t", ["dt=c"])  # type: ignore[list-item]
 
 
-def test_no_rows_at_all_replace_what_is_chosen(table: interbed.Table) -> None:
+def test_an_overwrite_without_rows_empties_the_selected_partitions(table: interbed.Table) -> None:
     table.overwrite([], {"dt": "a"})
     assert ids(table) == [2, 3, 4, 5]

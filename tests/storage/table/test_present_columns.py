@@ -1,4 +1,6 @@
-"""Upserts of the columns that rows have: the others keep their values, in every kind of table, beside other writers."""
+"""Upserts of only the columns that rows have: the other columns keep their values, in every kind of table, despite
+races.
+"""
 
 import threading
 from pathlib import Path
@@ -101,15 +103,15 @@ def test_partitions_defaults_and_streams(catalog: interbed.Catalog) -> None:
 
 
 @pytest.mark.parametrize("as_stream", [False, True])
-def test_a_racing_writer_loses_nothing(
+def test_values_of_a_racing_writer_are_kept(
     catalog: interbed.Catalog, monkeypatch: pytest.MonkeyPatch, as_stream: bool
 ) -> None:
     table = make(catalog)
     table.upsert([ROW])
     raced: list[int] = []
 
-    class Racing(SnapshotRows):
-        """Another writer commits after the lookup of the first try."""
+    class OvertakenRows(SnapshotRows):
+        """Rows whose commit another writer overtakes after the lookup of the first attempt."""
 
         def commit(self, **changes: Any) -> int | None:
             found = [*changes["inserted"]]
@@ -118,7 +120,7 @@ def test_a_racing_writer_loses_nothing(
                 catalog.get_table("d.t").upsert([{**ROW, "name": "other"}])
             return super().commit(inserted=found)
 
-    monkeypatch.setattr(changed_rows, "SnapshotRows", Racing)
+    monkeypatch.setattr(changed_rows, "SnapshotRows", OvertakenRows)
     data = pa.table({"id": [1], "amount": [8.0]})
     if as_stream:
         with pytest.raises(interbed.CommitConflictError, match="changed rows meanwhile"):
@@ -129,7 +131,7 @@ def test_a_racing_writer_loses_nothing(
     assert rows(table) == {1: {**ROW, "name": "other", "amount": 8.0}}
 
 
-def test_writers_of_different_columns_at_once_lose_nothing(catalog: interbed.Catalog) -> None:
+def test_concurrent_writers_of_different_columns_lose_no_value(catalog: interbed.Catalog) -> None:
     make(catalog, **{"commit.max-retries": "100"}).upsert([ROW])
 
     def write(column: str, values: list[Any]) -> None:
@@ -163,7 +165,7 @@ def test_writers_of_different_columns_at_once_lose_nothing(catalog: interbed.Cat
     ),
     st.integers(1, 4),
 )
-def test_any_rows_do_what_dicts_do(given_rows: list[dict[str, Any]], size: int) -> None:
+def test_upserts_of_any_rows_equal_updates_of_dicts(given_rows: list[dict[str, Any]], size: int) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as place:
@@ -179,7 +181,7 @@ def test_any_rows_do_what_dicts_do(given_rows: list[dict[str, Any]], size: int) 
         assert rows(table) == model
 
 
-def test_what_can_t_be_kept_is_refused(catalog: interbed.Catalog) -> None:
+def test_upserts_that_cannot_keep_columns_are_refused(catalog: interbed.Catalog) -> None:
     table = make(catalog)
     with pytest.raises(interbed.InvalidInputError, match="is 'all' or 'present', not 'some'"):
         table.upsert([ROW], columns="some")

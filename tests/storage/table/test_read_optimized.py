@@ -1,4 +1,4 @@
-"""`t$ro` shows what is fully compacted."""
+"""`t$ro` shows only fully compacted rows."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from interbed.storage.base.errors import NotSupportedError
 _ROWS = pa.table({"id": [1, 2], "v": ["a", "b"]})
 
 
-def test_only_what_is_fully_compacted_is_shown(tmp_path: Path) -> None:
+def test_only_fully_compacted_rows_are_shown(tmp_path: Path) -> None:
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     table = catalog.create_table_as("db.t", _ROWS, primary_keys=["id"], options={"bucket": 1, "write-only": True})
@@ -32,7 +32,7 @@ def test_only_what_is_fully_compacted_is_shown(tmp_path: Path) -> None:
         optimized.truncate()
 
 
-def test_an_append_table_is_shown_as_it_is(tmp_path: Path) -> None:
+def test_an_append_table_is_shown_unchanged(tmp_path: Path) -> None:
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     catalog.create_table_as("db.t", _ROWS)

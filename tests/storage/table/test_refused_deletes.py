@@ -1,4 +1,4 @@
-"""Table.delete and `interbed table delete` refuse what would leave the rows where they are."""
+"""Table.delete and `interbed table delete` refuse deletions that would leave the rows visible."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ SCHEMA = pa.schema((pa.field("k", pa.int64(), nullable=False), pa.field("v", pa.
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_delete_that_would_remove_nothing_is_refused(tmp_path: Path, option: str) -> None:
+def test_a_delete_without_effect_is_refused(tmp_path: Path, option: str) -> None:
     lake = interbed.load_catalog(warehouse=tmp_path)
     lake.create_database("d")
     table = lake.create_table("d.t", SCHEMA, primary_keys=["k"], options={"bucket": "1", **OPTIONS[option]})

@@ -1,4 +1,4 @@
-"""A table that was renamed or dropped since it was opened is never taken for one without rows."""
+"""A table that was renamed or dropped after it was opened is never read as an empty table."""
 
 import os
 from collections.abc import Callable
@@ -86,7 +86,7 @@ PARTITIONED_OPERATIONS: dict[str, Callable[[Table], object]] = {
 
 
 def _outcome(operation: Callable[[Table], object], table: Table) -> str | None:
-    """How it ended, if not by an error that says that it was not done."""
+    """Return the result of the operation; None when it raised an error that says that it was not done."""
     try:
         return repr(operation(table))
     except InterbedError:
@@ -94,7 +94,7 @@ def _outcome(operation: Callable[[Table], object], table: Table) -> str | None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_takes_a_renamed_table_for_an_empty_one(kind: str, tmp_path: Path) -> None:
+def test_no_operation_treats_a_renamed_table_as_empty(kind: str, tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")
     made = catalog.create_table("d.t", SCHEMA, **KINDS[kind])

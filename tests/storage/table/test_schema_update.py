@@ -1,4 +1,4 @@
-"""Schema changes by name, and blocks that carry several out together."""
+"""Schema changes by name, and blocks that apply several changes together."""
 
 from pathlib import Path
 
@@ -35,7 +35,7 @@ def columns(table: interbed.Table) -> dict[str, object]:
     return {f.name: type_to_json(f.type) for f in table.fields}
 
 
-def test_a_catalog_takes_one_change_or_a_list_of_them(catalog: interbed.Catalog, table: interbed.Table) -> None:
+def test_a_catalog_accepts_one_change_or_a_list(catalog: interbed.Catalog, table: interbed.Table) -> None:
     catalog.alter_table("shop.t", SchemaChange.add_column("x", "DECIMAL(10, 2)", "a comment"))
     catalog.alter_table(
         "shop.t",
@@ -83,7 +83,7 @@ def test_a_catalog_takes_one_change_or_a_list_of_them(catalog: interbed.Catalog,
     assert (altered.schema.comment, "write-only" in altered.schema.options) == (None, False)
 
 
-def test_the_type_says_whether_nulls_are_admitted_unless_that_is_kept(
+def test_a_type_change_sets_the_nullability_unless_it_is_to_be_kept(
     catalog: interbed.Catalog, table: interbed.Table
 ) -> None:
     strict = pa.schema([pa.field("v", pa.int32(), nullable=False), pa.field("w", pa.int32(), nullable=False)])
@@ -100,7 +100,7 @@ def test_the_type_says_whether_nulls_are_admitted_unless_that_is_kept(
         catalog.alter_table("shop.t", SchemaChange.update_column_type("n", "INT NOT NULL"))
 
 
-def test_a_block_carries_its_changes_out_as_one_schema_which_the_table_has_afterwards(table: interbed.Table) -> None:
+def test_a_block_applies_its_changes_as_one_schema_and_updates_the_table(table: interbed.Table) -> None:
     before = interbed.load_table(table.location)
     with table.update_schema() as update:
         update.add_column("x", "INT").rename_column("name", "title")
@@ -110,7 +110,7 @@ def test_a_block_carries_its_changes_out_as_one_schema_which_the_table_has_after
     assert (table.schema.id, table.field_names) == (1, ["id", "title", "n", "x"])
     table.upsert(pa.table({"id": [1], "x": pa.array([5], pa.int32())}))
     assert table.scan(columns=["id", "x"]).to_arrow().to_pylist() == [{"id": 1, "x": 5}]
-    # Another object goes on with the columns that it was opened with.
+    # Another table object keeps the columns with which it was opened.
     assert before.field_names == ["id", "name", "n"]
     with pytest.raises(SchemaMismatchError, match="unknown column 'x'"):
         before.upsert(pa.table({"id": [1], "x": [5]}))
@@ -127,7 +127,7 @@ def test_a_block_that_fails_changes_nothing(table: interbed.Table) -> None:
     assert interbed.load_table(table.location).schema.id == table.schema.id == 0
 
 
-def test_what_is_no_change_is_refused_by_name(catalog: interbed.Catalog, table: interbed.Table) -> None:
+def test_an_invalid_change_is_refused_by_name(catalog: interbed.Catalog, table: interbed.Table) -> None:
     with pytest.raises(InvalidInputError, match="'add x' is no change of a schema"):
         catalog.alter_table("shop.t", ["add x"])  # type: ignore[list-item]
     with pytest.raises(InvalidInputError, match="names no column"):
@@ -140,7 +140,7 @@ def test_what_is_no_change_is_refused_by_name(catalog: interbed.Catalog, table: 
         SchemaChange.update_column_default_value(["a", "b"], "1")
 
 
-def test_tables_follow_what_their_own_methods_change(catalog: interbed.Catalog, table: interbed.Table) -> None:
+def test_a_table_object_follows_changes_by_its_own_methods(catalog: interbed.Catalog, table: interbed.Table) -> None:
     table.upsert(pa.table({"id": [1, 2, 3], "extra": ["a", "b", "c"]}), merge_schema=True)
     assert table.field_names == ["id", "name", "n", "extra"]
     table.maintenance.rescale(3)

@@ -32,7 +32,7 @@ def table(tmp_path: Path) -> Table:
     return made
 
 
-def test_an_operation_is_of_one_part() -> None:
+def test_each_operation_belongs_to_one_part() -> None:
     own = set(dir(Table))
     assert not VERSIONS & MAINTENANCE
     assert not ACCESS & (VERSIONS | MAINTENANCE)
@@ -40,7 +40,7 @@ def test_an_operation_is_of_one_part() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(VERSIONS | MAINTENANCE | ACCESS))
-def test_a_table_answers_to_the_names_of_its_parts(table: Table, name: str) -> None:
+def test_a_table_forwards_the_names_of_its_parts(table: Table, name: str) -> None:
     part = next(p for p in (table.versions, table.maintenance, table.access) if name in vars(type(p)))
     found: Any = getattr(table, name)
     if callable(found):
@@ -49,7 +49,7 @@ def test_a_table_answers_to_the_names_of_its_parts(table: Table, name: str) -> N
         assert found == getattr(part, name)
 
 
-def test_an_unknown_name_is_named(table: Table) -> None:
+def test_the_error_names_an_unknown_attribute(table: Table) -> None:
     with pytest.raises(AttributeError, match="'Table' object has no attribute 'create_tags'"):
         table.create_tags()  # type: ignore[attr-defined]
     assert not hasattr(table, "_announce")

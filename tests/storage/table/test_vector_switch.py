@@ -1,4 +1,4 @@
-"""Tables that switch to deletion vectors and back: no read misses a row, or shows an old one."""
+"""Tables that switch deletion vectors on and off: no read misses a row, or returns an old one."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ def made(catalog: Catalog, **options: str) -> Table:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_a_table_that_is_not_compacted_does_not_switch(catalog: Catalog, options: dict[str, str]) -> None:
+def test_switching_an_uncompacted_table_is_refused(catalog: Catalog, options: dict[str, str]) -> None:
     table = made(catalog, **options)
     table.upsert(pa.table({"id": [1, 2], "v": ["a", "b"]}))
     table.compact()
@@ -60,7 +60,7 @@ def test_a_table_that_is_not_compacted_does_not_switch(catalog: Catalog, options
     table.delete("id = 3")
     table.compact()
     assert rows_of(table) == {1: "z", 2: "x"}
-    # What was before the switch is read as it was written.
+    # Snapshots before the switch are read as they were written.
     assert {id_: rows_of(table, id_) for id_ in before} == known
     catalog.alter_table("d.t", [RemoveOption(VECTORS)])
     table = catalog.get_table("d.t")
@@ -72,7 +72,7 @@ def test_a_table_that_is_not_compacted_does_not_switch(catalog: Catalog, options
     assert {id_: rows_of(table, id_) for id_ in before} == known
 
 
-def test_a_dynamic_option_does_not_switch(catalog: Catalog) -> None:
+def test_switching_by_a_dynamic_option_is_refused(catalog: Catalog) -> None:
     table = made(catalog, bucket="1")
     table.upsert(pa.table({"id": [1], "v": ["a"]}))
     with pytest.raises(InvalidOptionError, match="is part of the table's layout and can't be set dynamically"):
@@ -84,7 +84,7 @@ def test_a_dynamic_option_does_not_switch(catalog: Catalog) -> None:
             table.copy({VECTORS: value})
 
 
-def test_an_empty_table_switches(catalog: Catalog) -> None:
+def test_an_empty_table_can_switch(catalog: Catalog) -> None:
     made(catalog, bucket="1")
     catalog.alter_table("d.t", [SetOption(VECTORS, "true")])
     table = catalog.get_table("d.t")

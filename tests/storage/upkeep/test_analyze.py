@@ -1,4 +1,4 @@
-"""Statistics of tables: counted, committed, shown and handed on."""
+"""Statistics of tables: computed, committed, shown and kept by later snapshots."""
 
 import json
 from datetime import UTC, date, datetime
@@ -32,7 +32,7 @@ def catalog(tmp_path: Path) -> Catalog:
     return made
 
 
-def test_statistics_tell_rows_and_columns(catalog: Catalog) -> None:
+def test_statistics_cover_rows_and_columns(catalog: Catalog) -> None:
     table = catalog.create_table_as("db.t", _ROWS, primary_keys=["id"], options={"bucket": 1})
     table.upsert(_ROWS)
 
@@ -80,7 +80,7 @@ def test_distinct_values_are_estimated(catalog: Catalog) -> None:
     assert made.columns["text"].distinct == pytest.approx(50_000, rel=0.03)
 
 
-def test_only_what_is_asked_for_is_analyzed(catalog: Catalog) -> None:
+def test_only_the_requested_columns_are_analyzed(catalog: Catalog) -> None:
     table = catalog.create_table_as("db.t", _ROWS)
 
     counted = table.maintenance.analyze([])

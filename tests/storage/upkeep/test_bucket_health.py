@@ -1,4 +1,4 @@
-"""The figures of one bucket and the score of a table: a model that counts by hand, compactions, the bounds."""
+"""The figures of one bucket and the score of a table, against a naive model, compactions, and bounds."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,15 +32,15 @@ def key(value: int) -> bytes:
 
 
 @dataclass(frozen=True)
-class Ranged:
-    """A file with its range of keys as numbers, which the model goes by."""
+class RangedFile:
+    """A file with its key range as numbers, for the model."""
 
     least: int
     greatest: int
     meta: DataFileMeta
 
 
-def file(least: int, greatest: int, level: int, *, size: int, rows: int = 10, deletes: int = 0) -> Ranged:
+def file(least: int, greatest: int, level: int, *, size: int, rows: int = 10, deletes: int = 0) -> RangedFile:
     number = next(_numbers)
     meta = DataFileMeta(
         file_name=f"f-{number}.parquet",
@@ -55,15 +55,15 @@ def file(least: int, greatest: int, level: int, *, size: int, rows: int = 10, de
         creation_time_millis=number,
         delete_row_count=deletes,
     )
-    return Ranged(least, greatest, meta)
+    return RangedFile(least, greatest, meta)
 
 
 @st.composite
-def trees(draw: st.DrawFn) -> list[Ranged]:
-    """A bucket of a table with a primary key: any ranges in level 0, ranges that do not meet in each other level."""
+def trees(draw: st.DrawFn) -> list[RangedFile]:
+    """A bucket of a primary-key table: any key ranges in level 0, and ranges without overlap in each other level."""
     sizes, rows = st.integers(1, TARGET), st.integers(1, 20)
 
-    def drawn(least: int, greatest: int, level: int) -> Ranged:
+    def drawn(least: int, greatest: int, level: int) -> RangedFile:
         n = draw(rows)
         deletes = draw(st.integers(0, n)) if level < 3 else 0
         return file(least, greatest, level, size=draw(sizes), rows=n, deletes=deletes)
@@ -89,8 +89,8 @@ def health(
     return bucket_health(HERE, files, vectors or {}, rules, now_millis=DAY)
 
 
-def modelled_runs(files: Sequence[Ranged]) -> float:
-    """The read amplification by counting at every key how many files cover it."""
+def modelled_runs(files: Sequence[RangedFile]) -> float:
+    """Return the read amplification by counting the files that cover each key."""
     if not files:
         return 1.0
     total = sum(f.meta.file_size for f in files)
@@ -107,7 +107,7 @@ def modelled_runs(files: Sequence[Ranged]) -> float:
 
 
 @given(st.data())
-def test_the_figures_of_a_tree_are_those_of_a_count_by_hand(data: st.DataObject) -> None:
+def test_the_figures_of_a_tree_equal_those_of_the_model(data: st.DataObject) -> None:
     files = data.draw(trees())
     metas = [f.meta for f in files]
     vectors = marks(data, metas)
@@ -131,7 +131,7 @@ def test_the_figures_of_a_tree_are_those_of_a_count_by_hand(data: st.DataObject)
 
 
 @given(trees())
-def test_reads_that_skip_level_0_are_spared_the_merge_of_the_other_levels(files: list[Ranged]) -> None:
+def test_reads_that_skip_level_0_need_no_merge_of_the_other_levels(files: list[RangedFile]) -> None:
     found = health([f.meta for f in files], replace(KEYED, skips_level_0=True))
     merged = health([f.meta for f in files], KEYED)
     assert 1.0 <= found.read_amplification <= merged.read_amplification
@@ -141,13 +141,13 @@ def test_reads_that_skip_level_0_are_spared_the_merge_of_the_other_levels(files:
 
 @st.composite
 def lists(draw: st.DrawFn) -> list[DataFileMeta]:
-    """A bucket of an append table."""
+    """A bucket of an append table, as a list of files."""
     sizes = draw(st.lists(st.integers(1, TARGET), max_size=8))
     return [file(0, 0, 0, size=size, rows=draw(st.integers(1, 20))).meta for size in sizes]
 
 
 @given(st.data())
-def test_an_append_table_is_judged_by_what_joining_its_small_files_saves(data: st.DataObject) -> None:
+def test_an_append_table_is_scored_by_the_savings_of_joining_small_files(data: st.DataObject) -> None:
     files = data.draw(lists())
     vectors = marks(data, files)
     found = health(files, APPENDED, vectors)
@@ -163,7 +163,7 @@ def test_an_append_table_is_judged_by_what_joining_its_small_files_saves(data: s
 
 
 @given(lists())
-def test_files_whose_order_is_kept_are_joined_with_their_neighbours_only(files: list[DataFileMeta]) -> None:
+def test_ordered_files_are_joined_only_with_their_neighbours(files: list[DataFileMeta]) -> None:
     assert health(files, ORDERED).spare_files <= health(files, APPENDED).spare_files
     large = [replace(f, file_size=TARGET) for f in files]
     apart = [each for pair in zip(files, large, strict=True) for each in pair]
@@ -172,7 +172,7 @@ def test_files_whose_order_is_kept_are_joined_with_their_neighbours_only(files: 
 
 
 def compacted(files: Sequence[DataFileMeta], vectors: dict[str, int | None], rules: BucketRules) -> list[DataFileMeta]:
-    """The files after a full compaction that keeps the bytes, and drops the rows that are deleted or delete."""
+    """Return the files after a full compaction that keeps the bytes and drops deleted rows and deletes."""
     levels = Levels.of(files, rules.num_levels)
     pick = pick_full(levels) if rules.key_types else None
     groups: Sequence[Sequence[DataFileMeta]]
@@ -195,7 +195,7 @@ def compacted(files: Sequence[DataFileMeta], vectors: dict[str, int | None], rul
         first = min(group, key=lambda f: f.min_sequence_number)
         made = rules.files_for(size)
         for i in range(made):
-            # All but the last file have the target size.
+            # All files except the last have the target size.
             share = TARGET if i < made - 1 else size - TARGET * (made - 1)
             name = f"f-{next(_numbers)}.parquet"
             after.append(
@@ -242,8 +242,8 @@ def test_a_full_compaction_never_makes_a_table_worse(data: st.DataObject, rules:
 
 
 @dataclass(frozen=True)
-class Figures:
-    """Any figures."""
+class HealthFigures:
+    """Figures that the score of a table depends on; the defaults are those of a healthy table."""
 
     has_primary_key: bool = True
     read_amplification: float = 1.0
@@ -258,7 +258,7 @@ class Figures:
     rows_since_statistics: int | None = None
 
 
-WORSE: dict[str, Callable[[Figures], Figures]] = {
+WORSE: dict[str, Callable[[HealthFigures], HealthFigures]] = {
     "read amplification": lambda f: replace(f, read_amplification=f.read_amplification + 1),
     "small files": lambda f: replace(f, files=f.files + 1, spare_files=f.spare_files + 1),
     "deleted rows": lambda f: replace(f, delete_ratio=min(1.0, f.delete_ratio + 0.1)),
@@ -277,12 +277,12 @@ MOST = {
 
 
 @given(st.data())
-def test_the_score_is_100_less_the_points_of_the_reasons_and_falls_as_figures_get_worse(
+def test_the_score_is_100_minus_all_penalties_and_falls_as_figures_get_worse(
     data: st.DataObject,
 ) -> None:
     numbers = st.integers(0, 10**6)
     files = data.draw(numbers)
-    figures = Figures(
+    figures = HealthFigures(
         read_amplification=data.draw(st.floats(1, 100)),
         files=files,
         spare_files=data.draw(st.integers(0, max(0, files - 1))),
@@ -302,21 +302,21 @@ def test_the_score_is_100_less_the_points_of_the_reasons_and_falls_as_figures_ge
 
 
 def test_each_penalty_has_its_name_its_figures_and_its_bound() -> None:
-    assert score_of(Figures()) == 100
-    assert reasons_of(Figures()) == ()
+    assert score_of(HealthFigures()) == 100
+    assert reasons_of(HealthFigures()) == ()
     for name, worsen in WORSE.items():
-        figures = worsen(Figures(statistics_rows=0))
+        figures = worsen(HealthFigures(statistics_rows=0))
         for _ in range(100):
             figures = worsen(figures)
         (reason,) = reasons_of(figures)
         assert (reason.name, reason.points) == (name, MOST[name])
-    worst = Figures(has_primary_key=False, read_amplification=3.0)
+    worst = HealthFigures(has_primary_key=False, read_amplification=3.0)
     assert str(reasons_of(worst)[0]) == (
         "-20 read amplification: a read costs 3.0 times what it would after a full compaction"
     )
 
 
-def test_rows_that_wait_for_a_bucket_are_all_to_be_merged() -> None:
+def test_all_rows_that_wait_for_a_bucket_are_pending() -> None:
     waiting = [file(0, 0, 0, size=50).meta for _ in range(3)]
     found = bucket_health(BucketId(b"", -2), waiting, {}, KEYED)
     assert (found.runs, found.read_amplification, found.pending_bytes, found.spare_files) == (3, 4.0, 150, 3)

@@ -1,4 +1,4 @@
-"""Changes computed from rows that another writer changes at the same time: no committed value is lost."""
+"""Changes computed from rows that another writer changes concurrently: no committed value is lost."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_a_deletion_deletes_a_row_that_matches_by_now(table: Table, monkeypatch:
 
 
 def test_present_columns_keep_values_of_another_writer(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lookup is between the APPEND and the COMPACT snapshot of the other writer, if it makes both."""
+    """The lookup happens between the APPEND and the COMPACT snapshot of the other writer, if it makes both."""
     publish = Publication._publish
     pending = [lambda: again(table).upsert(pa.table({"k": [1], "a": [7]}), columns="present")]
 

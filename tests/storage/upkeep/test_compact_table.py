@@ -1,4 +1,4 @@
-"""A compaction of many buckets begins with the largest, and tells what it did in their order."""
+"""A compaction of many buckets begins with the largest, and returns its messages in the order of the buckets."""
 
 import threading
 from pathlib import Path
@@ -43,12 +43,12 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Table, Fau
 
 
 def _turns(file_io: FaultyFileIO) -> list[str]:
-    """The partitions in the order in which new files came to them."""
+    """The partitions in the order in which their new files were written."""
     places = (path for operation, path in file_io.calls if operation == "open_output" and "/bucket-0/" in path)
     return list(dict.fromkeys(path.partition("/p=")[2][0] for path in places))
 
 
-def test_the_largest_bucket_comes_first_and_the_messages_are_in_the_order_of_buckets(
+def test_the_largest_bucket_is_first_and_messages_are_in_the_order_of_buckets(
     watched: tuple[Table, FaultyFileIO],
 ) -> None:
     table, file_io = watched
@@ -63,7 +63,7 @@ def test_the_largest_bucket_comes_first_and_the_messages_are_in_the_order_of_buc
     assert steps == [(n, 4) for n in (1, 2, 3, 4)]
 
 
-def test_an_error_in_one_bucket_leaves_nothing_of_those_before_it(watched: tuple[Table, FaultyFileIO]) -> None:
+def test_an_error_in_one_bucket_deletes_the_files_of_earlier_buckets(watched: tuple[Table, FaultyFileIO]) -> None:
     table, file_io = watched
     before = sorted(Path(table.location).rglob("*.parquet"))
     file_io.arm(Fault(operation="open_output", pattern="*/p=c/*", action=FaultAction.FAIL_BEFORE))
@@ -76,7 +76,7 @@ def test_an_error_in_one_bucket_leaves_nothing_of_those_before_it(watched: tuple
 
 
 @pytest.mark.usefixtures("like_a_store")
-def test_small_buckets_of_a_store_are_compacted_at_once(
+def test_small_buckets_in_an_object_store_are_compacted_concurrently(
     watched: tuple[Table, FaultyFileIO], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, _ = watched
@@ -94,7 +94,9 @@ def test_small_buckets_of_a_store_are_compacted_at_once(
 
 
 @pytest.mark.usefixtures("like_a_store")
-def test_an_error_in_one_bucket_of_a_store_leaves_nothing_of_the_others(watched: tuple[Table, FaultyFileIO]) -> None:
+def test_an_error_in_one_bucket_in_an_object_store_deletes_the_files_of_all_buckets(
+    watched: tuple[Table, FaultyFileIO],
+) -> None:
     table, file_io = watched
     before = sorted(Path(table.location).rglob("*.parquet"))
     file_io.arm(Fault(operation="open_output", pattern="*/p=c/*", action=FaultAction.FAIL_BEFORE))
@@ -105,8 +107,8 @@ def test_an_error_in_one_bucket_of_a_store_leaves_nothing_of_the_others(watched:
     assert sorted(Path(table.location).rglob("*.parquet")) == before
 
 
-class _CutOff(PacedFiles):
-    """The first new file of a partition can't be sent to its end; that is known once the next bucket is read."""
+class _CutOffFiles(PacedFiles):
+    """The upload of a partition's first new file fails at its end, which is known while the next bucket is read."""
 
     def __init__(self, root: Path, broken: str) -> None:
         super().__init__("s3://lake", root)
@@ -125,13 +127,13 @@ class _CutOff(PacedFiles):
 
 
 @pytest.mark.usefixtures("watched")
-def test_a_bucket_of_a_store_is_read_while_the_last_one_is_sent_and_an_error_there_leaves_nothing(
+def test_a_bucket_is_read_during_the_upload_of_the_last_one_whose_failure_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Small buckets are compacted at once.
+    # Small buckets are compacted concurrently.
     monkeypatch.setattr(module, "_SMALL_BYTES", 1)
     before = sorted(tmp_path.rglob("*.parquet"))
-    file_io = _CutOff(tmp_path, "/p=d/")
+    file_io = _CutOffFiles(tmp_path, "/p=d/")
     store = open_store("s3://lake/db.db/t", file_io, dynamic_options={"write-only": "false"})
     snapshots = store.snapshots.latest_id()
 
@@ -143,8 +145,8 @@ def test_a_bucket_of_a_store_is_read_while_the_last_one_is_sent_and_an_error_the
     assert store.snapshots.latest_id() == snapshots
 
 
-class _HeldBack(PacedFiles):
-    """New files appear once the gate opens."""
+class _HeldBackFiles(PacedFiles):
+    """New files become visible once the gate opens."""
 
     def __init__(self, root: Path) -> None:
         super().__init__("s3://lake", root)
@@ -154,11 +156,11 @@ class _HeldBack(PacedFiles):
         assert "/bucket-0/" not in path or self.gate.wait(60)
 
 
-def test_files_that_are_still_sent_when_the_commit_fails_are_gone_afterwards(
+def test_files_still_being_uploaded_when_the_commit_fails_are_deleted(
     watched: tuple[Table, FaultyFileIO], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_SMALL_BYTES", 1)
-    file_io = _HeldBack(tmp_path)
+    file_io = _HeldBackFiles(tmp_path)
     store = open_store("s3://lake/db.db/t", file_io, dynamic_options={"write-only": "false"})
     settle = PendingFiles.settle
     others: list[Path] = []

@@ -1,4 +1,4 @@
-"""What a compaction's tasks cost, and that they come back from bytes."""
+"""Costs of the tasks of a compaction, and their serialization."""
 
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ def _upsert(table: Table, first: int, rows: int) -> None:
     table.upsert(pa.table({"id": range(first, first + rows), "v": range(rows)}))
 
 
-def test_a_task_costs_the_files_that_it_reads_and_not_those_that_stay(tmp_path: Path) -> None:
+def test_a_task_costs_the_files_that_it_reads_not_those_that_stay(tmp_path: Path) -> None:
     table = _keyed(tmp_path, **{"num-sorted-run.compaction-trigger": "3"}).copy({"write-only": "false"})
     writing = table.copy({"write-only": "true"})
     _upsert(writing, 0, 200_000)
@@ -66,7 +66,7 @@ ROWS = 10
 
 
 def _marked(tmp_path: Path, *, deletes: int, **options: str) -> Table:
-    """An append table of FILES files; each of `deletes` deletions takes one row of every `deletes`-th file."""
+    """An append table of FILES files; each of `deletes` deletions marks one row of every `deletes`-th file."""
     catalog = interbed.load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
     own = {"deletion-vectors.enabled": "true", "bucket": "-1", **options}
@@ -88,8 +88,8 @@ def _ids(table: Table) -> list[int]:
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_files_that_share_deletion_vectors_go_to_one_task_that_reads_them_once(tmp_path: Path, full: bool) -> None:
-    # Two files of the target size are what a task takes, but for files of one index file.
+def test_files_that_share_an_index_file_are_in_one_task_that_reads_it_once(tmp_path: Path, full: bool) -> None:
+    # A task takes two files of the target size, except for files that share an index file.
     table = _marked(tmp_path, deletes=4, **{"target-file-size": "1 b", "compaction.delete-ratio-threshold": "0.05"})
     before = _ids(table)
     file_io = FaultyFileIO(LocalFileIO())
@@ -109,10 +109,10 @@ def test_files_that_share_deletion_vectors_go_to_one_task_that_reads_them_once(t
     assert not any(split.deletion_files for split in table.new_scan().plan().splits)
 
 
-def test_marks_of_files_that_are_not_due_stay(tmp_path: Path) -> None:
+def test_deletion_vectors_of_files_that_are_not_due_are_kept(tmp_path: Path) -> None:
     options = {"target-file-size": "1 b", "compaction.delete-ratio-threshold": "0.15"}
     table = _marked(tmp_path, deletes=2, **options)
-    # Every fourth file has two rows of ten less by now, and lies in an index file of its own.
+    # Every fourth file has lost two of its ten rows, and has its deletion vector in an index file of its own.
     table.delete(" or ".join(f"id = {ROWS * n + 5}" for n in range(0, FILES, 4)))
     before = _ids(table)
 

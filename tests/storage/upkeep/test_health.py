@@ -1,4 +1,4 @@
-"""The health of real tables: what writes, deletions and expiry leave, and that a compaction heals it."""
+"""The health of real tables: the effects of writes, deletions and expiry, and that a compaction restores it."""
 
 import shutil
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def test_a_table_without_snapshots_is_healthy(tmp_path: Path) -> None:
     assert (health.snapshot_id, health.newest_millis, health.last_full_millis, health.buckets) == (None, None, None, 0)
 
 
-def test_sorted_runs_that_overlap_take_points_until_they_are_compacted(tmp_path: Path) -> None:
+def test_overlapping_sorted_runs_cost_points_until_they_are_compacted(tmp_path: Path) -> None:
     table = made(tmp_path, options=OPTIONS)
     for i in range(4):
         table.upsert(rows(0, 100 + i))
@@ -62,7 +62,7 @@ def test_sorted_runs_that_overlap_take_points_until_they_are_compacted(tmp_path:
     assert abs(now_millis() - health.last_full_millis) < 60_000
 
 
-def test_runs_whose_keys_do_not_meet_are_not_merged_by_reads(tmp_path: Path) -> None:
+def test_runs_without_overlap_are_not_merged_by_reads(tmp_path: Path) -> None:
     table = made(tmp_path, options=OPTIONS)
     for i in range(4):
         table.upsert(rows(100 * i, 100))
@@ -72,7 +72,7 @@ def test_runs_whose_keys_do_not_meet_are_not_merged_by_reads(tmp_path: Path) -> 
     assert health.duplicate_ratio == pytest.approx(0.75, abs=0.05)
 
 
-def test_the_last_full_compaction_is_the_one_that_compactions_go_by(tmp_path: Path) -> None:
+def test_the_last_full_compaction_is_the_one_that_the_compaction_interval_uses(tmp_path: Path) -> None:
     table = made(tmp_path, options=OPTIONS)
     table.upsert(rows(0, 10))
     table.upsert(rows(0, 10))
@@ -87,7 +87,7 @@ def test_the_last_full_compaction_is_the_one_that_compactions_go_by(tmp_path: Pa
     )
 
 
-def test_records_that_delete_take_points_until_they_are_compacted(tmp_path: Path) -> None:
+def test_delete_records_cost_points_until_they_are_compacted(tmp_path: Path) -> None:
     table = made(tmp_path, options=OPTIONS)
     table.upsert(rows(0, 80))
     table.delete("id < 20")
@@ -99,7 +99,7 @@ def test_records_that_delete_take_points_until_they_are_compacted(tmp_path: Path
 
 
 @pytest.mark.parametrize("keyed", [True, False])
-def test_deletion_vectors_take_points_until_they_are_compacted(tmp_path: Path, keyed: bool) -> None:
+def test_deletion_vectors_cost_points_until_they_are_compacted(tmp_path: Path, keyed: bool) -> None:
     options = VECTORS if keyed else {"deletion-vectors.enabled": "true"}
     table = made(tmp_path, keyed=keyed, options=options)
     if keyed:
@@ -119,7 +119,7 @@ def test_deletion_vectors_take_points_until_they_are_compacted(tmp_path: Path, k
     assert table.maintenance.health().vector_files == 0
 
 
-def test_small_files_of_an_append_table_take_points_until_they_are_joined(tmp_path: Path) -> None:
+def test_small_files_of_an_append_table_cost_points_until_they_are_joined(tmp_path: Path) -> None:
     table = made(tmp_path, keyed=False)
     for i in range(5):
         table.append(rows(10 * i, 10))
@@ -132,7 +132,7 @@ def test_small_files_of_an_append_table_take_points_until_they_are_joined(tmp_pa
     assert table.maintenance.health().last_full_millis is not None
 
 
-def test_what_opening_a_file_costs_is_the_tables_option(tmp_path: Path) -> None:
+def test_the_cost_of_opening_a_file_is_the_tables_option(tmp_path: Path) -> None:
     table = made(tmp_path, keyed=False)
     for i in range(5):
         table.append(rows(10 * i, 10))
@@ -141,7 +141,7 @@ def test_what_opening_a_file_costs_is_the_tables_option(tmp_path: Path) -> None:
     assert [r.name for r in cheap.reasons] == ["small files"]
 
 
-def test_rows_that_wait_for_buckets_take_points_until_they_are_in_them(tmp_path: Path) -> None:
+def test_rows_that_wait_for_buckets_cost_points_until_they_are_assigned(tmp_path: Path) -> None:
     table = made(tmp_path, options={"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"})
     table.upsert(rows(0, 100))
     health = table.maintenance.health()
@@ -152,7 +152,7 @@ def test_rows_that_wait_for_buckets_take_points_until_they_are_in_them(tmp_path:
     assert is_healthy(table.maintenance.health())
 
 
-def test_the_buckets_say_of_which_partition_they_are(tmp_path: Path) -> None:
+def test_the_figures_of_a_bucket_name_its_partition(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")
     columns = pa.schema((pa.field("p", pa.string()), pa.field("id", pa.int64())))
@@ -167,7 +167,7 @@ def test_the_buckets_say_of_which_partition_they_are(tmp_path: Path) -> None:
     assert health.to_json()["by_bucket"][1]["partition"] == "p=b"
 
 
-def test_snapshots_that_are_due_take_points(tmp_path: Path) -> None:
+def test_due_snapshots_cost_points(tmp_path: Path) -> None:
     table = made(tmp_path, keyed=False)
     for i in range(12):
         table.append(rows(i, 1))
@@ -184,7 +184,7 @@ def test_snapshots_that_are_due_take_points(tmp_path: Path) -> None:
     assert [str(r) for r in tomorrow.reasons] == ["-1 expiry: 3 snapshots are to expire"]
 
 
-def test_small_manifests_that_commits_do_not_merge_take_points(tmp_path: Path) -> None:
+def test_small_manifests_that_commits_do_not_merge_cost_points(tmp_path: Path) -> None:
     table = made(tmp_path, keyed=False)
     for i in range(7):
         table.append(rows(i, 1))
@@ -196,7 +196,7 @@ def test_small_manifests_that_commits_do_not_merge_take_points(tmp_path: Path) -
     assert table_health(table.copy({"manifest.merge-min-count": "2"}).store).manifests_due == 0
 
 
-def test_statistics_that_are_older_than_a_tenth_of_the_rows_take_points(tmp_path: Path) -> None:
+def test_statistics_older_than_a_tenth_of_the_rows_cost_points(tmp_path: Path) -> None:
     table = made(tmp_path, keyed=False)
     table.append(rows(0, 100))
     assert (table.maintenance.health().statistics_snapshot_id, table.maintenance.health().rows_since_statistics) == (
@@ -217,7 +217,7 @@ def test_statistics_that_are_older_than_a_tenth_of_the_rows_take_points(tmp_path
     ]
 
 
-def test_statistics_that_are_gone_hide_nothing_else(tmp_path: Path) -> None:
+def test_missing_statistics_do_not_hide_other_figures(tmp_path: Path) -> None:
     table = made(tmp_path, keyed=False)
     table.append(rows(0, 100))
     table.maintenance.analyze()
@@ -238,7 +238,7 @@ def test_no_data_file_is_opened(tmp_path: Path) -> None:
     assert table.maintenance.health() == before
 
 
-def test_of_many_manifests_those_that_are_new_are_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_new_manifests_are_decoded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded = []
 
     def read(content: bytes, *, source: str) -> Sequence[ManifestEntry]:
@@ -258,7 +258,7 @@ def test_of_many_manifests_those_that_are_new_are_decoded(tmp_path: Path, monkey
     assert len(decoded) == 1
 
 
-def test_the_figures_are_json(tmp_path: Path) -> None:
+def test_the_figures_can_be_exported_as_json(tmp_path: Path) -> None:
     table = made(tmp_path, options=OPTIONS)
     table.upsert(rows(0, 10))
     table.upsert(rows(0, 10))

@@ -1,4 +1,4 @@
-"""The files of a job are found by its name, in whatever places a table keeps them, and others' files stay."""
+"""The files of a job are found by its name, in every directory layout of a table, and files of other jobs are kept."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def _table(tmp_path: Path, options: dict[str, str]) -> Table:
 
 
 def _written(table: Table, job: str, *ids: int) -> list[CommitMessage]:
-    """What a task of the job wrote: the rows in two partitions."""
+    """Write the rows to two partitions, as a task of the job does."""
     named = table.copy(JobFiles(table.store, job).named())
     with named.new_write(job) as write:
         write.write_arrow(pa.RecordBatch.from_pydict({"id": list(ids), "p": [i % 2 for i in ids]}, schema=SCHEMA))
@@ -36,13 +36,13 @@ def _written(table: Table, job: str, *ids: int) -> list[CommitMessage]:
 
 
 def _files(table: Table) -> set[str]:
-    """The table's files, but for its schema."""
+    """The table's files without its schema files."""
     root = Path(table.location)
     return {str(f) for f in root.rglob("*") if f.is_file() and f.parent.name != "schema"}
 
 
 @pytest.mark.parametrize("options", PLACES)
-def test_all_files_of_a_job_go_and_those_of_others_stay(tmp_path: Path, options: dict[str, str]) -> None:
+def test_deleting_the_files_of_a_job_keeps_those_of_others(tmp_path: Path, options: dict[str, str]) -> None:
     table = _table(tmp_path, options)
     _written(table, "theirs", 1, 2)
     kept = _files(table)
@@ -57,7 +57,7 @@ def test_all_files_of_a_job_go_and_those_of_others_stay(tmp_path: Path, options:
     assert _files(table) == kept
 
 
-def test_files_outside_of_the_table_are_found_and_swept(tmp_path: Path) -> None:
+def test_files_outside_of_the_table_directory_are_found_and_swept(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     options = {"data-file.external-paths": f"file:{outside}", "data-file.external-paths.strategy": "entropy-inject"}
     table = _table(tmp_path, {"bucket": "1", **options})
@@ -72,7 +72,7 @@ def test_files_outside_of_the_table_are_found_and_swept(tmp_path: Path) -> None:
     assert not committed & {f.file_name for m in untold for f in m.data.new_files}
 
 
-def test_a_sweep_leaves_other_jobs_and_other_buckets(tmp_path: Path) -> None:
+def test_a_sweep_keeps_files_of_other_jobs_and_other_buckets(tmp_path: Path) -> None:
     table = _table(tmp_path, {"bucket": "1", "changelog-producer": "input", "file-index.bloom-filter.columns": "id"})
     theirs = _written(table, "theirs", 1, 2)
     first, second = _written(table, "ours", 1), _written(table, "ours", 2)
@@ -86,7 +86,7 @@ def test_a_sweep_leaves_other_jobs_and_other_buckets(tmp_path: Path) -> None:
     assert table.new_commit("c").commit([*theirs, *first, *second])
 
 
-def test_a_mark_says_that_a_job_may_succeed(tmp_path: Path) -> None:
+def test_a_mark_records_that_a_job_may_succeed(tmp_path: Path) -> None:
     table = _table(tmp_path, {"bucket": "1"})
     job, other = JobFiles(table.store, "query-1"), JobFiles(table.store, "another-1")
     job.mark()
@@ -99,11 +99,11 @@ def test_a_mark_says_that_a_job_may_succeed(tmp_path: Path) -> None:
     assert not job.is_marked()
     assert other.is_marked()
     assert marked_jobs(table.store, "query-") == []
-    # A second time nothing happens.
+    # Removing the mark twice does nothing.
     job.unmark()
 
 
-def test_what_a_snapshot_names_stays_of_jobs_that_left_files(tmp_path: Path) -> None:
+def test_files_of_abandoned_jobs_that_a_snapshot_names_are_kept(tmp_path: Path) -> None:
     table = _table(tmp_path, {"bucket": "1"})
     _written(table, "query-1", 1, 2)
     committed = _written(table, "query-2", 3, 4)

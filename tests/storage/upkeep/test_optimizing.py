@@ -1,4 +1,4 @@
-"""Tasks are bundled for workers: all of them once, about equal, and together where they share index files."""
+"""Tasks are bundled for workers: each task once, in bundles of similar costs, together where they share index files."""
 
 from fractions import Fraction
 
@@ -22,7 +22,7 @@ def _task(number: int, cost: int, indexes: frozenset[int] = frozenset(), ranges:
             for i in sorted(indexes)
         ),
         range_count=ranges,
-        # Tells equal ones apart.
+        # Distinguishes tasks that are equal otherwise.
         range_number=number,
         bytes_read=cost,
     )
@@ -38,7 +38,7 @@ def _costs(bundles: list[tuple[CompactionTask, ...]]) -> list[int]:
 
 
 @given(COSTS, WORKERS)
-def test_every_task_is_in_one_bundle_and_the_greatest_bundle_comes_first(costs: list[int], workers: int) -> None:
+def test_every_task_is_in_one_bundle_and_the_costliest_bundle_is_first(costs: list[int], workers: int) -> None:
     tasks = [_task(n, cost) for n, cost in enumerate(costs)]
     bundles = balanced_tasks(tasks, workers=workers)
 
@@ -50,7 +50,7 @@ def test_every_task_is_in_one_bundle_and_the_greatest_bundle_comes_first(costs: 
 
 
 @given(COSTS, WORKERS, st.integers(0, 3_000))
-def test_no_bundle_of_several_tasks_is_over_the_limit(costs: list[int], workers: int, most: int) -> None:
+def test_no_bundle_of_several_tasks_exceeds_the_limit(costs: list[int], workers: int, most: int) -> None:
     tasks = [_task(n, cost) for n, cost in enumerate(costs)]
     bundles = balanced_tasks(tasks, workers=workers, most_bytes=most)
 
@@ -59,7 +59,7 @@ def test_no_bundle_of_several_tasks_is_over_the_limit(costs: list[int], workers:
 
 
 @given(SHARING, WORKERS, st.none() | st.integers(0, 300))
-def test_an_index_file_is_the_affair_of_one_bundle(
+def test_tasks_that_share_an_index_file_are_in_one_bundle(
     sharing: list[tuple[int, frozenset[int]]], workers: int, most: int | None
 ) -> None:
     tasks = [_task(n, cost, indexes) for n, (cost, indexes) in enumerate(sharing)]
@@ -70,13 +70,13 @@ def test_an_index_file_is_the_affair_of_one_bundle(
     assert sum(map(len, named)) == len(set().union(*named))
 
 
-def test_ranges_of_a_sort_are_spread_though_all_read_the_same_index_files() -> None:
+def test_ranges_of_a_sort_are_spread_although_all_read_the_same_index_files() -> None:
     tasks = [_task(n, 100, frozenset({1}), ranges=4) for n in range(4)]
 
     assert [len(bundle) for bundle in balanced_tasks(tasks, workers=1)] == [1, 1, 1, 1]
 
 
-def test_many_small_tasks_go_with_the_others_to_a_few_bundles() -> None:
+def test_many_small_tasks_are_combined_to_a_few_bundles() -> None:
     tasks = [_task(n, cost) for n, cost in enumerate([1] * 500 + [1_000, 400])]
     bundles = balanced_tasks(tasks, workers=2)
 

@@ -1,9 +1,9 @@
-"""An operation that is killed before each step of the disk, and what its table must be for the next process.
+"""A campaign that kills an operation before each step of the disk, and checks the table that the next process finds.
 
 `run_campaign` counts the steps, kills the operation before each of them (or some) on a copy of the same warehouse,
-opens the table anew and judges it: what is seen is that of before or that of after; the operation can be repeated; the
-table takes rows, tells its changes, is compacted and expires; no file that a version needs is removed as an orphan, and
-fsck finds nothing in the end.
+opens the table again and checks it. It has the rows of before or those of after. The operation can be repeated. The
+table accepts rows, has the right changelog, can be compacted and expired. No file that a version needs is removed as an
+orphan, and fsck finds nothing in the end.
 """
 
 import contextlib
@@ -29,23 +29,23 @@ Rows = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What is killed. `prepare` brings the table to where it begins."""
+    """Operation that is killed. `prepare` brings the table to its initial state."""
 
     act: Callable[[FileSystemCatalog, Table], object]
     prepare: Callable[[FileSystemCatalog, Table], object] = lambda catalog, table: None
     adds: bool = False
-    """Whether it writes rows, which a second time count again where rows are added."""
-    told: bool = True
-    """Whether the changelog tells what it does to the rows."""
+    """Whether it writes rows that count twice when they are written twice to a table that adds rows."""
+    in_changelog: bool = True
+    """Whether the changelog contains its changes of rows."""
     once: bool = False
-    """Whether it can be repeated and does nothing when it was done, whatever the table."""
+    """Whether a repetition does nothing after it was done, in any kind of table."""
     damages: bool = False
-    """Whether it begins with a table that can't be read."""
+    """Whether it begins with a table that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """All that can be seen of a table: the rows of the newest version, and of each snapshot, tag and branch."""
+class VisibleState:
+    """Everything that readers of a table see: the rows of the newest version, and of each snapshot, tag and branch."""
 
     columns: tuple[str, ...]
     rows: Rows
@@ -56,15 +56,15 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Campaign:
-    """How many crash points an operation had, and what was wrong after which."""
+class CampaignResult:
+    """The number of crash points of an operation, and the failures after them."""
 
     points: int = 0
     failures: list[str] = field(default_factory=list)
 
 
 def rows_of(table: Table) -> Rows:
-    """The rows, sorted; in their place the error of a table whose files are missing."""
+    """Return the rows, sorted, or the name of the error for a table whose files are missing."""
     try:
         read = table.scan(["p", "id", "v"]).to_arrow()
     except InterbedError as error:
@@ -73,11 +73,11 @@ def rows_of(table: Table) -> Rows:
     return tuple(sorted(zip(*columns, strict=True)))
 
 
-def seen(warehouse: Path, *, older: bool = True) -> Seen:
-    """What a new reader sees; every version that is listed is read, but for snapshots without `older`."""
+def seen(warehouse: Path, *, older: bool = True) -> VisibleState:
+    """Return what a new reader sees. Reads every listed version, except snapshots without `older`."""
     table = opened(warehouse).get_table(NAME)
     snapshots = table.snapshots() if older else []
-    return Seen(
+    return VisibleState(
         columns=tuple(table.field_names),
         rows=rows_of(table),
         snapshots={s.id: rows_of(table.copy({"scan.snapshot-id": str(s.id)})) for s in snapshots},
@@ -89,12 +89,12 @@ def seen(warehouse: Path, *, older: bool = True) -> Seen:
 
 def run_campaign(
     template: Path, kind: Kind, operation: Operation, scratch: Path, *, tries: int | None = None
-) -> Campaign:
+) -> CampaignResult:
     """Kill the operation before each of its steps, or `tries` of them; `template` is the warehouse before it."""
-    campaign = Campaign()
+    campaign = CampaignResult()
     whole = scratch / "whole"
     shutil.copytree(template, whole)
-    # Whoever opens a table may end what another process began, so the template is not opened itself.
+    # Opening a table may finish the work of another process, so the template itself is never opened.
     before = seen(whole)
     shutil.rmtree(whole)
     shutil.copytree(template, whole)
@@ -115,7 +115,7 @@ def run_campaign(
         shutil.copytree(template, warehouse)
         campaign.points += 1
         try:
-            _Trial(warehouse, kind, operation, before, after, settled).run(point)
+            _CrashTrial(warehouse, kind, operation, before, after, settled).run(point)
         except (AssertionError, InterbedError, OSError) as error:
             where = f"killed before step {point} of {number}, {counting.steps[point]}"
             campaign.failures.append(f"{where}: {type(error).__name__} {error}"[:2000])
@@ -124,19 +124,19 @@ def run_campaign(
 
 
 @dataclass(slots=True)
-class _Trial:
-    """One process that dies, and those that come after it."""
+class _CrashTrial:
+    """One process that dies, and the processes after it."""
 
     warehouse: Path
     kind: Kind
     operation: Operation
-    before: Seen
-    after: Seen
+    before: VisibleState
+    after: VisibleState
     settled: Rows
-    """The rows after a compaction: in some tables, new rows are seen from then on."""
+    """The rows after a compaction: in some tables, new rows are visible only from then on."""
 
     def run(self, point: int) -> None:
-        """Kill it before that step; AssertionError or InterbedError for what must not be."""
+        """Kill the operation before that step. Raises AssertionError or InterbedError when the table is wrong."""
         with contextlib.suppress(Killed):
             catalog = opened(self.warehouse, DyingDisk(point))
             self.operation.act(catalog, catalog.get_table(NAME))
@@ -149,7 +149,7 @@ class _Trial:
     def _table(self) -> Table:
         return opened(self.warehouse).get_table(NAME)
 
-    def _check_seen(self, found: Seen) -> None:
+    def _check_seen(self, found: VisibleState) -> None:
         before, after = self.before, self.after
         assert found.columns in (before.columns, after.columns), found.columns
         assert found.rows in (before.rows, after.rows), f"rows of neither before nor after: {found.rows}"
@@ -161,8 +161,8 @@ class _Trial:
         _between("branches", found.branches, before.branches, after.branches)
         _between("consumers", found.consumers, before.consumers, after.consumers)
 
-    def _repeat(self, found: Seen) -> Seen:
-        """Do it again, unless it would count twice; what is seen then."""
+    def _repeat(self, found: VisibleState) -> VisibleState:
+        """Repeat the operation, unless its rows would count twice, and return what is visible then."""
         adds = self.operation.adds and self.kind.repeats_add and not self.operation.once
         if adds and set(found.snapshots) - set(self.before.snapshots):
             return found
@@ -171,11 +171,12 @@ class _Trial:
         try:
             self.operation.act(catalog, catalog.get_table(NAME))
         except InterbedError as error:
-            # What is done can't be done again, which is said.
+            # An operation that was done may refuse to be repeated.
             refusal = error
         again, after = seen(self.warehouse, older=False), self.after
         if again.rows != after.rows and self.operation.once and self.settled != self.before.rows:
-            # What was committed is not committed again, and waits for the compaction that its process did not live to.
+            # Committed rows are not committed again; they become visible by the compaction that the dead process did
+            # not reach.
             self._table.compact(full=True)
             again = seen(self.warehouse, older=False)
         assert again.rows in (after.rows, self.settled), f"repeated ({refusal}), and not what it is to be: {again.rows}"
@@ -185,8 +186,10 @@ class _Trial:
         _check_readable(again, but_older=self.operation.damages)
         return again
 
-    def _go_on(self, found: Seen) -> None:
-        """The table takes rows under the next id, tells its changes, expires, and loses no file that it needs."""
+    def _go_on(self, found: VisibleState) -> None:
+        """Check that the table accepts rows under the next id, has the right changelog, expires, and keeps the files
+        that it needs.
+        """
         newest = max(self._table.store.snapshots.ids())
         self._table.append(batch(NEW))
         wanted = [tuple(sorted((*rows, NEW))) for rows in (found.rows, self.after.rows, self.settled)]
@@ -197,7 +200,7 @@ class _Trial:
         if self.kind.options["bucket"] == "-2":
             # New rows wait behind those that wait already.
             table.compact(full=True)
-        # Rows that were committed without what a compaction makes of them show now at the latest.
+        # Rows that were committed without their compaction are visible now at the latest.
         assert rows_of(table) in wanted, f"a row was written, and then there were {rows_of(table)}"
         now = rows_of(table)
         table.compact(full=True)
@@ -206,18 +209,18 @@ class _Trial:
         self._expire(now)
 
     def _check_changes(self, now: Rows) -> None:
-        """What the changelog tells from the beginning on amounts to the rows."""
+        """Check that replaying the whole changelog results in the rows of the table."""
         table = self._table
-        if not (self.kind.has_changelog and self.operation.told and min(table.store.snapshots.ids()) == 1):
+        if not (self.kind.has_changelog and self.operation.in_changelog and min(table.store.snapshots.ids()) == 1):
             return
-        told: dict[int, Any] = {}
+        replayed: dict[int, Any] = {}
         changes = table.changes(columns=["p", "id", "v"]).to_arrow().to_pydict()
         for p, key, v, kind in zip(changes["p"], changes["id"], changes["v"], changes["_row_kind"], strict=True):
             if kind in (RowKind.INSERT, RowKind.UPDATE_AFTER):
-                told[key] = (p, key, v)
+                replayed[key] = (p, key, v)
             else:
-                told.pop(key, None)
-        assert tuple(sorted(told.values())) == now, f"the changelog tells {told}"
+                replayed.pop(key, None)
+        assert tuple(sorted(replayed.values())) == now, f"the changelog results in {replayed}"
 
     def _expire(self, now: Rows) -> None:
         table = self._table
@@ -244,7 +247,7 @@ def _between(what: str, found: dict[Any, Any], before: dict[Any, Any], after: di
         assert value in wanted, f"{what} {name}: {value}, not {wanted}"
 
 
-def _check_readable(found: Seen, *, but_older: bool = False) -> None:
+def _check_readable(found: VisibleState, *, but_older: bool = False) -> None:
     older: dict[Any, Any] = {} if but_older else {**found.snapshots, **found.tags, **found.branches}
     versions = {"newest": found.rows, **older}
     unreadable = {name: rows for name, rows in versions.items() if rows and isinstance(rows[0], str)}

@@ -1,7 +1,6 @@
-"""The kinds of tables whose operations are killed, and the rows that they get.
+"""The kinds of tables whose operations are killed, and their rows. All have the columns p INT, id BIGINT and v BIGINT.
 
-All have the columns p INT, id BIGINT and v BIGINT. A kind differs from the others in what files a write makes: keys,
-buckets, partitions, deletion vectors, changelogs.
+Kinds differ in the files that a write creates: keys, buckets, partitions, deletion vectors, changelogs.
 """
 
 from collections.abc import Mapping
@@ -35,22 +34,22 @@ Row = tuple[int, int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What a table is made of."""
+    """Kind of table: its keys, partitions and options."""
 
     keys: tuple[str, ...] = ()
     partitions: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
     sums: bool = False
-    """Whether a row that is written again counts again."""
+    """Whether a row that is written again is added again."""
 
     @property
     def repeats_add(self) -> bool:
-        """Whether the same write a second time leaves other rows than the first one."""
+        """Whether repeating a write changes the rows."""
         return self.sums or not self.keys
 
     @property
     def has_changelog(self) -> bool:
-        """Whether changes are told by changelog files."""
+        """Whether changes are recorded in changelog files."""
         return "changelog-producer" in self.options
 
 
@@ -88,7 +87,7 @@ KINDS: dict[str, Kind] = {
 
 
 def new_table(catalog: FileSystemCatalog, kind: Kind) -> Table:
-    """An empty table of that kind."""
+    """Create an empty table of that kind."""
     return catalog.create_table(
         NAME,
         SCHEMA,
@@ -99,12 +98,12 @@ def new_table(catalog: FileSystemCatalog, kind: Kind) -> Table:
 
 
 def batch(*rows: Row) -> pa.Table:
-    """Rows as a write takes them."""
+    """The rows as a batch for a write."""
     columns = [[row[n] for row in rows] for n in range(3)]
     return pa.table(dict(zip(SCHEMA.names, columns, strict=True)), schema=SCHEMA)
 
 
 def put(table: Table, *values: int) -> None:
-    """One commit for each value: the row 1 gets it, and a row of the value's own comes."""
+    """Make one commit for each value: it updates row 1 and adds a row of the value's own."""
     for value in values:
         table.append(batch((1, 1, value), (value % 2, 100 + value, value)))

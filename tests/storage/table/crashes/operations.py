@@ -1,4 +1,4 @@
-"""What is done to a table and killed, by the names of the operations; which of them a kind of table can do."""
+"""The operations that tests kill, by their names, and the kinds of tables that support them."""
 
 import os
 from collections.abc import Callable
@@ -20,12 +20,12 @@ _OLD = LATER - 7_200
 
 
 def of(change: Callable[[Table], object], **more: object) -> Operation:
-    """The operation that such a method of the table is."""
+    """Return the operation that calls the given function with the table."""
     return Operation(act=lambda catalog, table: change(table), **more)  # type: ignore[arg-type]
 
 
 def history(table: Table) -> None:
-    """Three writes, a tag after the second one and a branch of it, which goes on by one write."""
+    """Write three times, with a tag after the second write and a branch from it, which gets one more write."""
     put(table, 1, 2)
     table.versions.create_tag("early", table.store.snapshots.latest_id())
     table.versions.create_branch(BRANCH, "early")
@@ -38,7 +38,7 @@ def _root(table: Table) -> Path:
 
 
 def _dead(change: Callable[[Table], object], dies_before: str) -> Callable[[FileSystemCatalog, Table], None]:
-    """What a process leaves that died before the first such step of the change."""
+    """Return a preparation by a process that dies before the first such step of the change."""
 
     def prepare(catalog: FileSystemCatalog, table: Table) -> None:
         killed = opened(Path(catalog.warehouse), DyingDisk(dies_before))
@@ -60,7 +60,7 @@ def _set(**options: str) -> Callable[[FileSystemCatalog, Table], None]:
 
 
 def _uncompacted(catalog: FileSystemCatalog, *values: int) -> None:
-    """Write without the compactions that are due."""
+    """Write without the due compactions."""
     for only in ("true", "false"):
         catalog.alter_table(NAME, interbed.SchemaChange.set_option("write-only", only))
         if only == "true":
@@ -68,7 +68,7 @@ def _uncompacted(catalog: FileSystemCatalog, *values: int) -> None:
 
 
 def _more(table: Table) -> None:
-    """Rows of old keys and new ones, with a column that the table lacks."""
+    """Write rows of old and new keys, with a column that the table lacks."""
     rows = batch((1, 1, 6), (0, 106, 6))
     table.append(rows.append_column("w", pa.array([7, 8], pa.int64())), merge_schema=True)
 
@@ -79,7 +79,7 @@ def _changes(table: Table) -> None:
 
 
 def _numbered(table: Table) -> None:
-    """The commit of a job that numbers its commits and looks for what it has done."""
+    """Commit like a job that numbers its commits and looks up those that it has made."""
     commit = table.new_commit("job")
     if commit.filter_committed([7]):
         with table.new_write("job") as write:
@@ -88,7 +88,7 @@ def _numbered(table: Table) -> None:
 
 
 def _epoch(table: Table) -> None:
-    """The commit of a stream that has notes of its epochs."""
+    """Commit like a stream that records its epochs."""
     with table.new_write("stream") as write:
         write.write_arrow(batch((1, 1, 8), (0, 108, 8)))
         messages = write.prepare_commit()
@@ -133,17 +133,17 @@ WRITES: dict[str, Operation] = {
     "numbered commit": of(_numbered, adds=True, once=True),
     "commit of an epoch": of(_epoch, adds=True, once=True),
     "delete": of(lambda t: t.delete("id = 1")),
-    "overwrite": of(lambda t: t.overwrite(batch((1, 1, 9), (0, 8, 9)), {}), told=False),
-    "overwrite of a partition": of(lambda t: t.overwrite(batch((1, 1, 9)), {"p": 1}), told=False),
-    "overwrite of partitions in the data": of(lambda t: t.overwrite(batch((1, 1, 9))), told=False),
-    "delete_partitions": of(lambda t: t.delete_partitions({"p": 1}), told=False),
-    "truncate": of(lambda t: t.truncate(), told=False),
-    "truncate of a partition": of(lambda t: t.truncate({"p": 1}), told=False),
+    "overwrite": of(lambda t: t.overwrite(batch((1, 1, 9), (0, 8, 9)), {}), in_changelog=False),
+    "overwrite of a partition": of(lambda t: t.overwrite(batch((1, 1, 9)), {"p": 1}), in_changelog=False),
+    "overwrite of partitions in the data": of(lambda t: t.overwrite(batch((1, 1, 9))), in_changelog=False),
+    "delete_partitions": of(lambda t: t.delete_partitions({"p": 1}), in_changelog=False),
+    "truncate": of(lambda t: t.truncate(), in_changelog=False),
+    "truncate of a partition": of(lambda t: t.truncate({"p": 1}), in_changelog=False),
     "expire_partitions": Operation(
         act=lambda catalog, table: catalog.expire_partitions(
             NAME, expiration_time="1 ms", expire_strategy="update-time", clock=lambda: LATER
         ),
-        told=False,
+        in_changelog=False,
     ),
 }
 UPKEEP: dict[str, Operation] = {
@@ -152,7 +152,7 @@ UPKEEP: dict[str, Operation] = {
         lambda t: t.compact(full=False), prepare=lambda catalog, table: _uncompacted(catalog, 5, 6, 7, 8)
     ),
     "compact in an order": of(lambda t: t.compact(order_strategy="zorder", order_by="id,v")),
-    "rescale": of(lambda t: t.maintenance.rescale(3), told=False),
+    "rescale": of(lambda t: t.maintenance.rescale(3), in_changelog=False),
     "analyze": of(lambda t: t.maintenance.analyze()),
     "compact_manifests": of(lambda t: t.maintenance.compact_manifests()),
     "rewrite_file_index": of(
@@ -182,25 +182,25 @@ VERSIONS: dict[str, Operation] = {
     "expire_tags": of(lambda t: t.versions.expire_tags(older_than=LATER * 1000)),
     "create_branch": of(lambda t: t.versions.create_branch("new", "early")),
     "delete_branch": of(lambda t: t.versions.delete_branch(BRANCH)),
-    "merge_branch": of(lambda t: t.versions.merge_branch(BRANCH), told=False),
-    "fast_forward": of(lambda t: t.versions.fast_forward(BRANCH), told=False),
-    "rollback_to": of(lambda t: t.versions.rollback_to("early"), told=False),
+    "merge_branch": of(lambda t: t.versions.merge_branch(BRANCH), in_changelog=False),
+    "fast_forward": of(lambda t: t.versions.fast_forward(BRANCH), in_changelog=False),
+    "rollback_to": of(lambda t: t.versions.rollback_to("early"), in_changelog=False),
     "expire_snapshots": of(_expire),
     "expire_changelogs": of(
         lambda t: expire_changelogs(t.store, clock=lambda: LATER), prepare=lambda catalog, table: _expire(table)
     ),
     "remove_orphan_files": of(_remove_orphans, prepare=_dead(lambda t: put(t, 6), "link")),
     "remove_unexisting_files": of(
-        lambda t: t.maintenance.remove_unexisting_files(), prepare=_lose_a_file, told=False, damages=True
+        lambda t: t.maintenance.remove_unexisting_files(), prepare=_lose_a_file, in_changelog=False, damages=True
     ),
     "reset_consumer": of(_consume),
     "clear_consumers": of(lambda t: t.versions.clear_consumers(), prepare=lambda catalog, table: _consume(table)),
-    "purge_files": of(lambda t: t.maintenance.purge_files(), told=False),
+    "purge_files": of(lambda t: t.maintenance.purge_files(), in_changelog=False),
     "fsck after an expiry": of(lambda t: t.maintenance.fsck(repair=True), prepare=_dead(_expire, "unlink snapshot-")),
     "opening after a rollback": of(
         lambda t: t.snapshots(),
         prepare=_dead(lambda t: t.versions.rollback_to("early"), "unlink snapshot-"),
-        told=False,
+        in_changelog=False,
     ),
     "fsck of hints": of(lambda t: t.maintenance.fsck(repair=True), prepare=_bad_hints),
 }
@@ -208,7 +208,7 @@ OPERATIONS: dict[str, Operation] = {**WRITES, **UPKEEP, **VERSIONS}
 
 
 def can(kind: Kind, operation: str) -> bool:
-    """Whether tables of the kind can do it."""
+    """Return whether tables of the kind support the operation."""
     retracts = bool(kind.keys) and kind.options.get("merge-engine") not in ("first-row", "aggregation")
     fixed = int(kind.options["bucket"]) > 0
     rules = {

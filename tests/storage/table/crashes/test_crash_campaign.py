@@ -1,5 +1,6 @@
-"""Every operation on a table may be killed before any step on the disk, whatever kind of table it is: no row is lost,
-none returns, and no table needs a hand.
+"""Every operation on a table may be killed before any step on the disk, in every kind of table.
+
+No row is lost, none reappears, and no table needs manual repair.
 """
 
 from pathlib import Path
@@ -16,7 +17,7 @@ COUNTED = "crash points of operations on a table"
 
 
 def killed(kind: Kind, operation: str, directory: Path, *, tries: int | None = None) -> Campaign:
-    """The campaign of an operation on a table of that kind."""
+    """Run the campaign of an operation on a table of that kind."""
     template = directory / "template"
     catalog = opened(template)
     catalog.create_database("d")
@@ -27,7 +28,7 @@ def killed(kind: Kind, operation: str, directory: Path, *, tries: int | None = N
 
 @pytest.mark.sample(12)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_killed_operation_is_none_or_whole(operation: str, tmp_path: Path, tally: Tally) -> None:
+def test_a_killed_operation_is_atomic(operation: str, tmp_path: Path, tally: Tally) -> None:
     able = [name for name, kind in KINDS.items() if can(kind, operation)]
     kind = able[list(OPERATIONS).index(operation) % len(able)]
     campaign = killed(KINDS[kind], operation, tmp_path, tries=2)
@@ -39,9 +40,7 @@ def test_a_killed_operation_is_none_or_whole(operation: str, tmp_path: Path, tal
 @pytest.mark.parametrize(
     ("kind", "operation"), [(name, each) for name in KINDS for each in OPERATIONS if can(KINDS[name], each)]
 )
-def test_an_operation_loses_no_row_wherever_it_is_killed(
-    kind: str, operation: str, tmp_path: Path, tally: Tally
-) -> None:
+def test_an_operation_killed_at_any_step_loses_no_row(kind: str, operation: str, tmp_path: Path, tally: Tally) -> None:
     campaign = killed(KINDS[kind], operation, tmp_path)
     tally(COUNTED, campaign.points)
     tally("tables that lost rows or need a hand", len(campaign.failures))

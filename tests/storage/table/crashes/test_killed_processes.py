@@ -1,10 +1,10 @@
-"""Processes that work on one table and are killed by SIGKILL, again and again: what was acknowledged is there, nothing
-that was removed returns, every tag and branch has its rows, and no table needs a hand.
+"""Processes that work on one table and are repeatedly killed by SIGKILL.
 
-Each process writes keys of its own, so that the rows of a key follow from what one process has said: of an operation
-that it did not live to acknowledge all is there or nothing. What has to do with all keys (compactions, expiry, tags,
-branches, columns) is everybody's. After each round of processes the table is read and compared, and orphan files are
-removed; now and then a process that is alone goes back to an older version, or forward to a branch.
+Acknowledged changes persist, removed rows do not reappear, every tag and branch has its rows, and no table needs manual
+repair. Each process writes keys of its own, so the rows of a key follow from the messages of one process. An operation
+that was not acknowledged took effect completely or not at all. Operations that concern all keys (compactions, expiry,
+tags, branches, columns) are made by every process. After each round of processes, the table is read and compared, and
+orphan files are removed. Now and then a process that runs alone goes back to an older version, or forward to a branch.
 """
 
 import itertools
@@ -24,7 +24,7 @@ import pytest
 import interbed
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
-from tests.storage.table.crashes.nursery import SCHEMA, SPACE
+from tests.storage.table.crashes.fork_server import SCHEMA, SPACE
 from tests.support.shares import each_run
 from tests.support.tally import Tally
 
@@ -54,15 +54,15 @@ def own(rows: Rows, worker: int) -> Rows:
     return {key: value for key, value in rows.items() if key // SPACE == worker}
 
 
-class Life:
-    """One table, the processes at work on it, and what they have acknowledged."""
+class TableUnderTest:
+    """One table, the processes that work on it, and what they have acknowledged."""
 
     def __init__(self, directory: Path, kind: str, seed: int) -> None:
         catalog = interbed.load_catalog("lake", warehouse=str(directory))
         catalog.create_database("d")
         keys = [] if kind.startswith("append") else ["id"]
         options = {"snapshot.num-retained.min": "3", "snapshot.num-retained.max": "12", **KINDS[kind]}
-        # What a killed process has written stays.
+        # No power cuts here: data that a killed process has written persist without a sync.
         options["commit.sync"] = "none"
         self.location = catalog.create_table("d.t", SCHEMA, primary_keys=keys, options=options).location
         self.shows_when_compacted = kind == "vectors"
@@ -70,10 +70,10 @@ class Life:
         self.numbers = itertools.count(1)
         self.rows: Rows = {}
         self.tags: dict[str, Rows | None] = {}
-        """The rows of each tag, None until it was read; branches likewise."""
+        """The rows of each tag, None until it was read; the same for branches."""
         self.branches: dict[str, Rows | None] = {}
         self.doubtful: set[str] = set()
-        """Tags and branches whose making or dropping was not acknowledged."""
+        """Tags and branches whose creation or deletion was not acknowledged."""
         self.own_of_tags: dict[str, tuple[int, Rows]] = {}
         self.begun: dict[int, dict[str, Any]] = {}
         """The last operation that each process has begun."""
@@ -83,17 +83,17 @@ class Life:
     def table(self) -> Table:
         return interbed.load_table(self.location)
 
-    def round(self, nursery: "subprocess.Popen[str]", workers: int, operations: int) -> None:
-        """Let so many processes work at once, kill some of them, and look at the table."""
+    def round(self, fork_server: "subprocess.Popen[str]", workers: int, operations: int) -> None:
+        """Let the given number of processes work at once, kill some of them, and check the table."""
         jobs = [self.job(number, operations) for number in range(1, workers + 1)]
         may: dict[int, list[Rows]] = {number: [own(self.rows, number)] for number in range(1, workers + 1)}
-        for message in self.run(nursery, jobs):
+        for message in self.run(fork_server, jobs):
             self.hear(message, may)
         self.check_rows(may)
         self.check_versions()
-        # Where new rows are seen when they were compacted, the rows of a snapshot are not all that it has.
+        # Where new rows are visible only after their compaction, a snapshot has more rows than it shows.
         if self.random.random() < 0.3 and not self.shows_when_compacted:
-            self.go_back(nursery)
+            self.go_back(fork_server)
 
     def job(self, number: int, operations: int) -> dict[str, Any]:
         kill = self.random.choice(["calls", "calls", "calls", "millis", "millis", "none"])
@@ -109,24 +109,24 @@ class Life:
             **ends.get(kill, {}),
         }
 
-    def run(self, nursery: "subprocess.Popen[str]", jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        assert nursery.stdin is not None
-        assert nursery.stdout is not None
-        nursery.stdin.write(f"{json.dumps(jobs)}\n")
-        nursery.stdin.flush()
-        for line in nursery.stdout:
+    def run(self, fork_server: "subprocess.Popen[str]", jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        assert fork_server.stdin is not None
+        assert fork_server.stdout is not None
+        fork_server.stdin.write(f"{json.dumps(jobs)}\n")
+        fork_server.stdin.flush()
+        for line in fork_server.stdout:
             message: dict[str, Any] = json.loads(line)
             if "over" in message:
                 self.counts["killed"] += message["over"].count(-9)
                 assert set(message["over"]) <= {0, -9}, message
                 return
             yield message
-        raise AssertionError("the nursery has ended")
+        raise AssertionError("the fork server has ended")
 
-    # -- what they say ---------------------------------------------------------------------------------------------
+    # -- messages of the workers -----------------------------------------------------------------------------------
 
     def hear(self, message: dict[str, Any], may: dict[int, list[Rows]]) -> None:
-        """Take what a process says into account; `may` are the rows that its keys may have."""
+        """Process a message of a worker; `may` are the rows that its keys may have."""
         worker, event, what = message["worker"], message["event"], message.get("what", "")
         assert event != "failed", message
         if event == "begin":
@@ -157,7 +157,7 @@ class Life:
         if message["what"] in ("tag", "branch", "drop tag", "drop branch"):
             self.doubtful.add(message["name"])
 
-    # -- what there is ---------------------------------------------------------------------------------------------
+    # -- state of the table ----------------------------------------------------------------------------------------
 
     def check_rows(self, may: dict[int, list[Rows]]) -> None:
         if self.shows_when_compacted:
@@ -168,7 +168,7 @@ class Life:
         self.rows = found
 
     def check_versions(self) -> None:
-        """Read every version; remove orphan files; read every version again."""
+        """Read every version, remove orphan files, and read every version again."""
         table = self.table
         findings = table.maintenance.fsck(repair=True).findings
         assert all(f.mended for f in findings if not f.what.startswith("branch")), findings
@@ -188,7 +188,7 @@ class Life:
     def compare(self, what: str, known: dict[str, Rows | None], found: dict[str, Rows]) -> None:
         lost = set(known) - set(found) - self.doubtful
         strange = set(found) - set(known) - self.doubtful
-        assert (lost, strange) == (set(), set()), f"{what} lost: {lost}, {what} that nobody made: {strange}"
+        assert (lost, strange) == (set(), set()), f"{what} lost: {lost}, {what} that no process made: {strange}"
         for name, rows in found.items():
             before = known.get(name)
             assert before is None or before == rows, f"{what} {name}: {rows}, not {before}"
@@ -198,27 +198,27 @@ class Life:
         known.clear()
         known.update(found)
 
-    def go_back(self, nursery: "subprocess.Popen[str]") -> None:
-        """Let a process go back or forward, and perhaps not live to end it."""
+    def go_back(self, fork_server: "subprocess.Popen[str]") -> None:
+        """Let a process go back or forward; it may be killed before the end."""
         table = self.table
         versions = {str(s.id): rows_of(table.copy({"scan.snapshot-id": str(s.id)})) for s in table.snapshots()[-4:]}
         newest = max(table.store.snapshots.ids(), default=0)
         for name, rows in self.branches.items():
-            # A branch of what was rolled back may begin beyond the table's newest snapshot, which leaves a gap.
+            # A branch of rolled-back snapshots may begin beyond the table's newest snapshot, which leaves a gap.
             if table.branch(name).store.snapshots.ids()[0] <= newest + 1:
                 versions[f"branch {name}"] = rows or {}
         if not versions:
             return
         version = self.random.choice(sorted(versions))
         job = {**self.job(1, 1), "lone": version}
-        for message in self.run(nursery, [job]):
+        for message in self.run(fork_server, [job]):
             assert message["event"] != "failed", message
             self.counts[f"go back {message['event']}"] += 1
         found = rows_of(self.table)
         assert found in (self.rows, versions[version]), f"{found}, not {self.rows} nor {versions[version]}"
         table = self.table
         self.rows = found
-        # What a branch is includes its tags.
+        # A fast-forward also brings the tags of the branch.
         left = {tag.name for tag in table.versions.tags()}
         assert left <= set(self.tags) or version.startswith("branch ")
         self.tags = {name: self.tags.get(name) for name in left}
@@ -228,7 +228,7 @@ class Life:
 @contextmanager
 def started(location: str) -> "Iterator[subprocess.Popen[str]]":
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.storage.table.crashes.nursery", location],
+        [sys.executable, "-m", "tests.storage.table.crashes.fork_server", location],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)},
         stdin=subprocess.PIPE,
@@ -243,16 +243,16 @@ def started(location: str) -> "Iterator[subprocess.Popen[str]]":
 
 
 def live(directory: Path, kind: str, seed: int, *, workers: int, rounds: int, operations: int) -> Counter[str]:
-    life = Life(directory, kind, seed)
-    with started(life.location) as nursery:
+    life = TableUnderTest(directory, kind, seed)
+    with started(life.location) as fork_server:
         for _ in range(rounds):
-            life.round(nursery, workers, operations)
+            life.round(fork_server, workers, operations)
     assert life.counts["killed"]
     return life.counts
 
 
 @pytest.mark.parametrize("workers", each_run([1, 3], lambda workers: workers == 3))
-def test_what_killed_processes_acknowledged_is_there(tmp_path: Path, workers: int, tally: Tally) -> None:
+def test_acknowledged_changes_of_killed_processes_persist(tmp_path: Path, workers: int, tally: Tally) -> None:
     counts = live(tmp_path, "key", seed=workers, workers=workers, rounds=4, operations=5)
     tally("processes killed with SIGKILL beside others", counts["killed"])
 
@@ -260,7 +260,7 @@ def test_what_killed_processes_acknowledged_is_there(tmp_path: Path, workers: in
 @pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_lost_however_often_processes_are_killed(
+def test_no_change_is_lost_in_many_rounds_of_killed_processes(
     tmp_path: Path, kind: str, workers: int, tally: Tally
 ) -> None:
     counts = live(tmp_path, kind, seed=workers, workers=workers, rounds=40, operations=8)

@@ -1,5 +1,6 @@
-"""A table may be renamed before any request that an operation makes of the file system: the operation is done and says
-so, or is not done and says that, too.
+"""A table may be renamed before any request of an operation to the file system.
+
+The operation is done and reports so, or is not done and reports that.
 """
 
 import os
@@ -40,7 +41,7 @@ OPERATIONS = {**WRITES, **{name: each for name, each in UPKEEP.items() if name n
 
 
 class MovingFileIO(WrappedFileIO):
-    """Moves a directory before the request of a number, counted from 0; None never."""
+    """Moves a directory before the request with a given number, counted from 0; None means never."""
 
     moves_before: int | None = None
 
@@ -50,7 +51,7 @@ class MovingFileIO(WrappedFileIO):
         self._paths = source, target
 
     def requested(self, what: str) -> None:
-        """Count a request; move the directory when it is the one."""
+        """Count a request, and move the directory before the chosen one."""
         if len(self.requests) == self.moves_before:
             os.rename(*self._paths)
         self.requests.append(what)
@@ -69,7 +70,7 @@ for _name in REQUESTS:
 
 
 def act(warehouse: Path, operation: Operation, moves_before: int | None) -> tuple[MovingFileIO, InterbedError | None]:
-    """Do it once; the requests that were counted, and how it ended."""
+    """Run the operation once; return the FileIO with the counted requests, and the error, if any."""
     catalog = opened(warehouse)
     location = catalog.get_table(NAME).location
     moving = MovingFileIO(location, f"{os.path.dirname(location)}/moved")
@@ -85,17 +86,17 @@ def act(warehouse: Path, operation: Operation, moves_before: int | None) -> tupl
 
 
 def _allowed(error: InterbedError | None, before: Rows, done: tuple[Rows, Rows]) -> tuple[Rows, ...]:
-    """The rows that the moved table may have after an operation that ended so."""
+    """Return the rows that the moved table may have after an operation with that outcome."""
     if error is None:
         return done
     if isinstance(error, CommitStateUnknownError):
         return (before, *done)
-    # An operation of the catalog may say instead that the table is not there.
+    # Operations of the catalog may report a missing table instead.
     return (before,) if isinstance(error, CommitError | TableNotFoundError | SnapshotNotFoundError) else ()
 
 
 def moved_before_each(kind: Kind, operation: Operation, scratch: Path, *, tries: int | None) -> tuple[int, list[str]]:
-    """How many requests the table was moved before, and what was wrong after which."""
+    """Return the number of requests before which the table was moved, and the failures."""
     template, whole = scratch / "template", scratch / "whole"
     catalog = opened(template)
     catalog.create_database("d")
@@ -119,7 +120,7 @@ def moved_before_each(kind: Kind, operation: Operation, scratch: Path, *, tries:
             allowed = _allowed(error, before, (after, settled))
             found = rows_of(opened(warehouse).get_table(MOVED))
             if found not in allowed:
-                # Rows that were committed without their compaction show after the next one in some tables.
+                # In some tables, rows that were committed without their compaction are visible after the next one.
                 opened(warehouse).get_table(MOVED).compact(full=True)
                 found = rows_of(opened(warehouse).get_table(MOVED))
             if found not in allowed:
@@ -131,7 +132,9 @@ def moved_before_each(kind: Kind, operation: Operation, scratch: Path, *, tries:
 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_renamed_table_is_changed_or_not_and_that_is_said(operation: str, tmp_path: Path, tally: Tally) -> None:
+def test_an_operation_on_a_renamed_table_reports_whether_it_was_done(
+    operation: str, tmp_path: Path, tally: Tally
+) -> None:
     able = [name for name, kind in KINDS.items() if can(kind, operation)]
     kind = KINDS[able[list(OPERATIONS).index(operation) % len(able)]]
     points, failures = moved_before_each(kind, OPERATIONS[operation], tmp_path, tries=6)

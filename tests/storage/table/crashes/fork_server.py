@@ -1,9 +1,10 @@
-"""A process that starts others by forking, each of which works on a table until it is done or killed by SIGKILL.
+"""A fork server for tests: a process that forks workers, each of which works on a table until it is done or killed by
+SIGKILL.
 
-`python -m tests.storage.table.crashes.nursery <location>` reads a round of jobs from each line of its input, a JSON
-list, starts all of them at once, and writes what they say line by line: `begin` before an operation, then `done`,
-`refused` (nothing happened) or `unknown`; at last `over` with the exit codes. A job with `calls` kills itself in front
-of that many-th call that changes the file system; one with `millis` is killed at that time.
+`python -m tests.storage.table.crashes.fork_server <location>` reads a round of jobs from each line of its input, a JSON
+list, starts all of them at once, and writes their messages line by line: `begin` before an operation, then `done`,
+`refused` (nothing happened) or `unknown`; at last `over` with the exit codes. A job with `calls` kills itself before
+that many-th call that changes the file system; one with `millis` is killed at that time.
 """
 
 import json
@@ -23,14 +24,14 @@ from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
 SPACE = 1_000_000
-"""The keys of the worker n begin at n * SPACE; nobody else writes them."""
+"""Keys of worker n begin at n * SPACE; no other worker writes them."""
 
 _CHANGING = frozenset({"os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir"})
 Say = Callable[..., None]
 
 
 def main() -> None:
-    """Carry out rounds until the input ends."""
+    """Run rounds until the end of the input."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     for line in sys.stdin:
         jobs: list[dict[str, Any]] = json.loads(line)
@@ -84,7 +85,7 @@ def _write(message: dict[str, Any]) -> None:
 
 
 def work(table: Table, job: dict[str, Any]) -> None:
-    """Do the operations of a job, one after the other, and say so."""
+    """Run the operations of a job, one after the other, and report each."""
     chance = random.Random(job["seed"])
     worker = _Worker(table, job["worker"], {int(key): value for key, value in job["rows"].items()}, job["next"])
     for _ in range(job["operations"]):
@@ -107,7 +108,7 @@ Choice = tuple[str, dict[str, Any], Action]
 
 
 class _Worker:
-    """What a process does to the table; `rows` are those of its own keys."""
+    """A worker process; `rows` are the rows of its own keys."""
 
     def __init__(self, table: Table, number: int, rows: dict[int, int], following: int) -> None:
         self.table = table
@@ -116,17 +117,17 @@ class _Worker:
         self.following = following
 
     def take(self, facts: dict[str, Any]) -> None:
-        """Note what became of the own rows."""
+        """Record the new rows of the worker's own keys."""
         if "rows" in facts:
             self.rows = {int(key): value for key, value in facts["rows"].items()}
 
     def choose(self, chance: random.Random) -> Choice:
-        """The next operation."""
+        """Choose the next operation at random."""
         kinds = [self.write] * 5 + [self.delete] * 2 + [self.compact, self.expire, self.tag, self.tag, self.branch]
         return chance.choice([*kinds, self.drop_tag, self.drop_branch, self.alter, self.statistics])(chance)
 
     def lone(self, version: str) -> Choice:
-        """What nobody else may be at work beside: going back to a version."""
+        """Return an operation that must run alone: going back to a version, or forward to a branch."""
 
         def act() -> None:
             if version.startswith("branch "):
@@ -137,7 +138,7 @@ class _Worker:
         return "go back", {"version": version}, act
 
     def write(self, chance: random.Random) -> Choice:
-        """New keys, and with a primary key old ones with other values."""
+        """Write new keys, and in tables with a primary key also new values of old keys."""
         value = self._number()
         keys = [self.number * SPACE + value]
         if self.table.primary_keys:
@@ -150,7 +151,7 @@ class _Worker:
         )
 
     def delete(self, chance: random.Random) -> Choice:
-        """One of the own rows goes."""
+        """Delete one row of the worker's own keys."""
         gone = chance.choice([*self.rows, -1])
         left = {key: value for key, value in self.rows.items() if key != gone}
         return "delete", _rows(left), lambda: _nothing(lambda: self.table.delete(f"id = {gone}"))
@@ -214,7 +215,7 @@ def _rows(rows: dict[int, int]) -> dict[str, Any]:
 
 
 def _nothing(work: Callable[[], object]) -> None:
-    """Do it, and say nothing of its result."""
+    """Run the operation, and drop its result."""
     work()
 
 
