@@ -1,7 +1,7 @@
-"""A process that dies before any of its file-system calls, and what its table must be for the next one.
+"""A process that dies before any of its file-system calls, and the requirements on its table for the next process.
 
 `run_campaign` counts the calls of an operation, kills it before each of them (or some) on a copy of the same warehouse,
-opens the table anew and compares what is seen with the table before and after the operation.
+opens the table again and compares its visible state with that before and after the operation.
 """
 
 import contextlib
@@ -71,13 +71,13 @@ class DyingFileIO:
 
 
 class StoreLikeFileIO(LocalFileIO):
-    """A local disk that has no more than an object store: no step for a directory, which goes with its last file."""
+    """A local disk with only the operations of an object store: a directory disappears with its last file."""
 
     def __init__(self, warehouse: Path) -> None:
         super().__init__()
         self.scheme = "store"
         self.capabilities = OBJECT_STORE_CAPABILITIES
-        # Databases are there without tables.
+        # Databases exist without tables.
         self._kept = {str(warehouse), str(warehouse / "d.db")}
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
@@ -101,8 +101,8 @@ class StoreLikeFileIO(LocalFileIO):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """All that can be seen of a table: the rows of the newest version, and of each snapshot, tag and branch."""
+class VisibleState:
+    """Everything that readers of a table see: the rows of the newest version, and of each snapshot, tag and branch."""
 
     rows: Any
     snapshots: Any
@@ -112,8 +112,8 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Campaign:
-    """How many crash points there were, and what was wrong after which."""
+class CampaignResult:
+    """The number of crash points, and the failures after them."""
 
     operation: str
     points: int = 0
@@ -123,7 +123,7 @@ class Campaign:
 def opened(
     warehouse: Path, dies_before: int | None = None, *, in_store: bool = False
 ) -> tuple[FileSystemCatalog, DyingFileIO]:
-    """The catalog of a new process, on a disk or in what is like an object store."""
+    """Open the catalog as a new process, on a disk or in a simulated object store."""
     catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
     assert isinstance(catalog, FileSystemCatalog)
     inner = cast(FileIO, StoreLikeFileIO(warehouse)) if in_store else catalog.file_io
@@ -139,12 +139,12 @@ def rows_of(table: Table) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(zip(ids, values, strict=True)))
 
 
-def seen(catalog: FileSystemCatalog, name: str = NAME) -> Seen | None:
-    """What a new reader sees; every version that is listed is read."""
+def seen(catalog: FileSystemCatalog, name: str = NAME) -> VisibleState | None:
+    """Return what a new reader sees. Reads every listed version."""
     if not catalog.database_exists("d") or not catalog.table_exists(name):
         return None
     table = catalog.get_table(name)
-    return Seen(
+    return VisibleState(
         rows=rows_of(table),
         snapshots=versions(table),
         tags={
@@ -161,7 +161,7 @@ def versions(table: Table) -> dict[int, Any]:
 
 
 def put(table: Table, *values: int) -> None:
-    """One commit for each value: the row 1 gets it, and a row of the value's own comes."""
+    """Make one commit for each value: it updates row 1 and adds a row of the value's own."""
     for value in values:
         table.upsert(pa.table({"id": [1, 100 + value], "v": [value, value]}, schema=SCHEMA))
 
@@ -176,11 +176,11 @@ def run_campaign(
     names: tuple[str, ...] = (NAME,),
     again: bool = True,
     in_store: bool = False,
-) -> Campaign:
-    """Kill `act` before each step-th of its calls; what is seen of the tables must be that of before or of after."""
-    campaign = Campaign(operation)
+) -> CampaignResult:
+    """Kill `act` before each step-th of its calls; the visible tables must be those of before or of after."""
+    campaign = CampaignResult(operation)
 
-    def look(warehouse: Path) -> tuple[Seen | None, ...]:
+    def look(warehouse: Path) -> tuple[VisibleState | None, ...]:
         return tuple(seen(opened(warehouse, in_store=in_store)[0], name) for name in names)
 
     before = look(template)
@@ -228,7 +228,7 @@ def _check(
         try:
             act(living(warehouse))
         except InterbedError as error:
-            # What is done can't be done again, which is said.
+            # An operation that was done may refuse to be repeated.
             refusal = error
         assert look(warehouse) == after, f"repeated ({refusal}), and not what it is to be: {look(warehouse)}"
     for name in names:
@@ -237,7 +237,9 @@ def _check(
         if not living(warehouse).table_exists(name):
             new_table(living(warehouse), name)
             fresh = seen(living(warehouse), name)
-            assert fresh == Seen(rows=(), snapshots={}, tags={}, branches={}, consumers={}), f"came back: {fresh}"
+            assert fresh == VisibleState(rows=(), snapshots={}, tags={}, branches={}, consumers={}), (
+                f"came back: {fresh}"
+            )
         go_on(living(warehouse).get_table(name))
     left = [p for p in warehouse.rglob("*") if p.name.startswith((".journal", ".expir", ".guard", ".new-", ".deleted"))]
     assert not left, f"left behind: {left}"
@@ -248,8 +250,8 @@ def new_table(catalog: FileSystemCatalog, name: str = NAME) -> Table:
     return catalog.create_table(name, SCHEMA, primary_keys=["id"], options={**options, "commit.min-retry-wait": "1 ms"})
 
 
-def begin(catalog: FileSystemCatalog, prepare: Act) -> Seen:
-    """Make the table in a new warehouse and do that to it; what is seen then."""
+def begin(catalog: FileSystemCatalog, prepare: Act) -> VisibleState:
+    """Create the table in a new warehouse, prepare it, and return what is visible then."""
     catalog.create_database("d")
     new_table(catalog)
     prepare(catalog)
@@ -259,18 +261,18 @@ def begin(catalog: FileSystemCatalog, prepare: Act) -> Seen:
 
 
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing wait for the disk: what a killed process has written stays."""
+    """Skip all syncs: data that a killed process has written persist."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
     monkeypatch.setattr(local, "_fdatasync", lambda descriptor: None)
 
 
 def catalog_of(warehouse: Path) -> FileSystemCatalog:
-    """The catalog of a process that lives, on a disk."""
+    """The catalog of a process that is not killed, on a disk."""
     return opened(warehouse)[0]
 
 
 def go_on(table: Table) -> None:
-    """The table takes rows under the next id, expires, and loses no file that a version needs."""
+    """Check that the table accepts rows under the next id, expires, and keeps every file that a version needs."""
     before, newest = dict(rows_of(table)), table.latest_snapshot()
     put(table, 77)
     assert dict(rows_of(table)) == {**before, 1: 77, 177: 77}

@@ -1,4 +1,4 @@
-"""Which snapshots are tagged automatically, how their tags are called, and which of them go."""
+"""Automatic tags: the tagged snapshots, the names, and the expiry of tags."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ NewTable = Callable[..., Table]
 
 @pytest.fixture
 def new_table(tmp_path: Path) -> NewTable:
-    """Makes a table whose tags follow watermarks, but not after its commits, with these options on top."""
+    """Creates a table whose tags follow watermarks, but without tags after commits, with additional options."""
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")
 
@@ -37,7 +37,7 @@ def new_table(tmp_path: Path) -> NewTable:
 
 
 def commit_at(table: Table, *watermarks: int) -> None:
-    """Commit a row for each watermark."""
+    """Commit one row for each watermark."""
     for number, watermark in enumerate(watermarks):
         with table.new_write("user") as write:
             write.write_arrow(pa.table({"id": [number], "v": [number]}, schema=SCHEMA))
@@ -49,7 +49,7 @@ def tagged(table: Table) -> dict[str, int]:
     return {tag.name: tag.snapshot.id for tag in table.versions.tags()}
 
 
-def test_the_first_snapshot_after_each_period_is_tagged_by_it(new_table: NewTable) -> None:
+def test_the_first_snapshot_after_each_period_is_tagged_with_its_name(new_table: NewTable) -> None:
     table = new_table(creation_period="hourly")
     commit_at(table, 10 * HOUR, 10 * HOUR + 1, 11 * HOUR - 1, 11 * HOUR, 15 * HOUR + 5)
     assert table.versions.create_automatic_tags() == ["1970-01-01 09", "1970-01-01 10", "1970-01-01 14"]
@@ -59,7 +59,7 @@ def test_the_first_snapshot_after_each_period_is_tagged_by_it(new_table: NewTabl
     assert table.versions.create_automatic_tags() == ["1970-01-01 15"]
 
 
-def test_a_delay_waits_for_late_rows_and_completion_leaves_no_period_out(new_table: NewTable) -> None:
+def test_a_delay_waits_for_late_rows_and_completion_fills_missing_periods(new_table: NewTable) -> None:
     table = new_table(creation_period="hourly").copy({"tag.creation-delay": "10 min"})
     commit_at(table, 10 * HOUR, 11 * HOUR, 11 * HOUR + HOUR // 6, 14 * HOUR)
     delayed = table.copy({"tag.automatic-completion": "true", "tag.create-success-file": "true"})
@@ -71,7 +71,7 @@ def test_a_delay_waits_for_late_rows_and_completion_leaves_no_period_out(new_tab
     assert len(list(success.iterdir())) == 2
 
 
-def test_the_oldest_automatic_tags_go_and_others_stay(new_table: NewTable) -> None:
+def test_the_oldest_automatic_tags_expire_and_other_tags_are_kept(new_table: NewTable) -> None:
     table = new_table(creation_period="hourly", num_retained_max="2")
     commit_at(table, *(hour * HOUR for hour in range(10, 14)))
     table.versions.create_tag("mine", 1)
@@ -79,7 +79,7 @@ def test_the_oldest_automatic_tags_go_and_others_stay(new_table: NewTable) -> No
     assert tagged(table) == {"mine": 1, "1970-01-01 11": 3, "1970-01-01 12": 4}
 
 
-def test_commits_make_tags_and_batch_jobs_by_their_day(tmp_path: Path) -> None:
+def test_commits_create_tags_and_batch_jobs_tag_by_day(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")
     options = {"bucket": "1", "tag.automatic-creation": "batch", "sink.process-time-zone": "UTC"}
@@ -95,7 +95,7 @@ def test_commits_make_tags_and_batch_jobs_by_their_day(tmp_path: Path) -> None:
     assert tagged(table) == {"newest": 3}
 
 
-def test_options_that_cannot_be_are_refused(new_table: NewTable) -> None:
+def test_invalid_options_are_refused(new_table: NewTable) -> None:
     table = new_table(creation_period="hourly")
     for key, value in (
         ("tag.creation-delay", "1 h"),
@@ -114,7 +114,7 @@ def test_options_that_cannot_be_are_refused(new_table: NewTable) -> None:
     formatter=st.sampled_from(PeriodFormatter),
     length=st.none() | st.sampled_from([timedelta(minutes=5), timedelta(minutes=30), timedelta(days=7)]),
 )
-def test_a_name_tells_the_period_that_it_was_made_for(
+def test_the_period_of_a_tag_can_be_parsed_from_its_name(
     moment: datetime, period: CreationPeriod, formatter: PeriodFormatter, length: timedelta | None
 ) -> None:
     chosen = TagPeriod.of(period, formatter, length)

@@ -1,4 +1,4 @@
-"""Merging branches of append tables."""
+"""Merging of branches of append tables."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def ids(table: Table) -> list[int | None]:
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    """A catalog whose table `db.t` has the branch `b` since its second snapshot."""
+    """A catalog whose table `db.t` has the branch `b`, created from its second snapshot."""
     made = load_catalog(warehouse=str(tmp_path))
     made.create_database("db")
     table = made.create_table("db.t", rows().schema)
@@ -34,7 +34,7 @@ def catalog(tmp_path: Path) -> Catalog:
     return made
 
 
-def test_rows_of_a_branch_come_into_the_table_once(catalog: Catalog) -> None:
+def test_rows_of_a_branch_are_merged_into_the_table_once(catalog: Catalog) -> None:
     table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
     branch.append(rows(3))
     table.append(rows(4))
@@ -49,7 +49,7 @@ def test_rows_of_a_branch_come_into_the_table_once(catalog: Catalog) -> None:
     assert ids(catalog.get_table("db.t")) == [1, 2, 3, 4]
 
 
-def test_a_branch_without_a_beginning_in_common_is_merged_whole(catalog: Catalog) -> None:
+def test_a_branch_without_common_history_is_merged_completely(catalog: Catalog) -> None:
     table = catalog.get_table("db.t")
     table.versions.create_branch("empty")
     with pytest.raises(InvalidInputError, match="no snapshot"):
@@ -60,7 +60,7 @@ def test_a_branch_without_a_beginning_in_common_is_merged_whole(catalog: Catalog
     assert ids(catalog.get_table("db.t")) == [1, 2, 9]
 
 
-def test_branches_that_took_rows_away_are_refused(catalog: Catalog) -> None:
+def test_branches_that_removed_rows_are_refused(catalog: Catalog) -> None:
     table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
     branch.append(rows(3))
     table.delete("id = 2")
@@ -71,7 +71,7 @@ def test_branches_that_took_rows_away_are_refused(catalog: Catalog) -> None:
     assert ids(catalog.get_table("db.t$branch_b")) == [1, 2, 3]
 
 
-def test_what_does_not_fit_together_is_refused(catalog: Catalog) -> None:
+def test_incompatible_branches_are_refused(catalog: Catalog) -> None:
     table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
     branch.append(rows(3))
     with pytest.raises(BranchNotFoundError, match="nowhere"):
@@ -88,7 +88,7 @@ def test_what_does_not_fit_together_is_refused(catalog: Catalog) -> None:
         keyed.versions.merge_branch("b")
 
 
-def test_what_a_table_took_from_a_branch_stays_there_when_the_table_expires(catalog: Catalog) -> None:
+def test_expiry_of_the_table_keeps_files_merged_from_a_branch(catalog: Catalog) -> None:
     table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
     branch.append(rows(3))
     table.append(rows(4))
@@ -105,7 +105,7 @@ def test_what_a_table_took_from_a_branch_stays_there_when_the_table_expires(cata
     assert ids(table) == [1, 2, 3, 4]
 
 
-def test_what_a_branch_took_from_the_table_stays_in_its_older_snapshots(catalog: Catalog) -> None:
+def test_older_snapshots_of_a_branch_keep_files_merged_from_the_table(catalog: Catalog) -> None:
     table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
     table.append(rows(3))
     taken = table.versions.merge_branch("main", "b")

@@ -1,4 +1,4 @@
-"""What keeps a table in order besides expiry: going back, manifests, files that are gone, purging, hints."""
+"""Maintenance besides expiry: rollback to a watermark, merging of manifests, missing files, purging, hints."""
 
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ def directory(table: Table) -> Path:
     return Path(table.location.removeprefix("file:"))
 
 
-def test_a_rollback_to_a_watermark_ends_at_the_newest_that_is_not_later(table: Table) -> None:
+def test_a_rollback_to_a_watermark_keeps_the_newest_snapshot_not_after_it(table: Table) -> None:
     for value, watermark in enumerate((10, None, 20, 30)):
         with table.new_write("user") as write:
             write.write_arrow(pa.table({"id": [value], "v": [value]}, schema=SCHEMA))
@@ -54,7 +54,7 @@ def test_a_rollback_to_a_watermark_ends_at_the_newest_that_is_not_later(table: T
     assert rows(table) == [0, 1, 2]
 
 
-def test_a_tag_from_a_time_names_the_first_snapshot_since(table: Table) -> None:
+def test_a_tag_from_a_time_names_the_first_snapshot_at_or_after_it(table: Table) -> None:
     filled(table, 3)
     second = table.snapshots()[1]
     assert table.versions.create_tag_from_timestamp("t", second.time_millis).snapshot.time_millis == second.time_millis
@@ -62,7 +62,7 @@ def test_a_tag_from_a_time_names_the_first_snapshot_since(table: Table) -> None:
         table.versions.create_tag_from_timestamp("u", second.time_millis + 86_400_000)
 
 
-def test_manifests_are_merged_into_one_and_then_left_alone(table: Table) -> None:
+def test_manifests_are_merged_into_one_and_not_again(table: Table) -> None:
     filled(table, 4)
     before = rows(table)
     made = table.maintenance.compact_manifests()
@@ -77,7 +77,7 @@ def test_manifests_are_merged_into_one_and_then_left_alone(table: Table) -> None
     assert rows(table) == before
 
 
-def test_rows_of_files_that_are_gone_are_given_up(table: Table) -> None:
+def test_missing_files_are_removed_from_the_table(table: Table) -> None:
     filled(table, 3)
     assert table.maintenance.remove_unexisting_files() == []
     lost = sorted(directory(table).glob("bucket-0/*"), key=lambda file: file.stat().st_mtime_ns)[0]
@@ -88,7 +88,7 @@ def test_rows_of_files_that_are_gone_are_given_up(table: Table) -> None:
     assert rows(table) == [1, 2]
 
 
-def test_a_purged_table_has_nothing_left_but_can_be_written(table: Table) -> None:
+def test_a_purged_table_is_empty_and_can_be_written(table: Table) -> None:
     filled(table, 3)
     table.versions.create_tag("t")
     table.versions.create_branch("b", "t")
@@ -105,7 +105,7 @@ def test_a_purged_table_has_nothing_left_but_can_be_written(table: Table) -> Non
     assert rows(filled(table, 2)) == [0, 1]
 
 
-def test_the_earliest_snapshot_is_one_after_a_gap(table: Table) -> None:
+def test_the_earliest_snapshot_can_be_set_to_one_after_a_gap(table: Table) -> None:
     filled(table, 4)
     for wrong in (0, 5, 2):
         with pytest.raises(InvalidInputError):
@@ -117,7 +117,7 @@ def test_the_earliest_snapshot_is_one_after_a_gap(table: Table) -> None:
     assert table.store.snapshots.earliest_id() == 3
 
 
-def test_done_partitions_have_a_success_file_that_keeps_its_first_time(catalog: Catalog) -> None:
+def test_done_partitions_have_a_success_file_with_its_first_creation_time(catalog: Catalog) -> None:
     schema = pa.schema((("dt", pa.string()), ("n", pa.int64())))
     table = catalog.create_table("d.p", schema, partition_keys=["dt"])
     table.append(pa.table({"dt": ["a"], "n": [1]}))

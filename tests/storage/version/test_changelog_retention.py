@@ -1,4 +1,4 @@
-"""Changelogs that outlive their snapshots: who reads them, what keeps their files, and when they go."""
+"""Changelogs that outlive their snapshots: reading them, keeping their files, and their expiry."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ NewTable = Callable[..., Table]
 
 @pytest.fixture
 def new_table(tmp_path: Path) -> NewTable:
-    """Makes a table with five commits and a changelog, of which one snapshot is kept after all of them."""
+    """Creates a table with five commits and a changelog, of which one snapshot is kept."""
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")
 
@@ -72,7 +72,7 @@ def test_changes_of_expired_snapshots_are_read_from_their_changelogs(new_table: 
         table.copy({"scan.snapshot-id": "2"}).scan().to_arrow()
 
 
-def test_files_of_changelogs_are_no_orphans_until_they_expire(new_table: NewTable) -> None:
+def test_files_of_unexpired_changelogs_are_no_orphans(new_table: NewTable) -> None:
     table = new_table(num_retained_max="3", num_retained_min="3")
     assert kept(table) == [1, 2, 3, 4]
     assert remove_orphan_files(table.store, older_than_millis=LATER * 1000, clock=lambda: LATER + 1).files == ()
@@ -84,18 +84,18 @@ def test_files_of_changelogs_are_no_orphans_until_they_expire(new_table: NewTabl
     assert remove_orphan_files(table.store, older_than_millis=LATER * 1000, clock=lambda: LATER + 1).files == ()
 
 
-def test_commits_expire_changelogs_and_a_purge_takes_all(new_table: NewTable) -> None:
+def test_commits_expire_changelogs_and_a_purge_deletes_all(new_table: NewTable) -> None:
     table = new_table(num_retained_max="9", num_retained_min="1", time_retained="1 ms")
     assert kept(table) == [1, 2, 3, 4]
     often = table.copy({"write-only": "false"})
     often.upsert(pa.table({"id": [9], "v": [9]}, schema=SCHEMA))
-    # The newest stays always; what the commit's compaction made may have come on top.
+    # The newest changelog is always kept; the commit's compaction may have added another one.
     assert kept(table) == [table.snapshots()[0].id - 1]
     table.maintenance.purge_files()
     assert all(number > 6 for number in kept(table))
 
 
-def test_a_rollback_to_an_expired_version_forgets_the_later_changelogs(new_table: NewTable, tmp_path: Path) -> None:
+def test_a_rollback_to_an_expired_version_deletes_the_later_changelogs(new_table: NewTable, tmp_path: Path) -> None:
     table = new_table(time_retained="9999 d")
     table.upsert(pa.table({"id": [9], "v": [9]}, schema=SCHEMA))
     table.versions.create_tag("t", 5)
@@ -131,7 +131,7 @@ def _changelog(number: int) -> Snapshot:
     limit=st.integers(1, 20),
     consumed=st.none() | st.integers(1, 60),
 )
-def test_the_first_kept_changelog_obeys_every_bound(
+def test_the_first_kept_changelog_satisfies_every_bound(
     earliest: int,
     count: int,
     snapshots: int,
@@ -161,7 +161,7 @@ def test_the_first_kept_changelog_obeys_every_bound(
 
 
 @pytest.mark.parametrize("retention", [{}, {"time_retained": "9 d"}])
-def test_a_table_that_was_forwarded_leaves_the_changelog_of_the_branch(
+def test_a_fast_forwarded_table_keeps_the_changelog_of_the_branch(
     new_table: NewTable, retention: dict[str, str]
 ) -> None:
     table = new_table(**retention)

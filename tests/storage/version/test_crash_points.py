@@ -1,5 +1,6 @@
-"""Whatever changes the versions of a table may be killed before any of its file-system calls: the next process sees
-the table of before or of after, can repeat the call, write, expire and clean up.
+"""Any change of a table's versions may be killed before any of its file-system calls.
+
+The next process sees the table of before or of after, and can repeat the call, write, expire and clean up.
 """
 
 import contextlib
@@ -36,7 +37,7 @@ OTHER = "d.other"
 
 
 def history(catalog: FileSystemCatalog) -> Table:
-    """Five snapshots with a tag on the second one."""
+    """Commit five snapshots, and tag the second one."""
     table = catalog.get_table(NAME)
     put(table, 1, 2)
     table.versions.create_tag("early", 2)
@@ -45,7 +46,7 @@ def history(catalog: FileSystemCatalog) -> Table:
 
 
 def with_branch(catalog: FileSystemCatalog) -> None:
-    """A branch from the tag that has gone on by one snapshot, while the table went on by three."""
+    """Create a branch from the tag with one more snapshot; the table has three more by then."""
     table = history(catalog)
     table.versions.create_branch("work", "early")
     put(table.branch("work"), 33)
@@ -110,7 +111,7 @@ OPERATIONS: dict[str, tuple[Callable[[FileSystemCatalog], object], Act]] = {
 }
 REPEATED_IS_MORE = ("upsert", "upsert in a branch")
 NOT_IN_STORES = ("rename_branch", "rename_table", "create_table_as")
-"""What is refused there, and what is shown there before it has its rows."""
+"""Operations that are refused in an object store, or whose table is visible there before it has its rows."""
 IN_STORES_OF_EACH_RUN = (
     "create_tag",
     "expire_snapshots",
@@ -122,7 +123,7 @@ IN_STORES_OF_EACH_RUN = (
     "compact",
     "fast_forward",
 )
-"""One of each kind; the others are like these, and each dies on a disk in each run."""
+"""One operation of each kind. The others are similar, and each of them dies on a disk in every run."""
 STEP = 1 if LONG else 15
 STORE_STEP = 2 if LONG else 25
 
@@ -135,7 +136,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.sample(8)
 @pytest.mark.longer
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_killed_change_of_versions_is_none_or_whole(operation: str, tmp_path: Path, tally: Tally) -> None:
+def test_a_killed_change_of_versions_is_atomic(operation: str, tmp_path: Path, tally: Tally) -> None:
     prepare, act = OPERATIONS[operation]
     template = tmp_path / "template"
     begin(catalog_of(template), prepare)
@@ -151,9 +152,7 @@ def test_a_killed_change_of_versions_is_none_or_whole(operation: str, tmp_path: 
 @pytest.mark.parametrize(
     "operation", each_run([o for o in OPERATIONS if o not in NOT_IN_STORES], lambda o: o in IN_STORES_OF_EACH_RUN)
 )
-def test_a_killed_change_of_versions_in_an_object_store_is_none_or_whole(
-    operation: str, tmp_path: Path, tally: Tally
-) -> None:
+def test_a_killed_change_of_versions_in_an_object_store_is_atomic(operation: str, tmp_path: Path, tally: Tally) -> None:
     prepare, act = OPERATIONS[operation]
     template = tmp_path / "template"
     catalog, _ = opened(template, in_store=True)
@@ -176,7 +175,7 @@ def test_directories_are_not_renamed_in_an_object_store(operation: str, tmp_path
     assert (seen(catalog), seen(catalog, OTHER)) == (before, None)
 
 
-def test_a_killed_creation_with_rows_in_an_object_store_is_none_whole_or_empty(tmp_path: Path) -> None:
+def test_a_killed_creation_with_rows_in_an_object_store_leaves_none_all_or_an_empty_table(tmp_path: Path) -> None:
     _, act = OPERATIONS["create_table_as"]
     catalog, counting = opened(tmp_path / "whole", in_store=True)
     catalog.create_database("d")
@@ -191,7 +190,7 @@ def test_a_killed_creation_with_rows_in_an_object_store_is_none_whole_or_empty(t
             act(dying)
         found = seen(catalog, OTHER)
         assert found is None or found == whole or not found.rows
-        # An empty table is in the way of the same call, which says so, until it is dropped.
+        # The same call is refused because of the empty table, and says so, until the table is dropped.
         if found is not None:
             with pytest.raises(TableExistsError):
                 act(catalog)

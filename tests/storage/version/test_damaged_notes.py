@@ -1,7 +1,7 @@
-"""Damaged notes of changes that were not finished: the marks and plans of expiries, and journals.
+"""Damaged records of unfinished changes: the marks and plans of expiries, and journals.
 
-Reads go on where every state of the table that there can be is safe to read; what changes versions is refused with the
-name of the file; fsck names it and mends it.
+Reads continue where every possible state of the table is safe to read. Changes of versions are refused with the name of
+the file. fsck names and repairs it.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ ROWS = {n: tuple((i, v) for i, v in [(1, n), *((100 + k, k) for k in range(1, n 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """Five snapshots with a tag on the second one."""
+    """A table with five snapshots and a tag on the second one."""
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     assert isinstance(catalog, FileSystemCatalog)
     catalog.create_database("d")
@@ -57,12 +57,12 @@ def found_wrong(table: Table, **how: Any) -> list[tuple[str, bool]]:
 
 
 @pytest.mark.parametrize("dies_before", ["link .expired-files-", "unlink snapshot-2", "unlink data-"])
-def test_a_damaged_mark_hides_no_row_and_is_mended(table: Table, dies_before: str) -> None:
+def test_a_damaged_expiry_mark_hides_no_row_and_is_repaired(table: Table, dies_before: str) -> None:
     table.compact()
     killed(table, expire, dies_before)
     spoil(Path(table.location) / "snapshot" / ".expiring")
     again = interbed.load_table(table.location)
-    # A snapshot whose file is there has all that it names: that file goes first.
+    # A snapshot whose file exists has all files that it names, because expiry deletes its file first.
     assert {s.id: rows_of(again.copy({"scan.snapshot-id": str(s.id)})) for s in again.snapshots() if s.id < 6} == {
         s.id: ROWS[s.id] for s in again.snapshots() if s.id < 6
     }
@@ -80,7 +80,7 @@ def test_a_damaged_mark_hides_no_row_and_is_mended(table: Table, dies_before: st
     assert not list(Path(table.location).rglob(".expir*"))
 
 
-def test_a_damaged_plan_of_an_expiry_is_mended(table: Table) -> None:
+def test_a_damaged_plan_of_an_expiry_is_repaired(table: Table) -> None:
     table.compact()
     killed(table, expire, "unlink snapshot-2")
     spoil(next(Path(table.location).rglob(".expired-files-*")))
@@ -101,7 +101,7 @@ def journal_of(table: Table) -> Path:
 
 
 @pytest.mark.parametrize("half", [0, 1])
-def test_a_journal_with_one_damaged_half_is_carried_out(table: Table, half: int) -> None:
+def test_a_journal_with_one_damaged_half_is_replayed(table: Table, half: int) -> None:
     killed(table, roll_back, "unlink snapshot-4")
     content = bytearray(journal_of(table).read_bytes())
     middle = len(content) // 4 + half * len(content) // 2
@@ -118,11 +118,11 @@ def test_a_journal_with_one_damaged_half_is_carried_out(table: Table, half: int)
     [
         ("replace snapshot-5", ROWS[5], []),
         ("unlink snapshot-4", ROWS[3], []),
-        # Which snapshots there are is decided by the owner, where one is missing between others.
+        # The owner decides which snapshots exist when one is missing between others.
         ("unlink snapshot-5", ROWS[3], ["snapshots"]),
     ],
 )
-def test_a_damaged_journal_leaves_the_rows_of_before_or_after_and_is_mended(
+def test_a_damaged_journal_leaves_the_rows_of_before_or_after_and_is_repaired(
     table: Table, dies_before: str, rows: object, left: list[str]
 ) -> None:
     killed(table, roll_back, dies_before)

@@ -1,5 +1,6 @@
-"""A damaged tag, branch or table stops nothing of what is done for all others, keeps the files that it may need, and is
-named; fsck says what is wrong and mends what needs no guess.
+"""A damaged tag, branch or table does not stop operations on others, keeps the files that it may need, and is named.
+
+fsck reports the damage, and repairs it where no guess is needed.
 """
 
 import json
@@ -51,7 +52,7 @@ def expire(table: Table) -> tuple[tuple[int, ...], tuple[str, ...]]:
     return result.snapshots, result.unjudged
 
 
-def test_a_damaged_tag_keeps_all_files_and_stops_nothing(table: Table) -> None:
+def test_a_damaged_tag_keeps_all_files_and_stops_no_operation(table: Table) -> None:
     table.versions.create_tag("other", 3)
     other = rows_of(table.copy({"scan.tag-name": "other"}))
     (root(table) / "tag" / "tag-early").write_bytes(b"{}")
@@ -67,7 +68,7 @@ def test_a_damaged_tag_keeps_all_files_and_stops_nothing(table: Table) -> None:
     assert table.maintenance.fsck().is_sound
 
 
-def test_a_damaged_branch_keeps_all_files_and_stops_nothing(table: Table) -> None:
+def test_a_damaged_branch_keeps_all_files_and_stops_no_operation(table: Table) -> None:
     table.versions.create_branch("work", "early")
     (root(table) / "branch" / "branch-work" / "schema" / "schema-0").write_bytes(b"{")
     before = files(table)
@@ -80,7 +81,7 @@ def test_a_damaged_branch_keeps_all_files_and_stops_nothing(table: Table) -> Non
     assert table.maintenance.fsck().is_sound
 
 
-def test_half_a_branch_is_none(table: Table) -> None:
+def test_an_incomplete_branch_is_not_listed_and_can_be_created_again(table: Table) -> None:
     half = root(table) / "branch" / "branch-half" / "tag"
     half.mkdir(parents=True)
     (half / "tag-early").write_bytes((root(table) / "tag" / "tag-early").read_bytes())
@@ -95,7 +96,7 @@ def test_half_a_branch_is_none(table: Table) -> None:
         table.versions.create_branch("half")
 
 
-def test_a_damaged_table_stops_no_table_of_the_catalog(table: Table) -> None:
+def test_a_damaged_table_does_not_affect_other_tables_of_the_catalog(table: Table) -> None:
     catalog = catalog_of(root(table).parents[1])
     put(new_table(catalog, "d.other"), 1)
     (root(table) / "schema" / "schema-0").write_bytes(b"{")
@@ -104,7 +105,7 @@ def test_a_damaged_table_stops_no_table_of_the_catalog(table: Table) -> None:
         assert "other" in shown["table_name"].to_pylist()
 
 
-def test_what_is_being_expired_has_no_use_and_is_named(table: Table) -> None:
+def test_using_a_snapshot_that_is_being_expired_is_refused_by_name(table: Table) -> None:
     mark = ExpiryMarks(table.store.file_io, table.store.paths).set(1, 4)
     assert mark is not None
     assert [s.id for s in table.snapshots()] == [4, 5]
@@ -124,7 +125,7 @@ def test_what_is_being_expired_has_no_use_and_is_named(table: Table) -> None:
     assert rows_of(table.copy({"scan.tag-name": "early"}))
 
 
-def test_an_expiry_that_takes_its_mark_back_leaves_no_gap_behind_the_next_one(
+def test_an_expiry_that_withdraws_its_mark_leaves_no_gap_for_the_next_one(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marks, place = ExpiryMarks(table.store.file_io, table.store.paths), ExpiryMarks.set
@@ -146,7 +147,7 @@ def test_an_expiry_that_takes_its_mark_back_leaves_no_gap_behind_the_next_one(
     assert table.maintenance.fsck().findings == ()
 
 
-def test_a_killed_expiry_is_ended_by_the_next_one(table: Table) -> None:
+def test_a_killed_expiry_is_finished_by_the_next_one(table: Table) -> None:
     warehouse = root(table).parents[1]
     catalog, _ = opened(warehouse, 40)
     with pytest.raises(Killed):
@@ -176,7 +177,7 @@ def test_fsck_of_a_sound_table_finds_nothing(table: Table, tmp_path: Path) -> No
     assert (run.exit_code, run.output.split(";")[0]) == (0, "nothing is wrong")
 
 
-def test_a_hint_that_names_nothing_is_mended(table: Table) -> None:
+def test_a_hint_to_a_missing_snapshot_is_repaired(table: Table) -> None:
     (root(table) / "snapshot" / "LATEST").write_bytes(b"99")
     found = table.maintenance.fsck(repair=True)
     assert ([f.what for f in found.findings], found.is_sound) == (["hint LATEST"], True)

@@ -1,4 +1,4 @@
-"""How many snapshots are due is what expiry would take away, found without reading them all."""
+"""The number of snapshots that are due equals the number that expiry deletes, without reading all of them."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
     shift=st.sampled_from([-1, 0, 1]),
     consumed=st.none() | st.integers(1, COMMITS + 1),
 )
-def test_what_is_due_is_what_an_expiry_would_take_away(
+def test_due_snapshots_are_those_that_an_expiry_would_delete(
     table: Table, least: int, more: int, after: int, shift: int, consumed: int | None
 ) -> None:
     options = {
@@ -52,7 +52,7 @@ def test_what_is_due_is_what_an_expiry_would_take_away(
     assert expiry.due() == len(expiry.run().snapshots)
 
 
-def test_nothing_is_due_of_a_table_without_snapshots(tmp_path: Path) -> None:
+def test_a_table_without_snapshots_has_none_that_are_due(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")
     assert SnapshotExpiry(catalog.create_table("d.t", pa.schema([("id", pa.int64())])).store).due() == 0

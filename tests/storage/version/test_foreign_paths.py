@@ -1,4 +1,4 @@
-"""Metadata of a writer that need not be trusted never make an expiry or a removal of orphans delete files elsewhere."""
+"""Metadata of an untrusted writer never make an expiry or a removal of orphans delete files outside of the table."""
 
 import os
 from collections.abc import Callable
@@ -25,7 +25,7 @@ ROWS = pa.table({"id": [1, 2, 3]})
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    """A table with a row; beside its warehouse is a foreign file."""
+    """A table with a row, and a foreign file next to its warehouse."""
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "mine.parquet").write_text("mine")
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path / "lake"))
@@ -36,7 +36,7 @@ def table(tmp_path: Path) -> Table:
 
 
 def commit_and_forget(table: Table, change: Callable[[Any], Any]) -> None:
-    """Commit a file whose metadata are changed, replace it, and have the snapshots that name it expire."""
+    """Commit a file with changed metadata, replace it, and expire the snapshots that name it."""
     with table.new_write("foreign") as write:
         write.write_arrow(ROWS)
         messages = write.prepare_commit()
@@ -47,24 +47,24 @@ def commit_and_forget(table: Table, change: Callable[[Any], Any]) -> None:
     table.new_batch_write_builder().new_commit().truncate_table()
     table.append(ROWS)
     with suppress(CorruptFileError):
-        # What can't be judged stays.
+        # Files that cannot be judged are kept.
         table.maintenance.expire_snapshots(retain_max=1, retain_min=1)
 
 
-def test_a_file_that_a_manifest_says_is_elsewhere_stays(table: Table, tmp_path: Path) -> None:
+def test_a_file_that_a_manifest_places_elsewhere_is_kept(table: Table, tmp_path: Path) -> None:
     foreign = tmp_path / "precious" / "mine.parquet"
     commit_and_forget(table, lambda file: replace(file, external_path=f"file:{foreign}"))
     assert foreign.read_text() == "mine"
 
 
-def test_a_file_whose_name_leads_elsewhere_stays(table: Table, tmp_path: Path) -> None:
+def test_a_file_whose_name_leads_elsewhere_is_kept(table: Table, tmp_path: Path) -> None:
     foreign = tmp_path / "precious" / "mine.parquet"
     with pytest.raises(CorruptFileError, match="can't be the name of a file"):
         commit_and_forget(table, lambda file: replace(file, file_name="../../../../precious/mine.parquet"))
     assert foreign.read_text() == "mine"
 
 
-def test_a_file_behind_a_linked_bucket_stays(table: Table, tmp_path: Path) -> None:
+def test_a_file_behind_a_symbolic_link_of_a_bucket_is_kept(table: Table, tmp_path: Path) -> None:
     (moved := Path(table.location) / "bucket-0").rename(tmp_path / "moved")
     moved.symlink_to(tmp_path / "moved")
     before = sorted(os.listdir(tmp_path / "moved"))

@@ -1,4 +1,4 @@
-"""Which partitions are too old."""
+"""Partitions that are older than the expiration time."""
 
 from datetime import datetime
 
@@ -26,19 +26,19 @@ WRITTEN = datetime(2026, 6, 1)
         ("$dt1", None, {"dt": "2026-01-31", "dt1": "2025-01-31"}, datetime(2025, 1, 31)),
     ],
 )
-def test_a_partition_names_its_time(
+def test_the_time_of_a_partition_is_parsed_from_its_values(
     pattern: str | None, formatter: str | None, spec: dict[str, str], expected: datetime | None
 ) -> None:
     assert PartitionTime(pattern, formatter).of(spec) == expected
 
 
-def test_letters_that_are_not_understood_are_named() -> None:
+def test_the_error_names_unknown_pattern_letters() -> None:
     assert strptime_format("yyyy'%'MM'o''clock'") == "%Y%%%mo'clock"
     with pytest.raises(InvalidOptionError, match="has 'EEE', which is not understood"):
         strptime_format("EEE, dd")
 
 
-def test_only_partitions_from_before_the_time_are_outdated() -> None:
+def test_only_partitions_before_the_time_are_outdated() -> None:
     partitions = [({"dt": day}, WRITTEN) for day in ("2026-03-01", "2026-01-01", "nothing", "2026-02-01")]
     time = PartitionTime()
     assert outdated(partitions, datetime(2026, 3, 1), strategy=VALUES, time=time) == [

@@ -1,4 +1,4 @@
-"""A store that takes no writes: no operation says that it did something, and all files stay."""
+"""Storage that refuses writes: no operation reports success, and all files are kept."""
 
 import contextlib
 import errno
@@ -28,7 +28,9 @@ NOW = time.time()
 
 @contextlib.contextmanager
 def mounted_for_reading(source: Path, target: Path) -> Iterator[None]:
-    """The directory seen at another place, where the system lets nobody write; CalledProcessError where it may not."""
+    """The directory mounted at another path, where the system refuses all writes. Raises CalledProcessError without
+    privileges.
+    """
     subprocess.run(["mount", "--bind", str(source), str(target)], check=True, capture_output=True)
     try:
         subprocess.run(["mount", "-o", "remount,ro,bind", str(target)], check=True, capture_output=True)
@@ -39,7 +41,7 @@ def mounted_for_reading(source: Path, target: Path) -> Iterator[None]:
 
 @functools.cache
 def can_mount() -> bool:
-    """Whether this process may mount directories."""
+    """Return whether this process may mount directories."""
     if os.geteuid() != 0:
         return False
     with tempfile.TemporaryDirectory() as directory:
@@ -51,7 +53,7 @@ def can_mount() -> bool:
 
 
 class ReadOnlyFiles(LocalFileIO):
-    """Local files on a file system that is mounted for reading alone; root is told so, too."""
+    """Local files on a simulated read-only file system, which refuses root as well."""
 
     def _refused(self, path: str) -> StorageAccessError:
         return StorageAccessError(f"Can't write {path}: {os.strerror(errno.EROFS)}.")
@@ -80,7 +82,7 @@ class ReadOnlyFiles(LocalFileIO):
 
 
 class StubbornFiles(LocalFileIO):
-    """Local files some of which can't be deleted."""
+    """Local files of which some cannot be deleted."""
 
     def __init__(self, *kept: str) -> None:
         super().__init__()
@@ -100,7 +102,7 @@ class StubbornFiles(LocalFileIO):
 
 
 def filled(warehouse: Path) -> Table:
-    """A table with snapshots, a tag, a branch, a consumer and a file that nobody needs."""
+    """A table with snapshots, a tag, a branch, a consumer and an orphan file."""
     catalog = interbed.load_catalog("test", warehouse=str(warehouse))
     catalog.create_database("db")
     table = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options={"bucket": "1", "write-only": "true"})
@@ -111,7 +113,7 @@ def filled(warehouse: Path) -> Table:
     table.compact(full=True)
     table.versions.create_branch("b", "kept")
     table.versions.reset_consumer("c", 9)
-    orphan = Path(table.location, "bucket-0", "data-of-nobody.parquet")
+    orphan = Path(table.location, "bucket-0", "data-orphan.parquet")
     orphan.write_bytes(b"nothing")
     os.utime(orphan, (NOW - 100_000, NOW - 100_000))
     return table
@@ -145,7 +147,7 @@ OPERATIONS: dict[str, Callable[[Table], object]] = {
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_nothing_is_said_to_be_done(tmp_path: Path, operation: str) -> None:
+def test_no_operation_reports_success(tmp_path: Path, operation: str) -> None:
     table = filled(tmp_path)
     before = files_of(table)
     read_only = Table("db.t", open_store(table.location, ReadOnlyFiles()))
@@ -157,7 +159,7 @@ def test_nothing_is_said_to_be_done(tmp_path: Path, operation: str) -> None:
 
 if can_mount():
 
-    def test_nothing_is_said_to_be_done_on_a_mount_for_reading_alone(tmp_path: Path) -> None:
+    def test_no_operation_reports_success_on_a_read_only_mount(tmp_path: Path) -> None:
         table = filled(tmp_path / "lake")
         before = files_of(table)
         seen = tmp_path / "seen"
@@ -171,7 +173,7 @@ if can_mount():
         assert files_of(table) == before
 
 
-def test_a_consumer_that_can_not_be_forgotten_is_told(tmp_path: Path) -> None:
+def test_a_consumer_that_cannot_be_deleted_is_reported(tmp_path: Path) -> None:
     table = filled(tmp_path)
     read_only = Table("db.t", open_store(table.location, ReadOnlyFiles()))
     with pytest.raises(StorageAccessError, match="Read-only file system"):
@@ -179,7 +181,7 @@ def test_a_consumer_that_can_not_be_forgotten_is_told(tmp_path: Path) -> None:
     assert table.versions.consumers() == {"c": 9}
 
 
-def test_expiry_counts_only_what_is_gone(tmp_path: Path) -> None:
+def test_expiry_counts_only_files_that_were_deleted(tmp_path: Path) -> None:
     table = filled(tmp_path)
     before = files_of(table)
     stubborn = Table("db.t", open_store(table.location, StubbornFiles("/bucket-0/data-")))
@@ -188,16 +190,16 @@ def test_expiry_counts_only_what_is_gone(tmp_path: Path) -> None:
     assert result.data_files == 0
     gone = before.keys() - files_of(table).keys()
     assert len([path for path in gone if "/manifest/" in path]) == result.metadata_files > 0
-    # What stayed is found as what nobody names.
+    # The files that stayed are orphans now.
     assert table.maintenance.remove_orphan_files(datetime.fromtimestamp(time.time() - 0.001), dry_run=True).files
 
 
-def test_orphans_that_stay_are_told_and_the_others_go(tmp_path: Path) -> None:
+def test_orphans_that_cannot_be_deleted_are_reported_and_the_others_deleted(tmp_path: Path) -> None:
     table = filled(tmp_path)
-    other = Path(table.location, "bucket-0", "data-of-nobody-else.parquet")
+    other = Path(table.location, "bucket-0", "data-orphan-2.parquet")
     other.write_bytes(b"nothing")
     os.utime(other, (NOW - 100_000, NOW - 100_000))
-    stubborn = Table("db.t", open_store(table.location, StubbornFiles("nobody.parquet")))
-    with pytest.raises(StorageAccessError, match=r"data-of-nobody\.parquet was not deleted.*not permitted"):
+    stubborn = Table("db.t", open_store(table.location, StubbornFiles("orphan.parquet")))
+    with pytest.raises(StorageAccessError, match=r"data-orphan\.parquet was not deleted.*not permitted"):
         stubborn.maintenance.remove_orphan_files()
     assert not other.exists()

@@ -1,5 +1,7 @@
-"""Random lives of a table: whatever is committed, tagged, branched, expired and cleaned up, each version that is still
-named has the rows that it had, and no file is left that no version needs.
+"""Random histories of a table: after any sequence of commits, tags, branches, expiry and cleanup, each version has its
+rows.
+
+No file is left that no version needs.
 """
 
 import itertools
@@ -29,8 +31,8 @@ def rows_of(table: Any) -> Rows:
     return dict(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True))
 
 
-class Versions(RuleBasedStateMachine):
-    """One table with a branch at times; the model is the rows of each snapshot and tag."""
+class VersionsMachine(RuleBasedStateMachine):
+    """A table that has a branch at times. The model consists of the rows of each snapshot and tag."""
 
     options: ClassVar[dict[str, str]] = {}
     shows_all = True
@@ -54,11 +56,11 @@ class Versions(RuleBasedStateMachine):
         self.numbers = itertools.count()
 
     def teardown(self) -> None:
-        self.no_file_is_left_that_nothing_needs()
+        self.no_unneeded_file_is_left()
         self._directory.cleanup()
 
     def committed(self) -> None:
-        # With deletion vectors new rows are seen from the snapshot of their compaction on, so each is asked itself.
+        # With deletion vectors, new rows are visible from the snapshot of their compaction on, so read each one itself.
         for snapshot in self.table.snapshots():
             if snapshot.id not in self.snapshots:
                 self.snapshots[snapshot.id] = rows_of(self.table.copy({"scan.snapshot-id": str(snapshot.id)}))
@@ -156,8 +158,8 @@ class Versions(RuleBasedStateMachine):
         if self.branch is not None:
             assert rows_of(self.table.branch("b")) == self.branch
 
-    def no_file_is_left_that_nothing_needs(self) -> None:
-        # What the branch's expiry could not tell to be its own alone is left for the removal of orphans.
+    def no_unneeded_file_is_left(self) -> None:
+        # Files that the branch's expiry could not attribute to the branch alone are left for the removal of orphans.
         if self.branch is None:
             result = remove_orphan_files(
                 self.table.store, older_than_millis=(LATER - 1) * 1000, dry_run=True, clock=lambda: LATER
@@ -165,20 +167,20 @@ class Versions(RuleBasedStateMachine):
             assert [Path(path).name for path in result.files] == []
 
 
-class VersionsWithDeletionVectors(Versions):
+class VersionsWithDeletionVectors(VersionsMachine):
     options: ClassVar[dict[str, str]] = {"deletion-vectors.enabled": "true"}
     shows_all = False
 
 
-class VersionsWithChangelog(Versions):
+class VersionsWithChangelog(VersionsMachine):
     options: ClassVar[dict[str, str]] = {"changelog-producer": "lookup"}
 
 
 pytestmark = pytest.mark.longer
 
-for _machine in (Versions, VersionsWithDeletionVectors, VersionsWithChangelog):
+for _machine in (VersionsMachine, VersionsWithDeletionVectors, VersionsWithChangelog):
     _machine.TestCase.settings = settings(max_examples=examples(12), stateful_step_count=14, deadline=None)
 
-TestVersions = Versions.TestCase
+TestVersions = VersionsMachine.TestCase
 TestVersionsWithDeletionVectors = VersionsWithDeletionVectors.TestCase
 TestVersionsWithChangelog = VersionsWithChangelog.TestCase

@@ -1,5 +1,7 @@
-"""Two processes change the versions of one table: the second one runs as a whole before some call of the first one, for
-every call. Nothing here depends on time.
+"""Two processes change the versions of one table: the second runs completely before some call of the first, for every
+call.
+
+Nothing here depends on time.
 """
 
 import shutil
@@ -20,7 +22,7 @@ from tests.storage.version.crash_points import (
     LATER,
     NAME,
     DyingFileIO,
-    Seen,
+    VisibleState,
     begin,
     catalog_of,
     go_on,
@@ -40,7 +42,7 @@ Change = Callable[[Table], Any]
 
 
 class InterruptedFileIO(DyingFileIO):
-    """A FileIO before whose n-th call something else happens."""
+    """A FileIO that runs a callback before its n-th call."""
 
     def __init__(self, inner: Any, call: int, happens: Callable[[], None]) -> None:
         super().__init__(inner)
@@ -54,8 +56,8 @@ class InterruptedFileIO(DyingFileIO):
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What a change answered, or why it did not happen."""
+class ChangeOutcome:
+    """ChangeOutcome of a change: the error of a refused one, or None."""
 
     error: InterbedError | None = None
 
@@ -98,16 +100,16 @@ def write(table: Table) -> None:
     put(table, 60)
 
 
-def check_names(before: Seen, after: Seen, first: Outcome, second: Outcome) -> None:
-    """A name that was given is there, one that was refused is not; and all that is listed was read."""
+def check_names(before: VisibleState, after: VisibleState, first: ChangeOutcome, second: ChangeOutcome) -> None:
+    """Check that a tag that was kept has its rows. All listed versions were read before."""
     for name, was in before.tags.items():
         if name in after.tags and after.tags[name][0] == was[0]:
             assert after.tags[name] == was
     assert after.rows == before.rows
 
 
-def check_rows(before: Seen, after: Seen, first: Outcome, second: Outcome) -> None:
-    """The rows are those of the two changes one after the other; ids have no gap."""
+def check_rows(before: VisibleState, after: VisibleState, first: ChangeOutcome, second: ChangeOutcome) -> None:
+    """Check that the rows are those of the two changes one after the other, and that ids have no gap."""
     ids = sorted(after.snapshots)
     assert ids == list(range(ids[0], ids[-1] + 1))
     assert after.rows == after.snapshots[ids[-1]]
@@ -118,7 +120,7 @@ def check_rows(before: Seen, after: Seen, first: Outcome, second: Outcome) -> No
         assert len(new) <= len(old) + 1
 
 
-Check = Callable[[Seen, Seen, Outcome, Outcome], None]
+Check = Callable[[VisibleState, VisibleState, ChangeOutcome, ChangeOutcome], None]
 RACES: dict[str, tuple[Callable[[FileSystemCatalog], Any], Change, Change, Check]] = {
     "create_tag, expiry": (history, tag_the_second, expire, check_names),
     "expiry, create_tag": (history, expire, tag_the_second, check_names),
@@ -143,7 +145,7 @@ RACES: dict[str, tuple[Callable[[FileSystemCatalog], Any], Change, Change, Check
 
 @pytest.fixture(autouse=True)
 def unsynced_and_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second change is in the middle of the first one, so to wait for that would be in vain."""
+    """Do not wait for other changes: the second change runs within the first one, so waiting would never end."""
     unsynced(monkeypatch)
     monkeypatch.setattr(history_journal, "WAIT_SECONDS", 0.0)
 
@@ -159,7 +161,7 @@ def interrupted(warehouse: Path, call: int, happens: Callable[[], None]) -> tupl
 @pytest.mark.sample(5)
 @pytest.mark.longer
 @pytest.mark.parametrize("race", RACES)
-def test_of_two_changes_at_once_each_happens_or_is_refused(race: str, tmp_path: Path, tally: Tally) -> None:
+def test_each_of_two_concurrent_changes_is_done_or_refused(race: str, tmp_path: Path, tally: Tally) -> None:
     prepare, first, second, check = RACES[race]
     template = tmp_path / "template"
     before = begin(catalog_of(template), prepare)
@@ -167,12 +169,12 @@ def test_of_two_changes_at_once_each_happens_or_is_refused(race: str, tmp_path: 
     table, counting = interrupted(tmp_path / "alone", -1, lambda: None)
     first(table)
     calls, points = len(counting.calls), 0
-    # What is done about a snapshot that was looked at just before is where one change can hit another.
+    # The critical calls are those on a snapshot that was read just before.
     first_gone = [n for n, name in enumerate(counting.calls, 1) if name.startswith("delete ") and "/snapshot-" in name]
     for call in sorted({*range(1, calls + 1, 1 if LONG else 11), *first_gone[:1]}):
         warehouse = tmp_path / f"race-{call}"
         shutil.copytree(template, warehouse)
-        one, other = Outcome(), Outcome()
+        one, other = ChangeOutcome(), ChangeOutcome()
         # The other process opened the table before.
         rival = catalog_of(warehouse).get_table(NAME)
         table, _ = interrupted(warehouse, call, lambda o=other, r=rival: o.of(second, r))  # type: ignore[misc]
@@ -191,15 +193,15 @@ def test_of_two_changes_at_once_each_happens_or_is_refused(race: str, tmp_path: 
     tally("interleavings of changes of versions", points)
 
 
-def test_a_tag_that_was_returned_is_read(tmp_path: Path) -> None:
-    """The rows of a tag made at any moment of an expiry are those of its snapshot."""
+def test_a_tag_that_was_returned_can_be_read(tmp_path: Path) -> None:
+    """A tag created at any moment of an expiry has the rows of its snapshot."""
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path / "w"))
     assert isinstance(catalog, FileSystemCatalog)
     catalog.create_database("d")
     new_table(catalog)
     table = history(catalog)
     rows = rows_of(table.copy({"scan.snapshot-id": "2"}))
-    other = Outcome()
+    other = ChangeOutcome()
     rival = catalog_of(tmp_path / "w").get_table(NAME)
     table, file_io = interrupted(tmp_path / "w", 20, lambda: other.of(tag_the_second, rival))
     expire(table)
@@ -210,8 +212,8 @@ def test_a_tag_that_was_returned_is_read(tmp_path: Path) -> None:
         assert rows_of(table.copy({"scan.tag-name": "late"})) == rows
 
 
-def test_snapshots_expire_one_after_the_other_however_many_they_are(tmp_path: Path) -> None:
-    """Who finds a number free again can rely on it that all snapshots before it are gone."""
+def test_snapshots_expire_in_order_for_any_number_of_them(tmp_path: Path) -> None:
+    """A writer that finds an id free again can rely on it that all snapshots before it were deleted."""
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path / "w"))
     assert isinstance(catalog, FileSystemCatalog)
     catalog.create_database("d")
@@ -221,5 +223,5 @@ def test_snapshots_expire_one_after_the_other_however_many_they_are(tmp_path: Pa
     about = [call.rpartition("/snapshot-") for call in file_io.calls if "/snapshot-" in call]
     gone = [place for place, (call, _, _) in enumerate(about) if call.startswith("delete ")]
     assert [int(about[place][2]) for place in gone] == list(range(1, 40))
-    # Each was looked at after the one before had gone.
+    # Each was checked after the one before had been deleted.
     assert all(about[place - 1][2] == about[place][2] and "read" in about[place - 1][0] for place in gone)

@@ -1,7 +1,7 @@
-"""Two processes change the versions of one table, and take turns in the middle of what they do, several times.
+"""Two processes change the versions of one table and alternate several times in the middle of their work.
 
-Turns change before calls that both have to do with: the journal, the mark and the plan of an expiry, snapshots that go.
-Which ones is drawn at random, from a seed.
+The turn changes before calls that concern both: on the journal, the mark and the plan of an expiry, and snapshots to be
+deleted. The calls are drawn at random, from a seed.
 """
 
 import random
@@ -31,7 +31,7 @@ from tests.storage.version.crash_points import (
     unsynced,
 )
 from tests.storage.version.test_crash_points import history, with_branch
-from tests.storage.version.test_version_races import RACES, Outcome, check_rows, expire, forward, roll_back, write
+from tests.storage.version.test_version_races import RACES, ChangeOutcome, check_rows, expire, forward, roll_back, write
 from tests.support.shares import LONG
 from tests.support.tally import Tally
 
@@ -43,10 +43,10 @@ TURN_CALLS_MAX = 6
 TURNS = 12
 
 
-class Turns:
-    """Who of two threads may go on: each in turn until the turn is over, and after the last turn to its end.
+class TurnSchedule:
+    """Schedule of two threads that alternate until all turns are over; then each runs to its end.
 
-    A turn is so many calls, or ends before the first call that the pattern is found in.
+    A turn is a number of calls, or ends before the first call that matches the pattern.
     """
 
     def __init__(self, turns: Sequence[int | str]) -> None:
@@ -56,26 +56,28 @@ class Turns:
         self._done = [False, False]
         self._changed = threading.Condition()
 
-    def begin(self, who: int) -> None:
-        """Wait for one's first turn."""
+    def begin(self, number: int) -> None:
+        """Wait for the first turn of the thread."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self._whose == who, SECONDS_MAX), "the other one does not go on"
+            assert self._changed.wait_for(lambda: self._whose == number, SECONDS_MAX), "the other one does not go on"
 
-    def call(self, who: int, text: str) -> None:
-        """Wait for one's turn to make that call."""
+    def call(self, number: int, text: str) -> None:
+        """Wait for the thread's turn to make that call."""
         with self._changed:
             while True:
-                assert self._changed.wait_for(lambda: self._whose == who, SECONDS_MAX), "the other one does not go on"
-                if self._done[1 - who] or not self._turns or not self._is_over(self._turns[0], text):
+                assert self._changed.wait_for(lambda: self._whose == number, SECONDS_MAX), (
+                    "the other one does not go on"
+                )
+                if self._done[1 - number] or not self._turns or not self._is_over(self._turns[0], text):
                     self._calls += 1
                     return
                 self._next()
 
-    def end(self, who: int) -> None:
-        """This one has come to its end."""
+    def end(self, number: int) -> None:
+        """Record that the thread has finished."""
         with self._changed:
-            self._done[who] = True
-            if self._whose == who:
+            self._done[number] = True
+            if self._whose == number:
                 self._next()
 
     def _is_over(self, turn: int | str, text: str) -> bool:
@@ -89,12 +91,12 @@ class Turns:
 
 
 class TakesTurns(DyingFileIO):
-    """A FileIO whose thread takes turns with another one."""
+    """A FileIO whose thread alternates with another one."""
 
-    def __init__(self, inner: FileIO, turns: Turns, who: int) -> None:
+    def __init__(self, inner: FileIO, turns: TurnSchedule, number: int) -> None:
         super().__init__(inner)
         self._turns = turns
-        self._who = who
+        self._who = number
         self._thread = threading.get_ident()
 
     def _count(self, name: str, path: object) -> None:
@@ -104,21 +106,23 @@ class TakesTurns(DyingFileIO):
             self._turns.call(self._who, f"{name} {text}")
 
 
-def turn_by_turn(warehouse: Path, turns: Turns, changes: tuple[Callable[[Table], Any], ...]) -> list[Outcome]:
-    """What came of the two changes, each of a process that begins when it has its first turn."""
-    outcomes = [Outcome(), Outcome()]
+def turn_by_turn(
+    warehouse: Path, turns: TurnSchedule, changes: tuple[Callable[[Table], Any], ...]
+) -> list[ChangeOutcome]:
+    """Run the two changes, each in a process that begins with its first turn, and return their outcomes."""
+    outcomes = [ChangeOutcome(), ChangeOutcome()]
 
-    def change(who: int) -> None:
+    def change(number: int) -> None:
         catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
         assert isinstance(catalog, FileSystemCatalog)
-        catalog._file_io = cast(FileIO, TakesTurns(catalog.file_io, turns, who))
-        turns.begin(who)
+        catalog._file_io = cast(FileIO, TakesTurns(catalog.file_io, turns, number))
+        turns.begin(number)
         try:
-            outcomes[who].of(changes[who], catalog.get_table(NAME))
+            outcomes[number].of(changes[number], catalog.get_table(NAME))
         finally:
-            turns.end(who)
+            turns.end(number)
 
-    threads = [threading.Thread(target=change, args=(who,)) for who in (0, 1)]
+    threads = [threading.Thread(target=change, args=(number,)) for number in (0, 1)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -130,7 +134,7 @@ def turn_by_turn(warehouse: Path, turns: Turns, changes: tuple[Callable[[Table],
 @pytest.mark.sample(5)
 @pytest.mark.longer
 @pytest.mark.parametrize("race", RACES)
-def test_of_two_changes_that_take_turns_each_happens_or_is_refused(race: str, tmp_path: Path, tally: Tally) -> None:
+def test_each_of_two_alternating_changes_is_done_or_refused(race: str, tmp_path: Path, tally: Tally) -> None:
     prepare, first, second, check = RACES[race]
     template = tmp_path / "template"
     before = begin(catalog_of(template), prepare)
@@ -139,7 +143,7 @@ def test_of_two_changes_that_take_turns_each_happens_or_is_refused(race: str, tm
         calls = [drawn.randrange(TURN_CALLS_MAX) for _ in range(TURNS)]
         warehouse = tmp_path / f"schedule-{seed}"
         shutil.copytree(template, warehouse)
-        one, other = turn_by_turn(warehouse, Turns(calls), (first, second))
+        one, other = turn_by_turn(warehouse, TurnSchedule(calls), (first, second))
         try:
             after = seen(catalog_of(warehouse))
             assert after is not None
@@ -151,12 +155,12 @@ def test_of_two_changes_that_take_turns_each_happens_or_is_refused(race: str, tm
     tally("schedules of changes of versions", SCHEDULES)
 
 
-def test_of_a_rollback_and_an_expiry_at_once_one_goes_on(tmp_path: Path) -> None:
-    """Each is held up between its look at what the other one does and its own step, for as long as that takes."""
+def test_one_of_a_concurrent_rollback_and_expiry_succeeds(tmp_path: Path) -> None:
+    """Each is held up between its check for the other one and its own step, as long as that takes."""
     before = begin(catalog_of(tmp_path / "w"), history)
     decision = r"(create_exclusive|delete\w*) .*\.expired-files"
     turns = ["create_exclusive .*journal", "create_exclusive .*expired-files", decision, "delete .*/snapshot-3"]
-    back, expired = turn_by_turn(tmp_path / "w", Turns(turns), (roll_back, expire))
+    back, expired = turn_by_turn(tmp_path / "w", TurnSchedule(turns), (roll_back, expire))
     after = seen(catalog_of(tmp_path / "w"))
     assert after is not None
     check_rows(before, after, back, expired)
@@ -164,11 +168,11 @@ def test_of_a_rollback_and_an_expiry_at_once_one_goes_on(tmp_path: Path) -> None
     go_on(catalog_of(tmp_path / "w").get_table(NAME))
 
 
-def test_a_writer_that_puts_its_snapshot_in_the_place_of_an_old_one_does_not_stop_a_fast_forward(
+def test_a_fast_forward_survives_a_writer_that_reuses_an_old_snapshot_id(
     tmp_path: Path,
 ) -> None:
     before = begin(catalog_of(tmp_path / "w"), with_branch)
-    turns = Turns([0, 2, 0, 1, 0, 4, 2, 3, 2, 5, 2])
+    turns = TurnSchedule([0, 2, 0, 1, 0, 4, 2, 3, 2, 5, 2])
     written, forwarded = turn_by_turn(tmp_path / "w", turns, (write, forward))
     after = seen(catalog_of(tmp_path / "w"))
     assert after is not None
@@ -178,6 +182,6 @@ def test_a_writer_that_puts_its_snapshot_in_the_place_of_an_old_one_does_not_sto
 
 @pytest.fixture(autouse=True)
 def unsynced_and_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To wait for who has no turn would be in vain."""
+    """Do not wait for other changes: waiting for a thread without a turn would never end."""
     unsynced(monkeypatch)
     monkeypatch.setattr(history_journal, "WAIT_SECONDS", 0.0)

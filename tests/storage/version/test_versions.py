@@ -1,4 +1,4 @@
-"""What tags, branches, rollback, expiry and the removal of orphan files answer, and what they refuse."""
+"""Tags, branches, rollback, expiry and removal of orphan files: results and refusals."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def value(table: Table) -> int:
     created=st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1)),
     retained=st.timedeltas(timedelta(seconds=1), timedelta(days=9999)),
 )
-def test_a_tag_is_read_as_it_was_written(created: datetime, retained: timedelta) -> None:
+def test_a_tag_survives_the_round_trip(created: datetime, retained: timedelta) -> None:
     snapshot = Snapshot.from_json(
         json.dumps(
             {
@@ -77,7 +77,7 @@ def test_a_tag_is_read_as_it_was_written(created: datetime, retained: timedelta)
         assert Tag.from_json("t", tag.to_json().encode(), source="t") == tag
 
 
-def test_names_that_cannot_be_are_refused(table: Table) -> None:
+def test_invalid_names_are_refused(table: Table) -> None:
     filled(table, 1)
     for name in ("", " ", "a/b", "x" * 300, "a\nb"):
         with pytest.raises(InvalidInputError, match="Not a tag name"):
@@ -89,14 +89,14 @@ def test_names_that_cannot_be_are_refused(table: Table) -> None:
             table.versions.create_branch(name)
 
 
-def test_a_table_without_a_snapshot_has_nothing_to_name_or_to_expire(table: Table) -> None:
+def test_a_table_without_a_snapshot_cannot_be_tagged_or_expired(table: Table) -> None:
     with pytest.raises(SnapshotNotFoundError, match="has no snapshot to name yet"):
         table.versions.create_tag("a")
     assert str(table.maintenance.expire_snapshots()) == "no snapshot to expire"
     assert str(table.maintenance.remove_orphan_files()) == "no orphan files"
 
 
-def test_a_name_is_taken_once_and_what_is_missing_is_named(table: Table) -> None:
+def test_duplicate_and_missing_names_are_refused_by_name(table: Table) -> None:
     filled(table, 3)
     table.versions.create_tag("a", 1)
     with pytest.raises(InvalidInputError, match="already; replace_tag"):
@@ -126,7 +126,7 @@ def test_a_name_is_taken_once_and_what_is_missing_is_named(table: Table) -> None
             call()
 
 
-def test_a_tag_ends_with_its_time_and_one_without_only_when_asked_for(table: Table) -> None:
+def test_a_tag_expires_by_its_retention_time_or_on_request(table: Table) -> None:
     filled(table, 1)
     table.versions.create_tag("short", time_retained=timedelta(microseconds=1))
     table.versions.create_tag("long", time_retained="1 d")
@@ -137,7 +137,7 @@ def test_a_tag_ends_with_its_time_and_one_without_only_when_asked_for(table: Tab
         table.versions.create_tag("never", time_retained=timedelta(0))
 
 
-def test_a_version_is_a_tag_before_it_is_a_number(table: Table) -> None:
+def test_a_version_is_looked_up_as_a_tag_before_as_a_snapshot_id(table: Table) -> None:
     filled(table, 3)
     table.versions.create_tag("2", 1)
     assert value(table.copy({"scan.version": "2"})) == 0
@@ -162,7 +162,7 @@ def test_an_empty_branch_has_the_schema_and_its_own_snapshots(table: Table) -> N
     assert table.versions.branches() == []
 
 
-def test_orphans_are_only_files_older_than_the_limit(table: Table, tmp_path: Path) -> None:
+def test_only_files_older_than_the_limit_are_orphans(table: Table, tmp_path: Path) -> None:
     filled(table, 2)
     stray = tmp_path / "d.db" / "t" / "bucket-0" / "data-stray-0.parquet"
     stray.write_bytes(b"left behind")
@@ -178,7 +178,7 @@ def test_orphans_are_only_files_older_than_the_limit(table: Table, tmp_path: Pat
     assert value(table) == 1
 
 
-def test_a_branch_needs_no_changelog_that_expired_with_the_snapshot_it_began_with(table: Table, tmp_path: Path) -> None:
+def test_a_branch_does_not_need_the_expired_changelog_of_its_first_snapshot(table: Table, tmp_path: Path) -> None:
     with_changelog = {"bucket": "1", "changelog-producer": "input"}
     table = interbed.load_catalog(warehouse=str(tmp_path)).create_table(
         "d.c", SCHEMA, primary_keys=["id"], options=with_changelog
@@ -197,7 +197,7 @@ def test_a_branch_needs_no_changelog_that_expired_with_the_snapshot_it_began_wit
 
 
 def with_an_expired_tag(tmp_path: Path, producer: str, **options: str) -> tuple[Table, int]:
-    """A table whose snapshots have expired but for the newest, and one with a changelog that has the tag `here`."""
+    """A table with only its newest snapshot, and an older one with a changelog that the tag `here` keeps."""
     catalog = interbed.load_catalog(warehouse=str(tmp_path))
     catalog.create_database("d", ignore_if_exists=True)
     table = catalog.create_table(
@@ -218,7 +218,9 @@ PRODUCERS = pytest.mark.parametrize("producer", ["input", "lookup", "full-compac
 
 
 def changes_begin_after(table: Table, tagged: int) -> None:
-    """Whoever asks for the changes of the snapshot is told from where on there are some, and they are read."""
+    """Check that changes of the tagged snapshot are refused with the first readable snapshot, and that later ones are
+    read.
+    """
     told = f"Changes can be read from snapshot {tagged + 1} on"
     with pytest.raises(SnapshotNotFoundError, match=told):
         table.changes(tagged).to_arrow()
@@ -248,21 +250,19 @@ def changes_begin_after(table: Table, tagged: int) -> None:
 
 
 @PRODUCERS
-def test_a_rollback_to_a_tag_brings_no_changelog_back_that_has_expired(tmp_path: Path, producer: str) -> None:
+def test_a_rollback_to_a_tag_does_not_restore_an_expired_changelog(tmp_path: Path, producer: str) -> None:
     table, tagged = with_an_expired_tag(tmp_path, producer)
     back = table.versions.rollback_to("here")
     assert (back.id, back.changelog_manifest_list, back.changelog_has_expired) == (tagged, None, True)
     assert table.snapshots() == [back]
     changes_begin_after(table, tagged)
-    # It goes as any other does, and may come back once more.
+    # The restored snapshot expires as any other does, and can be restored once more.
     table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
     assert table.versions.rollback_to("here") == back
 
 
 @PRODUCERS
-def test_a_branch_and_what_is_forwarded_to_it_begin_without_a_changelog_that_has_expired(
-    tmp_path: Path, producer: str
-) -> None:
+def test_a_branch_and_a_table_forwarded_to_it_begin_without_an_expired_changelog(tmp_path: Path, producer: str) -> None:
     table, tagged = with_an_expired_tag(tmp_path, producer)
     branch = table.branch("b")
     changes_begin_after(branch, tagged)
@@ -274,7 +274,7 @@ def test_a_branch_and_what_is_forwarded_to_it_begin_without_a_changelog_that_has
     assert table.maintenance.fsck().is_sound
 
 
-def test_a_rollback_to_a_tag_has_the_changelog_that_outlived_the_snapshot(tmp_path: Path) -> None:
+def test_a_rollback_to_a_tag_keeps_a_changelog_that_outlived_its_snapshot(tmp_path: Path) -> None:
     kept = {"changelog.num-retained.max": "100", "changelog.num-retained.min": "100"}
     table, tagged = with_an_expired_tag(tmp_path, "input", **kept)
     before = table.changes(1, tagged).to_arrow().to_pylist()
@@ -288,7 +288,7 @@ def test_a_rollback_to_a_tag_has_the_changelog_that_outlived_the_snapshot(tmp_pa
     assert table.maintenance.fsck().is_sound
 
 
-def test_fsck_names_a_changelog_that_is_missing(tmp_path: Path) -> None:
+def test_fsck_names_a_missing_changelog(tmp_path: Path) -> None:
     catalog = interbed.load_catalog(warehouse=str(tmp_path))
     catalog.create_database("d")
     options = {"bucket": "1", "changelog-producer": "input"}
@@ -299,7 +299,7 @@ def test_fsck_names_a_changelog_that_is_missing(tmp_path: Path) -> None:
     assert [(f.what, f.problem) for f in table.maintenance.fsck().findings] == [("snapshot 1", f"{lost} is missing")]
 
 
-def test_nothing_is_deleted_when_it_cannot_be_told_what_is_needed(table: Table, tmp_path: Path) -> None:
+def test_no_file_is_deleted_when_the_needed_files_are_unknown(table: Table, tmp_path: Path) -> None:
     filled(table, 4)
     table.versions.create_tag("kept", 2)
     root = tmp_path / "d.db" / "t"
@@ -314,7 +314,7 @@ def test_nothing_is_deleted_when_it_cannot_be_told_what_is_needed(table: Table, 
     assert gone == {"snapshot-1", "snapshot-2", "snapshot-3"}
 
 
-def test_a_guard_of_a_tag_that_was_left_and_what_it_guards_go_together(table: Table) -> None:
+def test_an_abandoned_guard_of_a_tag_and_its_files_are_deleted_together(table: Table) -> None:
     filled(table, 3)
     guard = TagManager(table.store.file_io, table.store.paths).guard(table.snapshots()[0])
     table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
@@ -329,7 +329,7 @@ def test_a_guard_of_a_tag_that_was_left_and_what_it_guards_go_together(table: Ta
     assert value(table) == 2
 
 
-def test_expiry_keeps_what_consumers_have_yet_to_read(table: Table) -> None:
+def test_expiry_keeps_snapshots_that_consumers_have_not_read(table: Table) -> None:
     filled(table, 5)
     table.versions.reset_consumer("job", 3)
     assert table.versions.consumers() == {"job": 3}
@@ -338,7 +338,7 @@ def test_expiry_keeps_what_consumers_have_yet_to_read(table: Table) -> None:
     assert table.maintenance.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots == (3, 4)
 
 
-def test_consumers_that_do_not_come_on_are_forgotten_after_a_commit(table: Table) -> None:
+def test_consumers_without_progress_are_deleted_after_a_commit(table: Table) -> None:
     filled(table, 2)
     table.versions.reset_consumer("gone", 1)
     table.versions.reset_consumer("here", 1)
@@ -350,7 +350,7 @@ def test_consumers_that_do_not_come_on_are_forgotten_after_a_commit(table: Table
     assert set(table.versions.consumers()) == {"here"}
 
 
-def test_arguments_and_options_that_contradict_are_refused(table: Table) -> None:
+def test_contradictory_arguments_and_options_are_refused(table: Table) -> None:
     filled(table, 2)
     with pytest.raises(InvalidInputError, match=r"retain_max \(1\) can't be less than retain_min \(3\)"):
         table.maintenance.expire_snapshots(retain_max=1, retain_min=3)
@@ -374,7 +374,7 @@ def test_arguments_and_options_that_contradict_are_refused(table: Table) -> None
     consumed=st.none() | st.integers(1, 80),
     older_than=st.integers(0, 100),
 )
-def test_the_first_kept_snapshot_obeys_every_bound(
+def test_the_first_kept_snapshot_satisfies_every_bound(
     earliest: int, count: int, retain_min: int, more: int, limit: int, consumed: int | None, older_than: int
 ) -> None:
     latest = earliest + count - 1
@@ -387,11 +387,11 @@ def test_the_first_kept_snapshot_obeys_every_bound(
         assert latest - kept + 1 >= retain_min
         assert kept - earliest <= limit
         assert consumed is None or kept <= consumed
-        # Those that went for their age were followed by one that was old enough.
+        # The snapshots that expired by age were followed by one that was old enough.
         assert kept <= latest - retention.retain_max + 1 or kept < older_than
 
 
-def test_commits_expire_what_is_due_unless_the_table_is_write_only(tmp_path: Path) -> None:
+def test_commits_expire_due_snapshots_unless_the_table_is_write_only(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     catalog.create_database("d")
     options = {
@@ -410,7 +410,7 @@ def test_commits_expire_what_is_due_unless_the_table_is_write_only(tmp_path: Pat
     assert value(table) == 0
 
 
-def test_a_commit_stands_when_its_maintenance_fails(table: Table, tmp_path: Path, caplog: Any) -> None:
+def test_a_commit_succeeds_when_its_maintenance_fails(table: Table, tmp_path: Path, caplog: Any) -> None:
     filled(table, 2)
     (tmp_path / "d.db" / "t" / "manifest" / table.snapshots()[0].delta_manifest_list).unlink()
     (tmp_path / "d.db" / "t" / "consumer" / "consumer-x").parent.mkdir()
@@ -429,7 +429,7 @@ def test_a_system_table_counts_its_rows_without_any_column(table: Table, tmp_pat
         assert sum(batch.num_rows for batch in reader) == (3 if name.endswith("snapshots") else 1)
 
 
-def test_going_forward_takes_no_schema_from_a_version_that_stays(table: Table) -> None:
+def test_a_fast_forward_does_not_replace_the_schema_of_a_remaining_version(table: Table) -> None:
     filled(table, 3)
     table.versions.create_tag("third")
     table.versions.create_branch("b", "third")
@@ -439,7 +439,7 @@ def test_going_forward_takes_no_schema_from_a_version_that_stays(table: Table) -
     table.append([{**table.to_arrow().to_pylist()[0], "later": 7}])
     table.versions.create_tag("later", 2)
 
-    # The snapshot 2 is of another history than the branch's 3, and has a schema that the branch has not.
+    # Snapshot 2 is of another history than the branch's snapshot 3, and has a schema that the branch does not have.
     with pytest.raises(InvalidInputError, match=r"beside the table's history.*has the schema 1"):
         table.versions.fast_forward("b")
     assert table.copy({"scan.tag-name": "later"}).to_arrow().column("later").to_pylist().count(7) == 1

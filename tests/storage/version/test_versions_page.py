@@ -1,4 +1,4 @@
-"""docs/versions.md says what the code does."""
+"""The statements of docs/versions.md are true."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ from tests.support.pages import Page
 PAGE = Page("versions.md")
 
 
-def test_the_python_of_the_page_does_what_it_says(tmp_path: Path) -> None:
+def test_the_python_examples_of_the_page_work_as_described(tmp_path: Path) -> None:
     assert PAGE.run_python(warehouse=tmp_path / "lake") > 30
 
 
-def test_the_commands_of_the_page_have_the_options_that_it_names() -> None:
+def test_the_commands_of_the_page_have_the_named_options() -> None:
     assert PAGE.check_commands() > 3

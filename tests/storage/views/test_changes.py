@@ -1,4 +1,4 @@
-"""Reading changes: whoever applies them to an empty table has the table."""
+"""Reading changes: applying them to an empty table results in the table."""
 
 import random
 from pathlib import Path
@@ -34,7 +34,7 @@ def sorted_rows(table: Table) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("producer", ["none", "lookup", "full-compaction"])
-def test_a_copy_made_of_changes_is_the_table(tmp_path: Path, producer: str) -> None:
+def test_a_copy_made_from_changes_equals_the_table(tmp_path: Path, producer: str) -> None:
     table, copy = create(tmp_path, changelog_producer=producer), create(tmp_path, "copy")
     source = random.Random(3)
     seen = 0
@@ -52,7 +52,7 @@ def test_a_copy_made_of_changes_is_the_table(tmp_path: Path, producer: str) -> N
     if producer != "none":
         kinds = table.changes().to_arrow()["_row_kind"].to_pylist()
         assert set(kinds) == {0, 1, 2, 3}
-        # Each update says what the row was.
+        # Each update has the previous row.
         assert kinds.count(1) == kinds.count(2)
 
 
@@ -85,7 +85,7 @@ def test_changes_of_an_append_table_are_its_new_rows(tmp_path: Path) -> None:
     ]
 
 
-def test_ranges_that_there_are_not_are_refused(tmp_path: Path) -> None:
+def test_invalid_ranges_are_refused(tmp_path: Path) -> None:
     table = create(tmp_path)
     table.append(rows([1], [0], "a").drop_columns(["_row_kind"]))
     assert table.changes(from_snapshot=2).to_arrow().num_rows == 0
@@ -108,7 +108,7 @@ def test_changes_are_projected_and_filtered(tmp_path: Path) -> None:
     ]
 
 
-def test_what_can_not_be_told_is_named(tmp_path: Path) -> None:
+def test_the_error_names_missing_snapshots_and_columns(tmp_path: Path) -> None:
     table = create(tmp_path)
     assert table.changes().to_arrow().num_rows == 0
     table.write_changes(rows([1], [0], "a"))

@@ -16,7 +16,7 @@ from interbed.storage.views.levels import TableLevels, levels_of
 
 
 def table_of(warehouse: Path, key: pa.DataType, **options: str) -> interbed.Table:
-    """An empty table `shop.orders` of one bucket with that type of key."""
+    """An empty table `shop.orders` of one bucket with the given type of key."""
     catalog = interbed.load_catalog(warehouse=warehouse)
     catalog.create_database("shop")
     schema = pa.schema([("id", key), ("amount", pa.int64())])
@@ -24,7 +24,7 @@ def table_of(warehouse: Path, key: pa.DataType, **options: str) -> interbed.Tabl
 
 
 def tree(*runs: tuple[int, list[tuple[float, float]]], bucket: int = 0, trigger: int = 5, stop: int = 8) -> BucketTree:
-    """A bucket of (level, ranges of files) runs; a file has ten records of 100 bytes and is an hour old at 3600 s."""
+    """A bucket of (level, ranges of files) runs. A file has ten records of 100 bytes, and is an hour old at 3600 s."""
     return BucketTree(
         partition="dt=a",
         bucket=bucket,
@@ -64,7 +64,7 @@ def printed(drawing: LevelsDrawing, width: int = 60) -> list[str]:
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
-def test_a_tree_is_drawn_run_by_run_with_files_where_their_keys_are() -> None:
+def test_a_tree_is_drawn_run_by_run_with_files_at_the_places_of_their_keys() -> None:
     drawn = tree((0, [(0.5, 1.0)]), (5, [(0.0, 0.25), (0.25, 0.5), (0.9, 1.0)]))
     lines = printed(LevelsDrawing(title="shop.orders, snapshot 2", trees=(drawn,), now_millis=3_600_000))
     assert lines == [
@@ -89,16 +89,16 @@ def test_a_tree_is_drawn_run_by_run_with_files_where_their_keys_are() -> None:
         (5, "writers wait", "■■│■■┃■"),
     ],
 )
-def test_sorted_runs_are_held_against_the_triggers(runs: int, state: str, gauge: str) -> None:
+def test_the_gauge_compares_sorted_runs_with_the_triggers(runs: int, state: str, gauge: str) -> None:
     drawn = tree(*[(0, [(0.0, 1.0)])] * runs, trigger=3, stop=4)
     assert (drawn.state, drawn.gauge) == (state, gauge)
 
 
-def test_a_gauge_of_too_many_runs_is_left_out() -> None:
+def test_a_gauge_of_too_many_runs_is_omitted() -> None:
     assert tree((0, [(0.0, 1.0)]), stop=2**31 - 1).gauge == ""
 
 
-def test_the_buckets_with_the_most_runs_are_drawn_in_their_order() -> None:
+def test_the_buckets_with_the_most_runs_are_drawn_in_bucket_order() -> None:
     trees = [tree(*[(0, [(0.0, 1.0)])] * runs, bucket=b) for b, runs in enumerate([1, 4, 2, 3])]
     assert [t.bucket for t in most_runs(trees, 2)] == [1, 3]
     view = TableLevels(table="t", snapshot_id=1, levels=(), trees=tuple(trees) * 4)
@@ -134,7 +134,7 @@ def test_numeric_keys_are_laid_out_to_scale(tmp_path: Path) -> None:
         (pa.float64(), [0.0, 1.0, float("inf")], [0.5, 0.5]),
     ],
 )
-def test_keys_of_any_type_have_a_place(
+def test_keys_of_any_type_have_a_position_on_the_axis(
     tmp_path: Path, kind: pa.DataType, values: list[object], places: list[float]
 ) -> None:
     table = table_of(tmp_path, kind)
@@ -152,7 +152,7 @@ def test_one_key_alone_fills_the_axis(tmp_path: Path) -> None:
     assert [(f.start, f.end) for r in found.runs for f in r.files] == [(0.0, 1.0)]
 
 
-def test_ages_are_those_of_the_local_clock(tmp_path: Path) -> None:
+def test_ages_follow_the_local_clock(tmp_path: Path) -> None:
     table = table_of(tmp_path, pa.int64())
     before = datetime.now().replace(tzinfo=UTC).timestamp() * 1000
     table.upsert(pa.table({"id": [7], "amount": [1]}))
@@ -163,7 +163,7 @@ def test_ages_are_those_of_the_local_clock(tmp_path: Path) -> None:
     assert any("2 h" in line for line in printed(later.drawing(), 120))
 
 
-def test_levels_can_be_had_of_a_partition_and_of_a_bucket(tmp_path: Path) -> None:
+def test_levels_can_be_limited_to_a_partition_and_a_bucket(tmp_path: Path) -> None:
     catalog = interbed.load_catalog(warehouse=tmp_path)
     catalog.create_database("shop")
     schema = pa.schema((("id", pa.int64()), ("dt", pa.string())))
@@ -184,7 +184,7 @@ def test_levels_can_be_had_of_a_partition_and_of_a_bucket(tmp_path: Path) -> Non
         table.levels(partitions={"colour": "red"})
 
 
-def test_the_json_tells_every_file(tmp_path: Path) -> None:
+def test_the_json_lists_every_file(tmp_path: Path) -> None:
     table = table_of(tmp_path, pa.string())
     table.upsert(pa.table({"id": ["x" * 50, "b"], "amount": [1, 2]}))
     shown = json.loads(json.dumps(table.levels().to_json()))
@@ -197,7 +197,7 @@ def test_the_json_tells_every_file(tmp_path: Path) -> None:
     assert datetime.fromisoformat(file["created"]).tzinfo is None
 
 
-def test_a_table_without_a_tree_has_figures_only(tmp_path: Path) -> None:
+def test_a_table_without_a_tree_has_only_figures(tmp_path: Path) -> None:
     catalog = interbed.load_catalog(warehouse=tmp_path)
     catalog.create_database("shop")
     table = catalog.create_table("shop.log", pa.schema([("id", pa.int64())]))
@@ -210,7 +210,7 @@ def test_a_table_without_a_tree_has_figures_only(tmp_path: Path) -> None:
         levels.plot(tmp_path / "levels.svg")
 
 
-def test_sizes_and_ages_are_in_units_that_suit_them() -> None:
+def test_sizes_and_ages_have_suitable_units() -> None:
     assert [size_text(n) for n in (0, 1023, 1536, 5 << 20, 3 << 30, 2 << 40)] == [
         "0 B",
         "1023 B",

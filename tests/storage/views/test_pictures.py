@@ -1,4 +1,4 @@
-"""Pictures of LSM trees and of simulations: files of three kinds, the same bytes again, and clear errors."""
+"""Figures of LSM trees and of simulations: three file formats, reproducible bytes, and clear errors."""
 
 import subprocess
 import sys
@@ -33,13 +33,13 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> interbed.Table:
 
 
 def text_of(svg: Path) -> str:
-    """What an SVG file tells; matplotlib keeps the texts as comments."""
+    """Return the texts of an SVG file, which matplotlib keeps as comments."""
     ElementTree.parse(svg)
     return svg.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", BEGINNINGS)
-def test_levels_are_drawn_to_files_of_each_kind(table: interbed.Table, tmp_path: Path, kind: str) -> None:
+def test_levels_are_drawn_to_files_of_each_format(table: interbed.Table, tmp_path: Path, kind: str) -> None:
     target = tmp_path / f"levels.{kind}"
     table.levels().plot(target)
     assert target.read_bytes().startswith(BEGINNINGS[kind])
@@ -79,18 +79,18 @@ def test_the_same_picture_has_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "first.svg").read_bytes() == (tmp_path / "second.svg").read_bytes()
 
 
-def test_another_kind_of_file_is_refused(table: interbed.Table, tmp_path: Path) -> None:
+def test_an_unknown_file_format_is_refused(table: interbed.Table, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match=r"levels\.gif"):
         table.levels().plot(tmp_path / "levels.gif")
 
 
-def test_a_place_that_is_not_there_is_named(table: interbed.Table, tmp_path: Path) -> None:
+def test_the_error_names_a_missing_directory(table: interbed.Table, tmp_path: Path) -> None:
     with pytest.raises(StorageAccessError, match="nowhere"):
         table.levels().plot(tmp_path / "nowhere" / "levels.svg")
 
 
-def test_without_matplotlib_the_way_out_is_told() -> None:
-    # A fresh interpreter, in which the library is not to be found.
+def test_without_matplotlib_the_error_says_how_to_install_it() -> None:
+    # A new interpreter, in which the library cannot be imported.
     program = (
         "import sys\n"
         "sys.modules['matplotlib'] = None\n"
@@ -108,7 +108,7 @@ def test_without_matplotlib_the_way_out_is_told() -> None:
     require_drawing("picture.svg")
 
 
-def test_matplotlib_is_not_loaded_before_something_is_drawn() -> None:
+def test_matplotlib_is_imported_only_for_drawing() -> None:
     imports = "import sys, interbed.storage.table.table, interbed.storage.views.simulate.simulation"
     program = f"{imports}; print('matplotlib' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)

@@ -24,7 +24,7 @@ from interbed.catalog.client.repair_report import RepairKind
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.io.api import FileIO
 from interbed.storage.table.table import Table
-from tests.storage.version.crash_points import NAME, DyingFileIO, Seen, go_on, seen
+from tests.storage.version.crash_points import NAME, DyingFileIO, VisibleState, go_on, seen
 from tests.support.dying_disk import Killed
 from tests.support.servers.metastore import metastore_under_test
 
@@ -159,7 +159,7 @@ class View:
     """All that a fresh client sees of a table; `contents` is None where there is none."""
 
     listed: bool
-    contents: Seen | None
+    contents: VisibleState | None
     columns: tuple[str, ...] = ()
     options: tuple[tuple[str, str], ...] = ()
     schema_id: int | None = None
@@ -268,5 +268,5 @@ def _go_on(catalog: HiveCatalog, name: str) -> None:
     if not catalog.table_exists(name):
         new_table(catalog, name)
         fresh = seen(cast(Any, catalog), name)
-        assert fresh == Seen(rows=(), snapshots={}, tags={}, branches={}, consumers={}), f"came back: {fresh}"
+        assert fresh == VisibleState(rows=(), snapshots={}, tags={}, branches={}, consumers={}), f"came back: {fresh}"
     go_on(catalog.get_table(name))

@@ -1,4 +1,4 @@
-"""The simulator: against a model of the rows, against a real table, and what its amplifications say."""
+"""The simulator, against a model of the rows and against a real table, and its amplification figures."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ from interbed.storage.views.simulate.workload import InsertOrder, KeyDistributio
 from tests.support.examples import examples
 
 SIZES_DO_NOT_MATTER = {"compaction.size-ratio": "1000000", "compaction.max-size-amplification-percent": "1000000"}
-"""With these the number of sorted runs alone decides, so that files of any size make the same tree."""
+"""With these options, only the number of sorted runs triggers compactions, so file sizes do not change the tree."""
 
 workloads = st.builds(
     Workload,
@@ -48,7 +48,7 @@ table_options = st.fixed_dictionaries(
 
 @settings(max_examples=examples(60), deadline=None)
 @given(workload=workloads, options=table_options, every=st.integers(1, 4))
-def test_the_live_rows_are_those_of_a_dictionary(workload: Workload, options: dict[str, str], every: int) -> None:
+def test_the_live_rows_equal_those_of_a_dictionary(workload: Workload, options: dict[str, str], every: int) -> None:
     model: dict[int, bool] = {}
     expected = []
     for batch in workload.batches():
@@ -66,7 +66,7 @@ def test_the_live_rows_are_those_of_a_dictionary(workload: Workload, options: di
 
 @settings(max_examples=examples(30), deadline=None)
 @given(workload=workloads)
-def test_a_full_compaction_leaves_live_rows_only(workload: Workload) -> None:
+def test_a_full_compaction_leaves_only_live_rows(workload: Workload) -> None:
     simulation = simulate(workload, {"full-compaction.delta-commits": "1"})
     for step in simulation.steps:
         assert step.total_bytes == step.live_bytes
@@ -89,7 +89,7 @@ def test_a_full_compaction_leaves_live_rows_only(workload: Workload) -> None:
         },
     ],
 )
-def test_a_simulated_tree_is_that_of_a_real_table(tmp_path: Path, options: dict[str, str]) -> None:
+def test_a_simulated_tree_equals_that_of_a_real_table(tmp_path: Path, options: dict[str, str]) -> None:
     options = {**SIZES_DO_NOT_MATTER, **options}
     workload = Workload(commits=9, rows=40, delete_ratio=0.2, seed=4)
     catalog = interbed.load_catalog(warehouse=tmp_path)
@@ -97,7 +97,7 @@ def test_a_simulated_tree_is_that_of_a_real_table(tmp_path: Path, options: dict[
     schema = pa.schema([("id", pa.int64())])
     table = catalog.create_table("db.t", schema, primary_keys=["id"], options={"bucket": "1", **options})
     real = []
-    # One writer over all commits, which keeps count of the opportunities that it let pass.
+    # One writer for all commits, because it counts the compactions that it skipped.
     with table.new_write("writer") as write:
         for identifier, batch in enumerate(workload.batches()):
             kinds = pa.array(np.where(batch.deletes, 3, 0).astype(np.int8))
@@ -118,7 +118,7 @@ def test_more_runs_cost_fewer_writes_and_more_reads() -> None:
     assert few.curves[2].mean < many.curves[2].mean / 1.5
 
 
-def test_ascending_keys_are_moved_and_hardly_rewritten() -> None:
+def test_files_of_ascending_keys_are_moved_and_hardly_rewritten() -> None:
     options = {"target-file-size": "10 kb"}
     ascending, random = (
         simulate(Workload(commits=60, rows=200, update_ratio=0, insert_order=order), options)
@@ -130,7 +130,7 @@ def test_ascending_keys_are_moved_and_hardly_rewritten() -> None:
     assert random.steps[-1].write_amplification > 2
 
 
-def test_a_compaction_that_comes_late_makes_the_writer_wait() -> None:
+def test_a_late_compaction_makes_the_writer_wait() -> None:
     workload = Workload(commits=40, rows=100)
     assert simulate(workload).waits == 0
     late = simulate(workload, compact_every=1000)
@@ -138,7 +138,7 @@ def test_a_compaction_that_comes_late_makes_the_writer_wait() -> None:
     assert max(s.runs for s in late.steps) == late.stop_trigger == 8
 
 
-def test_full_compactions_come_by_commits_or_by_time() -> None:
+def test_full_compactions_are_triggered_by_commits_or_by_time() -> None:
     workload = Workload(commits=30, rows=50, interval_millis=60_000)
     by_commits = simulate(workload, {"full-compaction.delta-commits": "10"})
     # At the tenth commit a compaction of all runs was due anyway.
@@ -165,7 +165,7 @@ def test_the_same_seed_gives_the_same_simulation() -> None:
     assert first != other
 
 
-def test_it_is_told_to_people() -> None:
+def test_simulations_have_a_readable_text_form() -> None:
     simulation = simulate(Workload(commits=50, rows=100))
     shown = str(simulation)
     assert "write amplification" in shown
@@ -188,12 +188,12 @@ def test_it_is_told_to_people() -> None:
         ({"seed": -1}, "seed"),
     ],
 )
-def test_figures_that_make_no_workload_are_refused(wrong: dict[str, float], message: str) -> None:
+def test_invalid_figures_of_a_workload_are_refused(wrong: dict[str, float], message: str) -> None:
     with pytest.raises(InvalidInputError, match=message):
         Workload(**wrong)  # type: ignore[arg-type]
 
 
-def test_wrong_options_are_refused() -> None:
+def test_invalid_options_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="num-levels"):
         simulate(Workload(commits=1), {"num-levels": "1"})
     with pytest.raises(InvalidOptionError, match=r"'compaction.size-ration'; is 'compaction.size-ratio' meant"):

@@ -1,4 +1,4 @@
-"""Streams of tables that keep the first row of a key: the rows that the table ignores are no changes."""
+"""Streams of first-row tables: ignored rows are no changes."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def test_a_table_without_a_changelog_has_no_stream(tmp_path: Path) -> None:
     assert table.scan().to_arrow().to_pylist() == [*ROWS.to_pylist(), {"id": 3, "v": "c"}]
 
 
-def test_a_changelog_has_the_new_rows_alone(tmp_path: Path) -> None:
+def test_a_changelog_has_only_the_new_rows(tmp_path: Path) -> None:
     table = made(tmp_path, **{"changelog-producer": "lookup"})
     rows = [row for changes in table.stream(from_snapshot=1, idle_seconds=0) for row in changes.to_arrow().to_pylist()]
     assert sorted((row["id"], row["v"]) for row in rows) == [(1, "a"), (2, "b"), (3, "c")]

@@ -1,4 +1,4 @@
-"""Micro-batches of a stream: every row in exactly one, whatever the limits and however they change."""
+"""Micro-batches of a stream: every row is in exactly one batch, for any limits and changes of limits."""
 
 from pathlib import Path
 from typing import Any
@@ -75,7 +75,7 @@ def test_every_row_is_in_one_batch(
 
     for _ in range(before):
         write()
-    # Kept as text, as a checkpoint does.
+    # Store the position as text, as a checkpoint does.
     position = MicroBatches(table.store).start().to_json()
     seen: list[int] = []
     for limits, more in [*steps, *[(last, False)] * 40]:
@@ -92,7 +92,7 @@ def test_every_row_is_in_one_batch(
     assert sorted(seen) == list(range(written))
 
 
-def test_a_batch_ends_where_it_is_told_to(tmp_path: Path) -> None:
+def test_a_batch_ends_at_the_given_snapshot(tmp_path: Path) -> None:
     table = _new(tmp_path)
     _write(table, 1)
     _write(table, 2)
@@ -107,7 +107,7 @@ def test_a_batch_ends_where_it_is_told_to(tmp_path: Path) -> None:
     assert MicroBatches(table.store).newest() == 3
 
 
-def test_a_position_in_an_expired_snapshot_says_what_to_do(tmp_path: Path) -> None:
+def test_the_error_of_a_position_in_an_expired_snapshot_says_what_to_do(tmp_path: Path) -> None:
     table = _new(tmp_path, keyed=False, **{"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"})
     _write(table, 1)
     start = StreamPosition(snapshot_id=1)
@@ -120,7 +120,7 @@ def test_a_position_in_an_expired_snapshot_says_what_to_do(tmp_path: Path) -> No
         MicroBatches(table.store).splits(start, StreamPosition(snapshot_id=2, index=0, total=1))
 
 
-def test_a_consumer_is_told_of_whole_snapshots(tmp_path: Path) -> None:
+def test_a_consumer_advances_by_whole_snapshots(tmp_path: Path) -> None:
     table = _new(tmp_path)
     _write(table, 1, 2)
     batches = MicroBatches(table.copy({"consumer-id": "c"}).store)
@@ -144,7 +144,7 @@ def test_a_consumer_is_told_of_whole_snapshots(tmp_path: Path) -> None:
     assert batches.start() == StreamPosition(snapshot_id=2)
 
 
-def test_changed_columns_end_the_stream_after_the_last_old_row(tmp_path: Path) -> None:
+def test_a_change_of_columns_ends_the_stream_after_the_last_old_row(tmp_path: Path) -> None:
     table = _new(tmp_path)
     start = MicroBatches(table.store).start()
     _write(table, 1)
@@ -162,7 +162,7 @@ def test_changed_columns_end_the_stream_after_the_last_old_row(tmp_path: Path) -
     assert _read(altered, end, later) == [2]
 
 
-def test_a_position_that_the_table_does_not_have_is_refused(tmp_path: Path) -> None:
+def test_a_position_beyond_the_table_is_refused(tmp_path: Path) -> None:
     table = _new(tmp_path)
     _write(table, 1)
     batches = MicroBatches(table.store)

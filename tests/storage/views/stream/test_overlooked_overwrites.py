@@ -1,4 +1,4 @@
-"""A stream says which overwrites it does not tell, and how to get what they changed."""
+"""A stream warns of overwrites that it does not return, and names the way to get their changes."""
 
 import logging
 from pathlib import Path
@@ -14,7 +14,7 @@ PRODUCERS = ["none", "input", "lookup", "full-compaction"]
 
 
 def _overwritten(warehouse: Path, producer: str) -> tuple[Table, int]:
-    """A table with the rows 0 to 2, of which an overwrite leaves 0; and the snapshot of the overwrite."""
+    """A table with the rows 0 to 2, all of which except 0 an overwrite removes; and the snapshot of the overwrite."""
     table = create(warehouse, changelog_producer=producer)
     table.upsert(rows(0, 1, 2))
     table.compact()
@@ -25,16 +25,16 @@ def _overwritten(warehouse: Path, producer: str) -> tuple[Table, int]:
 
 
 @pytest.mark.parametrize("producer", PRODUCERS)
-def test_a_stream_warns_once_of_an_overwrite_that_it_does_not_tell(
+def test_a_stream_warns_once_of_an_overwrite_that_it_does_not_return(
     tmp_path: Path, producer: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     table, overwrite = _overwritten(tmp_path, producer)
-    told: list[dict[str, Any]] = []
+    received: list[dict[str, Any]] = []
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            told = [change for c in table.stream(overwrite, idle_seconds=0) for change in c.to_arrow().to_pylist()]
+            received = [change for c in table.stream(overwrite, idle_seconds=0) for change in c.to_arrow().to_pylist()]
     compacts = producer in ("lookup", "full-compaction")
-    assert told == ([row(0, v="new"), row(5, v="new")] if compacts else [])
+    assert received == ([row(0, v="new"), row(5, v="new")] if compacts else [])
     found = [r.getMessage() for r in caplog.records if "does not report the deleted rows" in r.getMessage()]
     assert len(found) == 1
     assert f"Snapshot {overwrite} of {table.location} " in found[0]
@@ -43,28 +43,28 @@ def test_a_stream_warns_once_of_an_overwrite_that_it_does_not_tell(
 
 
 @pytest.mark.parametrize("producer", PRODUCERS)
-def test_what_the_warning_names_has_what_went(tmp_path: Path, producer: str) -> None:
+def test_the_read_that_the_warning_names_has_the_removed_rows(tmp_path: Path, producer: str) -> None:
     table, overwrite = _overwritten(tmp_path, producer)
     changed = table.changes(overwrite, overwrite, mode="diff").to_arrow().to_pylist()
     assert sorted(changed, key=lambda r: r["id"]) == [row(0, v="new"), row(1, 3), row(2, 3), row(5, v="new")]
 
 
 @pytest.mark.parametrize("producer", ["none", "input"])
-def test_there_is_no_warning_of_an_overwrite_that_is_told_or_that_replaces_nothing(
+def test_overwrites_that_are_returned_or_replace_nothing_cause_no_warning(
     tmp_path: Path, producer: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    table, overwrite = _overwritten(tmp_path / "told", producer)
+    table, overwrite = _overwritten(tmp_path / "received", producer)
     first = create(tmp_path / "first", changelog_producer=producer)
     first.overwrite(rows(1))
     with caplog.at_level(logging.WARNING):
-        told = table.copy({"streaming-read-overwrite": "true"})
-        assert [c.snapshot_id for c in told.stream(overwrite, idle_seconds=0)] == [overwrite]
+        received = table.copy({"streaming-read-overwrite": "true"})
+        assert [c.snapshot_id for c in received.stream(overwrite, idle_seconds=0)] == [overwrite]
         assert list(first.stream(1, idle_seconds=0)) == []
     assert "does not report" not in caplog.text
 
 
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
-def test_the_option_that_is_refused_says_what_streams_do_not_tell(tmp_path: Path, producer: str) -> None:
+def test_the_refusal_of_the_option_explains_what_streams_do_not_return(tmp_path: Path, producer: str) -> None:
     table = create(tmp_path, changelog_producer=producer)
     with pytest.raises(InvalidOptionError) as caught:
         table.copy({"streaming-read-overwrite": "true"})
@@ -73,14 +73,16 @@ def test_the_option_that_is_refused_says_what_streams_do_not_tell(tmp_path: Path
     assert "rows that an overwrite takes away are in no changelog" in str(caught.value)
 
 
-def test_a_stream_warns_of_rows_that_another_producer_wrote(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stream_warns_of_rows_written_with_another_changelog_producer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     table = create(tmp_path, changelog_producer="input")
     table.upsert(rows(0))
     table.copy({"changelog-producer": "none"}).upsert(rows(1))
     table.upsert(rows(2))
     with caplog.at_level(logging.WARNING):
-        told = [change["id"] for c in table.stream(1, idle_seconds=0) for change in c.to_arrow().to_pylist()]
-    assert told == [0, 2]
+        received = [change["id"] for c in table.stream(1, idle_seconds=0) for change in c.to_arrow().to_pylist()]
+    assert received == [0, 2]
     [warned] = [r.getMessage() for r in caplog.records if "without a changelog" in r.getMessage()]
     assert f"Snapshot 2 of {table.location} " in warned
     assert "table.changes(2, 2, mode='diff')" in warned

@@ -1,4 +1,4 @@
-"""A stream that goes on after a rollback says so, wherever the table's history is another one than it has read."""
+"""A stream that resumes after a rollback reports an error where the table's history differs from what it has read."""
 
 import json
 import pickle
@@ -29,7 +29,7 @@ def _written(warehouse: Path, *numbers: int, bucket: str = "1") -> Table:
 
 
 def _read(table: Table, from_snapshot: int | str | None) -> tuple[list[int], StreamCheckpoint]:
-    """The ids that a stream hands out until it comes to the end, and its last checkpoint."""
+    """The ids that a stream returns until its end, and its last checkpoint."""
     handed: list[Any] = []
     checkpoint = None
     for changes in table.stream(from_snapshot, idle_seconds=0):
@@ -46,7 +46,7 @@ def _back_and_on(table: Table, version: int, *numbers: int) -> None:
 
 
 @pytest.mark.parametrize("newer", [1, 2, 3, 4])
-def test_a_checkpoint_is_refused_whose_snapshot_is_another_one_now(tmp_path: Path, newer: int) -> None:
+def test_a_checkpoint_is_refused_when_its_snapshot_has_been_replaced(tmp_path: Path, newer: int) -> None:
     table = _written(tmp_path, 0, 1, 2, 3)
     handed, checkpoint = _read(table, 1)
     assert (handed, checkpoint) == ([0, 1, 2, 3], 5)
@@ -57,7 +57,7 @@ def test_a_checkpoint_is_refused_whose_snapshot_is_another_one_now(tmp_path: Pat
                 list(stream)
 
 
-def test_a_stream_goes_on_after_a_rollback_to_what_it_has_read(tmp_path: Path) -> None:
+def test_a_stream_resumes_after_a_rollback_to_a_snapshot_that_it_has_read(tmp_path: Path) -> None:
     table = _written(tmp_path, 0, 1)
     _, checkpoint = _read(table, 1)
     table.upsert(rows(2))
@@ -66,13 +66,13 @@ def test_a_stream_goes_on_after_a_rollback_to_what_it_has_read(tmp_path: Path) -
         assert _read(table, kept)[0] == [10]
 
 
-def test_a_stream_of_another_process_is_not_handed_what_was_rolled_back(tmp_path: Path) -> None:
+def test_a_stream_of_another_process_does_not_return_rolled_back_changes(tmp_path: Path) -> None:
     table = _written(tmp_path, 0, 1)
     scan = table.new_stream_scan()
     scan.restore(3)
     assert scan.plan() is None
     table.upsert(rows(2))
-    # Remembered by the process whose stream has come to it next.
+    # The process whose stream reads it next remembers the snapshot.
     assert table.store.snapshots.snapshot(3).id == 3
     other = _opened_elsewhere(tmp_path)
     _back_and_on(other, 2, 10)
@@ -81,7 +81,7 @@ def test_a_stream_of_another_process_is_not_handed_what_was_rolled_back(tmp_path
     assert table.new_change_read().to_reader(plan.splits).read_all()["id"].to_pylist() == [10]
 
 
-def test_a_running_stream_is_refused_too(tmp_path: Path) -> None:
+def test_a_running_stream_gets_an_error_too(tmp_path: Path) -> None:
     table = _written(tmp_path, 0, 1, 2)
     scan = table.new_stream_scan()
     assert scan.plan() is not None
@@ -91,7 +91,7 @@ def test_a_running_stream_is_refused_too(tmp_path: Path) -> None:
         scan.plan()
 
 
-def test_parts_of_a_snapshot_know_what_was_before_them(tmp_path: Path) -> None:
+def test_checkpoints_within_a_snapshot_record_the_snapshot_before(tmp_path: Path) -> None:
     table = _written(tmp_path, 0, bucket="4")
     table.upsert(rows(*range(20)))
     stream = iter(table.stream(2, idle_seconds=0, max_splits=1))
@@ -142,7 +142,7 @@ def test_a_consumer_notices_a_rollback_and_its_file_stays_as_paimon_has_it(tmp_p
     _back_and_on(table, 2, 10, 11, 12, 13)
     with pytest.raises(SnapshotNotFoundError, match=r"rolled back; .* after resetting the consumer 'c'"):
         list(consumer.stream(idle_seconds=0))
-    # As Paimon writes it: nothing is known of what was before.
+    # A consumer file as Paimon writes it, which does not identify the previous snapshot.
     path.write_text(json.dumps({"nextSnapshot": 5}))
     assert _read(consumer, None)[0] == [12, 13]
     table.versions.reset_consumer("c", 3)
@@ -167,12 +167,12 @@ def test_micro_batches_notice_a_rollback_at_every_position(tmp_path: Path) -> No
         with pytest.raises(SnapshotNotFoundError, match="recreated or rolled back"):
             batches.splits(after, end)
     assert batches.advance(positions[1]) is not None
-    # Positions of Paimon, and those of before, say no more than the id.
+    # Positions of Paimon and of earlier versions have only the id.
     plain = StreamPosition.from_json('{"snapshotId":3,"index":3,"scanSnapshot":false,"totalSplits":4}')
     assert batches.advance(plain) is not None
 
 
-def test_texts_that_are_no_checkpoints_are_refused(tmp_path: Path) -> None:
+def test_invalid_texts_of_checkpoints_are_refused(tmp_path: Path) -> None:
     table = _written(tmp_path, 0)
     assert StreamCheckpoint.of("7").to_text() == "7"
     assert StreamCheckpoint.of("7@a-b").to_text() == "7@a-b"
@@ -182,7 +182,7 @@ def test_texts_that_are_no_checkpoints_are_refused(tmp_path: Path) -> None:
 
 
 def _resumed(table: Table, reader: str, kept: Any, apply: Callable[[Any], None]) -> Any:
-    """Read on from what was kept, to the end; what is kept then."""
+    """Resume from the kept progress, read to the end, and return the new progress."""
     if reader == "positions":
         batches = MicroBatches(table.store)
         position = batches.start() if kept is None else StreamPosition.from_json(kept)
@@ -202,7 +202,7 @@ def _resumed(table: Table, reader: str, kept: Any, apply: Callable[[Any], None])
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("reader", ["text", "consumer", "positions"])
-def test_what_a_stream_has_handed_out_is_the_table_or_an_error_whatever_was_rolled_back(
+def test_a_resumed_stream_yields_the_table_or_an_error_after_any_rollback(
     tmp_path: Path, reader: str, tally: Tally
 ) -> None:
     refused = resumed = 0

@@ -1,4 +1,4 @@
-"""Where a read starts, by its options."""
+"""The starting point of a read, by its options."""
 
 import os
 import time
@@ -33,7 +33,7 @@ from interbed.storage.meta.options.stream import StartupMode
         ({"scan.mode": "incremental", "incremental-between-timestamp": "1,2"}, StartupMode.INCREMENTAL),
     ],
 )
-def test_the_mode_is_named_or_follows_from_what_is_given(options: dict[str, str], mode: StartupMode) -> None:
+def test_the_mode_is_given_or_follows_from_other_options(options: dict[str, str], mode: StartupMode) -> None:
     assert CoreOptions(options).startup_mode is mode
 
 
@@ -50,13 +50,13 @@ def test_the_mode_is_named_or_follows_from_what_is_given(options: dict[str, str]
         ({"scan.mode": "incremental"}, "needs the option 'incremental-between'"),
     ],
 )
-def test_what_contradicts_the_mode_is_refused(options: dict[str, str], part: str) -> None:
+def test_options_that_contradict_the_mode_are_refused(options: dict[str, str], part: str) -> None:
     with pytest.raises(InvalidOptionError, match=part):
         _ = CoreOptions(options).startup_mode
 
 
 @pytest.mark.long
-def test_times_are_of_the_local_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_are_in_the_local_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.environ.get("TZ")
     try:
         monkeypatch.setenv("TZ", "Asia/Tokyo")

@@ -1,4 +1,4 @@
-"""Streams: where they start, what they tell, how they go on, and how they end."""
+"""Streams: their start, their changes, their continuation, and their end."""
 
 import json
 import random
@@ -38,7 +38,7 @@ def rows(*ids: int, v: str = "x") -> pa.Table:
     return pa.table({"id": list(ids), "v": [v] * len(ids)}, schema=SCHEMA)
 
 
-def told(table: Table, scan: StreamScan) -> list[dict[str, Any]] | None:
+def next_changes(table: Table, scan: StreamScan) -> list[dict[str, Any]] | None:
     plan = scan.plan()
     return None if plan is None else table.new_change_read().to_reader(plan.splits).read_all().to_pylist()
 
@@ -84,7 +84,7 @@ def snapshot(kind: CommitKind, *, changelog: bool = False) -> Snapshot:
         (False, "none", True, CommitKind.OVERWRITE, False, ChangeFiles.DELTA),
     ],
 )
-def test_the_kind_of_commit_and_the_producer_say_what_tells_changes(
+def test_the_kind_of_commit_and_the_producer_determine_the_files_with_changes(
     keyed: bool, producer: str, overwrites: bool, kind: CommitKind, changelog: bool, expected: ChangeFiles
 ) -> None:
     rules = SnapshotChangeRules(keyed=keyed, producer=ChangelogProducer(producer), overwrites=overwrites)
@@ -99,33 +99,33 @@ def test_a_stream_of_an_empty_table_waits_for_its_first_snapshot(tmp_path: Path)
     streams = {mode: table.copy({"scan.mode": mode}).new_stream_scan() for mode in ("latest-full", "latest")}
     assert all(scan.plan() is None and scan.checkpoint() is None for scan in streams.values())
     table.upsert(rows(1))
-    # What comes while a stream waits is new to it, whether it begins with rows or with changes.
-    assert all(told(table, scan) == [row(1)] for scan in streams.values())
+    # Rows that arrive while a stream waits are new to it, whether it begins with rows or with changes.
+    assert all(next_changes(table, scan) == [row(1)] for scan in streams.values())
     assert [scan.checkpoint() for scan in streams.values()] == [2, 2]
 
 
-def test_a_stream_of_new_changes_tells_nothing_of_what_was(tmp_path: Path) -> None:
+def test_a_stream_of_new_changes_does_not_return_existing_rows(tmp_path: Path) -> None:
     table = create(tmp_path)
     table.upsert(rows(1))
     scan = table.copy({"scan.mode": "latest"}).new_stream_scan()
     assert scan.plan() is None
     assert scan.checkpoint() == 2
     table.upsert(rows(2))
-    assert told(table, scan) == [row(2)]
+    assert next_changes(table, scan) == [row(2)]
 
 
 @pytest.mark.parametrize("producer", ["lookup", "full-compaction"])
-def test_a_stream_begins_with_the_rows_that_no_changelog_will_tell(tmp_path: Path, producer: str) -> None:
+def test_a_stream_begins_with_the_rows_that_no_later_changelog_will_contain(tmp_path: Path, producer: str) -> None:
     table = create(tmp_path, changelog_producer=producer, write_only="true")
     table.upsert(rows(1))
     table.compact()
     table.upsert(rows(2))
     scan = table.new_stream_scan()
-    # Row 2 lies in level 0: the compaction to come tells it, so the stream would have it twice.
-    assert told(table, scan) == [row(1)]
+    # Row 2 is in level 0: the next compaction writes it to the changelog, so the stream would return it twice.
+    assert next_changes(table, scan) == [row(1)]
     assert scan.plan() is None
     table.compact()
-    assert told(table, scan) == [row(2)]
+    assert next_changes(table, scan) == [row(2)]
 
 
 def test_a_mode_of_batch_reads_is_refused(tmp_path: Path) -> None:
@@ -137,12 +137,12 @@ def test_a_mode_of_batch_reads_is_refused(tmp_path: Path) -> None:
         table.copy({"scan.watermark": "5"}).new_stream_scan().plan()
 
 
-# -- going on ----------------------------------------------------------------------------------------------------------
+# -- resuming ----------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=examples(12))
 @given(seed=st.integers(0, 999))
-def test_a_copy_kept_by_a_stream_that_restarts_is_the_table(
+def test_a_copy_maintained_by_a_restarting_stream_equals_the_table(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
     source = random.Random(seed)
@@ -167,7 +167,7 @@ def test_a_copy_kept_by_a_stream_that_restarts_is_the_table(
             checkpoint = scan.checkpoint()
             scan = table.new_stream_scan()
             scan.restore(checkpoint)
-        while (changes := told(table, scan)) is not None:
+        while (changes := next_changes(table, scan)) is not None:
             for change in changes:
                 if change["_row_kind"] in (0, 2):
                     copy[change["id"]] = change["v"]
@@ -185,11 +185,11 @@ def test_a_restored_stream_can_begin_with_the_rows_of_its_snapshot(tmp_path: Pat
     scan = table.new_stream_scan()
     scan.restore(2, full=True)
     assert scan.checkpoint() is None
-    assert told(table, scan) == [row(1), row(2)]
-    assert (scan.checkpoint(), told(table, scan)) == (3, [row(3)])
+    assert next_changes(table, scan) == [row(1), row(2)]
+    assert (scan.checkpoint(), next_changes(table, scan)) == (3, [row(3)])
 
 
-def test_a_stream_whose_snapshot_has_expired_says_so(tmp_path: Path) -> None:
+def test_a_stream_whose_snapshot_has_expired_raises_an_error(tmp_path: Path) -> None:
     table = create(tmp_path)
     for number in range(3):
         table.upsert(rows(number))
@@ -217,17 +217,17 @@ def test_changes_are_filtered_and_projected(tmp_path: Path) -> None:
         table.stream(columns=["w"])
 
 
-def test_new_columns_are_not_told_by_a_stream_that_does_not_know_them(tmp_path: Path) -> None:
+def test_a_stream_opened_before_a_column_was_added_does_not_return_it(tmp_path: Path) -> None:
     with interbed.load_catalog("test", warehouse=f"file:{tmp_path}") as catalog:
         table = create(tmp_path)
         table.upsert(rows(1))
         scan = table.new_stream_scan()
-        assert told(table, scan) == [row(1)]
+        assert next_changes(table, scan) == [row(1)]
         catalog.alter_table("db.t", [AddColumn("w", AtomicType(TypeRoot.INT))])
         wider = catalog.get_table("db.t")
         wider.upsert(pa.table({"id": [2], "v": ["x"], "w": [7]}, schema=wider.arrow_schema))
-        assert told(table, scan) == [row(2)]
-        # A stream that begins in the past has the columns of today.
+        assert next_changes(table, scan) == [row(2)]
+        # A stream that begins in the past has the present columns.
         past = wider.copy({"scan.snapshot-id": "1"})
         assert [c.to_arrow().column_names[2] for c in past.stream(idle_seconds=0)] == ["w", "w"]
 
@@ -248,14 +248,14 @@ def test_a_bounded_stream_ends_at_its_watermark(tmp_path: Path) -> None:
     bounded = table.copy({"scan.bounded.watermark": "10", "scan.snapshot-id": "1"})
     assert [c.to_arrow()["id"].to_pylist() for c in bounded.stream(poll_seconds=0)] == [[0], [1]]
     scan = table.copy({"scan.bounded.watermark": "10"}).new_stream_scan()
-    # The newest snapshot is beyond the bound already: its rows are all there is.
-    assert told(table, scan) == [row(0), row(1), row(2)]
+    # The newest snapshot is beyond the bound already, so the stream returns only its rows.
+    assert next_changes(table, scan) == [row(0), row(1), row(2)]
     assert scan.is_finished
     assert scan.watermark == 20
     assert scan.plan() is None
 
 
-def test_young_snapshots_wait_for_their_delay(tmp_path: Path) -> None:
+def test_young_snapshots_are_returned_after_the_delay(tmp_path: Path) -> None:
     table = create(tmp_path, scan__mode="from-snapshot", scan__snapshot_id="1")
     table.upsert(rows(1))
     made = table.snapshots()[0].time_millis
@@ -264,10 +264,10 @@ def test_young_snapshots_wait_for_their_delay(tmp_path: Path) -> None:
     scan = StreamScan(delayed.store, clock=lambda: now[0])
     assert scan.plan() is None
     now[0] += 1
-    assert told(table, scan) == [row(1)]
+    assert next_changes(table, scan) == [row(1)]
 
 
-def test_a_stream_looks_again_until_it_was_idle_for_long_enough(tmp_path: Path) -> None:
+def test_a_stream_polls_until_it_was_idle_for_long_enough(tmp_path: Path) -> None:
     table = create(tmp_path, continuous__discovery_interval="3 s")
     table.upsert(rows(1))
     now, waits = [0.0], list[float]()
@@ -294,7 +294,7 @@ def test_a_stream_looks_again_until_it_was_idle_for_long_enough(tmp_path: Path) 
 # -- limits and consumers ----------------------------------------------------------------------------------------------
 
 
-def test_changes_are_handed_out_in_parts(tmp_path: Path) -> None:
+def test_changes_are_returned_in_parts(tmp_path: Path) -> None:
     table = create(tmp_path, keyed=False, source__split__target_size="1 b", source__split__open_file_cost="1 b")
     table.append(rows(1))
     with table.new_write("u") as write:
@@ -305,14 +305,14 @@ def test_changes_are_handed_out_in_parts(tmp_path: Path) -> None:
         table.new_commit("u").commit(messages)
     parts = [(c.checkpoint, c.to_arrow()["id"].to_pylist()) for c in table.stream(1, max_splits=2, idle_seconds=0)]
     assert parts == [(2, [1]), (2, [2, 3]), (3, [4, 5])]
-    # Of rows that a stream begins with nothing less than all is a point to go on from.
+    # The initial rows of a stream have a checkpoint only after all of them.
     parts = [(c.checkpoint, c.to_arrow()["id"].to_pylist()) for c in table.stream(max_files=3, idle_seconds=0)]
     assert parts == [(None, [1, 2, 3]), (3, [4, 5])]
     with pytest.raises(InvalidInputError, match="0 splits"):
         StreamLimits(splits=0)
 
 
-def test_a_consumer_goes_on_where_it_was_and_keeps_its_progress_with_the_table(tmp_path: Path) -> None:
+def test_a_consumer_resumes_from_its_progress_which_is_stored_with_the_table(tmp_path: Path) -> None:
     table = create(tmp_path)
     table.upsert(rows(1))
     table.upsert(rows(2))
@@ -320,7 +320,7 @@ def test_a_consumer_goes_on_where_it_was_and_keeps_its_progress_with_the_table(t
     file = Path(table.location, "consumer", "consumer-me")
     stream = iter(consumer.stream(idle_seconds=0))
     assert next(stream).to_arrow()["id"].to_pylist() == [1]
-    # The first changes are done with when the next ones are asked for, and not before.
+    # Changes count as processed when the next ones are requested, and not before.
     assert not file.exists()
     assert next(stream).to_arrow()["id"].to_pylist() == [2]
     assert json.loads(file.read_text())["nextSnapshot"] == 2
