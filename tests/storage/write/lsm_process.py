@@ -1,8 +1,8 @@
 """A process that works on a table: `lsm_process.py <location> <work> <number> [--limit bytes] [fault…]`.
 
-`upsert` writes KEYS keys with values that tell the number, `spill` does the same a fifth at a time through a tiny
-buffer, `compact` merges the table fully, `expire` leaves one snapshot, `tag` names the newest. With `--limit` no file
-may become larger, as on a disk that is full; the error is printed. Faults are those of io.faults.
+`upsert` writes KEYS keys with values that contain the number, `spill` does the same a fifth at a time through a tiny
+buffer, `compact` compacts the table fully, `expire` leaves one snapshot, `tag` tags the newest. With `--limit` no file
+may become larger, as on a full disk; the error is printed. Faults are those of io.faults.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def rows(number: int, keys: int = KEYS, *, step: int = 1) -> pa.Table:
 
 
 def main() -> int:
-    """Work as the arguments say."""
+    """Work according to the arguments."""
     parser = argparse.ArgumentParser()
     parser.add_argument("location")
     parser.add_argument("work", choices=["upsert", "spill", "compact", "expire", "tag"])

@@ -1,4 +1,6 @@
-"""Writers that keep their buckets in shape: when they compact, what they hand out, and what they clean up."""
+"""Writers that compact their buckets: when they compact, the messages that they return, and the files that they clean
+up.
+"""
 
 import logging
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +61,7 @@ def data_files(table: Table) -> set[str]:
 
 
 def referenced(table: Table) -> set[str]:
-    """The data files of all snapshots."""
+    """The names of the data files of all snapshots."""
     return {
         f.file_name
         for s in table.snapshots()
@@ -80,11 +82,11 @@ def test_many_small_upserts_leave_few_sorted_runs(tmp_path: Path) -> None:
     kinds = [s.commit_kind for s in table.snapshots()]
     assert kinds.count(CommitKind.APPEND) == 25
     assert 1 < kinds.count(CommitKind.COMPACT) < 25
-    # What compactions made and replaced again is in some snapshot; nothing else lies about.
+    # Files that compactions wrote and replaced are in some snapshot; no other file is left.
     assert data_files(table) == referenced(table)
 
 
-def test_a_write_only_table_is_left_to_a_dedicated_compaction(tmp_path: Path) -> None:
+def test_a_write_only_table_is_compacted_only_by_a_dedicated_compaction(tmp_path: Path) -> None:
     table = create(tmp_path, write_only="true")
     for commit in range(12):
         table.upsert(rows(commit))
@@ -114,7 +116,7 @@ def test_a_stream_does_not_wait_for_its_compactions(tmp_path: Path) -> None:
     assert data_files(table) == referenced(table)
 
 
-def test_a_compaction_that_another_writer_was_faster_with_is_given_up(
+def test_a_compaction_that_another_writer_made_first_is_given_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     table = create(tmp_path)
@@ -134,7 +136,7 @@ def test_a_compaction_that_another_writer_was_faster_with_is_given_up(
     assert data_files(table) == referenced(table)
 
 
-def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
+def test_concurrent_writers_lose_no_row(tmp_path: Path) -> None:
     table = create(tmp_path)
 
     def work(writer: int) -> None:
@@ -148,7 +150,7 @@ def test_writers_at_once_lose_nothing(tmp_path: Path) -> None:
     assert data_files(table) == referenced(table)
 
 
-def test_a_compaction_that_fails_takes_the_commit_with_it(tmp_path: Path) -> None:
+def test_a_failed_compaction_fails_the_commit(tmp_path: Path) -> None:
     table = create(tmp_path)
     for commit in range(4):
         table.upsert(rows(commit))
@@ -177,7 +179,7 @@ def test_an_abandoned_writer_leaves_no_file(tmp_path: Path) -> None:
     assert data_files(table) == before
 
 
-def test_full_compactions_may_be_asked_of_a_writer(tmp_path: Path) -> None:
+def test_full_compactions_can_be_requested_from_a_writer(tmp_path: Path) -> None:
     table = create(tmp_path)
     table.upsert(rows(1))
     table.upsert(rows(2))
@@ -191,8 +193,10 @@ def test_full_compactions_may_be_asked_of_a_writer(tmp_path: Path) -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_several_compactions_are_one_change(data: st.DataObject) -> None:
-    """Files of the table (0-4) and new ones move and merge at random; the sum replays to the same bucket."""
+def test_several_compactions_are_combined_to_one_change(data: st.DataObject) -> None:
+    """Files of the table (0-4) and new ones are moved and merged at random; replaying the sum results in the same
+    bucket.
+    """
     start = {f.file_name: f for f in (data_file(name=f"t{i}") for i in range(5))}
     bucket, total = dict(start), CompactedFiles()
     needless: set[str] = set()
@@ -215,7 +219,7 @@ def test_several_compactions_are_one_change(data: st.DataObject) -> None:
     assert not needless & (set(start) | set(bucket))
 
 
-def test_every_so_many_commits_all_buckets_are_compacted_fully(tmp_path: Path) -> None:
+def test_all_buckets_are_compacted_fully_after_a_number_of_commits(tmp_path: Path) -> None:
     table = create(
         tmp_path, **{"full-compaction.delta-commits": "3", "changelog-producer": "full-compaction", "bucket": "3"}
     )

@@ -1,4 +1,4 @@
-"""Processes that are killed in the middle of a commit, a compaction or a spill, and compactors that meet."""
+"""Processes that are killed in the middle of a commit, a compaction or a spill, and concurrent compactors."""
 
 import signal
 from pathlib import Path
@@ -25,7 +25,7 @@ UPSERT_STEPS = [
     "open_output:*/bucket-0/data-*:kill-after",
     "open_output:*/bucket-0/changelog-*:kill-after",
     "open_output:*/index/index-*:kill-after",
-    # An upsert commits its rows first, then what its compaction made of them.
+    # An upsert commits its rows first, and then the result of its compaction.
     "open_output:*/manifest/manifest-list-*:kill-after:1",
     "create_exclusive:*/snapshot/snapshot-*:kill-after",
     "open_output:*/manifest/index-manifest-*:kill-after",
@@ -48,7 +48,7 @@ OF_EACH_RUN = [("upsert", UPSERT_STEPS[2]), ("upsert", UPSERT_STEPS[5]), ("compa
         lambda case: case in OF_EACH_RUN,
     ),
 )
-def test_a_process_killed_at_any_step_leaves_a_table_that_goes_on(tmp_path: Path, work: str, step: str) -> None:
+def test_a_table_stays_usable_after_a_process_is_killed_at_any_step(tmp_path: Path, work: str, step: str) -> None:
     table = create(tmp_path / "lake", **LOOKUP)
     table.upsert(rows(0, 4_000))
     table.upsert(rows(1, 200))
@@ -58,8 +58,8 @@ def test_a_process_killed_at_any_step_leaves_a_table_that_goes_on(tmp_path: Path
     table = reopened(table)
     check_every_snapshot(table)
     assert state(table) in [before, after]
-    # The next writer goes on: nothing that was committed is lost, nothing comes twice. Rows that were committed without
-    # what a compaction makes of them show now at the latest.
+    # The next writer succeeds: no committed row is lost, none is visible twice. Rows that were committed without their
+    # compaction are visible now at the latest.
     kept = after if any(s.commit_user == "victim" for s in table.snapshots()) else before
     table.upsert(rows(7, 100))
     check_every_snapshot(table)
@@ -71,7 +71,7 @@ def test_a_process_killed_at_any_step_leaves_a_table_that_goes_on(tmp_path: Path
 
 
 @pytest.mark.parametrize("step", ["open_output:*/bucket-0/data-*:kill-before", "create_exclusive:*:kill-before"])
-def test_what_a_writer_killed_after_it_spilled_leaves_goes_with_the_next_one(tmp_path: Path, step: str) -> None:
+def test_spilled_files_of_a_killed_writer_are_removed_by_the_next_one(tmp_path: Path, step: str) -> None:
     table = create(tmp_path / "lake", **{"write-only": "true"})
     temporary = tmp_path / "tmp"
     code, output = finish(start(table, "spill", 3, step, temporary=temporary))
@@ -84,7 +84,7 @@ def test_what_a_writer_killed_after_it_spilled_leaves_goes_with_the_next_one(tmp
     assert sorted_runs(table) == 1
 
 
-def test_compactors_in_two_processes_lose_nothing(tmp_path: Path) -> None:
+def test_compactors_in_two_processes_lose_no_row(tmp_path: Path) -> None:
     table = create(tmp_path / "lake", **LOOKUP, **{"write-only": "true"})
     for round_number in range(2):
         for number in range(3):
@@ -92,7 +92,7 @@ def test_compactors_in_two_processes_lose_nothing(tmp_path: Path) -> None:
         processes = [start(table, "compact", 0, temporary=tmp_path / "tmp") for _ in range(2)]
         ended = [finish(p) for p in processes]
         assert [code for code, _ in ended] == [0, 0]
-        # One wins. The other meets a conflict, or comes late and finds nothing to do.
+        # One wins. The other one gets a conflict, or comes late and finds no files to compact.
         assert sorted(output.strip().isdecimal() for _, output in ended) == [False, True]
         assert {output.strip() for _, output in ended if not output.strip().isdecimal()} <= {"conflict", "None"}
         assert sorted_runs(table) == 1

@@ -1,4 +1,4 @@
-"""Damaged files of the LSM engine: the error names the file and a way out, and the table stays as it was."""
+"""Damaged files of the LSM engine: the error names the file and a remedy, and the table is unchanged."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def newest(table: Table, pattern: str) -> Path:
 
 
 def flipped(path: Path) -> bytes:
-    """Change bytes in the middle of a file; what it was."""
+    """Change bytes in the middle of a file, and return the previous content."""
     content = path.read_bytes()
     middle = len(content) // 2
     path.write_bytes(content[:middle] + bytes(b ^ 0xFF for b in content[middle : middle + 4]) + content[middle + 4 :])
@@ -30,7 +30,7 @@ def marked(warehouse: Path) -> Table:
     return table
 
 
-def test_a_damaged_deletion_vector_stops_reads_and_compactions_but_loses_nothing(tmp_path: Path) -> None:
+def test_a_damaged_deletion_vector_fails_reads_and_compactions_without_losing_rows(tmp_path: Path) -> None:
     table = marked(tmp_path)
     before, there = state(table), files_of(table)
     victim = newest(table, "index/index-*")
@@ -45,7 +45,7 @@ def test_a_damaged_deletion_vector_stops_reads_and_compactions_but_loses_nothing
     check_every_snapshot(table)
 
 
-def test_the_ways_out_of_a_damaged_deletion_vector_lead_out(tmp_path: Path) -> None:
+def test_a_rollback_or_an_overwrite_repairs_a_damaged_deletion_vector(tmp_path: Path) -> None:
     table = marked(tmp_path)
     flipped(newest(table, "index/index-*"))
     table.versions.rollback_to(2)
@@ -56,7 +56,7 @@ def test_the_ways_out_of_a_damaged_deletion_vector_lead_out(tmp_path: Path) -> N
     assert state(flipped_again) == values(rows(3))
 
 
-def test_a_damaged_changelog_file_is_named_and_the_rows_are_still_there(tmp_path: Path) -> None:
+def test_the_error_names_a_damaged_changelog_file_and_the_rows_are_still_readable(tmp_path: Path) -> None:
     table = marked(tmp_path)
     before = state(table)
     victim = newest(table, "bucket-0/changelog-*")
@@ -67,7 +67,7 @@ def test_a_damaged_changelog_file_is_named_and_the_rows_are_still_there(tmp_path
     assert table.changes(to_snapshot=2).to_arrow().num_rows == 4_000
 
 
-def test_a_file_that_can_not_be_looked_up_in_is_named_and_nothing_is_left_of_the_commit(tmp_path: Path) -> None:
+def test_the_error_names_a_file_whose_lookup_fails_and_the_commit_leaves_no_file(tmp_path: Path) -> None:
     table = create(tmp_path, **LOOKUP)
     table.upsert(rows(0, 4_000))
     there = files_of(table)
@@ -93,6 +93,6 @@ def test_a_writer_waits_for_its_compactions_before_there_are_too_many_runs(tmp_p
             assert writer._compaction is not None
             most = max(most, len(writer._compaction.levels.runs))
         table.new_commit("tester").commit(write.prepare_commit())
-    # Paimon waits when there are more than the trigger says, and then adds one.
+    # Paimon waits when there are more runs than the trigger, and then adds one.
     assert 1 < most <= 7
     assert state(table) == values(rows(39, 60))

@@ -1,4 +1,6 @@
-"""The name of the partition of nulls is no value of a partition column: nobody could tell the two apart."""
+"""The name of the partition of nulls is refused as a value of a partition column, because the two would be
+indistinguishable.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ def rows(table: interbed.Table) -> list[Any]:
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_a_new_row_with_that_text_is_refused(tmp_path: Path, keyed: bool) -> None:
+def test_a_new_row_with_the_default_partition_name_is_refused(tmp_path: Path, keyed: bool) -> None:
     options = {"bucket": "1"} if keyed else {}
     table = make(tmp_path, keyed=keyed, **options)
     with pytest.raises(SchemaMismatchError, match=r"'dt' of .* in row 1 .* the name of the partition of nulls"):
@@ -35,7 +37,7 @@ def test_a_new_row_with_that_text_is_refused(tmp_path: Path, keyed: bool) -> Non
     assert len(rows(table)) == 2
 
 
-def test_another_name_of_that_partition_makes_room(tmp_path: Path) -> None:
+def test_the_value_is_accepted_under_another_default_partition_name(tmp_path: Path) -> None:
     table = make(tmp_path, keyed=False, **{"partition.default-name": "none"})
     table.append([{"id": 1, "dt": NAME}, {"id": 2, "dt": None}])
     assert len(rows(table)) == 2
@@ -44,12 +46,12 @@ def test_another_name_of_that_partition_makes_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_rows_that_are_there_can_be_deleted_and_rewritten(
+def test_existing_rows_with_that_value_can_be_deleted_and_rewritten(
     tmp_path: Path, keyed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make(tmp_path, keyed=keyed, **({"bucket": "1"} if keyed else {}))
     with monkeypatch.context() as java:
-        # Java Paimon takes such rows.
+        # Java Paimon accepts such rows.
         java.setattr("interbed.storage.write.incoming.IncomingRows.check_partitions", lambda *_: None)
         table.append([{"id": 1, "dt": NAME}, {"id": 2, "dt": NAME}, {"id": 3, "dt": "a"}])
     table.delete("id = 1")

@@ -1,7 +1,7 @@
-"""Where a deletion removes the row, a read does not depend on where commits, flushes and compactions fall.
+"""A read does not depend on the boundaries of commits, flushes and compactions where a deletion removes the row.
 
-The model is a dict that takes the changes of a key one after the other. A base of many rows lies at the bottom of the
-bucket, so that compactions that are not full leave it alone, unless they must not.
+The model is a dict that applies the changes of a key one after the other. A base of many rows is at the bottom of the
+bucket, so that compactions that are not full do not include it unless they must.
 """
 
 import random
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 Change = tuple[int, str, "str | None", "int | None", "int | None"]
 """The key, the kind (+I, -U or -D), and the values of a, n and b."""
 Batch = tuple[list[Change], str]
-"""The changes of one commit, and what follows: nothing, a compaction that is due, or a full one."""
+"""The changes of one commit, and what follows it: nothing, a due compaction, or a full one."""
 
 PARTIAL = {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"}
 GROUPS = {
@@ -133,7 +133,7 @@ BROUGHT_BACK: list[Batch] = [
 @pytest.mark.sample(4)
 @pytest.mark.parametrize("producer", PRODUCERS)
 @pytest.mark.parametrize("name", list(MODELS))
-def test_a_read_does_not_depend_on_commits_and_compactions(name: str, producer: str) -> None:
+def test_a_read_does_not_depend_on_the_boundaries_of_commits_and_compactions(name: str, producer: str) -> None:
     options, step, kinds = MODELS[name]
 
     @settings(max_examples=examples(12), deadline=None)
@@ -157,7 +157,7 @@ def test_a_read_does_not_depend_on_commits_and_compactions(name: str, producer: 
             rows = []
             for key, kind, a, n, b in changes:
                 number += 1
-                # A deletion says nothing of the other group, whose sequence would hold back rows that come late.
+                # A deletion does not affect the other group, whose sequence would reject late rows.
                 other = None if n is None or kind == "-D" else number
                 change: Row = {"seq": number, "a": a, "n": n, "h": other, "b": b}
                 rows.append({"id": key, **change, "_row_kind": KINDS[kind]})

@@ -1,6 +1,6 @@
-"""A disk that takes no more in the middle of a file: the error names the file, and the table is as it was.
+"""A disk that becomes full in the middle of a file: the error names the file, and the table is unchanged.
 
-The system itself refuses, because the process may not make a file larger than a limit (RLIMIT_FSIZE).
+The system itself refuses the write, because a limit (RLIMIT_FSIZE) keeps the process from making larger files.
 """
 
 import re
@@ -16,7 +16,7 @@ TRIGGER = {"num-sorted-run.compaction-trigger": "2", "compaction.max-size-amplif
 
 
 def refused(table: Table, work: str, limit: int, tmp_path: Path) -> str:
-    """The path of the file that the process could not write; nothing else may have happened."""
+    """Return the path of the file that the process could not write, after checking that nothing else has changed."""
     before, there = state(table), files_of(table)
     code, output = finish(start(table, work, 5, "--limit", str(limit), temporary=tmp_path / "tmp"))
     found = re.fullmatch(r"StorageAccessError Can't write (\S+)(?: on local disk)?: .*File too large.*\n", output)
@@ -26,19 +26,19 @@ def refused(table: Table, work: str, limit: int, tmp_path: Path) -> str:
     assert list((tmp_path / "tmp").iterdir()) == []
     again = reopened(table)
     assert state(again) == before
-    # With room again the same work is done.
+    # Without the limit, the same work succeeds.
     assert finish(start(table, work, 5, temporary=tmp_path / "tmp"))[0] == 0
     assert reopened(table).snapshots()[-1].id > table.snapshots()[0].id
     return found[1]
 
 
-def test_in_the_middle_of_a_flush(tmp_path: Path) -> None:
+def test_a_full_disk_in_the_middle_of_a_flush(tmp_path: Path) -> None:
     table = create(tmp_path / "lake", **{"write-only": "true"})
     table.upsert(rows(0, 10))
     assert "/bucket-0/data-" in refused(table, "upsert", 4_000, tmp_path)
 
 
-def test_in_the_middle_of_a_spill_the_rows_go_to_the_table_instead(tmp_path: Path) -> None:
+def test_rows_go_to_the_table_when_the_disk_is_full_in_the_middle_of_a_spill(tmp_path: Path) -> None:
     table = create(tmp_path / "lake", **{"write-only": "true"})
     code, output = finish(start(table, "spill", 3, "--limit", "4000", temporary=tmp_path / "tmp"))
     assert code == 0
@@ -48,7 +48,7 @@ def test_in_the_middle_of_a_spill_the_rows_go_to_the_table_instead(tmp_path: Pat
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_in_the_middle_of_a_compaction(tmp_path: Path) -> None:
+def test_a_full_disk_in_the_middle_of_a_compaction(tmp_path: Path) -> None:
     table = create(tmp_path / "lake", **{"write-only": "true"})
     for number in range(4):
         table.upsert(rows(number, 2_000, step=7 + number))
@@ -56,28 +56,28 @@ def test_in_the_middle_of_a_compaction(tmp_path: Path) -> None:
     assert "/bucket-0/data-" in refused(table, "compact", largest + 1_000, tmp_path)
 
 
-def test_in_the_middle_of_a_compaction_in_the_background(tmp_path: Path) -> None:
+def test_a_full_disk_in_the_middle_of_a_background_compaction(tmp_path: Path) -> None:
     table = create(tmp_path / "lake", **TRIGGER)
     table.upsert(rows(0, 3_000))
     assert "/bucket-0/data-" in refused(table, "upsert", 12_000, tmp_path)
 
 
-def test_in_the_middle_of_a_changelog(tmp_path: Path) -> None:
+def test_a_full_disk_in_the_middle_of_a_changelog(tmp_path: Path) -> None:
     table = create(tmp_path / "lake", **{"write-only": "true", "changelog-producer": "full-compaction"})
     table.upsert(rows(0))
     table.compact(full=True)
     table.upsert(rows(1))
-    # An update is told by two rows, so that the changelog is larger than the data.
+    # An update has two rows in a changelog, so the changelog is larger than the data.
     assert "/bucket-0/changelog-" in refused(table, "compact", 6_000, tmp_path)
 
 
-def test_in_the_middle_of_a_lookup_file_on_local_disk(tmp_path: Path) -> None:
+def test_a_full_disk_in_the_middle_of_a_lookup_file(tmp_path: Path) -> None:
     table = create(tmp_path / "lake", **LOOKUP)
     table.upsert(rows(0, 4_000))
     assert "/lookup-" in refused(table, "upsert", 20_000, tmp_path)
 
 
-def test_in_the_middle_of_a_manifest(tmp_path: Path) -> None:
+def test_a_full_disk_in_the_middle_of_a_manifest(tmp_path: Path) -> None:
     table = create(tmp_path / "lake", **{"write-only": "true"})
     for number in range(2):
         table.upsert(rows(number, 10))
@@ -85,7 +85,7 @@ def test_in_the_middle_of_a_manifest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("work", "limit"), [("expire", 20), ("expire", 150), ("tag", 150)])
-def test_in_a_change_of_versions(tmp_path: Path, work: str, limit: int) -> None:
+def test_a_full_disk_in_a_change_of_versions(tmp_path: Path, work: str, limit: int) -> None:
     table = create(tmp_path / "lake", **{"write-only": "true"})
     for number in range(4):
         table.upsert(rows(number, 10))

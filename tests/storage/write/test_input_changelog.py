@@ -1,4 +1,6 @@
-"""`changelog-producer` = `input`: all that is written is told, in order of key and newness, beside the merged files."""
+"""`changelog-producer` = `input`: the changelog has all written rows, in order of key and sequence, beside the merged
+files.
+"""
 
 import random
 from pathlib import Path
@@ -32,7 +34,7 @@ def write(table: Table, changes: list[Change]) -> None:
     table.write_changes(pa.table({"id": ids, "v": values, "_row_kind": kinds}, schema=WITH_KINDS))
 
 
-def told(table: Table, snapshot: int) -> list[Change]:
+def changelog_of(table: Table, snapshot: int) -> list[Change]:
     rows: list[dict[str, Any]] = table.changes(snapshot, snapshot).to_arrow().to_pylist()
     return [(r["id"], r["v"], r["_row_kind"]) for r in rows]
 
@@ -57,9 +59,9 @@ def test_the_input_is_the_changelog_in_order_of_key_and_newness(tmp_path: Path, 
         snapshot = table.snapshots()[-1]
         assert snapshot.changelog_record_count == len(changes)
         by_value = "sequence" in engine
-        # Sorting is stable, so that rows of one key stay in the order of their arrival.
+        # The sort is stable, so rows of one key keep their order of arrival.
         expected = sorted(changes, key=lambda c: (c[0], c[1] if by_value else 0))
-        assert told(table, snapshot.id) == expected
+        assert changelog_of(table, snapshot.id) == expected
         assert (snapshot.delta_record_count or 0) < len(changes)
 
 
@@ -67,19 +69,19 @@ def test_files_of_the_input_are_named_and_placed_as_changelog_files(tmp_path: Pa
     table = create(tmp_path, **{"changelog-file.prefix": "told-"})
     write(table, [(1, 1, 0), (1, 2, 2)])
     names = sorted(p.name.split("-")[0] for p in Path(table.location).glob("bucket-0/*"))
-    assert names == ["data", "told"]
+    assert names == ["data", "changelog_of"]
 
 
-def test_a_compaction_tells_nothing(tmp_path: Path) -> None:
+def test_a_compaction_adds_no_changelog(tmp_path: Path) -> None:
     table = create(tmp_path, **{"write-only": "true"})
     write(table, [(1, 1, 0)])
     write(table, [(1, 2, 2)])
     table.compact()
     assert table.snapshots()[-1].changelog_manifest_list is None
-    assert told(table, 3) == []
+    assert changelog_of(table, 3) == []
 
 
-def test_an_overwrite_tells_nothing_and_leaves_no_file_behind(tmp_path: Path) -> None:
+def test_an_overwrite_adds_no_changelog_and_leaves_no_file(tmp_path: Path) -> None:
     table = create(tmp_path)
     write(table, [(1, 1, 0)])
     table.overwrite(pa.table({"id": [2], "v": [2]}, schema=SCHEMA))
@@ -87,7 +89,7 @@ def test_an_overwrite_tells_nothing_and_leaves_no_file_behind(tmp_path: Path) ->
     assert len(list(Path(table.location).glob("bucket-0/changelog-*"))) == 1
 
 
-def test_a_writer_that_is_aborted_leaves_no_changelog_file(tmp_path: Path) -> None:
+def test_an_aborted_writer_leaves_no_changelog_file(tmp_path: Path) -> None:
     table = create(tmp_path, **{"write-buffer-size": "1 kb", "write-buffer-spillable": "false"})
     with table.new_write("u") as writer:
         for number in range(20):
@@ -96,7 +98,7 @@ def test_a_writer_that_is_aborted_leaves_no_changelog_file(tmp_path: Path) -> No
     assert list(Path(table.location).glob("bucket-0/*")) == []
 
 
-def test_a_changelog_that_can_not_be_written_leaves_the_table_as_it_was(tmp_path: Path) -> None:
+def test_a_failure_to_write_the_changelog_leaves_the_table_unchanged(tmp_path: Path) -> None:
     table = create(tmp_path)
     write(table, [(1, 1, 0)])
     before = sorted(Path(table.location).glob("bucket-0/*"))

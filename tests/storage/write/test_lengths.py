@@ -1,4 +1,4 @@
-"""Texts and bytes that are longer than their column says are refused, as in Spark; shorter ones stay as they are."""
+"""Texts and bytes longer than the length of their column are refused, as in Spark; shorter ones are not padded."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ def make(tmp_path: Path, kind: str, **options: str) -> interbed.Table:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_what_is_longer_is_refused_by_column_and_row(tmp_path: Path, kind: str) -> None:
+def test_values_that_are_too_long_are_refused_with_column_and_row(tmp_path: Path, kind: str) -> None:
     table, value = make(tmp_path, kind), TYPES[kind]
     longer: Any = value + value[:1]  # type: ignore[operator]
     table.upsert([{"id": 1, "x": value}, {"id": 2, "x": value[:1]}, {"id": 3, "x": None}])
@@ -38,12 +38,12 @@ def test_what_is_longer_is_refused_by_column_and_row(tmp_path: Path, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["CHAR(3)", "VARCHAR(3)"])
-def test_longer_texts_that_are_there_can_be_deleted_and_compacted(
+def test_existing_texts_that_are_too_long_can_be_deleted_and_compacted(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make(tmp_path, kind)
     with monkeypatch.context() as java:
-        # Java Paimon takes such rows.
+        # Java Paimon accepts such rows.
         java.setattr("interbed.storage.write.incoming.IncomingRows.check_lengths", lambda *_: None)
         table.upsert([{"id": 1, "x": "abcdef"}, {"id": 2, "x": "abcdef"}])
     table.write_changes(pa.table({"id": pa.array([1], pa.int32()), "x": ["abcdef"], "_row_kind": ["-D"]}))
@@ -52,7 +52,7 @@ def test_longer_texts_that_are_there_can_be_deleted_and_compacted(
     assert table.scan().to_arrow().to_pylist() == [{"id": 2, "x": "abcdef"}]
 
 
-def test_a_longer_type_takes_it(tmp_path: Path) -> None:
+def test_a_type_with_a_greater_length_accepts_the_value(tmp_path: Path) -> None:
     make(tmp_path, "VARCHAR(3)")
     lake = interbed.load_catalog(warehouse=tmp_path)
     lake.alter_table("d.t", UpdateColumnType("x", interbed.data_type("VARCHAR(4)")))
@@ -70,11 +70,11 @@ WITHIN: dict[str, tuple[str, Any, Any]] = {
     "ROW<a ARRAY<ROW<b VARCHAR(3)>>>": ("x.a.element.b", {"a": [{"b": "abc"}, None]}, {"a": [None, {"b": "abcd"}]}),
     "MAP<STRING, ARRAY<VARCHAR(3)>>": ("x.value.element", [("k", ["abc"])], [("k", []), ("l", ["a", "abcd"])]),
 }
-"""Type: the path in the error, a value that fits, one that does not."""
+"""Type: the path in the error, a value that fits, and one that does not."""
 
 
 @pytest.mark.parametrize("kind", WITHIN)
-def test_what_is_longer_within_a_value_is_refused_by_path_and_row(tmp_path: Path, kind: str) -> None:
+def test_nested_values_that_are_too_long_are_refused_with_path_and_row(tmp_path: Path, kind: str) -> None:
     table, (path, fits, longer) = make(tmp_path, kind), WITHIN[kind]
     table.upsert([{"id": 1, "x": fits}, {"id": 2, "x": None}])
     before = table.scan().to_arrow()
@@ -86,12 +86,12 @@ def test_what_is_longer_within_a_value_is_refused_by_path_and_row(tmp_path: Path
 
 
 @pytest.mark.parametrize("kind", WITHIN)
-def test_rows_with_longer_values_within_can_be_deleted(
+def test_rows_with_nested_values_that_are_too_long_can_be_deleted(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, (_, fits, longer) = make(tmp_path, kind), WITHIN[kind]
     with monkeypatch.context() as java:
-        # Java Paimon takes such rows.
+        # Java Paimon accepts such rows.
         java.setattr("interbed.storage.write.incoming.IncomingRows.check_lengths", lambda *_: None)
         table.upsert([{"id": 1, "x": fits}, {"id": 2, "x": longer}])
     rows = table.scan().to_arrow()

@@ -1,4 +1,4 @@
-"""A -D row that removes its row: the next partial row has none of the deleted values, compacted or not."""
+"""A -D row that removes its row: the next partial row does not inherit deleted values, compacted or not."""
 
 import itertools
 from collections.abc import Callable
@@ -62,7 +62,7 @@ def test_a_read_does_not_depend_on_compactions(
     ]
 
 
-def test_the_changelog_of_input_has_the_row_that_was_deleted(tmp_path: Path) -> None:
+def test_an_input_changelog_has_the_values_of_the_deleted_row(tmp_path: Path) -> None:
     table = made(tmp_path, **PARTIAL, **{"changelog-producer": "input"})
     table.upsert(rows((1, 1, "old", "old", 5)))
     table.delete("id = 1")

@@ -1,4 +1,4 @@
-"""Full write buffers: what is spilled comes back at the flush, in order and merged once, and no file is left."""
+"""Full write buffers: spilled rows are merged once and in order by the flush, and no file is left."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -49,7 +49,7 @@ def create(
 
 
 def rows(start: int, count: int, v: str = "x") -> pa.Table:
-    """Rows whose keys lie apart, so that every batch covers the same range."""
+    """Rows with scattered keys, so that every batch covers the same range."""
     ids = [(start + i) * 7919 % 100_003 for i in range(count)]
     return pa.table({"id": ids, "s": [i % 20 for i in range(count)], "v": [v] * count, "n": ids}, schema=SCHEMA)
 
@@ -71,10 +71,10 @@ _BATCH = st.lists(_ROW, max_size=9)
 @pytest.mark.parametrize("engine", range(len(ENGINES)))
 @settings(max_examples=examples(12), deadline=None)
 @given(batches=st.lists(st.tuples(_BATCH, st.booleans()), min_size=1, max_size=7))
-def test_a_spilled_commit_is_the_same_as_one_that_fitted_into_memory(
+def test_a_spilled_commit_equals_one_in_memory(
     engine: int, batches: list[tuple[list[tuple[int, int, str, int]], bool]], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """With room for next to nothing each batch is spilled; some come with row kinds."""
+    """With a tiny buffer each batch is spilled; some batches have row kinds."""
     deletes = ENGINES[engine].get("merge-engine") in (None, "aggregation") and "listagg" not in str(ENGINES[engine])
     found = []
     for size in ("1 kb", "64 mb"):
@@ -96,7 +96,7 @@ def test_a_spilled_commit_is_the_same_as_one_that_fitted_into_memory(
     assert found[0] == found[1]
 
 
-def test_one_commit_is_one_sorted_run_however_small_the_buffer(tmp_path: Path) -> None:
+def test_one_commit_is_one_sorted_run_with_any_buffer_size(tmp_path: Path) -> None:
     table = create(tmp_path, {"write-buffer-size": "64 kb"}, bucket="1")
     with table.new_write("tester") as write:
         for i in range(20):
@@ -114,7 +114,7 @@ def test_one_commit_is_one_sorted_run_however_small_the_buffer(tmp_path: Path) -
     assert sorted(column.to_pylist()) == sorted(i * 7919 % 100_003 for i in range(20_000))
 
 
-def test_without_spilling_a_full_buffer_is_a_file(tmp_path: Path) -> None:
+def test_without_spilling_a_full_buffer_is_flushed_to_a_file(tmp_path: Path) -> None:
     table = create(tmp_path, {"write-buffer-size": "64 kb", "write-buffer-spillable": "false"}, bucket="1")
     with table.new_write("tester") as write:
         for i in range(5):
@@ -132,7 +132,7 @@ def test_rows_that_make_a_large_file_are_not_spilled(tmp_path: Path) -> None:
         assert len(list(Path(table.location).glob("bucket-0/*"))) == 1
 
 
-def test_where_spilling_has_no_more_room_the_buffer_is_flushed(tmp_path: Path) -> None:
+def test_the_buffer_is_flushed_when_spilling_has_reached_its_disk_size(tmp_path: Path) -> None:
     table = create(tmp_path, {"write-buffer-size": "64 kb", "write-buffer-spill.max-disk-size": "20 kb"}, bucket="1")
     with table.new_write("tester") as write:
         for i in range(20):
@@ -154,7 +154,7 @@ def test_a_writer_that_ends_without_a_commit_leaves_nothing_on_local_disk(tmp_pa
     assert [p for p in Path(table.location).rglob("*") if p.is_file() and p.parent.name != "schema"] == []
 
 
-def test_a_damaged_spilled_run_ends_the_writer_and_leaves_the_table_as_it_was(tmp_path: Path) -> None:
+def test_a_damaged_spilled_run_fails_the_writer_and_leaves_the_table_unchanged(tmp_path: Path) -> None:
     table = create(tmp_path, {"write-buffer-size": "64 kb"}, bucket="1")
     table.upsert(rows(0, 10))
     before = set(Path(table.location).rglob("*"))
@@ -170,7 +170,7 @@ def test_a_damaged_spilled_run_ends_the_writer_and_leaves_the_table_as_it_was(tm
     assert set(table.scan().to_arrow()["v"].to_pylist()) == {"again"}
 
 
-def test_a_stream_spills_anew_after_each_commit(tmp_path: Path) -> None:
+def test_a_stream_spills_again_after_each_commit(tmp_path: Path) -> None:
     table = create(tmp_path, {"write-buffer-size": "64 kb", "write-only": "false"}, bucket="1")
     builder = table.new_stream_write_builder()
     with builder.new_write() as write, builder.new_commit() as commit:
@@ -192,7 +192,7 @@ def test_append_tables_write_one_file_a_bucket_in_order(tmp_path: Path, options:
     )
     with table.new_write("tester") as write:
         for i in range(10):
-            # Four partitions at first, twenty in the end.
+            # Four partitions first, twenty at the end.
             write.write_arrow(rows(1000 * i, 4 if i < 5 else 1000))
         spills = bool(scratch_files(write))
         table.new_commit("tester").commit(write.prepare_commit())
@@ -214,7 +214,7 @@ def test_append_tables_write_one_file_a_bucket_in_order(tmp_path: Path, options:
     )
 
 
-def test_an_append_table_of_few_partitions_goes_to_open_files(tmp_path: Path) -> None:
+def test_rows_of_an_append_table_with_few_partitions_are_written_without_spilling(tmp_path: Path) -> None:
     table = create(tmp_path, {"write-buffer-size": "64 kb"}, bucket="-1", keys=False)
     with table.new_write("tester") as write:
         for i in range(10):
@@ -225,11 +225,11 @@ def test_an_append_table_of_few_partitions_goes_to_open_files(tmp_path: Path) ->
         write.write_arrow(rows(0, 10_000))
     (file,) = data_files(table)
     assert (file.row_count, file.min_sequence_number, file.max_sequence_number) == (10_000, 0, 9_999)
-    # What was open when the writer ended without a commit is gone.
+    # Files that were open when the writer ended without a commit are deleted.
     assert [p.name for p in Path(table.location).glob("bucket-0/*")] == [file.file_name]
 
 
-def test_an_append_table_with_a_buffer_that_is_not_spilled_flushes(tmp_path: Path) -> None:
+def test_an_append_table_with_a_buffer_that_cannot_be_spilled_is_flushed(tmp_path: Path) -> None:
     options = {"write-buffer-size": "64 kb", "write-buffer-for-append": "true", "write-buffer-spillable": "false"}
     table = create(tmp_path, options, bucket="-1", keys=False)
     table.append(rows(0, 10))

@@ -1,4 +1,4 @@
-"""Writing tables: what lands in files, what is refused, and what is left behind."""
+"""Writing tables: the content of files, refused rows, and leftovers."""
 
 import errno
 from collections.abc import Callable, Iterator, Sequence
@@ -35,7 +35,7 @@ COLUMNS = pa.schema((("id", pa.int64()), ("dt", pa.string()), ("v", pa.string())
 Kinds = Sequence[int]
 
 
-class Existing:
+class ExistingBuckets:
     """A table whose buckets hold files up to a sequence number."""
 
     snapshot_id: int | None = None
@@ -66,7 +66,7 @@ class Existing:
 def create(
     path: Path, columns: pa.Schema = COLUMNS, *, keys: str = "id", partition: str = "", **options: str
 ) -> FileStore:
-    """A table that is only written: what flushes make is looked at as it is, not compacted."""
+    """A write-only table, so that tests see the flushed files without compaction."""
     options = {"write_only": "true", **options}
     schema = Schema.from_pyarrow_schema(
         columns,
@@ -79,9 +79,9 @@ def create(
 
 
 def write(
-    store: FileStore, *batches: tuple[pa.Table, Kinds | None], existing: Existing | None = None
+    store: FileStore, *batches: tuple[pa.Table, Kinds | None], existing: ExistingBuckets | None = None
 ) -> list[CommitMessage]:
-    with TableWrite(store, "tester", lambda: existing or Existing()) as writer:
+    with TableWrite(store, "tester", lambda: existing or ExistingBuckets()) as writer:
         for data, kinds in batches:
             writer.write_arrow(data, None if kinds is None else pa.array(kinds, pa.int8()))
         return writer.prepare_commit()
@@ -130,7 +130,7 @@ def test_a_flush_holds_the_last_row_of_each_key_in_order(
     messages = write(
         store,
         *((table([r for r, _ in b]), [k for _, k in b]) for b in batches),
-        existing=Existing(first, 2),
+        existing=ExistingBuckets(first, 2),
     )
 
     for message in messages:
@@ -157,13 +157,13 @@ def test_a_flush_holds_the_last_row_of_each_key_in_order(
     assert repr(sorted(written.items(), key=lambda i: i[0])) == repr(sorted(model.items(), key=lambda i: i[0]))
 
 
-def test_sequence_numbers_follow_the_order_of_arrival_and_go_on_after_a_commit(tmp_path: Path) -> None:
+def test_sequence_numbers_follow_the_order_of_arrival_and_continue_after_a_commit(tmp_path: Path) -> None:
     store = create(tmp_path, bucket="1")
-    with TableWrite(store, "tester", lambda: Existing(9)) as writer:
+    with TableWrite(store, "tester", lambda: ExistingBuckets(9)) as writer:
         writer.write_arrow(table([{"id": i} for i in (3, 1, 3)]))
         (first,) = writer.prepare_commit()
         writer.write_arrow(table([{"id": 1}]))
-        # Nobody committed the first message yet, so that the restore still says 9.
+        # The first message is not committed yet, so the restored state is still 9.
         (second,) = writer.prepare_commit()
     assert [[(r["id"], r["_SEQUENCE_NUMBER"]) for r in rows] for _, rows in rows_of(store, first)] == [
         [(1, 11), (3, 12)]
@@ -178,7 +178,7 @@ def test_sorted_rows_keep_their_order_and_sequence_numbers(tmp_path: Path) -> No
     assert [(r["id"], r["_SEQUENCE_NUMBER"]) for r in rows] == [*((i, i) for i in range(10)), (20, 10)]
 
 
-def test_a_sequence_field_decides_before_the_order_of_arrival(tmp_path: Path) -> None:
+def test_a_sequence_field_takes_precedence_over_the_order_of_arrival(tmp_path: Path) -> None:
     store = create(tmp_path, bucket="1", sequence__field="n")
     (message,) = write(
         store,
@@ -209,13 +209,13 @@ def test_many_buckets_share_a_tiny_buffer(tmp_path: Path) -> None:
     ids = rng.integers(0, 3_000, 12_000)
     messages = write(store, *((pa.table({"id": ids[i::4], "v": [str(j) for j in ids[i::4]]}), None) for i in range(4)))
     assert len(messages) == 50
-    # The buffer is far smaller than the rows, so that buckets were flushed on the way.
+    # The buffer is far smaller than the rows, so buckets were flushed before the end.
     assert sum(len(m.data.new_files) for m in messages) > 60
     found = {r["id"] for m in messages for _, rows in rows_of(store, m) for r in rows}
     assert found == set(ids.tolist())
 
 
-def test_an_append_table_keeps_rows_as_they_came(tmp_path: Path) -> None:
+def test_an_append_table_keeps_the_order_of_rows(tmp_path: Path) -> None:
     store = create(tmp_path, keys="")
     first, second = table([{"id": 3}, {"id": 1}, {"id": 3}]), table([{"id": 2}])
     (message,) = write(store, (first, None), (second, [0]))
@@ -225,16 +225,16 @@ def test_an_append_table_keeps_rows_as_they_came(tmp_path: Path) -> None:
     assert (file.min_sequence_number, file.max_sequence_number, file.delete_row_count) == (0, 3, 0)
 
 
-def test_a_bucketed_append_table_counts_on_from_what_exists(tmp_path: Path) -> None:
+def test_sequence_numbers_of_a_bucketed_append_table_continue_from_existing_files(tmp_path: Path) -> None:
     store = create(tmp_path, keys="", bucket="2", bucket_key="id")
-    messages = write(store, (table([{"id": i} for i in range(50)]), None), existing=Existing(99, 2))
+    messages = write(store, (table([{"id": i} for i in range(50)]), None), existing=ExistingBuckets(99, 2))
     assert {m.bucket for m in messages} == {0, 1}
     for m in messages:
         (file,) = m.data.new_files
         assert (file.min_sequence_number, file.max_sequence_number) == (100, 99 + file.row_count)
 
 
-def test_partitions_with_nulls_are_kept_apart(tmp_path: Path) -> None:
+def test_partitions_with_nulls_are_distinct(tmp_path: Path) -> None:
     store = create(tmp_path, keys="", partition="dt n")
     rows = [
         {"id": i, "dt": dt, "n": n}
@@ -255,7 +255,7 @@ def test_ignored_deletes_are_not_written(tmp_path: Path) -> None:
     assert [(r["id"], r["_VALUE_KIND"]) for r in rows] == [(1, 0)]
 
 
-def test_defaults_stand_in_for_nulls_and_absent_columns(tmp_path: Path) -> None:
+def test_defaults_replace_nulls_and_missing_columns(tmp_path: Path) -> None:
     schema = Schema.from_pyarrow_schema(COLUMNS, primary_keys=["id"], options={"bucket": "1"})
     fields = tuple(
         DataField(id=f.id, name=f.name, type=f.type, default_value={"v": "none", "n": "2.5"}.get(f.name))
@@ -268,7 +268,7 @@ def test_defaults_stand_in_for_nulls_and_absent_columns(tmp_path: Path) -> None:
     assert [(r["v"], r["n"]) for r in rows] == [("x", 2.5), ("none", 2.5)]
 
 
-def test_thin_files_leave_the_key_columns_out_but_keep_their_statistics(tmp_path: Path) -> None:
+def test_thin_files_omit_the_key_columns_but_keep_their_statistics(tmp_path: Path) -> None:
     store = create(tmp_path, bucket="1", data_file__thin_mode="true")
     (message,) = write(store, (table([{"id": 2}, {"id": 1}]), None))
     ((file, rows),) = rows_of(store, message)
@@ -289,11 +289,11 @@ def test_thin_files_leave_the_key_columns_out_but_keep_their_statistics(tmp_path
         (pa.table({"id": [1]}), pa.array([None], pa.int8()), InvalidInputError, "not None"),
     ],
 )
-def test_wrong_rows_are_refused_and_change_nothing(
+def test_invalid_rows_are_refused_and_change_nothing(
     data: pa.Table, kinds: "pa.Array[Any] | None", error: type[Exception], part: str, tmp_path: Path
 ) -> None:
     store = create(tmp_path, bucket="1")
-    with TableWrite(store, "tester", Existing) as writer:
+    with TableWrite(store, "tester", ExistingBuckets) as writer:
         writer.write_arrow(table([{"id": 7}]))
         with pytest.raises(error, match=part):
             writer.write_arrow(data, kinds)
@@ -307,10 +307,10 @@ def test_an_append_table_refuses_deletes(tmp_path: Path) -> None:
         write(store, (table([{"id": 1}]), [3]))
 
 
-def test_another_number_of_buckets_than_the_files_have_is_refused(tmp_path: Path) -> None:
+def test_a_number_of_buckets_other_than_that_of_the_files_is_refused(tmp_path: Path) -> None:
     store = create(tmp_path, bucket="4")
     with pytest.raises(InvalidInputError, match=r"2 buckets\. Rescale"):
-        write(store, (table([{"id": 1}]), None), existing=Existing(5, 2))
+        write(store, (table([{"id": 1}]), None), existing=ExistingBuckets(5, 2))
     assert files_under(tmp_path) == []
 
 
@@ -321,16 +321,16 @@ def test_another_number_of_buckets_than_the_files_have_is_refused(tmp_path: Path
         ({"metadata__stats_mode": "some", "bucket": "1"}, InvalidOptionError, "metadata.stats-mode"),
     ],
 )
-def test_tables_that_are_not_written_yet_are_refused_by_name(
+def test_invalid_options_are_refused_by_name(
     options: dict[str, str], error: type[Exception], part: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=part):
-        TableWrite(create(tmp_path, COLUMNS, **options), "tester", Existing)
+        TableWrite(create(tmp_path, COLUMNS, **options), "tester", ExistingBuckets)
 
 
-def test_abort_and_close_leave_no_file_but_those_handed_out(tmp_path: Path) -> None:
+def test_abort_and_close_leave_only_files_of_returned_messages(tmp_path: Path) -> None:
     store = create(tmp_path, bucket="3", write_buffer_size="1kb", write_buffer_spillable="false")
-    writer = TableWrite(store, "tester", Existing)
+    writer = TableWrite(store, "tester", ExistingBuckets)
     writer.write_arrow(table([{"id": i} for i in range(100)]))
     handed_out = [f.file_name for m in writer.prepare_commit() for f in m.data.new_files]
     writer.write_arrow(table([{"id": i} for i in range(100)]))
@@ -341,9 +341,9 @@ def test_abort_and_close_leave_no_file_but_those_handed_out(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("end", ["close", "abort"])
-def test_a_writer_that_ended_says_so_whatever_it_is_asked(end: str, tmp_path: Path) -> None:
+def test_every_call_to_a_closed_writer_says_that_it_is_closed(end: str, tmp_path: Path) -> None:
     store = create(tmp_path, bucket="1", write_only="false")
-    writer = TableWrite(store, "tester", Existing)
+    writer = TableWrite(store, "tester", ExistingBuckets)
     writer.write_arrow(table([{"id": 1}]))
     getattr(writer, end)()
     asked: list[Callable[[], object]] = [
@@ -362,7 +362,7 @@ def test_a_writer_that_ended_says_so_whatever_it_is_asked(end: str, tmp_path: Pa
 
 def test_a_writer_commits_and_compacts_in_any_order(tmp_path: Path) -> None:
     store = create(tmp_path, bucket="2", write_only="false")
-    with TableWrite(store, "tester", Existing) as writer:
+    with TableWrite(store, "tester", ExistingBuckets) as writer:
         assert writer.prepare_commit() == []
         writer.compact_all()
         writer.compact(BucketId(EMPTY_ROW, 1), full=True)
@@ -372,7 +372,7 @@ def test_a_writer_commits_and_compacts_in_any_order(tmp_path: Path) -> None:
 
 
 class FullDisk(LocalFileIO):
-    """A disk that has room for `room` bytes more."""
+    """A disk with `room` bytes of free space."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -406,10 +406,10 @@ class _FullFile:
 
 
 @pytest.mark.parametrize("room", [0, 2_000, 30_000])
-def test_a_full_disk_names_the_file_and_leaves_nothing_behind(room: int, tmp_path: Path) -> None:
+def test_the_error_of_a_full_disk_names_the_file_and_no_file_is_left(room: int, tmp_path: Path) -> None:
     create(tmp_path, bucket="8")
     store = open_store(str(tmp_path), FullDisk(room))
-    writer = TableWrite(store, "tester", Existing)
+    writer = TableWrite(store, "tester", ExistingBuckets)
     writer.write_arrow(pa.table({"id": range(5_000), "v": [f"{i * 7919:032x}" for i in range(5_000)]}))
     with pytest.raises(StorageAccessError, match=r"bucket-\d/data-.*No space left"):
         writer.prepare_commit()
@@ -418,7 +418,7 @@ def test_a_full_disk_names_the_file_and_leaves_nothing_behind(room: int, tmp_pat
         writer.prepare_commit()
 
 
-def test_a_table_directory_that_is_not_one_is_named(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_a_bucket_directory_is_an_error_with_the_path(tmp_path: Path) -> None:
     store = create(tmp_path, bucket="1")
     (tmp_path / "bucket-0").write_text("in the way")
     with pytest.raises(StorageAccessError, match="bucket-0/data-"):

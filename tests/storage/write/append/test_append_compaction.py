@@ -1,4 +1,4 @@
-"""Compaction of append tables: fewer files, the same rows, and their order where there is one."""
+"""Compaction of append tables: fewer files and the same rows, in their order where it matters."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def names(files: list[DataFileMeta], *, keep_order: bool) -> list[list[str]]:
     return [[f.file_name for f in group] for group in groups]
 
 
-def test_one_small_file_alone_is_left_as_it_is() -> None:
+def test_a_single_small_file_is_not_compacted() -> None:
     assert names([file("a", 0), file("b", 5, size=100)], keep_order=False) == []
 
 
@@ -99,7 +99,7 @@ def test_a_compaction_that_is_not_full_waits_for_five_small_files(tmp_path: Path
     assert sorted(ids_of(store)) == list(range(40))
 
 
-def test_a_file_that_lost_many_rows_is_written_anew(tmp_path: Path) -> None:
+def test_a_file_with_many_deleted_rows_is_rewritten(tmp_path: Path) -> None:
     options = {"bucket": "-1", "deletion-vectors.enabled": "true", "target-file-size": "1 b"}
     store = create(tmp_path, **options)
     append(store, range(100))

@@ -1,4 +1,4 @@
-"""Rows of append tables deleted by deletion vectors, and what compaction and other writers make of them."""
+"""Rows of append tables deleted by deletion vectors: compaction, and concurrent writers."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def _data_files(table: Table) -> set[str]:
 
 
 @pytest.mark.parametrize("bitmap64", ["false", "true"])
-def test_deleted_rows_are_marked_and_files_stay(tmp_path: Path, bitmap64: str) -> None:
+def test_deleted_rows_are_marked_and_files_are_kept(tmp_path: Path, bitmap64: str) -> None:
     table = _table(tmp_path, **{"deletion-vectors.bitmap64": bitmap64})
     files = _data_files(table)
 
@@ -49,7 +49,7 @@ def test_deleted_rows_are_marked_and_files_stay(tmp_path: Path, bitmap64: str) -
     assert _data_files(table) == files
 
 
-def test_a_compaction_leaves_marked_rows_out_and_forgets_their_vectors(tmp_path: Path) -> None:
+def test_a_compaction_drops_marked_rows_and_their_vectors(tmp_path: Path) -> None:
     table = _table(tmp_path)
     table.delete("id in (3, 15)")
     table.compact()
@@ -60,7 +60,7 @@ def test_a_compaction_leaves_marked_rows_out_and_forgets_their_vectors(tmp_path:
     assert len(split.files) == 1
 
 
-def test_files_are_rewritten_without_their_vectors_once_the_option_is_off(tmp_path: Path) -> None:
+def test_files_are_rewritten_without_vectors_once_the_option_is_off(tmp_path: Path) -> None:
     table = _table(tmp_path)
     table.delete("id in (3, 15)")
     table.copy({"deletion-vectors.enabled": "false"}).delete("id in (4, 25)")
@@ -70,7 +70,7 @@ def test_files_are_rewritten_without_their_vectors_once_the_option_is_off(tmp_pa
     assert 3 not in _ids(table)
 
 
-def test_a_file_that_was_compacted_meanwhile_is_not_marked(tmp_path: Path) -> None:
+def test_marking_a_file_that_was_compacted_meanwhile_is_a_conflict(tmp_path: Path) -> None:
     table = _table(tmp_path)
     restored = restore_buckets(table.store)
     (name, *_) = sorted(_data_files(table))
@@ -83,7 +83,7 @@ def test_a_file_that_was_compacted_meanwhile_is_not_marked(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("buckets", [{}, {"bucket": "1", "bucket-key": "id"}])
-def test_a_compaction_does_not_bring_rows_back_that_were_deleted_meanwhile(
+def test_a_compaction_does_not_restore_rows_that_were_deleted_meanwhile(
     tmp_path: Path, buckets: dict[str, str]
 ) -> None:
     table = _table(tmp_path, **buckets)

@@ -1,4 +1,4 @@
-"""Small tables whose rows are keys, their commit and a partition."""
+"""Small tables whose rows have a key, a partition, and the commit that wrote them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ def make_table(
     primary_keys: Sequence[str] = ("dt", "id"),
     partition_keys: Sequence[str] = ("dt",),
 ) -> Table:
-    """A new table `db.t` in a warehouse of its own."""
+    """Create a table `db.t` in a warehouse of its own."""
     catalog = interbed.load_catalog("test", warehouse=f"file:{directory}")
     catalog.create_database("db", ignore_if_exists=True)
     return catalog.create_table(
@@ -33,7 +33,7 @@ def make_table(
 
 
 def rows(ids: Iterable[int], v: str | None = "v", dt: str = "a") -> pa.Table:
-    """Rows of some keys."""
+    """Rows with the given keys."""
     keys = list(ids)
     return pa.table({"id": keys, "v": pa.array([v] * len(keys), pa.string()), "dt": [dt] * len(keys)})
 
@@ -47,17 +47,17 @@ def read(table: Table) -> dict[tuple[str, int], str | None]:
 
 
 def expected(*parts: pa.Table) -> dict[tuple[str, int], str | None]:
-    """What `read` gives after these rows were written one part after the other."""
+    """Return the expected result of `read` after these rows were written part by part."""
     return {(row["dt"], row["id"]): row["v"] for part in parts for row in part.to_pylist()}
 
 
 def restored(table: Table) -> RestoredBuckets:
-    """What the newest snapshot has."""
+    """Return the state of the buckets in the newest snapshot."""
     return restore_buckets(table.store)
 
 
 def index_counts(table: Table) -> dict[tuple[str, int], int]:
-    """How many hashes the index of each bucket has, by partition and bucket."""
+    """Return the number of hashes in the index of each bucket, by partition and bucket."""
     found = restored(table)
     return {
         (table.store.paths.partition_directory(bucket_id.partition), bucket_id.bucket): file.row_count
@@ -68,5 +68,5 @@ def index_counts(table: Table) -> dict[tuple[str, int], int]:
 
 
 def index_directory(directory: Path) -> Path:
-    """Where the table's index files are."""
+    """Return the directory of the table's index files."""
     return directory / "db.db" / "t" / "index"

@@ -1,4 +1,4 @@
-"""Upserts of tables whose primary key leaves out the partition column, against a model of each merge engine."""
+"""Upserts of tables whose primary key does not include the partition columns, against a model of each merge engine."""
 
 from collections import Counter
 from pathlib import Path
@@ -45,7 +45,7 @@ def write(table: Table, changes: list[Row]) -> None:
 
 
 def apply(engine: str, model: Where, places: dict[int, str], change: Row) -> None:
-    """What one change does; `places` are the partitions that keys were last put into, deleted or not."""
+    """Apply one change to the model; `places` are the partitions of keys at their last write, deleted or not."""
     key, partition, kind, value = change
     if engine == "deduplicate":
         places[key] = partition
@@ -68,7 +68,7 @@ def apply(engine: str, model: Where, places: dict[int, str], change: Row) -> Non
 
 @settings(max_examples=examples(15))
 @given(data=st.data(), engine=st.sampled_from(["deduplicate", "partial-update", "aggregation", "first-row"]))
-def test_a_key_is_in_one_partition_with_the_rows_that_the_merge_engine_keeps(
+def test_a_key_is_in_one_partition_with_the_row_of_its_merge_engine(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, engine: str
 ) -> None:
     extra = {"fields.v.aggregate-function": "listagg"} if engine == "aggregation" else {}
@@ -83,13 +83,13 @@ def test_a_key_is_in_one_partition_with_the_rows_that_the_merge_engine_keeps(
             apply(engine, model, places, change)
         if data.draw(st.booleans()):
             table.compact()
-        # A table of the engine first-row shows what was compacted.
+        # A first-row table shows only compacted rows.
         if engine == "first-row":
             table.compact(full=False)
         assert read(table) == {(partition, key): value for key, (partition, value) in model.items()}
 
 
-def test_keys_fill_buckets_up_and_leave_room_when_they_move(tmp_path: Path) -> None:
+def test_keys_fill_buckets_and_free_space_when_they_move(tmp_path: Path) -> None:
     table = cross_table(tmp_path)
     table.upsert(rows(range(7), "1", "a"))
     table.upsert(rows(range(5), "2", "b"))
@@ -116,7 +116,7 @@ def test_a_key_may_be_part_of_the_partition(tmp_path: Path) -> None:
     )
 
 
-def test_null_is_a_partition_like_others(tmp_path: Path) -> None:
+def test_null_is_a_partition_like_any_other(tmp_path: Path) -> None:
     table = cross_table(tmp_path)
     write(table, [(1, "a", 0, "1"), (2, None, 0, "1")])  # type: ignore[list-item]  # A null partition.
     write(table, [(1, None, 0, "2"), (2, "a", 0, "2")])  # type: ignore[list-item]  # A null partition.
@@ -124,7 +124,7 @@ def test_null_is_a_partition_like_others(tmp_path: Path) -> None:
     assert found == [(1, None, "2"), (2, "a", "2")]
 
 
-def test_a_long_lived_writer_knows_its_own_keys_and_looks_again_after_others(tmp_path: Path) -> None:
+def test_a_long_lived_writer_knows_its_own_keys_and_reloads_after_other_writers(tmp_path: Path) -> None:
     table = cross_table(tmp_path)
     writer, commit = table.new_write("stream"), table.new_commit("stream")
     prepared = []
@@ -141,7 +141,7 @@ def test_a_long_lived_writer_knows_its_own_keys_and_looks_again_after_others(tmp
     assert read(table) == expected(rows([0], "3", "a"), rows([1], "other", "c"), rows(range(2, 6), "2", "a"))
 
 
-def test_a_long_lived_writer_outlives_the_snapshots_that_it_began_with(tmp_path: Path) -> None:
+def test_a_long_lived_writer_survives_the_expiry_of_its_first_snapshots(tmp_path: Path) -> None:
     options = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2"}
     table = cross_table(tmp_path, **options)
     writer, commit = table.new_write("stream"), table.new_commit("stream")
@@ -153,7 +153,7 @@ def test_a_long_lived_writer_outlives_the_snapshots_that_it_began_with(tmp_path:
     assert read(table) == {("c", 0): "5", **{("abc"[i % 3], i): str(i) for i in range(1, 6)}}
 
 
-def test_the_second_of_two_writers_conflicts_and_an_upsert_is_redone(tmp_path: Path) -> None:
+def test_the_second_of_two_writers_conflicts_and_an_upsert_is_retried(tmp_path: Path) -> None:
     table = cross_table(tmp_path)
     table.upsert(rows([1], "1", "a"))
     with table.new_write("late") as writer:
@@ -165,7 +165,7 @@ def test_the_second_of_two_writers_conflicts_and_an_upsert_is_redone(tmp_path: P
     assert read(table) == expected(rows([1], "1", "a"), rows([2], "2", "c"))
 
 
-def test_a_compaction_meanwhile_is_no_conflict(tmp_path: Path) -> None:
+def test_a_concurrent_compaction_is_no_conflict(tmp_path: Path) -> None:
     table = cross_table(tmp_path)
     for value in "12":
         table.upsert(rows([1, 2], value, "a"))
@@ -179,7 +179,7 @@ def test_a_compaction_meanwhile_is_no_conflict(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("partition", [None, {"dt": "a"}], ids=["dynamic", "static"])
 @pytest.mark.parametrize("options", [{}, {"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}])
-def test_an_overwrite_of_a_partition_takes_its_keys_from_others(
+def test_an_overwrite_of_a_partition_removes_its_keys_from_others(
     tmp_path: Path, partition: dict[str, object] | None, options: dict[str, str]
 ) -> None:
     table = cross_table(tmp_path, **options)
@@ -211,7 +211,7 @@ def test_an_overwrite_of_a_partition_refuses_rows_of_others(tmp_path: Path) -> N
     assert {f.name for f in tmp_path.rglob("*.parquet")} == files
 
 
-def test_the_whole_table_may_be_overwritten_but_not_a_part_where_keys_keep_their_partition(tmp_path: Path) -> None:
+def test_only_the_whole_table_may_be_overwritten_where_keys_keep_their_partition(tmp_path: Path) -> None:
     table = cross_table(tmp_path, **{"merge-engine": "partial-update"})
     table.upsert(rows(range(4), "1", "a"))
     table.upsert(rows(range(4, 8), "1", "b"))
@@ -224,7 +224,7 @@ def test_the_whole_table_may_be_overwritten_but_not_a_part_where_keys_keep_their
     assert read(table) == expected(rows([5], "2", "a"))
 
 
-def test_keys_of_old_files_are_forgotten_when_asked_to(tmp_path: Path) -> None:
+def test_keys_of_files_older_than_the_index_ttl_are_ignored(tmp_path: Path) -> None:
     table = cross_table(tmp_path, **{"cross-partition-upsert.index-ttl": "1 h"})
     table.upsert(rows([1], "1", "a"))
     (file,) = (e.file for e in TableScan(table.store).entries())
@@ -240,7 +240,7 @@ def test_keys_of_old_files_are_forgotten_when_asked_to(tmp_path: Path) -> None:
         index.close()
 
 
-def test_deletion_vectors_do_not_hide_keys_from_the_writer(tmp_path: Path) -> None:
+def test_the_writer_finds_keys_in_tables_with_deletion_vectors(tmp_path: Path) -> None:
     table = cross_table(tmp_path, **{"deletion-vectors.enabled": "true", "write-only": "true"})
     table.upsert(rows([1, 2], "1", "a"))
     table.upsert(rows([1], "2", "b"))
@@ -249,7 +249,7 @@ def test_deletion_vectors_do_not_hide_keys_from_the_writer(tmp_path: Path) -> No
     assert read(table) == expected(rows([2], "1", "a"), rows([1], "2", "b"))
 
 
-def test_many_keys_are_moved_with_little_memory(tmp_path: Path) -> None:
+def test_many_keys_are_moved_in_bounded_memory(tmp_path: Path) -> None:
     options = {"lookup.cache-max-memory-size": "100 kb", "dynamic-bucket.target-row-num": "4000"}
     table = make_table(tmp_path, options, primary_keys=["id"])
     table.upsert(rows(range(30_000), "1", "a"))

@@ -1,4 +1,4 @@
-"""Tables with dynamic buckets: one writer after the other, two at once, long-lived ones, damaged indexes."""
+"""Tables with dynamic buckets: consecutive, concurrent and long-lived writers, and damaged indexes."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,7 +19,7 @@ def test_a_primary_key_table_without_the_option_bucket_has_dynamic_buckets(tmp_p
     assert index_counts(table) == {("dt=a", 0): 2}
 
 
-def test_known_keys_stay_and_new_ones_fill_buckets_up(tmp_path: Path) -> None:
+def test_known_keys_keep_their_bucket_and_new_ones_fill_buckets(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
     parts = [rows(range(6), "1"), rows(range(3, 9), "2"), rows(range(5), "3", "b")]
     for part in parts:
@@ -29,7 +29,7 @@ def test_known_keys_stay_and_new_ones_fill_buckets_up(tmp_path: Path) -> None:
     assert {e.total_buckets for e in table.new_scan().entries()} == {-1}
 
 
-def test_an_update_of_known_keys_leaves_the_index_as_it_is(tmp_path: Path) -> None:
+def test_an_update_of_known_keys_does_not_change_the_index(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
     table.upsert(rows(range(6)))
     before = set(index_directory(tmp_path).iterdir())
@@ -56,7 +56,7 @@ def test_one_bucket_can_be_compacted_by_its_number(tmp_path: Path) -> None:
     assert read(table) == expected(rows(range(6), "y"))
 
 
-def test_buckets_are_bounded_and_then_filled_further(tmp_path: Path) -> None:
+def test_buckets_exceed_their_target_size_at_the_maximum_number_of_buckets(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "dynamic-bucket.max-buckets": "2"})
     table.upsert(rows(range(50)))
     table.upsert(rows(range(40, 60), "2"))
@@ -66,7 +66,7 @@ def test_buckets_are_bounded_and_then_filled_further(tmp_path: Path) -> None:
     assert read(table) == expected(rows(range(50)), rows(range(40, 60), "2"))
 
 
-def test_a_new_partition_may_be_spread_over_several_buckets_at_once(tmp_path: Path) -> None:
+def test_a_new_partition_may_begin_with_several_buckets(tmp_path: Path) -> None:
     table = make_table(tmp_path, {"dynamic-bucket.initial-buckets": "3"})
     table.upsert(rows(range(100)))
     table.upsert(rows(range(50, 150), "2"))
@@ -75,7 +75,7 @@ def test_a_new_partition_may_be_spread_over_several_buckets_at_once(tmp_path: Pa
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
-def test_an_overwrite_makes_the_indexes_anew(tmp_path: Path, dynamic: bool) -> None:
+def test_an_overwrite_rebuilds_the_indexes(tmp_path: Path, dynamic: bool) -> None:
     table = make_table(tmp_path, OPTIONS)
     kept = rows(range(3), "kept", "b")
     table.upsert(rows(range(9)))
@@ -87,7 +87,7 @@ def test_an_overwrite_makes_the_indexes_anew(tmp_path: Path, dynamic: bool) -> N
     assert read(table) == expected(kept, new, rows(range(3), "again"))
 
 
-def test_the_second_of_two_writers_of_one_partition_conflicts_and_leaves_nothing(tmp_path: Path) -> None:
+def test_the_second_of_two_writers_of_one_partition_conflicts_and_leaves_no_file(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
     table.upsert(rows(range(3)))
     messages = {}
@@ -131,7 +131,7 @@ def test_writers_of_different_partitions_do_not_conflict(tmp_path: Path) -> None
     assert read(table) == expected(rows(range(5), "a", "a"), rows(range(5), "b", "b"))
 
 
-def test_upserts_at_the_same_time_are_redone_until_all_are_in(tmp_path: Path) -> None:
+def test_concurrent_upserts_are_retried_until_all_are_committed(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "commit.max-retries": "50", "write-only": "true"})
     with ThreadPoolExecutor(4) as pool:
         ids = list(pool.map(lambda i: table.upsert(rows(range(i, i + 6), "same")), range(8)))
@@ -151,7 +151,7 @@ def test_a_long_lived_writer_knows_its_own_keys_before_they_are_committed(tmp_pa
         commit.commit(messages, identifier=identifier)
     parts = [rows(range(i, i + 6), str(i)) for i in range(3)]
     assert read(table) == expected(*parts)
-    # After another writer's overwrite it starts from what that left.
+    # After an overwrite by another writer, it starts from the state of that overwrite.
     table.overwrite(rows([1], "other"))
     write.write_arrow(rows(range(1, 7), "last"))
     commit.commit(write.prepare_commit(), identifier=3)
@@ -164,7 +164,7 @@ def test_a_bucket_without_an_index_is_indexed_by_its_keys(tmp_path: Path) -> Non
     table = make_table(tmp_path, OPTIONS)
     with table.new_write("old") as write:
         write.write_arrow(rows(range(6), "old"))
-        # As a writer leaves it that knows no indexes.
+        # A writer that does not support indexes leaves a bucket in this state.
         bare = [replace(m, data=replace(m.data, new_index_files=()), basis=NO_BASIS) for m in write.prepare_commit()]
     table.new_commit("old").commit(bare)
     assert index_counts(table) == {}
@@ -173,7 +173,7 @@ def test_a_bucket_without_an_index_is_indexed_by_its_keys(tmp_path: Path) -> Non
     assert index_counts(table) == {("dt=a", 0): 4, ("dt=a", 1): 3}
 
 
-def test_a_writer_that_is_aborted_leaves_no_index(tmp_path: Path) -> None:
+def test_an_aborted_writer_leaves_no_index_file(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
     write = table.new_write("gone")
     write.write_arrow(rows(range(6)))
@@ -184,7 +184,7 @@ def test_a_writer_that_is_aborted_leaves_no_index(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["missing", "short"])
-def test_a_damaged_index_is_named_with_the_way_out(tmp_path: Path, damage: str) -> None:
+def test_the_error_names_a_damaged_index_and_says_how_to_repair_it(tmp_path: Path, damage: str) -> None:
     table = make_table(tmp_path, OPTIONS)
     table.upsert(rows(range(6)))
     snapshot = table.latest_snapshot()
@@ -210,6 +210,6 @@ def test_a_damaged_index_is_named_with_the_way_out(tmp_path: Path, damage: str) 
         ("dynamic-bucket.initial-buckets", "-3"),
     ],
 )
-def test_impossible_options_are_refused(tmp_path: Path, option: str, value: str) -> None:
+def test_invalid_options_are_refused(tmp_path: Path, option: str, value: str) -> None:
     with pytest.raises(InvalidOptionError, match=option):
         make_table(tmp_path, {option: value})

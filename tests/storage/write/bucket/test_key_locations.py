@@ -1,4 +1,4 @@
-"""The index from keys to locations, in memory and on disk, against a dict."""
+"""The index of keys to locations, in memory and on disk, against a dict."""
 
 import datetime
 

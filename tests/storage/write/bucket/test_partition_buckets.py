@@ -1,4 +1,4 @@
-"""Buckets of key hashes in one partition, against a model that takes one hash at a time."""
+"""Buckets of key hashes in one partition, against a model that assigns the hashes one by one."""
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,8 @@ SMALL = st.integers(-40, 40) | st.integers(-(2**31), 2**31 - 1)
 BLOCKS = st.lists(st.lists(SMALL, min_size=1, max_size=30), max_size=6)
 
 
-class Model:
-    """What Paimon's assigners do, hash by hash; groups stand for its assigners."""
+class AssignerModel:
+    """Paimon's bucket assigners, hash by hash; each group is one of its assigners."""
 
     def __init__(self, rules: DynamicBucketRules, known: dict[int, list[int]], seed: int) -> None:
         self.rules = rules
@@ -23,7 +23,7 @@ class Model:
         self.counts = {bucket: len(hashes) for bucket, hashes in known.items()}
 
     def assign(self, value: int) -> int | None:
-        """The bucket; None where any would do."""
+        """Return the bucket; None where any bucket is right."""
         if value in self.places:
             return self.places[value]
         groups = self.rules.groups
@@ -53,7 +53,7 @@ def hashes(values: list[int]) -> npt.NDArray[np.int32]:
     known=st.dictionaries(st.integers(0, 4), st.sets(SMALL, min_size=1, max_size=8), max_size=3),
     seed=st.integers(-(2**31), 2**31 - 1),
 )
-def test_hashes_go_where_taking_one_at_a_time_puts_them(
+def test_hashes_get_the_buckets_of_one_by_one_assignment(
     blocks: list[list[int]], target: int, most: int | None, initial: int, known: dict[int, set[int]], seed: int
 ) -> None:
     taken: set[int] = set()
@@ -64,7 +64,7 @@ def test_hashes_go_where_taking_one_at_a_time_puts_them(
     distinct = {bucket: values for bucket, values in distinct.items() if values}
     rules = DynamicBucketRules(target_rows=target, max_buckets=most, initial_buckets=initial)
     buckets = PartitionBuckets(rules, {b: hashes(v) for b, v in distinct.items()}, seed=seed)
-    model = Model(rules, distinct, seed)
+    model = AssignerModel(rules, distinct, seed)
     for block in blocks:
         assigned = buckets.assign(hashes(block)).tolist()
         for value, bucket in zip(block, assigned, strict=True):
@@ -89,7 +89,7 @@ def test_only_buckets_with_new_hashes_count_as_changed() -> None:
     assert buckets.changed == frozenset()
 
 
-def test_many_hashes_are_merged_and_found_again() -> None:
+def test_many_hashes_are_merged_and_can_be_found() -> None:
     buckets = PartitionBuckets(DynamicBucketRules(target_rows=100_000))
     blocks = [np.arange(start, start + 90_000, dtype=np.int32) * 7919 for start in range(0, 360_000, 90_000)]
     first = [buckets.assign(block) for block in blocks]
@@ -97,7 +97,7 @@ def test_many_hashes_are_merged_and_found_again() -> None:
     assert np.bincount(np.concatenate(first)).tolist() == [100_000] * 3 + [60_000]
 
 
-def test_more_buckets_than_can_be_counted_are_refused_with_the_way_out() -> None:
+def test_too_many_buckets_are_refused_with_an_alternative() -> None:
     buckets = PartitionBuckets(DynamicBucketRules(target_rows=1))
     assert buckets.assign(np.arange(MAX_BUCKET + 1, dtype=np.int32)).max() == MAX_BUCKET
     with pytest.raises(InvalidInputError, match=r"dynamic-bucket\.target-row-num"):

@@ -1,4 +1,4 @@
-"""Tables with postponed buckets: what readers see before and after a compaction takes rows to real buckets."""
+"""Tables with postponed buckets: the visible rows before and after a compaction moves rows to real buckets."""
 
 from pathlib import Path
 
@@ -21,11 +21,11 @@ from tests.storage.write.bucket.tables import expected, make_table, read, restor
 from tests.support.examples import examples
 
 OPTIONS = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
-"""Rows wait, also those of batches."""
+"""Options with which rows wait, including those of batch writes."""
 AT_ONCE = {"bucket": "-2", "postpone.default-bucket-num": "2"}
 
 
-def test_rows_wait_unseen_in_avro_files_until_a_compaction(tmp_path: Path) -> None:
+def test_rows_wait_invisibly_in_avro_files_until_a_compaction(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
     table.upsert(rows(range(5), "1"))
     table.upsert(rows(range(3, 8), "2"))
@@ -42,7 +42,7 @@ def test_rows_wait_unseen_in_avro_files_until_a_compaction(tmp_path: Path) -> No
     assert {bucket for _, bucket in restored(table).buckets()} == {0}
 
 
-def test_a_dry_run_tells_what_would_be_taken_up(tmp_path: Path) -> None:
+def test_a_dry_run_reports_the_rows_that_a_compaction_would_move(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "postpone.default-bucket-num": "3"})
     table.upsert(rows(range(5)))
     (plan,) = table.maintenance.plan_compaction()
@@ -51,7 +51,7 @@ def test_a_dry_run_tells_what_would_be_taken_up(tmp_path: Path) -> None:
     assert read(table) == {}
 
 
-def test_a_partition_keeps_the_number_of_buckets_that_it_was_first_given(tmp_path: Path) -> None:
+def test_a_partition_keeps_its_first_number_of_buckets(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "postpone.default-bucket-num": "2"})
     table.upsert(rows(range(20), "1", "a"))
     table.compact()
@@ -67,7 +67,7 @@ def test_a_partition_keeps_the_number_of_buckets_that_it_was_first_given(tmp_pat
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_one_partition_can_be_taken_up_alone(tmp_path: Path, full: bool) -> None:
+def test_a_single_partition_can_be_compacted(tmp_path: Path, full: bool) -> None:
     table = make_table(tmp_path, OPTIONS)
     for dt in "ab":
         table.upsert(rows(range(4), "1", dt))
@@ -85,7 +85,7 @@ Change = st.tuples(st.integers(0, 5), st.sampled_from([0, 1, 2, 3]))
 
 @settings(max_examples=examples(20))
 @given(commits=st.lists(st.lists(Change, min_size=1, max_size=8), min_size=1, max_size=4))
-def test_changes_are_replayed_in_their_order(
+def test_changes_are_replayed_in_order(
     tmp_path_factory: pytest.TempPathFactory, commits: list[list[tuple[int, int]]]
 ) -> None:
     table = make_table(tmp_path_factory.mktemp("w"), {**OPTIONS, "postpone.default-bucket-num": "2"})
@@ -111,7 +111,7 @@ def test_changes_are_replayed_in_their_order(
     assert read(table) == model
 
 
-def test_partial_updates_are_merged_when_they_are_taken_up(tmp_path: Path) -> None:
+def test_partial_updates_are_merged_by_the_compaction(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "merge-engine": "partial-update"})
     for value in ("1", None, "2", None):
         table.upsert(rows([1], value))
@@ -119,7 +119,7 @@ def test_partial_updates_are_merged_when_they_are_taken_up(tmp_path: Path) -> No
     assert read(table) == {("a", 1): "2"}
 
 
-def test_a_lookup_changelog_tells_what_the_rows_changed(tmp_path: Path) -> None:
+def test_a_lookup_changelog_has_the_changes_of_the_moved_rows(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "changelog-producer": "lookup"})
     table.upsert(rows([1, 2], "1"))
     table.compact(full=False)
@@ -129,7 +129,7 @@ def test_a_lookup_changelog_tells_what_the_rows_changed(tmp_path: Path) -> None:
     assert sorted(changes) == sorted([(0, 1, "1"), (0, 2, "1"), (1, 2, "1"), (2, 2, "2"), (0, 3, "2")])
 
 
-def test_deletion_vectors_are_made_when_rows_are_taken_up(tmp_path: Path) -> None:
+def test_deletion_vectors_are_written_by_the_compaction(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "deletion-vectors.enabled": "true"})
     table.upsert(rows(range(10), "1"))
     table.compact(full=False)
@@ -139,7 +139,7 @@ def test_deletion_vectors_are_made_when_rows_are_taken_up(tmp_path: Path) -> Non
     assert all(split.raw_convertible for split in table.new_scan().plan().splits)
 
 
-def test_an_overwrite_replaces_waiting_rows_too_and_its_own_wait(tmp_path: Path) -> None:
+def test_an_overwrite_replaces_waiting_rows_too_and_its_own_rows_wait(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
     table.upsert(rows(range(4), "1"))
     table.compact()
@@ -150,7 +150,7 @@ def test_an_overwrite_replaces_waiting_rows_too_and_its_own_wait(tmp_path: Path)
     assert read(table) == expected(rows([7], "3"))
 
 
-def test_rows_that_come_during_a_compaction_are_left_for_the_next(tmp_path: Path) -> None:
+def test_rows_written_during_a_compaction_wait_for_the_next_one(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
     table.upsert(rows([1], "1"))
     with table.new_write("late") as write:
@@ -163,7 +163,7 @@ def test_rows_that_come_during_a_compaction_are_left_for_the_next(tmp_path: Path
     assert read(table) == {("a", 1): "2"}
 
 
-def test_of_two_compactions_one_wins_and_the_other_leaves_nothing(
+def test_one_of_two_compactions_wins_and_the_other_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make_table(tmp_path, OPTIONS)
@@ -186,14 +186,14 @@ def test_of_two_compactions_one_wins_and_the_other_leaves_nothing(
     assert {f.name for f in (tmp_path / "db.db/t/dt=a/bucket-0").iterdir()} == live
 
 
-def test_an_impossible_number_of_buckets_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_number_of_buckets_is_refused(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "postpone.default-bucket-num": "0"})
     table.upsert(rows([1]))
     with pytest.raises(InvalidOptionError, match=r"postpone\.default-bucket-num"):
         table.compact()
 
 
-def test_a_column_that_avro_cannot_hold_keeps_the_tables_format(tmp_path: Path) -> None:
+def test_waiting_rows_with_columns_unsupported_by_avro_have_the_tables_format(tmp_path: Path) -> None:
     catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
     catalog.create_database("db")
     schema = pa.schema([("id", pa.int64()), ("at", pa.timestamp("ns"))])
@@ -206,30 +206,30 @@ def test_a_column_that_avro_cannot_hold_keeps_the_tables_format(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("producer", ["none", "lookup"])
-def test_a_stream_tells_waiting_rows_unless_a_changelog_will(tmp_path: Path, producer: str) -> None:
+def test_a_stream_returns_waiting_rows_unless_a_later_changelog_has_them(tmp_path: Path, producer: str) -> None:
     table = make_table(tmp_path, {**OPTIONS, "changelog-producer": producer})
     table.upsert(rows([1, 2], "1"))
     table.compact()
     table.upsert(rows([2], "2"))
     scan, read_changes = table.new_stream_scan(), ChangeRead(table.store)
-    told = []
+    changes = []
     for _ in range(2):
         while (plan := scan.plan()) is not None:
-            told += [
+            changes += [
                 (r["id"], r["v"], r["_row_kind"]) for r in read_changes.to_reader(plan.splits).read_all().to_pylist()
             ]
         if len(table.snapshots()) == 3:
             table.write_changes(rows([1], "3").append_column("_row_kind", pa.array([3], pa.int8())))
             table.compact(full=False)
-    first = sorted(told[:2])
+    first = sorted(changes[:2])
     assert first == [(1, "1", 0), (2, "1", 0)]
     if producer == "none":
-        assert told[2:] == [(2, "2", 0), (1, "3", 3)]
+        assert changes[2:] == [(2, "2", 0), (1, "3", 3)]
     else:
-        assert sorted(told[2:]) == [(1, "1", 3), (2, "1", 1), (2, "2", 2)]
+        assert sorted(changes[2:]) == [(1, "1", 3), (2, "1", 1), (2, "2", 2)]
 
 
-def test_rows_of_a_batch_are_seen_at_once(tmp_path: Path) -> None:
+def test_rows_of_a_batch_write_are_visible_immediately(tmp_path: Path) -> None:
     table = make_table(tmp_path, AT_ONCE)
     table.upsert(rows(range(20), "1", "a"))
     assert read(table) == expected(rows(range(20), "1", "a"))
@@ -245,7 +245,7 @@ def test_rows_of_a_batch_are_seen_at_once(tmp_path: Path) -> None:
     assert read(table) == {key: value for key, value in seen.items() if key[1] != 3}
 
 
-def test_a_partition_keeps_its_number_of_buckets_in_batches(tmp_path: Path) -> None:
+def test_a_partition_keeps_its_number_of_buckets_in_batch_writes(tmp_path: Path) -> None:
     table = make_table(tmp_path, AT_ONCE)
     table.upsert(rows(range(20), "1", "a"))
     more = table.copy({"postpone.default-bucket-num": "3"})
@@ -256,7 +256,7 @@ def test_a_partition_keeps_its_number_of_buckets_in_batches(tmp_path: Path) -> N
     assert read(table) == expected(rows(range(9), "2", "b"), rows([7], "3", "a"))
 
 
-def test_a_batch_waits_behind_rows_that_wait(tmp_path: Path) -> None:
+def test_a_batch_write_waits_behind_waiting_rows(tmp_path: Path) -> None:
     table = make_table(tmp_path, AT_ONCE)
     table.copy({"postpone.batch-write-fixed-bucket": "false"}).upsert(rows([1], "1"))
     table.upsert(rows([1], "2"))
@@ -270,7 +270,7 @@ def test_a_batch_waits_behind_rows_that_wait(tmp_path: Path) -> None:
     assert read(table) == {("a", 1): "3"}
 
 
-def test_rows_of_a_stream_wait(tmp_path: Path) -> None:
+def test_rows_of_a_streaming_write_wait(tmp_path: Path) -> None:
     table = make_table(tmp_path, AT_ONCE)
     builder = table.new_stream_write_builder()
     with builder.new_write() as write, builder.new_commit() as commit:
@@ -289,7 +289,7 @@ def test_rows_of_a_stream_wait(tmp_path: Path) -> None:
     "more",
     [{"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}, {"full-compaction.delta-commits": "1"}],
 )
-def test_compactions_of_a_batch_are_those_of_any_table(tmp_path: Path, more: dict[str, str]) -> None:
+def test_batch_writes_compact_as_in_any_table(tmp_path: Path, more: dict[str, str]) -> None:
     table = make_table(tmp_path, {**AT_ONCE, **more})
     table.upsert(rows(range(10), "1", "a"))
     table.upsert(rows(range(4), "1", "b"))
@@ -297,13 +297,13 @@ def test_compactions_of_a_batch_are_those_of_any_table(tmp_path: Path, more: dic
     assert read(table) == expected(rows(range(10), "1", "a"), rows(range(4), "1", "b"), rows(range(5), "2", "a"))
 
 
-def test_a_stream_tells_the_rows_of_batches_that_did_not_wait(tmp_path: Path) -> None:
+def test_a_stream_returns_the_rows_of_batch_writes_that_did_not_wait(tmp_path: Path) -> None:
     table = make_table(tmp_path, AT_ONCE)
     table.upsert(rows([1, 2], "1"))
     scan, read_changes = table.new_stream_scan(), ChangeRead(table.store)
-    told = []
+    changes = []
     for value in ("2", "3"):
         while (plan := scan.plan()) is not None:
-            told += [(r["id"], r["v"]) for r in read_changes.to_reader(plan.splits).read_all().to_pylist()]
+            changes += [(r["id"], r["v"]) for r in read_changes.to_reader(plan.splits).read_all().to_pylist()]
         table.upsert(rows([2], value))
-    assert sorted(told) == [(1, "1"), (2, "1"), (2, "2")]
+    assert sorted(changes) == [(1, "1"), (2, "1"), (2, "2")]

@@ -1,4 +1,4 @@
-"""Tables and partitions whose rows are spread over another number of buckets."""
+"""Tables and partitions whose rows are redistributed to another number of buckets."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ def totals(table: Table) -> dict[str, int | None]:
 
 
 def option(table: Table) -> str:
-    """The option `bucket` as the newest schema file has it."""
+    """The option `bucket` in the newest schema file."""
     schema = table.store.schemas.latest()
     assert schema is not None
     return schema.options[BUCKET]
@@ -55,7 +55,7 @@ def test_a_table_is_rescaled_with_its_option_in_one_overwrite(tmp_path: Path) ->
     assert table.scan(snapshot_id=newest.id).count() == len(before)
 
 
-def test_a_partition_may_have_its_own_number(tmp_path: Path) -> None:
+def test_a_partition_may_have_its_own_number_of_buckets(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
     for dt in "abc":
         table.upsert(rows(range(9), "1", dt))
@@ -88,7 +88,7 @@ def test_a_changed_option_is_refused_until_the_partition_is_rescaled(tmp_path: P
     assert read(table) == expected(rows(range(9), "1"), rows(range(9), "1", "b"), rows([1], "2"), rows([1], "2", "new"))
 
 
-def test_a_table_that_has_that_number_already_is_left_alone(tmp_path: Path) -> None:
+def test_a_table_that_has_the_number_of_buckets_already_is_not_rewritten(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
     assert table.maintenance.rescale(2).snapshot_id is None
     table.upsert(rows(range(4)))
@@ -97,7 +97,7 @@ def test_a_table_that_has_that_number_already_is_left_alone(tmp_path: Path) -> N
     assert table.latest_snapshot() == newest
 
 
-def test_an_empty_table_only_changes_its_option(tmp_path: Path) -> None:
+def test_rescaling_an_empty_table_changes_only_its_option(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
     assert table.maintenance.rescale(7).snapshot_id is None
     assert option(table) == "7"
@@ -121,12 +121,12 @@ def test_an_empty_table_only_changes_its_option(tmp_path: Path) -> None:
     ],
     ids=lambda o: ",".join(o.values()),
 )
-def test_rows_stay_as_they_are(tmp_path: Path, options: dict[str, str]) -> None:
+def test_rescaling_keeps_the_rows(tmp_path: Path, options: dict[str, str]) -> None:
     table = make_table(tmp_path, {**OPTIONS, **options})
     for value in ("1", "2", None) if "sequence.field" not in options else ("2", "1"):
         table.upsert(rows(range(12), value))
     table.upsert(rows(range(6, 20), "3"))
-    # What a table with deletion vectors has at level 0 is shown when it was compacted.
+    # With deletion vectors, rows in level 0 are visible after their compaction.
     merged = table.copy({"write-only": "false"})
     before = {}
     if "write-only" not in options:
@@ -142,14 +142,14 @@ def test_rows_stay_as_they_are(tmp_path: Path, options: dict[str, str]) -> None:
     assert len(read(table)) == 20
 
 
-def test_a_changelog_that_was_not_told_yet_is_told_before(tmp_path: Path) -> None:
+def test_a_pending_changelog_is_written_before_the_rescale(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "changelog-producer": "lookup", "write-only": "true"})
     table.upsert(rows([1, 2], "1"))
     table.maintenance.rescale(3)
     assert sorted((c["_row_kind"], c["id"]) for c in table.changes().to_arrow().to_pylist()) == [(0, 1), (0, 2)]
 
 
-def test_an_append_table_with_buckets_is_rescaled(tmp_path: Path) -> None:
+def test_an_append_table_with_buckets_can_be_rescaled(tmp_path: Path) -> None:
     table = make_table(tmp_path, {**OPTIONS, "bucket-key": "id"}, primary_keys=())
     for _ in range(2):
         table.append(rows(range(8)))
@@ -158,7 +158,7 @@ def test_an_append_table_with_buckets_is_rescaled(tmp_path: Path) -> None:
     assert Counter(table.scan().to_arrow().column("id").to_pylist()) == Counter([*range(8), *range(8)])
 
 
-def test_partitions_of_a_postponed_table_are_rescaled_and_waiting_rows_wait(tmp_path: Path) -> None:
+def test_partitions_of_a_postponed_table_are_rescaled_and_waiting_rows_keep_waiting(tmp_path: Path) -> None:
     table = make_table(tmp_path, {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"})
     table.upsert(rows(range(9), "1"))
     table.compact()
@@ -173,7 +173,7 @@ def test_partitions_of_a_postponed_table_are_rescaled_and_waiting_rows_wait(tmp_
     assert read(table) == expected(rows(range(9), "1"), rows([1], "2"))
 
 
-def test_rows_that_come_meanwhile_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_written_during_a_rescale_are_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = make_table(tmp_path, OPTIONS)
     table.upsert(rows(range(9), "1"))
     messages = waiting_write(table, "late", rows([1, 50], "late"))
@@ -194,7 +194,7 @@ def test_rows_that_come_meanwhile_are_not_lost(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_writer_that_knows_the_old_number_conflicts(tmp_path: Path, whole: bool) -> None:
+def test_a_writer_with_the_old_number_of_buckets_conflicts(tmp_path: Path, whole: bool) -> None:
     table = make_table(tmp_path, OPTIONS)
     table.upsert(rows(range(9), "1"))
     old = Table(table.name, table.store)
@@ -205,7 +205,7 @@ def test_a_writer_that_knows_the_old_number_conflicts(tmp_path: Path, whole: boo
     assert read(table) == expected(rows(range(9), "1"))
 
 
-def test_a_failed_rescale_leaves_the_table_as_it_was(tmp_path: Path) -> None:
+def test_a_failed_rescale_leaves_the_table_unchanged(tmp_path: Path) -> None:
     table = make_table(tmp_path, OPTIONS)
     table.upsert(rows(range(9), "1"))
     before, files = read(table), data_files(tmp_path)
@@ -227,14 +227,14 @@ def test_a_failed_rescale_leaves_the_table_as_it_was(tmp_path: Path) -> None:
         ({"bucket": "2"}, "positive"),
     ],
 )
-def test_what_cannot_be_rescaled_is_refused(tmp_path: Path, options: dict[str, str], message: str) -> None:
+def test_tables_that_cannot_be_rescaled_are_refused(tmp_path: Path, options: dict[str, str], message: str) -> None:
     table = make_table(tmp_path, options)
     with pytest.raises((NotSupportedError, InvalidInputError), match=message):
         table.maintenance.rescale(0)
 
 
 def waiting_write(table: Table, user: str, data: pa.Table) -> list[CommitMessage]:
-    """Messages of rows that are written and not committed yet."""
+    """Messages of rows that are written and not yet committed."""
     with table.new_write(user) as write:
         write.write_arrow(data)
         return write.prepare_commit()

@@ -1,4 +1,4 @@
-"""Curves number the cells of a grid so that cells with near numbers are near each other."""
+"""Curves number the cells of a grid so that cells with close numbers are close to each other."""
 
 from itertools import product
 
@@ -23,7 +23,7 @@ def test_a_z_order_interleaves_the_bits() -> None:
 
 
 @pytest.mark.parametrize("columns", [1, 2, 5, 6, 17, MOST_COLUMNS])
-def test_the_greatest_cell_comes_last_on_a_z_order_however_many_columns_there_are(columns: int) -> None:
+def test_the_greatest_cell_is_last_on_a_z_order_of_any_number_of_columns(columns: int) -> None:
     most = (1 << bits_of(columns)) - 1
     index = z_order([np.array([most, 0], np.uint64) for _ in range(columns)])
     assert index.tolist() == [(1 << (bits_of(columns) * columns)) - 1, 0]

@@ -1,4 +1,4 @@
-"""Sorting in little memory gives what sorting at once gives, whatever the values, and moves each row once."""
+"""External sorting gives the same result as sorting in memory, for any values, and moves each row once."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -57,7 +57,7 @@ def test_rows_of_any_type_are_ordered_as_keys_are_with_nulls_first(data: st.Data
     assert [rank(row) for row in found] == sorted(rank(row) for row in range(len(drawn)))
 
 
-def test_few_rows_are_sorted_even_where_the_sample_would_have_none() -> None:
+def test_few_rows_are_sorted_even_when_the_sample_would_be_empty() -> None:
     key = SortKey(SortOrder(strategy=OrderStrategy.ORDER, columns=("a",)))
     rows = GivenRows(pa.table({"a": [5, 3]}))
     assert externally_sorted(key, rows, 1).column("a").to_pylist() == [3, 5]
@@ -66,7 +66,7 @@ def test_few_rows_are_sorted_even_where_the_sample_would_have_none() -> None:
 @pytest.mark.parametrize("strategy", [OrderStrategy.ZORDER, OrderStrategy.HILBERT])
 @given(points=st.lists(st.tuples(st.integers(-9, 9) | st.none(), st.text(max_size=3)), min_size=1, max_size=80))
 @settings(max_examples=examples(30), deadline=None)
-def test_a_curve_orders_the_same_rows_in_little_memory_and_in_much(
+def test_a_curve_gives_the_same_order_with_little_and_much_memory(
     strategy: OrderStrategy, points: list[tuple[int | None, str]]
 ) -> None:
     rows = GivenRows(pa.table({"a": [p[0] for p in points], "b": [p[1] for p in points], "row": range(len(points))}))

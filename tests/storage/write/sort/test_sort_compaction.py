@@ -1,4 +1,4 @@
-"""A sort compaction keeps the rows, lets filters leave more files out, and heeds what others do meanwhile."""
+"""A sort compaction keeps the rows, lets filters skip more files, and respects concurrent changes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,7 +75,7 @@ RANGES = {
 
 
 @pytest.mark.parametrize("strategy", ["order", "zorder", "hilbert"])
-def test_filters_on_the_columns_leave_more_files_out_and_the_rows_stay(tmp_path: Path, strategy: str) -> None:
+def test_filters_on_the_columns_skip_more_files_and_the_rows_are_kept(tmp_path: Path, strategy: str) -> None:
     table = create(tmp_path)
     for seed in range(3):
         table.append(rows(seed))
@@ -97,7 +97,7 @@ def test_filters_on_the_columns_leave_more_files_out_and_the_rows_stay(tmp_path:
     assert shares["c"] > 0.9
 
 
-def test_only_the_partitions_asked_for_are_sorted(tmp_path: Path) -> None:
+def test_only_the_requested_partitions_are_sorted(tmp_path: Path) -> None:
     table = create(tmp_path, partitioned=True)
     for dt in ("1", "2", "3"):
         table.append(rows(7, dt=dt, count=50))
@@ -111,7 +111,7 @@ def test_only_the_partitions_asked_for_are_sorted(tmp_path: Path) -> None:
         table.compact(partitions="a > 3")
 
 
-def test_rows_that_are_appended_meanwhile_stay_and_a_faster_compaction_wins(tmp_path: Path) -> None:
+def test_rows_appended_meanwhile_are_kept_and_a_faster_compaction_wins(tmp_path: Path) -> None:
     table = create(tmp_path)
     table.append(rows(1, count=100))
     order = SortOrder.of(table.schema, "order", "a")
@@ -130,7 +130,7 @@ def test_rows_that_are_appended_meanwhile_stay_and_a_faster_compaction_wins(tmp_
 
 
 def mark_deleted(table: Table, position: int) -> None:
-    """What a writer that deletes by vectors does: the first file loses a row."""
+    """Delete a row of the first file, as a writer with deletion vectors does."""
     restored = restore_buckets(table.store)
     (bucket_id,) = restored.buckets()
     deletions = BucketDeletions.restore(table.store, bucket_id, restored.index_files(bucket_id))
@@ -145,7 +145,7 @@ def mark_deleted(table: Table, position: int) -> None:
 
 
 @pytest.mark.parametrize("how", [{}, {"order_strategy": "order", "order_by": "c"}], ids=["concatenate", "sort"])
-def test_rows_that_deletion_vectors_mark_do_not_come_back(tmp_path: Path, how: dict[str, str]) -> None:
+def test_rows_marked_by_deletion_vectors_stay_deleted(tmp_path: Path, how: dict[str, str]) -> None:
     table = create(tmp_path, {"deletion-vectors.enabled": "true"})
     table.append(rows(1, count=100))
     table.append(rows(2, count=100))
@@ -158,7 +158,7 @@ def test_rows_that_deletion_vectors_mark_do_not_come_back(tmp_path: Path, how: d
     assert not restore_buckets(table.store).index_files(BucketId(b"\0\0\0\0\0\0\0\0", 0))
 
 
-def test_rows_deleted_while_they_are_sorted_make_a_conflict(tmp_path: Path) -> None:
+def test_rows_deleted_during_the_sort_are_a_conflict(tmp_path: Path) -> None:
     table = create(tmp_path, {"deletion-vectors.enabled": "true"})
     table.append(rows(1, count=100))
     order = SortOrder.of(table.schema, "order", "a")
@@ -182,16 +182,14 @@ def test_rows_deleted_while_they_are_sorted_make_a_conflict(tmp_path: Path) -> N
         ("order", "dt", "is a partition column"),
     ],
 )
-def test_an_order_that_can_not_be_is_refused(
-    tmp_path: Path, strategy: str | None, columns: str, complaint: str
-) -> None:
+def test_an_invalid_order_is_refused(tmp_path: Path, strategy: str | None, columns: str, complaint: str) -> None:
     table = create(tmp_path, partitioned=True)
     with pytest.raises(InvalidInputError, match=complaint):
         table.compact(order_strategy=strategy, order_by=columns)
 
 
 @pytest.mark.parametrize("options", [{"bucket": "2", "bucket-key": "a"}, {}], ids=["bucketed", "primary key"])
-def test_tables_with_buckets_are_not_sorted(tmp_path: Path, options: dict[str, str]) -> None:
+def test_sorting_tables_with_buckets_is_refused(tmp_path: Path, options: dict[str, str]) -> None:
     table = create(tmp_path, options, primary_keys=None if options else ["a"])
     with pytest.raises(NotSupportedError, match="takes append tables with 'bucket' = '-1'"):
         table.compact(order_strategy="order", order_by="b")
