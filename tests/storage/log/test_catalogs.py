@@ -11,7 +11,7 @@ import interbed
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.table.table import Table
 from interbed.testing import metastore
-from tests.storage.log.tables import QUICK, SCHEMA, log_options, new_name, told_by_files, topic_of, warm_up
+from tests.storage.log.tables import QUICK, SCHEMA, changes_from_files, log_options, new_name, topic_of, warm_up
 from tests.storage.log.test_publishing import from_log
 from tests.support.servers.kafka import KafkaServer
 
@@ -56,7 +56,7 @@ def test_a_renamed_table_keeps_its_topic_and_dropping_it_deletes_the_topic(
     renamed = catalog.get_table(f"{name}x")
     renamed.upsert([{"id": 2, "v": "b"}])
     assert topic_of(renamed) == name
-    assert from_log(renamed, 1, 2) == told_by_files(renamed, 1)
+    assert from_log(renamed, 1, 2) == changes_from_files(renamed, 1)
     catalog.drop_table(f"{name}x")
     assert name not in topics(kafka)
 

@@ -21,15 +21,15 @@ from tests.storage.base.predicate.literal_table import (
     LITERALS,
     OPERATORS,
     Column,
-    Literal,
     RefusedError,
+    TypedLiteral,
     arrow_values,
     outcome,
 )
 from tests.support.shares import LONG
 from tests.support.tally import Tally
 
-Case = tuple[Column, Literal, str]
+Case = tuple[Column, TypedLiteral, str]
 PYTHON = {
     "=": operator.eq,
     "<>": operator.ne,

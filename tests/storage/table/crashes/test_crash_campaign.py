@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.storage.table.crashes.campaign import Campaign, run_campaign
+from tests.storage.table.crashes.campaign import CampaignResult, run_campaign
 from tests.storage.table.crashes.kinds import KINDS, NAME, Kind, new_table
 from tests.storage.table.crashes.operations import OPERATIONS, can, history
 from tests.support.dying_disk import opened
@@ -16,7 +16,7 @@ from tests.support.tally import Tally
 COUNTED = "crash points of operations on a table"
 
 
-def killed(kind: Kind, operation: str, directory: Path, *, tries: int | None = None) -> Campaign:
+def killed(kind: Kind, operation: str, directory: Path, *, tries: int | None = None) -> CampaignResult:
     """Run the campaign of an operation on a table of that kind."""
     template = directory / "template"
     catalog = opened(template)
