@@ -1,4 +1,4 @@
-"""Columns as text, on the command line."""
+"""Columns written as text on the command line."""
 
 import pytest
 from hypothesis import given
@@ -47,11 +47,11 @@ TYPES: st.SearchStrategy[DataType] = st.recursive(ATOMIC_TYPES, nested, max_leav
 
 
 @given(st.builds(DataField, id=st.just(0), name=NAMES, type=TYPES, description=COMMENTS))
-def test_a_column_is_read_as_it_is_written(column: DataField) -> None:
+def test_the_text_of_a_column_parses_to_the_same_column(column: DataField) -> None:
     assert parse_column(column_text(column)) == column
 
 
-def test_columns_are_written_as_people_write_them() -> None:
+def test_columns_parse_in_any_letter_case_and_spacing() -> None:
     assert parse_column("id bigint not null").type == AtomicType(TypeRoot.BIGINT, nullable=False)
     assert parse_column("`a b` decimal ( 10 , 2 )").name == "a b"
     assert type_text(parse_column("m map<string,array<int not null>> not null").type) == (
@@ -80,14 +80,14 @@ def test_columns_are_written_as_people_write_them() -> None:
         ("'a' INT", "\"'a'\" is no name"),
     ],
 )
-def test_what_is_no_column_is_refused_with_the_place(text: str, message: str) -> None:
+def test_text_that_is_not_a_column_is_refused_with_the_place(text: str, message: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         parse_column(text)
     assert message in str(caught.value)
     assert "Write NAME TYPE" in str(caught.value)
 
 
-def test_field_ids_are_handed_out_as_paimon_does() -> None:
+def test_field_ids_are_assigned_as_in_paimon() -> None:
     columns = numbered_columns(map(parse_column, ("a ROW<x INT, y ROW<z INT>>", "b INT")))
     assert [c.id for c in columns] == [0, 1]
     row = columns[0].type

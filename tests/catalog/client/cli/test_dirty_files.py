@@ -1,6 +1,7 @@
-"""Files with bad lines: each kind of bad line, in CSV and in JSON, is named by file, line, column and text.
+"""Import of files with bad lines: each kind of bad line, in CSV and in JSON, is reported with file, line, column and
+text.
 
-Without options nothing is written; --skip-bad leaves out the bad lines alone; --rejects lists them.
+Without options nothing is written. --skip-bad leaves out the bad lines only; --rejects lists them in a file.
 """
 
 import json
@@ -21,105 +22,107 @@ from tests.support.tally import Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dirty:
-    """A kind of bad line for a table of `id`, `v` of a type and `name`; `lines` are the physical ones that it takes."""
+class BadLine:
+    """Kind of bad line for a table of `id`, `v` of a type and `name`; `csv` and `json` are the physical lines that it
+    takes.
+    """
 
     kind: str = "INT"
     csv: str | bytes | None = None
     json: str | bytes | None = None
     column: str | None = "v"
     names: str = ""
-    """What the message has to say."""
+    """Text that the error message must contain."""
     options: tuple[str, ...] = ()
 
 
-KINDS: dict[str, Dirty] = {
-    "text for a number": Dirty(csv="2,two,b", json='{"id": 2, "v": "two"}', names="'two' is not a value of type INT"),
-    "fraction for an integer": Dirty(csv="2,2.9,b", json='{"id": 2, "v": 2.9}', names="2.9"),
-    "integer out of range": Dirty(csv="2,2147483648,b", json='{"id": 2, "v": 2147483648}', names="2147483648"),
-    "boolean for a number": Dirty(csv="2,true,b", json='{"id": 2, "v": true}', names="is not a value of type INT"),
-    "thousands separator": Dirty(csv='2,"1,000",b', json='{"id": 2, "v": "1,000"}', names="'1,000'"),
-    "empty text for a number": Dirty(csv='2,"",b', json='{"id": 2, "v": ""}', names="value of type INT"),
-    "beyond a double": Dirty(kind="DOUBLE", csv="2,1e400,b", json='{"id": 2, "v": 1e400}', names="1e400 is beyond"),
-    "beyond a float": Dirty(kind="FLOAT", csv="2,1e300,b", json='{"id": 2, "v": 1e300}', names="1e300 is beyond"),
-    "digits beyond a double": Dirty(
+KINDS: dict[str, BadLine] = {
+    "text for a number": BadLine(csv="2,two,b", json='{"id": 2, "v": "two"}', names="'two' is not a value of type INT"),
+    "fraction for an integer": BadLine(csv="2,2.9,b", json='{"id": 2, "v": 2.9}', names="2.9"),
+    "integer out of range": BadLine(csv="2,2147483648,b", json='{"id": 2, "v": 2147483648}', names="2147483648"),
+    "boolean for a number": BadLine(csv="2,true,b", json='{"id": 2, "v": true}', names="is not a value of type INT"),
+    "thousands separator": BadLine(csv='2,"1,000",b', json='{"id": 2, "v": "1,000"}', names="'1,000'"),
+    "empty text for a number": BadLine(csv='2,"",b', json='{"id": 2, "v": ""}', names="value of type INT"),
+    "beyond a double": BadLine(kind="DOUBLE", csv="2,1e400,b", json='{"id": 2, "v": 1e400}', names="1e400 is beyond"),
+    "beyond a float": BadLine(kind="FLOAT", csv="2,1e300,b", json='{"id": 2, "v": 1e300}', names="1e300 is beyond"),
+    "digits beyond a double": BadLine(
         kind="DOUBLE", csv="2,9007199254740993,b", json='{"id": 2, "v": 9007199254740993}', names="more digits"
     ),
-    "digits beyond a float": Dirty(kind="FLOAT", csv="2,16777217,b", json='{"id": 2, "v": 16777217}', names="digits"),
-    "decimal comma": Dirty(kind="DOUBLE", csv='2,"3,5",b', json='{"id": 2, "v": "3,5"}', names="'3,5'"),
-    "digits beyond a scale": Dirty(kind="DECIMAL(5, 2)", csv="2,1.239,b", json='{"id": 2, "v": 1.239}', names="1.239"),
-    "decimal of too many digits": Dirty(kind="DECIMAL(2, 2)", csv="2,1,b", json='{"id": 2, "v": 1}', names="'1'"),
-    "decimal out of range": Dirty(kind="DECIMAL(5, 2)", csv="2,1000,b", json='{"id": 2, "v": 1000}', names="1000"),
-    "no boolean": Dirty(kind="BOOLEAN", csv="2,maybe,b", json='{"id": 2, "v": "maybe"}', names="'maybe'"),
-    "day of another calendar": Dirty(kind="DATE", csv="2,2024-02-30,b", json='{"id": 2, "v": "2024-02-30"}'),
-    "date as people write it": Dirty(kind="DATE", csv="2,01.02.2024,b", json='{"id": 2, "v": "01.02.2024"}'),
-    "time that is lost": Dirty(
+    "digits beyond a float": BadLine(kind="FLOAT", csv="2,16777217,b", json='{"id": 2, "v": 16777217}', names="digits"),
+    "decimal comma": BadLine(kind="DOUBLE", csv='2,"3,5",b', json='{"id": 2, "v": "3,5"}', names="'3,5'"),
+    "digits beyond a scale": BadLine(kind="DECIMAL(5, 2)", csv="2,1.239,b", json='{"id": 2, "v": 1.239}', names="1.239"),
+    "decimal of too many digits": BadLine(kind="DECIMAL(2, 2)", csv="2,1,b", json='{"id": 2, "v": 1}', names="'1'"),
+    "decimal out of range": BadLine(kind="DECIMAL(5, 2)", csv="2,1000,b", json='{"id": 2, "v": 1000}', names="1000"),
+    "no boolean": BadLine(kind="BOOLEAN", csv="2,maybe,b", json='{"id": 2, "v": "maybe"}', names="'maybe'"),
+    "day of another calendar": BadLine(kind="DATE", csv="2,2024-02-30,b", json='{"id": 2, "v": "2024-02-30"}'),
+    "date as people write it": BadLine(kind="DATE", csv="2,01.02.2024,b", json='{"id": 2, "v": "01.02.2024"}'),
+    "time that is lost": BadLine(
         kind="DATE", csv="2,2024-01-01 05:00:00,b", json='{"id": 2, "v": "2024-01-01 05:00:00"}', names="05:00:00"
     ),
-    "hour that there is not": Dirty(kind="TIME(3)", csv="2,25:00:00,b", json='{"id": 2, "v": "25:00:00"}'),
-    "digits beyond a time": Dirty(
+    "hour that there is not": BadLine(kind="TIME(3)", csv="2,25:00:00,b", json='{"id": 2, "v": "25:00:00"}'),
+    "digits beyond a time": BadLine(
         kind="TIME(3)", csv="2,01:02:03.1239,b", json='{"id": 2, "v": "01:02:03.1239"}', names="01:02:03.1239"
     ),
-    "digits beyond a timestamp": Dirty(
+    "digits beyond a timestamp": BadLine(
         kind="TIMESTAMP(3)", csv="2,2024-01-01 00:00:00.1239,b", json='{"id": 2, "v": "2024-01-01 00:00:00.1239"}',
         names="00.1239",
     ),
-    "zone for a timestamp without": Dirty(
+    "zone for a timestamp without": BadLine(
         kind="TIMESTAMP(3)", csv="2,2024-01-01 00:00:00+01:00,b", json='{"id": 2, "v": "2024-01-01 00:00:00+01:00"}',
         names="it has a time zone",
     ),
-    "offset beyond a day": Dirty(
+    "offset beyond a day": BadLine(
         kind="TIMESTAMP(3) WITH LOCAL TIME ZONE", csv="2,2024-01-01 00:00:00+25:00,b",
         json='{"id": 2, "v": "2024-01-01 00:00:00+25:00"}', names="+25:00",
     ),
-    "offset with a minute too many": Dirty(
+    "offset with a minute too many": BadLine(
         kind="TIMESTAMP(3) WITH LOCAL TIME ZONE", csv="2,2024-01-01 00:00:00-05:60,b",
         json='{"id": 2, "v": "2024-01-01 00:00:00-05:60"}', names="-05:60",
     ),
-    "below a double": Dirty(kind="DOUBLE", csv="2,1e-400,b", json='{"id": 2, "v": 1e-400}', names="1e-400 is closer"),
-    "below a float": Dirty(kind="FLOAT", csv="2,-1e-46,b", json='{"id": 2, "v": -1e-46}', names="-1e-46 is closer"),
-    "below a double with zeros": Dirty(
+    "below a double": BadLine(kind="DOUBLE", csv="2,1e-400,b", json='{"id": 2, "v": 1e-400}', names="1e-400 is closer"),
+    "below a float": BadLine(kind="FLOAT", csv="2,-1e-46,b", json='{"id": 2, "v": -1e-46}', names="-1e-46 is closer"),
+    "below a double with zeros": BadLine(
         kind="DOUBLE", csv=f"2,0.{'0' * 400}1,b", json=f'{{"id": 2, "v": 0.{"0" * 400}1}}', names="is closer to 0"
     ),
-    "text too long": Dirty(kind="VARCHAR(3)", csv="2,abcd,b", json='{"id": 2, "v": "abcd"}', names="4 characters"),
-    "text too long for CHAR": Dirty(kind="CHAR(2)", csv="2,éàü,b", json='{"id": 2, "v": "éàü"}', names="3 characters"),
-    "bytes too long": Dirty(kind="BINARY(1)", csv="2,AAAA,b", json='{"id": 2, "v": "AAAA"}', names="3 bytes"),
-    "text too long in a list": Dirty(
+    "text too long": BadLine(kind="VARCHAR(3)", csv="2,abcd,b", json='{"id": 2, "v": "abcd"}', names="4 characters"),
+    "text too long for CHAR": BadLine(kind="CHAR(2)", csv="2,éàü,b", json='{"id": 2, "v": "éàü"}', names="3 characters"),
+    "bytes too long": BadLine(kind="BINARY(1)", csv="2,AAAA,b", json='{"id": 2, "v": "AAAA"}', names="3 bytes"),
+    "text too long in a list": BadLine(
         kind="ARRAY<VARCHAR(3)>", json='{"id": 2, "v": ["abc", "abcd"]}', names="4 characters in v.element"
     ),
-    "count that is none": Dirty(kind="MULTISET<STRING>", json='{"id": 2, "v": [["a", "b"]]}', names="'b'"),
-    "no base 64": Dirty(kind="BYTES", csv="2,?,b", json='{"id": 2, "v": "?"}', names="v"),
-    "null for NOT NULL": Dirty(
+    "count that is none": BadLine(kind="MULTISET<STRING>", json='{"id": 2, "v": [["a", "b"]]}', names="'b'"),
+    "no base 64": BadLine(kind="BYTES", csv="2,?,b", json='{"id": 2, "v": "?"}', names="v"),
+    "null for NOT NULL": BadLine(
         kind="INT NOT NULL", csv="2,,b", json='{"id": 2, "v": null}', column=None, names="column 'v' is null"
     ),
-    "column that lacks for NOT NULL": Dirty(
+    "column that lacks for NOT NULL": BadLine(
         kind="INT NOT NULL", json='{"id": 2}', column=None, names="column 'v' is null"
     ),
-    "null for a key": Dirty(csv=",2,b", json='{"v": 2}', column=None, names="column 'id' is null"),
-    "field too few": Dirty(csv="2,2", column=None, names="it has 2 fields, and the header 3"),
-    "field too many": Dirty(csv="2,2,b,c", column=None, names="it has 4 fields, and the header 3"),
-    "another delimiter": Dirty(csv="2;2;b", column=None, names="it has 1 field, and the header 3"),
-    "quote never closed": Dirty(csv='2,2,"b', column=None, names="a quote is opened and never closed"),
-    "not UTF-8": Dirty(csv=b"2,2,caf\xe9", json=b'{"id": 2, "name": "caf\xe9"}', column=None, names="not UTF-8"),
-    "no JSON": Dirty(json='{"id": 2', column=None, names="it is not JSON"),
-    "no object": Dirty(json="[2, 2]", column=None, names="it is no object"),
-    "key twice": Dirty(json='{"id": 2, "id": 3}', column=None, names="has the key 'id' twice"),
-    "unknown key": Dirty(json='{"id": 2, "vv": 3}', column=None, names="Did you mean 'v'?"),
-    "nested too deep": Dirty(json="[" * 100_000, column=None, names="nested too deep"),
-    "half of a character": Dirty(json='{"id": 2, "name": "\\ud800"}', column="name", names="value of type STRING"),
-    "object for a number": Dirty(json='{"id": 2, "v": {"a": 1}}', names="{'a': 1}"),
-    "unknown field": Dirty(kind="ROW<a INT>", json='{"id": 2, "v": {"b": 1}}', names="there is no field 'b'"),
-    "null inside": Dirty(
+    "null for a key": BadLine(csv=",2,b", json='{"v": 2}', column=None, names="column 'id' is null"),
+    "field too few": BadLine(csv="2,2", column=None, names="it has 2 fields, and the header 3"),
+    "field too many": BadLine(csv="2,2,b,c", column=None, names="it has 4 fields, and the header 3"),
+    "another delimiter": BadLine(csv="2;2;b", column=None, names="it has 1 field, and the header 3"),
+    "quote never closed": BadLine(csv='2,2,"b', column=None, names="a quote is opened and never closed"),
+    "not UTF-8": BadLine(csv=b"2,2,caf\xe9", json=b'{"id": 2, "name": "caf\xe9"}', column=None, names="not UTF-8"),
+    "no JSON": BadLine(json='{"id": 2', column=None, names="it is not JSON"),
+    "no object": BadLine(json="[2, 2]", column=None, names="it is no object"),
+    "key twice": BadLine(json='{"id": 2, "id": 3}', column=None, names="has the key 'id' twice"),
+    "unknown key": BadLine(json='{"id": 2, "vv": 3}', column=None, names="Did you mean 'v'?"),
+    "nested too deep": BadLine(json="[" * 100_000, column=None, names="nested too deep"),
+    "half of a character": BadLine(json='{"id": 2, "name": "\\ud800"}', column="name", names="value of type STRING"),
+    "object for a number": BadLine(json='{"id": 2, "v": {"a": 1}}', names="{'a': 1}"),
+    "unknown field": BadLine(kind="ROW<a INT>", json='{"id": 2, "v": {"b": 1}}', names="there is no field 'b'"),
+    "null inside": BadLine(
         kind="ARRAY<INT NOT NULL>", json='{"id": 2, "v": [1, null]}', column=None, names="column 'v'"
     ),
-    "map key twice": Dirty(
+    "map key twice": BadLine(
         kind="MAP<INT, INT>", json='{"id": 2, "v": {"1": 1, "01": 2}}', column=None, names="a key twice"
     ),
-    "no row kind": Dirty(
+    "no row kind": BadLine(
         kind="STRING", csv="2,gone,b", json='{"id": 2, "v": "gone"}', column=None, names="none of +I",
         options=("rowkind.field=v",),
     ),
-    "long name of a partition": Dirty(
+    "long name of a partition": BadLine(
         kind="STRING NOT NULL", csv=f"2,{'x' * 300},b", json=json.dumps({"id": 2, "v": "x" * 300}), column=None,
         names="bytes", options=("partition",),
     ),
@@ -139,7 +142,7 @@ GOOD = {
 
 @pytest.fixture
 def lake(tmp_path: Path) -> interbed.Catalog:
-    """A catalog with the database `d`."""
+    """Open a catalog with the database `d`."""
     catalog = interbed.load_catalog(warehouse=tmp_path / "lake")
     catalog.create_database("d")
     return catalog
@@ -149,7 +152,7 @@ def run(lake: interbed.Catalog, *arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["table", "-o", f"warehouse={lake.warehouse}", *map(str, arguments)])
 
 
-def create(lake: interbed.Catalog, name: str, dirty: Dirty) -> interbed.Table:
+def create(lake: interbed.Catalog, name: str, dirty: BadLine) -> interbed.Table:
     partitioned = "partition" in dirty.options
     words = ["create", name, "--column", "id INT NOT NULL", "--column", f"v {dirty.kind}", "--column", "name STRING"]
     words += ["--primary-key", "id,v" if partitioned else "id", "--option", "bucket=1"]
@@ -160,12 +163,12 @@ def create(lake: interbed.Catalog, name: str, dirty: Dirty) -> interbed.Table:
     return lake.get_table(name)
 
 
-def write(path: Path, dirty: Dirty, line: str | bytes) -> None:
-    """Two good lines, the bad one in line 3 of JSON and line 5 of CSV, and a good one."""
+def write(path: Path, dirty: BadLine, line: str | bytes) -> None:
+    """Write two good lines, the bad one in line 3 of JSON and line 5 of CSV, and another good line."""
     text, value = GOOD[dirty.kind.removesuffix(" NOT NULL") if dirty.kind[0] != "A" else dirty.kind]
     data = line if isinstance(line, bytes) else line.encode()
     if path.suffix == ".csv":
-        # Quoted ends of lines and blank lines count as lines.
+        # Quoted line ends and blank lines count as lines.
         begin = f'id,v,name\n1,{text},"a\nb"\n\n'
         path.write_bytes(begin.encode() + data + f"\n3,{text},c\n".encode())
         return
@@ -174,7 +177,7 @@ def write(path: Path, dirty: Dirty, line: str | bytes) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
-def test_each_kind_of_bad_line_is_named_left_out_or_listed(
+def test_each_kind_of_bad_line_is_reported_skipped_or_listed(
     lake: interbed.Catalog, tmp_path: Path, form: str, tally: Tally
 ) -> None:
     cases = [(what, dirty, line) for what, dirty in KINDS.items() if (line := getattr(dirty, form)) is not None]
@@ -210,8 +213,8 @@ def test_each_kind_of_bad_line_is_named_left_out_or_listed(
     tally(f"kinds of bad {form} lines times fates", 3 * len(cases))
 
 
-def test_a_rejected_file_can_be_mended_and_imported(lake: interbed.Catalog, tmp_path: Path) -> None:
-    table = create(lake, "d.t", Dirty())
+def test_a_rejects_file_can_be_corrected_and_imported(lake: interbed.Catalog, tmp_path: Path) -> None:
+    table = create(lake, "d.t", BadLine())
     lines = [f"{i},{'x' if i % 7 == 0 else i},n{i}" for i in range(1000)]
     (tmp_path / "a.csv").write_text("id,v,name\n" + "\n".join(lines))
     rejects = tmp_path / "rejects.json"
@@ -250,11 +253,11 @@ def test_a_rejected_file_can_be_mended_and_imported(lake: interbed.Catalog, tmp_
     ],
 )
 @pytest.mark.parametrize("more", [[], ["--skip-bad"]])
-def test_what_is_no_such_file_is_refused_even_if_bad_lines_are_skipped(
+def test_a_file_of_another_format_is_refused_even_with_skip_bad(
     lake: interbed.Catalog, tmp_path: Path, name: str, content: bytes, message: str, more: list[str]
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    table = create(lake, "d.t", Dirty())
+    table = create(lake, "d.t", BadLine())
     found = run(lake, "import", "d.t", tmp_path / name, *more)
     assert (found.exit_code, isinstance(found.exception, SystemExit)) == (1, True), found.output
     assert message in found.output.replace("\n", " "), found.output
@@ -262,7 +265,7 @@ def test_what_is_no_such_file_is_refused_even_if_bad_lines_are_skipped(
 
 
 def test_an_overwrite_without_a_good_line_changes_nothing(lake: interbed.Catalog, tmp_path: Path) -> None:
-    table = create(lake, "d.t", Dirty())
+    table = create(lake, "d.t", BadLine())
     table.append(pa.table({"id": pa.array([1], pa.int32()), "v": pa.array([1], pa.int32()), "name": ["x"]}))
     (tmp_path / "a.csv").write_text("id,v,name\n1,x,x\n")
     found = run(lake, "import", "d.t", tmp_path / "a.csv", "--skip-bad", "--mode", "overwrite")
@@ -270,8 +273,8 @@ def test_an_overwrite_without_a_good_line_changes_nothing(lake: interbed.Catalog
     assert table.scan().count() == 1
 
 
-def test_rows_of_typed_files_are_rejected_by_their_numbers(lake: interbed.Catalog, tmp_path: Path) -> None:
-    table = create(lake, "d.t", Dirty())
+def test_rejected_rows_of_typed_files_are_listed_by_row_number(lake: interbed.Catalog, tmp_path: Path) -> None:
+    table = create(lake, "d.t", BadLine())
     for name, ids in (("a.parquet", [1, 2]), ("b.parquet", [3, None, 5])):
         data = pa.table({"id": ids, "v": [1.0, 2.5] if name[0] == "a" else [1.0, 1.0, 1.5]})
         pa.parquet.write_table(data, tmp_path / name)
@@ -311,7 +314,7 @@ def test_csv_and_json_have_the_same_values(lake: interbed.Catalog, tmp_path: Pat
     cases = [*((k, t, json.dumps(t)) for k, t in SAME), *((k, t, t) for k, t in NUMBERS)]
     for number, (kind, text, as_json) in enumerate(cases):
         name = f"d.t{number}"
-        table = create(lake, name, Dirty(kind=kind))
+        table = create(lake, name, BadLine(kind=kind))
         (tmp_path / "a.csv").write_text(f"id,v\n1,{text}\n")
         (tmp_path / "a.json").write_text(f'{{"id": 2, "v": {as_json}}}\n')
         for file in ("a.csv", "a.json"):
@@ -323,7 +326,7 @@ def test_csv_and_json_have_the_same_values(lake: interbed.Catalog, tmp_path: Pat
     tally("values by CSV and JSON", len(cases))
 
 
-def test_far_dates_go_out_as_csv_and_come_back(lake: interbed.Catalog, tmp_path: Path) -> None:
+def test_dates_beyond_python_are_exported_as_csv_and_imported_again(lake: interbed.Catalog, tmp_path: Path) -> None:
     made = run(lake, "create", "d.a", "--column", "d DATE", "--column", "t TIMESTAMP(6)")
     assert made.exit_code == 0, made.output
     run(lake, "create", "d.b", "--column", "d DATE", "--column", "t TIMESTAMP(6)")
@@ -358,7 +361,7 @@ def test_far_dates_go_out_as_csv_and_come_back(lake: interbed.Catalog, tmp_path:
         ("BYTES", '"abc"', "'abc' is not a value of type BYTES, which is a text in base 64"),
     ],
 )
-def test_a_value_of_json_that_is_none_of_its_type_is_named_by_our_own_words(
+def test_a_json_value_of_the_wrong_type_is_reported_without_the_parsers_message(
     lake: interbed.Catalog, tmp_path: Path, kind: str, value: str, reason: str
 ) -> None:
     assert run(lake, "create", "d.t", "--column", "id INT", "--column", f"v {kind}").exit_code == 0
@@ -378,7 +381,7 @@ RECORDS = [
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 64])
-def test_blocks_of_any_size_have_the_same_records(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+def test_records_do_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     monkeypatch.setattr(csv_rows, "_READ_BYTES", size)
     data = b"".join(RECORDS) + b'8,"last\nline",x'
     found = [r for block in csv_rows.blocks(pa.BufferReader(data), ",") for r in block.records()]
@@ -388,16 +391,16 @@ def test_blocks_of_any_size_have_the_same_records(monkeypatch: pytest.MonkeyPatc
     assert not any(r.is_open for r in found)
 
 
-def test_a_quote_that_is_never_closed_is_bad_by_itself() -> None:
+def test_an_unclosed_quote_is_a_single_bad_line() -> None:
     data = b'a,b\n1,x\n2,"y\n3,z\n4,w\n'
     found = [r for block in csv_rows.blocks(pa.BufferReader(data), ",") for r in block.records()]
     assert [(r.line, r.is_open) for r in found] == [(1, False), (2, False), (3, True), (4, False), (5, False)]
 
 
-# -- types of a file, corrected ----------------------------------------------------------------------------------------
+# -- overriding the types of a file ------------------------------------------------------------------------------------
 
 
-def test_columns_of_a_file_are_corrected_one_by_one(lake: interbed.Catalog, tmp_path: Path) -> None:
+def test_types_of_single_columns_of_a_file_can_be_overridden(lake: interbed.Catalog, tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,zip,amount\n1,01234,2.5\n2,99,x,y\n")
     made = run(lake, "create", "d.t", "--from", tmp_path / "a.csv", "--column", "zip STRING COMMENT 'of the shop'",
                "--column", "id INT NOT NULL", "--primary-key", "id", "--option", "bucket=1")  # fmt: skip

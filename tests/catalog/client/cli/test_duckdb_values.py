@@ -1,4 +1,4 @@
-"""Values that DuckDB gives Arrow as other ones are refused: in statements, as rows of a relation, in output."""
+"""Values that DuckDB would hand to Arrow changed are refused: in statements, as rows of a relation, in output."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def lake(tmp_path: Path) -> interbed.Catalog:
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_what_duckdb_changes_is_refused(lake: interbed.Catalog, kind: str) -> None:
+def test_values_that_duckdb_changes_are_refused(lake: interbed.Catalog, kind: str) -> None:
     value, column, message = REFUSED[kind]
     table = make(lake, ("x", column))
     table.append([{"id": 0, "x": None}])
@@ -66,7 +66,7 @@ def test_what_duckdb_changes_is_refused(lake: interbed.Catalog, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["UHUGEINT", "TIMETZ", "BIT", "BIGNUM", "a list of UHUGEINT"])
-def test_what_duckdb_changes_is_not_shown(lake: interbed.Catalog, kind: str) -> None:
+def test_values_that_duckdb_changes_are_not_printed(lake: interbed.Catalog, kind: str) -> None:
     value, _, message = REFUSED[kind]
     result = sql(lake, f"SELECT {value} AS x")
     assert (result.exit_code, "cast it to" in result.output) == (1, True)
@@ -74,7 +74,7 @@ def test_what_duckdb_changes_is_not_shown(lake: interbed.Catalog, kind: str) -> 
         raise SchemaMismatchError(result.output)
 
 
-def test_finite_values_are_taken(lake: interbed.Catalog) -> None:
+def test_finite_values_are_accepted(lake: interbed.Catalog) -> None:
     table = make(lake, ("x", pa.date32()), ("y", pa.decimal128(38, 0)), ("z", pa.time32("ms")))
     largest = "9" * 38
     done(lake, f"INSERT INTO s.t SELECT 1, DATE '9999-12-31', {largest}::HUGEINT, '23:59:59.999'::TIME")

@@ -1,4 +1,4 @@
-"""`interbed sql` takes the values of VALUES and of files exactly, or refuses them, whatever other rows have."""
+"""`interbed sql` takes the values of VALUES and of files exactly or refuses them, independent of the other rows."""
 
 import itertools
 import json
@@ -35,7 +35,7 @@ def sql(lake: interbed.Catalog, statement: str) -> Result:
 
 
 def values(table: interbed.Table, column: str = "x") -> list[Any]:
-    """The values of a column, in the order of the ids."""
+    """Return the values of a column, in the order of the ids."""
     return [row[column] for row in sorted(table.scan().to_arrow().to_pylist(), key=lambda row: row["id"])]
 
 
@@ -88,7 +88,7 @@ MISFITS = [
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", NUMBERS)
-def test_values_are_what_they_are_alone_in_any_order(lake: interbed.Catalog, kind: str, tally: Tally) -> None:
+def test_a_value_does_not_depend_on_other_rows_or_their_order(lake: interbed.Catalog, kind: str, tally: Tally) -> None:
     arrow, literals = NUMBERS[kind]
     table = make(lake, ("x", arrow))
     orders = [*itertools.permutations(literals, 2), tuple(literals), tuple(reversed(literals))]
@@ -101,7 +101,9 @@ def test_values_are_what_they_are_alone_in_any_order(lake: interbed.Catalog, kin
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize(("kind", "misfit"), MISFITS)
-def test_a_literal_that_does_not_fit_is_refused_in_any_company(lake: interbed.Catalog, kind: str, misfit: str) -> None:
+def test_a_literal_that_does_not_fit_is_refused_whatever_other_rows_have(
+    lake: interbed.Catalog, kind: str, misfit: str
+) -> None:
     arrow, literals = NUMBERS[kind]
     table = make(lake, ("x", arrow))
     for other in literals:
@@ -148,7 +150,7 @@ SUMS = (Decimal("12345678901234567.89"), BIG)
 @pytest.mark.sample(15)
 @pytest.mark.parametrize("file", FILES)
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_numbers_of_files_keep_their_digits(lake: interbed.Catalog, statement: str, file: str, tmp_path: Path) -> None:
+def test_numbers_of_files_keep_all_digits(lake: interbed.Catalog, statement: str, file: str, tmp_path: Path) -> None:
     base, suffix = file.split(".")
     (tmp_path / file).write_text(FILES[file])
     table = make(lake, ("x", pa.decimal128(38, 2)), ("i", pa.int64()))
@@ -162,14 +164,14 @@ def test_numbers_of_files_keep_their_digits(lake: interbed.Catalog, statement: s
 
 
 @pytest.mark.parametrize("function", ["read_json", "read_json_auto", "read_ndjson", "read_json_objects"])
-def test_functions_that_round_are_refused(lake: interbed.Catalog, function: str, tmp_path: Path) -> None:
+def test_functions_that_round_numbers_are_refused(lake: interbed.Catalog, function: str, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(FILES["new.jsonl"])
     make(lake, ("x", pa.decimal128(38, 2)))
     refused = sql(lake, f"INSERT INTO s.t BY NAME SELECT id, x FROM {function}('a.jsonl')")
     assert (refused.exit_code, "name the file as a table" in refused.output) == (1, True), refused.output
 
 
-def test_nested_numbers_of_json_keep_their_digits(lake: interbed.Catalog, tmp_path: Path) -> None:
+def test_nested_numbers_of_json_keep_all_digits(lake: interbed.Catalog, tmp_path: Path) -> None:
     exact = pa.decimal128(38, 2)
     row = {"id": 1, "r": {"x": [12345678901234567]}, "l": [{"y": 1}]}
     text = json.dumps(row).replace("12345678901234567", "12345678901234567.89").replace('"y": 1', f'"y": {BIG}.25')
@@ -193,7 +195,7 @@ def test_dates_and_times_of_a_file_are_not_guessed(lake: interbed.Catalog, tmp_p
     assert values(table, "d")[2] == date(2026, 2, 1)
 
 
-def test_what_a_scan_writes_an_insert_reads(lake: interbed.Catalog, tmp_path: Path, tally: Tally) -> None:
+def test_an_insert_reads_the_files_that_a_scan_writes(lake: interbed.Catalog, tmp_path: Path, tally: Tally) -> None:
     rows = [
         {"id": 1, "s": None, "x": Decimal("0.10"), "ts": datetime(2026, 1, 1, 2, 3, 4, 5)},
         {"id": 2, "s": "", "x": None, "ts": None},
@@ -243,7 +245,7 @@ def test_a_file_of_one_column_keeps_its_nulls(lake: interbed.Catalog, texts: lis
         "SELECT error('x')",
     ],
 )
-def test_a_refusal_is_one_line(lake: interbed.Catalog, statement: str) -> None:
+def test_a_refusal_is_printed_as_one_line(lake: interbed.Catalog, statement: str) -> None:
     make(lake, ("x", pa.string())).append([{"id": 1, "x": "a"}])
     command = [sys.executable, "-m", "interbed.cli", "-o", f"warehouse={lake.warehouse}", "sql", statement]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -260,7 +262,7 @@ def test_a_refusal_is_one_line(lake: interbed.Catalog, statement: str) -> None:
         "INSERT INTO s.t SELECT id, x FROM 'bad.jsonl'",
     ],
 )
-def test_an_error_of_a_table_is_shown_without_a_traceback(
+def test_an_error_of_a_table_is_printed_without_a_traceback(
     lake: interbed.Catalog, statement: str, tmp_path: Path
 ) -> None:
     schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("x", pa.int32())])
@@ -288,7 +290,9 @@ LINES: dict[str, tuple[str, str | None]] = {
 @pytest.mark.sample(5)
 @pytest.mark.parametrize("case", LINES)
 @pytest.mark.parametrize("source", ["'x.csv'", "read_csv('x.csv')"])
-def test_every_line_of_a_file_is_taken_or_none(lake: interbed.Catalog, case: str, source: str, tmp_path: Path) -> None:
+def test_a_file_is_inserted_as_a_whole_or_not_at_all(
+    lake: interbed.Catalog, case: str, source: str, tmp_path: Path
+) -> None:
     text, refused = LINES[case]
     (tmp_path / "x.csv").write_text(text)
     table = make(lake, ("v", pa.float64()))
@@ -303,7 +307,7 @@ def test_every_line_of_a_file_is_taken_or_none(lake: interbed.Catalog, case: str
     assert values(table, "v") == [float(v) for _, v in lines]
 
 
-def test_quotes_of_a_file_are_no_part_of_its_texts(lake: interbed.Catalog, tmp_path: Path) -> None:
+def test_quotes_of_a_csv_file_are_not_part_of_its_values(lake: interbed.Catalog, tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text('id,v\n1,"a""b"\n2,"c,d"\n3,e\n')
     table = make(lake, ("v", pa.string()))
     done(lake, "INSERT INTO s.t SELECT * FROM 'x.csv'")

@@ -1,4 +1,4 @@
-"""Rows that leave a table by one of the formats come back by it."""
+"""Rows exported in each file format can be imported again."""
 
 import gzip
 import json
@@ -39,7 +39,7 @@ ROWS: list[dict[str, Any]] = [
 
 @pytest.fixture
 def lake(tmp_path: Path) -> interbed.Catalog:
-    """A catalog with the database `shop`."""
+    """Open a catalog with the database `shop`."""
     catalog = interbed.load_catalog(warehouse=tmp_path / "lake")
     catalog.create_database("shop")
     return catalog
@@ -61,7 +61,7 @@ def rows(lake: interbed.Catalog, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
-def test_what_a_scan_writes_an_import_reads(lake: interbed.Catalog, tmp_path: Path, suffix: str) -> None:
+def test_an_import_reads_the_files_that_a_scan_writes(lake: interbed.Catalog, tmp_path: Path, suffix: str) -> None:
     columns = ATOMIC if suffix == "csv" else ATOMIC + NESTED
     one = create(lake, "shop.one", *columns)
     one.append(pa.Table.from_pylist(ROWS, schema=one.arrow_schema))
@@ -86,7 +86,7 @@ def test_orc_and_arrow_files_are_read(lake: interbed.Catalog, tmp_path: Path) ->
     assert lake.get_table("shop.t").scan().count() == 6
 
 
-def test_files_are_decompressed_and_parted_as_said(lake: interbed.Catalog, tmp_path: Path) -> None:
+def test_compressed_files_and_custom_delimiters_are_read(lake: interbed.Catalog, tmp_path: Path) -> None:
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"id;ch\n1;x\n"))
     (tmp_path / "b.tsv").write_text("ch\tid\ny\t2\n")
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b'{"id": 3}\n\n{"id": 4, "ch": "z"}\n'))
@@ -136,7 +136,7 @@ def test_a_file_that_does_not_fit_is_refused_by_name_and_nothing_is_written(
     assert lake.get_table("shop.t").latest_snapshot() is None
 
 
-def test_a_table_is_made_of_a_file(lake: interbed.Catalog, tmp_path: Path) -> None:
+def test_a_table_is_created_from_a_file(lake: interbed.Catalog, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"id": 1, "x": {"y": 0.5}}\n{"id": 2, "z": ["a"]}\n')
     assert run(lake, "create", "shop.t", "--from", tmp_path / "a.json").exit_code == 0
     assert run(lake, "schema", "shop.t").output == "id BIGINT\nx ROW<y DOUBLE>\nz ARRAY<STRING>\n"
@@ -187,7 +187,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize("around", ["{}", "ARRAY<{}>", "MAP<STRING, {}>", "ROW<x {}>"])
-def test_json_values_that_a_column_does_not_hold_are_refused(
+def test_json_values_outside_of_a_columns_type_are_refused(
     lake: interbed.Catalog, tmp_path: Path, around: str, tally: Tally
 ) -> None:
     texts = {"{}": "{}", "ARRAY<{}>": "[{}]", "MAP<STRING, {}>": '{{"k": {}}}', "ROW<x {}>": '{{"x": {}}}'}
@@ -203,7 +203,7 @@ def test_json_values_that_a_column_does_not_hold_are_refused(
     tally("wrong values in JSON files", len(WRONG))
 
 
-def test_json_numbers_are_taken_by_their_digits(lake: interbed.Catalog, tmp_path: Path) -> None:
+def test_json_numbers_keep_all_digits(lake: interbed.Catalog, tmp_path: Path) -> None:
     create(lake, "shop.t", "id INT NOT NULL", "b BIGINT", "d DECIMAL(38, 18)", "f FLOAT", "g DOUBLE")
     path = tmp_path / "a.json"
     path.write_text(
@@ -251,7 +251,9 @@ def test_values_of_typed_files_are_not_changed(
         *("ARRAY<ROW<a TIMESTAMP(6) WITH LOCAL TIME ZONE, b BYTES>>", "ARRAY<ARRAY<DOUBLE>>", "ROW<a ROW<b BOOLEAN>>"),
     ],
 )
-def test_json_of_each_type_comes_back(lake: interbed.Catalog, tmp_path: Path, kind: str) -> None:
+def test_json_values_of_each_type_are_exported_and_imported_again(
+    lake: interbed.Catalog, tmp_path: Path, kind: str
+) -> None:
     one = create(lake, "shop.one", "id INT NOT NULL", f"v {kind}")
     arrow: Any = one.arrow_schema.field("v").type
     rows_of_kind = [{"id": i, "v": value} for i, value in enumerate((example(arrow), None, empty(arrow)))]
@@ -264,7 +266,7 @@ def test_json_of_each_type_comes_back(lake: interbed.Catalog, tmp_path: Path, ki
 
 
 def example(kind: Any) -> Any:
-    """A value of an Arrow type."""
+    """Return a value of an Arrow type."""
     if pa.types.is_map(kind):
         return [(example(kind.key_type), example(kind.item_type))]
     if pa.types.is_list(kind):
@@ -285,7 +287,7 @@ def example(kind: Any) -> Any:
 
 
 def empty(kind: Any) -> Any:
-    """A value with nothing in it, null where a type has none."""
+    """Return an empty value, null where a type has no empty value."""
     if pa.types.is_map(kind) or pa.types.is_list(kind):
         return []
     return {f.name: None for f in kind} if pa.types.is_struct(kind) else None

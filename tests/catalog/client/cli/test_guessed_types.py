@@ -1,4 +1,4 @@
-"""Types that `table create --from` guesses lose nothing of what a file says."""
+"""`table create --from` infers types that keep every value of the file."""
 
 import io
 import re
@@ -28,7 +28,7 @@ def run(warehouse: Path, *arguments: str | Path) -> Result:
 
 
 def guessed(tmp_path: Path, name: str, content: str, *columns: str) -> tuple[str, list[Any]]:
-    """The columns of the table that is made of a file, and its rows after the import."""
+    """Return the columns of the table created from a file, and its rows after the import."""
     (tmp_path / name).write_text(content)
     lake = interbed.load_catalog(warehouse=tmp_path / "lake")
     lake.create_database("d", ignore_if_exists=True)
@@ -83,7 +83,7 @@ def guessed(tmp_path: Path, name: str, content: str, *columns: str) -> tuple[str
         (['""', "7"], "STRING", ["", "7"]),
     ],
 )
-def test_a_guessed_type_loses_nothing(tmp_path: Path, texts: list[str], kind: str, values: list[Any]) -> None:
+def test_an_inferred_type_keeps_every_value(tmp_path: Path, texts: list[str], kind: str, values: list[Any]) -> None:
     content = "id,x\n" + "".join(f"{number},{text}\n" for number, text in enumerate(texts))
     schema, rows = guessed(tmp_path, "a.csv", content)
     assert schema == f"id BIGINT, x {kind}"
@@ -105,7 +105,7 @@ def test_a_guessed_type_loses_nothing(tmp_path: Path, texts: list[str], kind: st
         ("", "7", "BIGINT"),
     ],
 )
-def test_rows_far_down_a_file_count(
+def test_rows_far_down_a_file_are_used_for_the_type(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, first: str, last: str, kind: str
 ) -> None:
     monkeypatch.setattr(csv_rows, "_READ_BYTES", 64)
@@ -129,7 +129,9 @@ def test_rows_far_down_a_file_count(
         (["true"], "BOOLEAN", [True]),
     ],
 )
-def test_a_guessed_type_of_json_keeps_all_digits(tmp_path: Path, values: list[str], kind: str, read: list[Any]) -> None:
+def test_an_inferred_type_of_json_keeps_all_digits(
+    tmp_path: Path, values: list[str], kind: str, read: list[Any]
+) -> None:
     content = "".join(f'{{"id": {number}, "x": {value}}}\n' for number, value in enumerate(values))
     schema, rows = guessed(tmp_path, "a.json", content)
     assert schema == f"id BIGINT, x {kind}"
@@ -137,7 +139,7 @@ def test_a_guessed_type_of_json_keeps_all_digits(tmp_path: Path, values: list[st
     assert found == read or repr(found) == repr(read)
 
 
-def test_a_number_of_json_that_no_type_holds_is_refused(tmp_path: Path) -> None:
+def test_a_json_number_that_fits_no_type_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"x": 1' + "0" * 40 + "1}\n")
     interbed.load_catalog(warehouse=tmp_path / "lake").create_database("d")
     made = run(tmp_path / "lake", "create", "d.t", "--from", tmp_path / "a.json")
@@ -161,7 +163,7 @@ _TEXTS = st.one_of(
 
 
 @given(st.lists(_TEXTS, min_size=1, max_size=4) | st.lists(st.floats().map(repr), min_size=1, max_size=4))
-def test_any_text_is_read_back_as_an_equal_value(texts: list[str]) -> None:
+def test_any_text_is_read_back_unchanged(texts: list[str]) -> None:
     data = ("id,x\n" + "".join(f"1,{text}\n" for text in texts)).encode()
     schema = Schema.from_pyarrow_schema(inferred_csv_schema(io.BytesIO(data), _FILE, ","))
     arrow = fields_to_schema(schema.fields)
@@ -186,8 +188,8 @@ def test_any_text_is_read_back_as_an_equal_value(texts: list[str]) -> None:
                 assert value == text
 
 
-def test_a_file_in_another_encoding_says_so(tmp_path: Path) -> None:
-    """The lines of a CSV file in Latin-1 were no rows at all."""
+def test_a_file_in_another_encoding_is_reported_as_such(tmp_path: Path) -> None:
+    """Regression: the lines of a CSV file in Latin-1 were read as no rows at all."""
     interbed.load_catalog(warehouse=tmp_path / "lake").create_database("d")
     for name, data in (("a.csv", b"id,x\n1,caf\xe9\n"), ("a.json", b'{"id": 1, "x": "caf\xe9"}\n')):
         (tmp_path / name).write_bytes(data)
@@ -201,7 +203,7 @@ def test_a_file_in_another_encoding_says_so(tmp_path: Path) -> None:
     ("value", "place"),
     [("null", "x"), ("[]", "x"), ("{}", "x"), ('{"a": []}', "x.a"), ('{"a": 1, "b": [{"c": null}]}', "x.b.c")],
 )
-def test_a_column_of_json_without_a_type_is_named(tmp_path: Path, value: str, place: str) -> None:
+def test_a_json_column_without_a_type_is_reported(tmp_path: Path, value: str, place: str) -> None:
     (tmp_path / "a.json").write_text(f'{{"id": 1, "x": {value}}}\n')
     interbed.load_catalog(warehouse=tmp_path / "lake").create_database("d")
     made = run(tmp_path / "lake", "create", "d.t", "--from", tmp_path / "a.json")

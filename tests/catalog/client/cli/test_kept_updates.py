@@ -1,4 +1,4 @@
-"""UPDATE and MERGE by `interbed sql` where a table would keep old values: refused, or carried out as written."""
+"""UPDATE and MERGE by `interbed sql` on tables whose merge engine keeps old values: refused, or executed as written."""
 
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,9 @@ CHANGES: dict[str, dict[str, Any]] = {
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("statement", ["UPDATE", "MERGE"])
 @pytest.mark.parametrize("kind", list(TABLES))
-def test_what_is_not_refused_is_read_as_it_was_set(tmp_path: Path, kind: str, statement: str, tally: Tally) -> None:
+def test_an_update_that_is_not_refused_is_read_back_as_written(
+    tmp_path: Path, kind: str, statement: str, tally: Tally
+) -> None:
     catalog = interbed.load_catalog(warehouse=str(tmp_path))
     catalog.create_database("d")
     refused = 0
@@ -68,7 +70,8 @@ def test_what_is_not_refused_is_read_as_it_was_set(tmp_path: Path, kind: str, st
             assert found == ROW, what
             refused += 1
         else:
-            # A null of a MERGE leaves the old value of a partial update, but in a group that has its sequence.
+            # A null in a MERGE keeps the old value of a partial update, unless the column belongs to a group whose
+            # sequence is set.
             keeps = statement == "MERGE" and "merge-engine" in options
             set_by = {n for n, v in change.items() if v is not None or not keeps or (n, kind) == ("a", "group")}
             wanted = {**ROW, **{n: v for n, v in change.items() if n in set_by}}

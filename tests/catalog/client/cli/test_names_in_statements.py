@@ -1,4 +1,4 @@
-"""Statements of `interbed sql` name tables in subqueries and their own table by its full name, as DuckDB does."""
+"""Names of tables in statements of `interbed sql`, in subqueries too, are resolved as DuckDB resolves them."""
 
 import json
 from pathlib import Path
@@ -42,7 +42,7 @@ def sql(lake: interbed.Catalog, statement: str) -> Result:
 
 
 @pytest.mark.parametrize("statement", STATEMENTS)
-def test_tables_are_found_as_in_duckdb(lake: interbed.Catalog, statement: str) -> None:
+def test_table_names_are_resolved_as_in_duckdb(lake: interbed.Catalog, statement: str) -> None:
     with duckdb.connect() as other:
         other.execute("CREATE SCHEMA d")
         for name in ("t", "o"):
@@ -62,7 +62,7 @@ def test_a_table_without_its_database_is_refused_by_name(lake: interbed.Catalog)
     assert "There is no table 'd.x'" in sql(lake, "UPDATE d.t SET n = (SELECT max(n) FROM d.x)").output
 
 
-def test_a_merge_counts_rows_of_one_key_once(lake: interbed.Catalog) -> None:
+def test_a_merge_counts_rows_with_the_same_key_once(lake: interbed.Catalog) -> None:
     source = "(SELECT * FROM (VALUES (7, 1), (7, 2), (8, 3)) AS v(id, n))"
     result = sql(lake, f"MERGE INTO d.t USING {source} AS s ON t.id = s.id WHEN NOT MATCHED THEN INSERT *")
     assert json.loads(result.output)["inserted"] == 2

@@ -1,4 +1,4 @@
-"""DuckDB ignores the case of names: columns apart by case alone, and two such tables, are refused by name."""
+"""DuckDB ignores the case of names: columns that differ in case only, and two such tables, are refused by name."""
 
 import re
 from pathlib import Path
@@ -51,7 +51,7 @@ def shown(text: str) -> str:
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_names_apart_by_case_alone_are_refused(lake: interbed.Catalog, kind: str) -> None:
+def test_columns_that_differ_in_case_only_are_refused(lake: interbed.Catalog, kind: str) -> None:
     column, one, other = TABLES[kind]
     parts = [("a", _INT), ("A", _INT)] if kind == "columns" else [("r", column)]
     table = lake.create_table("d.c", pa.schema([("id", _INT), *parts]))
@@ -74,14 +74,14 @@ def test_names_apart_by_case_alone_are_refused(lake: interbed.Catalog, kind: str
     assert table.scan().to_arrow().num_rows == table.to_polars().height == 1
 
 
-def test_names_that_differ_otherwise_are_no_fault(lake: interbed.Catalog) -> None:
+def test_columns_that_differ_otherwise_are_accepted(lake: interbed.Catalog) -> None:
     both = pa.schema([("id", _INT), ("ä", _INT), ("Ä", _INT), ("r", pa.struct([("id", _INT)]))])
     table = lake.create_table("d.c", both)
     table.append([{"id": 1, "ä": 2, "Ä": 3, "r": {"id": 4}}])
     assert table.to_duckdb().select('"Ä", "ä"').fetchall() == [(3, 2)]
 
 
-def test_a_json_file_with_such_names_is_refused(lake: interbed.Catalog, tmp_path: Path) -> None:
+def test_a_json_file_with_names_that_differ_in_case_only_is_refused(lake: interbed.Catalog, tmp_path: Path) -> None:
     file = tmp_path / "x.jsonl"
     file.write_text('{"id": 1, "ID": 2}\n')
     result = sql(lake, f"INSERT INTO d.o SELECT id FROM '{file}'")
@@ -89,7 +89,7 @@ def test_a_json_file_with_such_names_is_refused(lake: interbed.Catalog, tmp_path
     assert f"the file '{file}' has 'id' and 'ID'" in shown(result.output)
 
 
-def test_two_tables_apart_by_case_alone_are_read_one_by_one(lake: interbed.Catalog) -> None:
+def test_tables_that_differ_in_case_only_are_read_one_at_a_time(lake: interbed.Catalog) -> None:
     lake.create_table("d.O", pa.schema([("id", _INT)])).append([{"id": 7}])
     for statement in ("SELECT * FROM d.o JOIN d.O ON true", "INSERT INTO d.o SELECT a.id FROM d.O AS a, d.o AS b"):
         result = sql(lake, statement)

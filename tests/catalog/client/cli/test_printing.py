@@ -1,4 +1,4 @@
-"""Commands print no control character of what a table holds, but line ends of their own."""
+"""Commands print no control characters from a table's contents, except line ends of their own."""
 
 import re
 from pathlib import Path
@@ -42,7 +42,9 @@ COMMANDS = (
 
 @pytest.fixture(scope="module")
 def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A lake with a table whose texts hold controls: comments, values of partitions and of rows, an option."""
+    """Create a lake with a table whose texts hold control characters: comments, values of partitions and rows, an
+    option.
+    """
     root = tmp_path_factory.mktemp("printing")
     with interbed.load_catalog("lake", warehouse=str(root)) as catalog:
         catalog.create_database("d", properties={"note": FORGED})
@@ -67,7 +69,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_what_a_table_holds_moves_no_cursor(warehouse: Path, command: str) -> None:
+def test_contents_of_a_table_print_no_control_characters(warehouse: Path, command: str) -> None:
     group, *arguments = command.split(" ")
     result = CliRunner().invoke(main, [group, "-o", f"warehouse={warehouse}", *arguments])
     assert result.exit_code == 0, result.output
@@ -76,14 +78,14 @@ def test_what_a_table_holds_moves_no_cursor(warehouse: Path, command: str) -> No
     assert not any(line.startswith("forged") for line in result.output.splitlines())
 
 
-def test_an_error_that_quotes_a_text_moves_no_cursor(warehouse: Path) -> None:
+def test_an_error_that_quotes_a_text_prints_no_control_characters(warehouse: Path) -> None:
     for name in ("d.x\x1b[2J", "d\x9b.t", "\x1b]0;title\x07.t"):
         result = CliRunner().invoke(main, ["table", "-o", f"warehouse={warehouse}", "describe", name])
         assert result.exit_code != 0
         assert CONTROLS.search(result.output) is None
 
 
-def test_lines_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_ends_of_the_output_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
     print_line("one\ntwo\x1b")
     print_lines(["one\ntwo", "three"], empty="none")
     print_lines([], empty="none")
@@ -96,7 +98,7 @@ def test_lines_stay_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert markup_of("[/x]\n") == "\\[/x]\\n"
 
 
-def test_labels_of_metrics_are_one_line_of_text() -> None:
+def test_labels_of_metrics_are_printed_on_one_line() -> None:
     from interbed.catalog.server.thrift.edge.call import Call, CallOutcome, ClientSession
 
     metrics = ServerMetrics()

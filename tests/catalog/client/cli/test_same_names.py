@@ -1,4 +1,4 @@
-"""Results with two columns of one name show all of them, and a table gives each column that it is asked for once."""
+"""Results with two columns of one name show all of them; a scan refuses a column that is requested twice."""
 
 import csv
 import io
@@ -55,7 +55,7 @@ def run(lake: interbed.Catalog, *arguments: str) -> Result:
 
 
 @pytest.mark.parametrize("kind", QUERIES)
-def test_every_form_has_all_columns(lake: interbed.Catalog, tmp_path: Path, kind: str) -> None:
+def test_every_output_format_has_all_columns(lake: interbed.Catalog, tmp_path: Path, kind: str) -> None:
     query, names, rows = QUERIES[kind]
     as_json = run(lake, "sql", query, "--json")
     found = [json.loads(line, object_pairs_hook=list) for line in as_json.output.splitlines()]
@@ -72,7 +72,7 @@ def test_every_form_has_all_columns(lake: interbed.Catalog, tmp_path: Path, kind
     assert cells == [names, *([("NULL" if v is None else str(v)) for v in row] for row in rows)]
 
 
-def test_duckdb_numbers_names_alike_in_a_subquery() -> None:
+def test_duckdb_numbers_duplicate_names_in_a_subquery() -> None:
     for kind in ("three of a name", "the same expression"):
         query, names, _ = QUERIES[kind]
         with duckdb.connect() as connection:
@@ -95,13 +95,13 @@ ASKED: dict[str, Callable[[interbed.Catalog, list[str]], Any]] = {
 
 
 @pytest.mark.parametrize("way", ASKED)
-def test_a_column_is_asked_for_once(lake: interbed.Catalog, way: str) -> None:
+def test_a_column_that_is_requested_twice_is_refused(lake: interbed.Catalog, way: str) -> None:
     with pytest.raises(InvalidInputError, match="The column 'id' is requested twice"):
         ASKED[way](lake, ["id", "v", "id"])
     ASKED[way](lake, ["v", "id"])
 
 
-def test_commands_refuse_a_column_that_is_named_twice(lake: interbed.Catalog) -> None:
+def test_commands_refuse_a_column_that_is_requested_twice(lake: interbed.Catalog) -> None:
     for arguments in (
         ("scan", "d.o", "--columns", "id,id,v"),
         ("head", "d.o", "--columns", "id", "--columns", "id"),
@@ -113,7 +113,7 @@ def test_commands_refuse_a_column_that_is_named_twice(lake: interbed.Catalog) ->
         assert "is requested twice; name it once." in result.output
 
 
-def test_a_row_has_each_field_once(lake: interbed.Catalog) -> None:
+def test_a_row_type_with_a_duplicate_field_is_refused(lake: interbed.Catalog) -> None:
     twice = pa.struct([("x", pa.int32()), ("x", pa.int32())])
     for kind in (twice, pa.list_(twice), pa.map_(pa.string(), twice), pa.struct([("y", twice)])):
         with pytest.raises(InvalidInputError, match=r"The column 'a' is .* which has the field 'x' twice"):

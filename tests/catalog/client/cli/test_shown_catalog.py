@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE of `interbed sql` show the catalog; what reads DuckDB's own catalog is refused by name."""
+"""SHOW and DESCRIBE of `interbed sql` read interbed's catalog; statements that read DuckDB's own are refused by name."""
 
 import json
 from pathlib import Path
@@ -79,7 +79,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("statement", SHOWN)
-def test_statements_show_the_catalog(lake: interbed.Catalog, statement: str) -> None:
+def test_show_and_describe_read_the_catalog(lake: interbed.Catalog, statement: str) -> None:
     result = sql(lake, statement, "--json")
     assert result.exit_code == 0, result.output
     assert [json.loads(line) for line in result.output.splitlines()] == SHOWN[statement]

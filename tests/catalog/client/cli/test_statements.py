@@ -1,4 +1,4 @@
-"""INSERT, UPDATE, DELETE and MERGE by `interbed sql`, on every kind of table, against DuckDB's own tables."""
+"""INSERT, UPDATE, DELETE and MERGE by `interbed sql` on every kind of table, compared with DuckDB's own tables."""
 
 import json
 from pathlib import Path
@@ -65,7 +65,7 @@ STATEMENTS = [
 
 @pytest.fixture
 def lake(tmp_path: Path) -> interbed.Catalog:
-    """A catalog with the database `s`."""
+    """Open a catalog with the database `s`."""
     catalog = interbed.load_catalog(warehouse=tmp_path / "lake")
     catalog.create_database("s")
     return catalog
@@ -96,7 +96,7 @@ def rows(table: interbed.Table) -> list[tuple[Any, ...]]:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_statements_do_what_they_do_in_duckdb(lake: interbed.Catalog, kind: str, tally: Tally) -> None:
+def test_statements_have_the_same_effect_as_in_duckdb(lake: interbed.Catalog, kind: str, tally: Tally) -> None:
     table = make(lake, kind)
     for statement in STATEMENTS:
         with duckdb.connect() as other:
@@ -117,7 +117,7 @@ def test_statements_do_what_they_do_in_duckdb(lake: interbed.Catalog, kind: str,
     tally("statements times kinds of tables", len(STATEMENTS))
 
 
-def test_the_end_says_how_many_rows_and_which_snapshot(lake: interbed.Catalog) -> None:
+def test_the_result_has_the_number_of_rows_and_the_snapshot(lake: interbed.Catalog) -> None:
     make(lake, "keyed")
     for statement, said in (
         ("UPDATE s.t SET amount = 0 WHERE id < 3", "s.t: 2 rows updated: snapshot 2\n"),
@@ -170,7 +170,7 @@ REFUSED = [
 
 @pytest.mark.sample(10)
 @pytest.mark.parametrize(("statement", "message"), REFUSED)
-def test_what_is_not_carried_out_is_refused_by_name(lake: interbed.Catalog, statement: str, message: str) -> None:
+def test_unsupported_statements_are_refused_by_name(lake: interbed.Catalog, statement: str, message: str) -> None:
     table = make(lake, "keyed")
     refused = run(lake, "sql", statement)
     assert (refused.exit_code, isinstance(refused.exception, SystemExit)) == (1, True), refused.output
@@ -179,14 +179,14 @@ def test_what_is_not_carried_out_is_refused_by_name(lake: interbed.Catalog, stat
 
 
 @pytest.mark.parametrize("kind", ["keyed", "append", "append with vectors"])
-def test_a_racing_writer_makes_the_statement_run_again(
+def test_a_statement_runs_again_after_losing_to_another_writer(
     lake: interbed.Catalog, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = make(lake, kind)
     raced: list[int] = []
 
-    class Racing(SnapshotRows):
-        """The first try meets a commit of another writer between its read and its own commit."""
+    class RacedSnapshotRows(SnapshotRows):
+        """Rows whose first commit loses to a commit of another writer between read and commit."""
 
         def commit(self, **changes: Any) -> int | None:
             if not raced:
@@ -195,12 +195,12 @@ def test_a_racing_writer_makes_the_statement_run_again(
                 lake.get_table("s.t").append(pa.table(new, schema=table.arrow_schema))
             return super().commit(**changes)
 
-    monkeypatch.setattr(sql_changes, "SnapshotRows", Racing)
+    monkeypatch.setattr(sql_changes, "SnapshotRows", RacedSnapshotRows)
     assert sql(lake, "UPDATE s.t SET amount = amount + 1 WHERE dt = 'x'")["updated"] == 3
     assert sorted(row[2] for row in rows(table) if row[4] == "x") == [2.5, 3.5, 8.0]
 
 
-def test_tables_whose_engine_takes_no_changes_refuse_them(lake: interbed.Catalog) -> None:
+def test_tables_whose_merge_engine_allows_no_changes_refuse_them(lake: interbed.Catalog) -> None:
     options = ("merge-engine=aggregation", "fields.n.aggregate-function=sum", "bucket=1")
     words = [word for option in options for word in ("--option", option)]
     columns = ["--column", "id INT NOT NULL", "--column", "n INT", "--primary-key", "id"]

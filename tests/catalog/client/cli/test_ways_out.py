@@ -1,4 +1,4 @@
-"""What a newcomer types wrong is met with what is right: filters, keys, tags, names, Ctrl-C."""
+"""Errors for common mistakes contain the correction: filters, keys, tags, names, Ctrl-C."""
 
 import re
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ SCHEMA = pa.schema(FIELDS)
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Iterator[interbed.Catalog]:
-    """A catalog with a table of two snapshots."""
+    """Create a catalog with a table of two snapshots."""
     with interbed.load_catalog(warehouse=tmp_path / "lake") as catalog:
         catalog.create_database("shop")
         table = catalog.create_table("shop.orders", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
@@ -65,7 +65,7 @@ FILTERS = [
 
 
 @pytest.mark.parametrize(("text", "hint"), FILTERS)
-def test_a_filter_of_another_language_is_met_with_what_is_written_here(
+def test_a_filter_in_another_dialect_is_refused_with_the_supported_form(
     lake: interbed.Catalog, text: str, hint: str
 ) -> None:
     table = lake.get_table("shop.orders")
@@ -75,7 +75,7 @@ def test_a_filter_of_another_language_is_met_with_what_is_written_here(
     assert (refused.exit_code, hint in said(refused)) == (1, True), refused.output
 
 
-def test_an_empty_text_is_one_where_the_column_holds_texts(lake: interbed.Catalog) -> None:
+def test_an_empty_text_is_a_value_where_the_column_holds_texts(lake: interbed.Catalog) -> None:
     assert lake.get_table("shop.orders").scan(filter="name <> ''").count() == 2
 
 
@@ -101,12 +101,12 @@ def test_rollback_takes_the_name_of_a_tag_as_create_tag_does(lake: interbed.Cata
         ("name=x", "The primary key is id; a key given lacks 'id' and has 'name'"),
     ],
 )
-def test_get_names_the_column(lake: interbed.Catalog, key: str, message: str) -> None:
+def test_get_reports_the_column_of_a_wrong_key(lake: interbed.Catalog, key: str, message: str) -> None:
     refused = run(lake, "table", "get", "shop.orders", key)
     assert (refused.exit_code, message in said(refused)) == (1, True), refused.output
 
 
-def test_names_that_nobody_gave_are_not_in_errors(lake: interbed.Catalog, tmp_path: Path) -> None:
+def test_default_names_are_not_in_errors(lake: interbed.Catalog, tmp_path: Path) -> None:
     tries: list[list[str]] = [
         ["table", "head", "shop.ordres"], ["table", "head", "shp.orders"], ["table", "list", "shp"],
         ["table", "drop", "shop.x", "--yes"], ["table", "rename", "shop.x", "shop.y"],
@@ -135,7 +135,7 @@ def test_names_that_nobody_gave_are_not_in_errors(lake: interbed.Catalog, tmp_pa
         ("after", "Interrupted. Only snapshot 3 of "),
     ],
 )
-def test_ctrl_c_says_whether_something_was_committed(
+def test_ctrl_c_reports_whether_a_snapshot_was_committed(
     lake: interbed.Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, message: str
 ) -> None:
     monkeypatch.setattr(progress, "PROGRESS", progress.CommitProgress())

@@ -1,4 +1,4 @@
-"""A server and a catalog on it, for the tests of the Hive catalog."""
+"""Fixtures for the tests of the Hive catalog: a server and a catalog on it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from interbed.testing import metastore
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """One server for the module, on a warehouse that no test uses."""
+    """Run one server for the module, on a warehouse that no test uses."""
     with metastore(warehouse=f"file:{tmp_path_factory.mktemp('unused')}") as uri:
         yield uri
 
@@ -31,7 +31,7 @@ def options(server: str, tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def catalog(options: dict[str, str]) -> Iterator[HiveCatalog]:
-    """A catalog with the database `shop`, which is gone afterwards."""
+    """Open a catalog with the database `shop`; drop the database afterwards."""
     with interbed.CatalogFactory.create(options) as opened:
         assert isinstance(opened, HiveCatalog)
         opened.create_database("shop")

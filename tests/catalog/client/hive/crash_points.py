@@ -1,8 +1,8 @@
-"""A process that dies before any of its file-system calls and any of its calls to the metastore.
+"""Crash points of a process: before each of its file-system calls and each of its calls to the metastore.
 
-What died before a call has seen the reply of the one before it, so that these are the crash points before and after
-each call. The server is a real one; between crash points its database and the warehouse are put back to what they were.
-Leases of locks that the dead process held are aged in the database, as five minutes of silence would.
+A process that is killed before a call has received the reply of the call before it, so that these are the crash points
+before and after each call. The server is a real one. Between crash points its database and the warehouse are restored.
+Leases of the locks of killed processes are expired in the database, as five minutes without a heartbeat would do.
 """
 
 import contextlib
@@ -42,23 +42,23 @@ Act = Callable[[HiveCatalog], Any]
 
 
 @dataclass(slots=True)
-class Life:
-    """The calls that a process has made, and before which one it dies."""
+class ProcessCalls:
+    """Calls of a process, and the index of the call before which it is killed."""
 
     dies_before: int | None = None
     calls: list[str] = field(default_factory=list)
 
     def step(self, call: str) -> None:
-        """One more call, or the end: nothing that runs later reaches the disk or the server."""
+        """Record a call, or kill the process: no later call reaches the disk or the server."""
         if self.dies_before is not None and len(self.calls) >= self.dies_before:
             raise Killed(f"before {call}")
         self.calls.append(call)
 
 
 class MortalFileIO(DyingFileIO):
-    """The file system of a process that dies."""
+    """File system of a process that is killed."""
 
-    def __init__(self, inner: FileIO, life: Life) -> None:
+    def __init__(self, inner: FileIO, life: ProcessCalls) -> None:
         super().__init__(inner)
         self._life = life
 
@@ -67,27 +67,25 @@ class MortalFileIO(DyingFileIO):
 
 
 class MortalPool:
-    """The connections of a process that dies."""
+    """Connections of a process that is killed."""
 
-    def __init__(self, inner: Any, life: Life) -> None:
+    def __init__(self, inner: Any, life: ProcessCalls) -> None:
         self._inner = inner
         self._life = life
 
     def change(self, call: Any) -> Any:
-        """See ConnectionPool."""
         self._life.step(f"call {call.__code__.co_names[0]}")
         return self._inner.change(call)
 
     read = change
 
     def close(self) -> None:
-        """See ConnectionPool."""
         self._inner.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class World:
-    """A metastore with its database, and the warehouse that its clients have."""
+class RestorableMetastore:
+    """Metastore with its database, and the warehouse of its clients."""
 
     uri: str
     database: Path
@@ -95,8 +93,8 @@ class World:
     kept: Path
 
     @contextmanager
-    def client(self, options: Mapping[str, str], life: Life | None = None) -> Iterator[HiveCatalog]:
-        """The catalog of a new process; the option `warehouse` is a directory below that of the server."""
+    def client(self, options: Mapping[str, str], life: ProcessCalls | None = None) -> Iterator[HiveCatalog]:
+        """Open the catalog of a new process; the option `warehouse` is a directory below that of the server."""
         warehouse = f"file:{self.lake / options.get('warehouse', '')}"
         given = {"metastore": "hive", "uri": self.uri, "lock-check-max-sleep": "5 ms", "lock-acquire-timeout": "10 s"}
         with interbed.CatalogFactory.create({**given, **options, "warehouse": warehouse}) as catalog:
@@ -107,20 +105,20 @@ class World:
             yield catalog
 
     def keep(self, name: str) -> None:
-        """Remember the database and the warehouse as they are now."""
+        """Save the state of the database and the warehouse."""
         shutil.copytree(self.lake, self.kept / name)
         with closing(sqlite3.connect(self.database)) as live, closing(self._copy(name)) as copy:
             live.backup(copy)
 
-    def put_back(self, name: str) -> None:
-        """Make database and warehouse what they were."""
+    def restore(self, name: str) -> None:
+        """Restore a saved state of the database and the warehouse."""
         shutil.rmtree(self.lake)
         shutil.copytree(self.kept / name, self.lake)
         with closing(sqlite3.connect(self.database, timeout=30)) as live, closing(self._copy(name)) as copy:
             copy.backup(live)
 
     def age_leases(self) -> None:
-        """Let the leases of all locks run out."""
+        """Expire the leases of all locks."""
         with closing(sqlite3.connect(self.database, timeout=30)) as live, live:
             live.execute("UPDATE locks SET heartbeat_at_ms = heartbeat_at_ms - ?", (LEASE_MILLIS,))
 
@@ -129,21 +127,23 @@ class World:
 
 
 @contextmanager
-def new_world(directory: Path) -> Iterator[World]:
-    """A server of its own; its cache is off, because its database goes back in time."""
+def new_metastore(directory: Path) -> Iterator[RestorableMetastore]:
+    """Run a server without a cache: the cache would be wrong when the database is restored."""
     database = directory / "metastore.db"
     with metastore_under_test(
         f"sqlite:///{database}", directory, "--cache-bytes", "0", "--reaper-seconds", "100000"
     ) as running:
         (directory / "kept").mkdir()
         running.warehouse.mkdir(exist_ok=True)
-        world = World(uri=running.uri, database=database, lake=running.warehouse, kept=directory / "kept")
-        world.keep("empty")
-        yield world
+        metastore = RestorableMetastore(
+            uri=running.uri, database=database, lake=running.warehouse, kept=directory / "kept"
+        )
+        metastore.keep("empty")
+        yield metastore
 
 
 def new_table(catalog: HiveCatalog, name: str = NAME, **options: str) -> Table:
-    """A table of a primary key; with `metastore.partitioned-table` each value is a partition."""
+    """Create a table with a primary key; with `metastore.partitioned-table` each value is a partition."""
     partitioned = "metastore.partitioned-table" in options
     return catalog.create_table(
         name,
@@ -155,8 +155,8 @@ def new_table(catalog: HiveCatalog, name: str = NAME, **options: str) -> Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """All that a fresh client sees of a table; `contents` is None where there is none."""
+class ClientView:
+    """State of a table as a new client reads it; `contents` is None if there is no table."""
 
     listed: bool
     contents: VisibleState | None
@@ -165,23 +165,25 @@ class View:
     schema_id: int | None = None
 
 
-def view(catalog: HiveCatalog, name: str) -> View:
-    """What a fresh client sees; what is listed can be opened, and the other way round."""
+def view(catalog: HiveCatalog, name: str) -> ClientView:
+    """Read a table by a new client; check that a listed table can be opened and an unlisted one cannot."""
     identifier = parse_table_name(name)
     if not catalog.database_exists(identifier.database):
-        return View(listed=False, contents=None)
+        return ClientView(listed=False, contents=None)
     listed = identifier.table in catalog.list_tables(identifier.database)
     contents = seen(cast(Any, catalog), name) if catalog.database_exists("d") or catalog.table_exists(name) else None
     if contents is None:
-        return View(listed=listed, contents=None)
+        return ClientView(listed=listed, contents=None)
     schema = catalog.get_table(name).schema
     options = tuple(sorted(schema.options.items()))
-    return View(listed=listed, contents=contents, columns=tuple(schema.names), options=options, schema_id=schema.id)
+    return ClientView(
+        listed=listed, contents=contents, columns=tuple(schema.names), options=options, schema_id=schema.id
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What is killed, what comes before it, and what is true of it."""
+    """Operation that is killed, its preparation, and its properties."""
 
     act: Act
     prepare: Act = lambda catalog: None
@@ -189,80 +191,82 @@ class Operation:
     """Options of the catalog."""
     names: Sequence[str] = (NAME, "d.other")
     repeated_is_more: bool = False
-    """Whether the call, done again after it was carried out, changes something."""
+    """Whether repeating the completed call changes something."""
     databases: Sequence[str] = ("d",)
 
 
 @dataclass(slots=True)
-class Campaign:
-    """How many crash points there were, and what was wrong after which."""
+class CrashCampaign:
+    """Number of crash points, and the failures with the crash points that caused them."""
 
     points: int = 0
     failures: list[str] = field(default_factory=list)
 
 
-def run_campaign(world: World, operation: Operation, *, step: int) -> Campaign:
-    """Kill the operation before each step-th of its calls; the tables must be those of before or of after."""
-    campaign = Campaign()
-    world.put_back("empty")
-    with world.client(operation.options) as catalog:
+def run_campaign(metastore: RestorableMetastore, operation: Operation, *, step: int) -> CrashCampaign:
+    """Kill the operation before every step-th of its calls; each table must be as before or as after the operation."""
+    campaign = CrashCampaign()
+    metastore.restore("empty")
+    with metastore.client(operation.options) as catalog:
         catalog.create_database("d")
         operation.prepare(catalog)
-    for kept in world.kept.glob("before*"):
+    for kept in metastore.kept.glob("before*"):
         shutil.rmtree(kept) if kept.is_dir() else kept.unlink()
-    world.keep("before")
-    before = _look(world, operation)
-    counting = Life()
-    with world.client(operation.options, counting) as catalog:
+    metastore.keep("before")
+    before = _look(metastore, operation)
+    counting = ProcessCalls()
+    with metastore.client(operation.options, counting) as catalog:
         operation.act(catalog)
-    after = _look(world, operation)
+    after = _look(metastore, operation)
     for point in range(min(step // 2, len(counting.calls) - 1), len(counting.calls), step):
-        world.put_back("before")
+        metastore.restore("before")
         campaign.points += 1
         try:
-            _check(world, operation, point, before, after)
+            _check(metastore, operation, point, before, after)
         except (AssertionError, InterbedError, OSError) as error:
             where = f"killed before call {point} of {len(counting.calls)}, {counting.calls[point]}"
             campaign.failures.append(f"{where}: {type(error).__name__} {error}"[:2000])
     return campaign
 
 
-def _look(world: World, operation: Operation) -> tuple[View, ...]:
-    with world.client(operation.options) as catalog:
+def _look(metastore: RestorableMetastore, operation: Operation) -> tuple[ClientView, ...]:
+    with metastore.client(operation.options) as catalog:
         return tuple(view(catalog, name) for name in operation.names)
 
 
-def _check(world: World, operation: Operation, point: int, before: Any, after: Any) -> None:
-    with world.client(operation.options, Life(dies_before=point)) as catalog, contextlib.suppress(Killed):
+def _check(metastore: RestorableMetastore, operation: Operation, point: int, before: Any, after: Any) -> None:
+    with metastore.client(operation.options, ProcessCalls(dies_before=point)) as catalog, contextlib.suppress(Killed):
         operation.act(catalog)
-    found = _look(world, operation)
+    found = _look(metastore, operation)
     assert found in (before, after), f"neither before nor after: {found}\n{before}\n{after}"
-    world.age_leases()
+    metastore.age_leases()
     if not operation.repeated_is_more:
         refusal: CatalogError | InterbedError | None = None
-        with world.client(operation.options) as catalog:
+        with metastore.client(operation.options) as catalog:
             try:
                 operation.act(catalog)
             except InterbedError as error:
-                # What is done can't be done again, which is said.
+                # A completed operation may refuse to run twice, with an error.
                 refusal = error
-        found = _look(world, operation)
+        found = _look(metastore, operation)
         assert found == after, f"repeated ({refusal}), and not what it is to be: {found}\n{after}"
-    with world.client(operation.options) as catalog:
+    with metastore.client(operation.options) as catalog:
         for name in operation.names:
-            _go_on(catalog, name)
+            _check_usable(catalog, name)
         assert not catalog.client.show_locks()
         report = catalog.repair_catalog()
-        # A rename that did not end is ended by the next change of the table; all works until then.
+        # The next change of the table completes an interrupted rename; until then everything works.
         needed = [
             a for a in report.actions if a.kind is not RepairKind.UNFINISHED and not a.detail.startswith("moved to ")
         ]
         assert not needed, f"a hand was needed: {needed}"
-    left = [p for p in world.lake.rglob("*") if p.name.startswith((".dropp", ".journal", ".expir", ".new-", ".guard"))]
+    left = [
+        p for p in metastore.lake.rglob("*") if p.name.startswith((".dropp", ".journal", ".expir", ".new-", ".guard"))
+    ]
     assert not left, f"left behind: {left}"
 
 
-def _go_on(catalog: HiveCatalog, name: str) -> None:
+def _check_usable(catalog: HiveCatalog, name: str) -> None:
     database = parse_table_name(name).database
     catalog.create_database(database, ignore_if_exists=True)
     if not catalog.table_exists(name):

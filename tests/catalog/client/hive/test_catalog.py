@@ -1,4 +1,4 @@
-"""The Hive catalog over a real server: how tables stand there, who may change them when, and what others see."""
+"""Hive catalog over a real server: how tables are registered, which changes exclude each other, what other clients see."""
 
 import json
 import shutil
@@ -95,7 +95,7 @@ def test_a_table_is_registered_as_paimon_does(catalog: HiveCatalog, tmp_path: Pa
     ]
 
 
-def test_an_altered_table_is_altered_in_the_metastore_too(catalog: HiveCatalog) -> None:
+def test_an_altered_table_is_altered_in_the_metastore(catalog: HiveCatalog) -> None:
     create(catalog).upsert(ROWS)
     catalog.alter_table("shop.t", [SetOption("write-buffer-size", "8 mb"), UpdateComment("new")])
     catalog.alter_table(
@@ -109,7 +109,7 @@ def test_an_altered_table_is_altered_in_the_metastore_too(catalog: HiveCatalog) 
     assert [(c.name, c.type) for c in entry.sd.cols] == [("id", "bigint"), ("name", "string"), ("more", "int")]
 
 
-def test_columns_that_differ_in_case_only_are_refused_before_anything_is_made(catalog: HiveCatalog) -> None:
+def test_columns_that_differ_in_case_only_are_refused_before_anything_is_created(catalog: HiveCatalog) -> None:
     with pytest.raises(InvalidInputError, match=r"'id'.*'ID'"):
         catalog.create_table("shop.t", pa.schema([("id", pa.int32()), ("ID", pa.int32())]))
     assert catalog.list_tables("shop") == []
@@ -119,11 +119,11 @@ def test_columns_that_differ_in_case_only_are_refused_before_anything_is_made(ca
     assert catalog.get_table("shop.t").schema.id == 0
 
 
-def test_a_table_that_the_metastore_refuses_leaves_nothing(catalog: HiveCatalog, tmp_path: Path) -> None:
+def test_a_table_that_the_metastore_refuses_leaves_no_files(catalog: HiveCatalog, tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="a-b c"):
         catalog.create_table("shop.a-b c", SMALL)
     assert list((tmp_path / "lake" / "shop.db").iterdir()) == []
-    # Above all not the files of those who had the directory before.
+    # A directory that existed before keeps its files.
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "letter.txt").write_text("dear")
@@ -132,7 +132,7 @@ def test_a_table_that_the_metastore_refuses_leaves_nothing(catalog: HiveCatalog,
     assert [p.name for p in mine.iterdir()] == ["letter.txt"]
 
 
-def test_a_database_that_the_metastore_refuses_leaves_nothing(catalog: HiveCatalog, tmp_path: Path) -> None:
+def test_a_database_that_the_metastore_refuses_leaves_no_directory(catalog: HiveCatalog, tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="a b"):
         catalog.create_database("a b")
     assert [p.name for p in (tmp_path / "lake").iterdir()] == ["shop.db"]
@@ -155,10 +155,10 @@ def test_a_database_keeps_comment_owner_properties_and_location(catalog: HiveCat
         catalog.create_database("d")
 
 
-# -- the pointer -------------------------------------------------------------------------------------------------------
+# -- the snapshot pointer ----------------------------------------------------------------------------------------------
 
 
-def test_the_pointer_follows_every_commit(catalog: HiveCatalog) -> None:
+def test_the_snapshot_pointer_follows_every_commit(catalog: HiveCatalog) -> None:
     table = create(catalog)
     assert CURRENT_SNAPSHOT not in catalog.client.get_table("shop", "t").parameters
     for number in range(1, 4):
@@ -167,7 +167,7 @@ def test_the_pointer_follows_every_commit(catalog: HiveCatalog) -> None:
     assert catalog.client.show_locks() == []
 
 
-def test_snapshots_of_writers_that_know_no_pointer_are_seen(catalog: HiveCatalog) -> None:
+def test_snapshots_of_writers_that_ignore_the_pointer_are_visible(catalog: HiveCatalog) -> None:
     table = create(catalog)
     table.upsert(ROWS)
     foreign = interbed.load_table(table.location)
@@ -175,12 +175,12 @@ def test_snapshots_of_writers_that_know_no_pointer_are_seen(catalog: HiveCatalog
     (Path(table.location) / "snapshot" / "LATEST").unlink()
     assert catalog.client.get_table("shop", "t").parameters[CURRENT_SNAPSHOT] == "1"
     assert ids(catalog.get_table("shop.t")) == ids(table) == [1, 2, 3]
-    # The next commit comes after theirs and catches up.
+    # The next commit follows the foreign snapshot and updates the pointer.
     assert table.upsert(ROWS) == 3
     assert catalog.client.get_table("shop", "t").parameters[CURRENT_SNAPSHOT] == "3"
 
 
-def test_a_rescaled_table_has_its_new_number_of_buckets_in_the_metastore_too(catalog: HiveCatalog) -> None:
+def test_a_rescaled_table_has_its_new_number_of_buckets_in_the_metastore(catalog: HiveCatalog) -> None:
     table = create(catalog)
     table.upsert(ROWS)
     table.maintenance.rescale(3)
@@ -193,7 +193,7 @@ def test_a_rescaled_table_has_its_new_number_of_buckets_in_the_metastore_too(cat
 
 
 @pytest.mark.parametrize("pointer", ["999", "0", "-1", "x", ""])
-def test_a_wrong_pointer_misleads_nobody(catalog: HiveCatalog, pointer: str) -> None:
+def test_a_wrong_snapshot_pointer_is_ignored(catalog: HiveCatalog, pointer: str) -> None:
     table = create(catalog)
     table.upsert(ROWS)
     entry = catalog.client.get_table("shop", "t")
@@ -205,7 +205,7 @@ def test_a_wrong_pointer_misleads_nobody(catalog: HiveCatalog, pointer: str) -> 
     assert ids(catalog.get_table("shop.t")) == [1, 2, 3]
 
 
-def test_a_pointer_is_never_moved_back(catalog: HiveCatalog) -> None:
+def test_the_snapshot_pointer_is_never_decreased(catalog: HiveCatalog) -> None:
     table = create(catalog)
     table.upsert(ROWS)
     entry = catalog.client.get_table("shop", "t")
@@ -218,7 +218,7 @@ def test_a_pointer_is_never_moved_back(catalog: HiveCatalog) -> None:
 # -- locks -------------------------------------------------------------------------------------------------------------
 
 
-def test_changes_wait_for_the_lock_and_tell_who_holds_it(options: dict[str, str], catalog: HiveCatalog) -> None:
+def test_changes_wait_for_the_lock_and_report_its_holder(options: dict[str, str], catalog: HiveCatalog) -> None:
     create(catalog)
     with (
         interbed.CatalogFactory.create(options | {"lock-acquire-timeout": "100 ms"}) as hasty,
@@ -242,7 +242,7 @@ def test_changes_wait_for_the_lock_and_tell_who_holds_it(options: dict[str, str]
     assert not list(Path(table.location).rglob("*.parquet"))
 
 
-def test_without_locks_nothing_waits(options: dict[str, str], catalog: HiveCatalog) -> None:
+def test_nothing_waits_when_locks_are_disabled(options: dict[str, str], catalog: HiveCatalog) -> None:
     create(catalog)
     with (
         interbed.CatalogFactory.create(options | {"lock.enabled": "false"}) as free,
@@ -253,7 +253,7 @@ def test_without_locks_nothing_waits(options: dict[str, str], catalog: HiveCatal
     assert ids(catalog.get_table("shop.t")) == [1, 2]
 
 
-def test_alterations_and_commits_at_once_lose_nothing(options: dict[str, str], catalog: HiveCatalog) -> None:
+def test_concurrent_alterations_and_commits_lose_nothing(options: dict[str, str], catalog: HiveCatalog) -> None:
     create(catalog)
     errors: list[BaseException] = []
 
@@ -288,10 +288,10 @@ def test_alterations_and_commits_at_once_lose_nothing(options: dict[str, str], c
     assert ids(catalog.get_table("shop.t")) == [100 + n for n in range(8)]
 
 
-# -- tables that go or move away ---------------------------------------------------------------------------------------
+# -- tables that are dropped or renamed --------------------------------------------------------------------------------
 
 
-def test_a_table_dropped_under_a_writer_stays_dropped(catalog: HiveCatalog) -> None:
+def test_a_table_dropped_before_a_commit_stays_dropped(catalog: HiveCatalog) -> None:
     table = create(catalog)
     write = table.new_write("late")
     write.write_arrow(ROWS)
@@ -306,7 +306,7 @@ def test_a_table_dropped_under_a_writer_stays_dropped(catalog: HiveCatalog) -> N
     assert again.snapshots() == []
 
 
-def test_an_entry_dropped_by_somebody_else_takes_no_more_commits(catalog: HiveCatalog) -> None:
+def test_a_table_whose_entry_was_dropped_takes_no_more_commits(catalog: HiveCatalog) -> None:
     table = create(catalog)
     table.upsert(ROWS)
     catalog.client.drop_table("shop", "t", delete_data=False)
@@ -315,7 +315,7 @@ def test_an_entry_dropped_by_somebody_else_takes_no_more_commits(catalog: HiveCa
     assert [s.id for s in table.snapshots()] == [1]
 
 
-def test_a_table_renamed_under_a_writer_takes_no_more_commits_under_its_old_name(catalog: HiveCatalog) -> None:
+def test_a_renamed_table_takes_no_commits_under_its_old_name(catalog: HiveCatalog) -> None:
     table = create(catalog)
     table.upsert(ROWS)
     catalog.create_database("other")
@@ -327,7 +327,7 @@ def test_a_table_renamed_under_a_writer_takes_no_more_commits_under_its_old_name
     assert renamed.location.endswith("/other.db/u")
     assert ids(renamed) == [1, 2]
     assert renamed.upsert(ROWS) == 2
-    # A new table under the old name is another one.
+    # A new table under the old name is another table.
     create(catalog)
     with pytest.raises(CommitError, match="dropped"):
         table.upsert(ROWS)
@@ -346,12 +346,12 @@ def test_a_table_is_not_renamed_onto_a_directory_that_is_in_use(catalog: HiveCat
     assert [p.name for p in occupied.iterdir()] == ["letter.txt"]
 
 
-def test_an_entry_without_files_is_named(catalog: HiveCatalog) -> None:
+def test_an_entry_without_files_is_reported(catalog: HiveCatalog) -> None:
     table = create(catalog)
     shutil.rmtree(table.location)
     with pytest.raises(TableNotFoundError, match=r"shop\.t.*no schema"):
         catalog.get_table("shop.t")
-    # It can be dropped all the same.
+    # The entry can be dropped nevertheless.
     catalog.drop_table("shop.t")
     assert catalog.list_tables("shop") == []
 
@@ -371,7 +371,7 @@ def test_an_external_table_keeps_its_files_when_dropped(catalog: HiveCatalog, tm
     assert catalog.get_table("shop.u").location == str(path)
     catalog.drop_table("shop.u")
     assert ids(interbed.load_table(str(path))) == [1, 2]
-    # It comes back by its path, with its rows.
+    # It can be registered again by its path, with its rows.
     again = catalog.create_table("shop.v", SMALL, primary_keys=["id"], options={"path": f"file:{path}"})
     assert ids(again) == [1, 2]
     assert again.schema.options["bucket"] == "1"
@@ -389,10 +389,10 @@ def test_an_external_table_is_not_registered_with_another_schema(catalog: HiveCa
     assert (path / "schema" / "schema-0").read_bytes() == before
 
 
-# -- tables of others, and what others read ----------------------------------------------------------------------------
+# -- foreign tables, and the format that other readers expect ----------------------------------------------------------
 
 
-def test_tables_of_others_are_left_alone(catalog: HiveCatalog) -> None:
+def test_foreign_tables_are_neither_read_nor_replaced(catalog: HiveCatalog) -> None:
     catalog.client.create_table(hive_table("shop", "foreign"))
     create(catalog, "shop.ours")
     assert catalog.list_tables("shop") == ["ours"]
@@ -405,7 +405,7 @@ def test_tables_of_others_are_left_alone(catalog: HiveCatalog) -> None:
     assert catalog.client.get_all_tables("shop") == ["foreign", "ours"]
 
 
-def test_snapshot_files_are_what_others_expect(catalog: HiveCatalog) -> None:
+def test_snapshot_files_have_the_format_that_other_readers_expect(catalog: HiveCatalog) -> None:
     table = create(catalog)
     table.upsert(ROWS)
     root = Path(table.location)
@@ -413,7 +413,7 @@ def test_snapshot_files_are_what_others_expect(catalog: HiveCatalog) -> None:
     assert (root / "snapshot" / "LATEST").read_text() == "1"
 
 
-def test_long_comments_of_columns_are_cut_to_what_metastores_keep(catalog: HiveCatalog) -> None:
+def test_long_column_comments_are_cut_to_the_metastores_limit(catalog: HiveCatalog) -> None:
     long = "x" * 300
     catalog.create_table("shop.t", pa.schema([pa.field("id", pa.int64(), metadata={"description": f"a\n{long}"})]))
     [column] = catalog.client.get_table("shop", "t").sd.cols

@@ -1,4 +1,4 @@
-"""Options of a Hive catalog over a real server: where it finds its settings, and what it keeps in the metastore."""
+"""Options of a Hive catalog over a real server: sources of its settings, and the options kept in the metastore."""
 
 from pathlib import Path
 
@@ -13,14 +13,16 @@ from interbed.testing import metastore
 from tests.catalog.client.hive.test_catalog import ROWS, SMALL
 
 
-def test_options_stay_out_of_the_metastore_when_asked(options: dict[str, str], catalog: HiveCatalog) -> None:
+def test_table_options_are_left_out_of_the_metastore_if_configured(
+    options: dict[str, str], catalog: HiveCatalog
+) -> None:
     with interbed.CatalogFactory.create(options | {"sync-all-properties": "false"}) as other:
         other.create_table("shop.t", SMALL, options={"write-buffer-size": "8 mb"})
     assert "write-buffer-size" not in catalog.client.get_table("shop", "t").parameters
     assert catalog.get_table("shop.t").schema.options["write-buffer-size"] == "8 mb"
 
 
-def test_all_tables_are_external_when_asked(options: dict[str, str], catalog: HiveCatalog, tmp_path: Path) -> None:
+def test_all_tables_are_external_if_configured(options: dict[str, str], catalog: HiveCatalog, tmp_path: Path) -> None:
     with interbed.CatalogFactory.create(options | {"table.type": "external"}) as other:
         other.create_table("shop.t", SMALL)
         other.drop_table("shop.t")
@@ -29,7 +31,7 @@ def test_all_tables_are_external_when_asked(options: dict[str, str], catalog: Hi
         catalog.create_table("shop.t", SMALL)
 
 
-def test_a_hive_site_gives_address_and_warehouse(server: str, tmp_path: Path) -> None:
+def test_hive_site_gives_address_and_warehouse(server: str, tmp_path: Path) -> None:
     properties = {"hive.metastore.uris": server, "hive.metastore.warehouse.dir": f"file:{tmp_path}/from-site"}
     lines = "".join(f"<property><name>{k}</name><value> {v} </value></property>" for k, v in properties.items())
     (tmp_path / "hive-site.xml").write_text(f"<?xml version='1.0'?><configuration>{lines}</configuration>")
@@ -41,14 +43,14 @@ def test_a_hive_site_gives_address_and_warehouse(server: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [None, "", "<configuration>", "not xml"])
-def test_a_hive_site_that_is_none_is_named(tmp_path: Path, content: str | None) -> None:
+def test_an_unreadable_hive_site_is_reported(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "hive-site.xml").write_text(content)
     with pytest.raises(InvalidOptionError, match=r"hive-site\.xml"):
         interbed.load_catalog(metastore="hive", hive_conf_dir=str(tmp_path))
 
 
-def test_without_a_warehouse_the_servers_is_taken(tmp_path: Path) -> None:
+def test_the_warehouse_defaults_to_that_of_the_server(tmp_path: Path) -> None:
     with metastore(db=f"sqlite:///{tmp_path}/m.db", warehouse=f"file:{tmp_path}/w") as uri:
         with interbed.load_catalog(metastore="hive", uri=uri) as opened:
             assert opened.warehouse == f"{tmp_path}/w"
@@ -60,7 +62,7 @@ def test_without_a_warehouse_the_servers_is_taken(tmp_path: Path) -> None:
         interbed.load_catalog(metastore="hive", uri=uri)
 
 
-def test_locations_stand_in_parameters_when_asked(options: dict[str, str], tmp_path: Path) -> None:
+def test_locations_are_kept_in_parameters_if_configured(options: dict[str, str], tmp_path: Path) -> None:
     with interbed.CatalogFactory.create(options | {"location-in-properties": "true"}) as catalog:
         assert isinstance(catalog, HiveCatalog)
         catalog.create_database("d", properties={"a": "1"})
@@ -84,7 +86,7 @@ def test_locations_stand_in_parameters_when_asked(options: dict[str, str], tmp_p
         assert not (tmp_path / "lake" / "d.db").exists()
 
 
-def test_without_syncing_only_options_for_hive_reach_the_metastore(
+def test_without_syncing_only_options_for_hive_are_in_the_metastore(
     options: dict[str, str], catalog: HiveCatalog
 ) -> None:
     with interbed.CatalogFactory.create(options | {"sync-all-properties": "false"}) as other:

@@ -1,4 +1,4 @@
-"""Our client and the lock of a table, over a real server: errors, broken connections, several addresses."""
+"""The metastore client and the lock of a table over a real server: errors, broken connections, several addresses."""
 
 import socket
 import threading
@@ -38,7 +38,7 @@ from tests.support.servers.relay import Relay
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """A server on SQLite."""
+    """Run a server on SQLite."""
     directory = tmp_path_factory.mktemp("server")
     with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory) as running:
         yield running
@@ -46,14 +46,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderT
 
 @pytest.fixture
 def client(server: MetastoreUnderTest) -> Iterator[HiveMetastoreClient]:
-    """A client of it, and an empty database `work`."""
+    """Connect a client to it, and create an empty database `work`."""
     with HiveMetastoreClient(server.uri, timeout_seconds=30) as open_client:
         open_client.create_database(ttypes.Database(name="work"))
         yield open_client
         open_client.drop_database("work", cascade=True)
 
 
-def test_an_embedded_server_is_there_for_the_length_of_a_block() -> None:
+def test_an_embedded_server_runs_for_the_length_of_a_block() -> None:
     with metastore() as uri, HiveMetastoreClient(uri) as client:
         assert client.get_all_databases() == ["default"]
         warehouse = Path(client.get_database("default").locationUri.removeprefix("file:"))
@@ -63,7 +63,9 @@ def test_an_embedded_server_is_there_for_the_length_of_a_block() -> None:
         client.get_all_databases()
 
 
-def test_errors_are_interbeds_and_name_the_thing(server: MetastoreUnderTest, client: HiveMetastoreClient) -> None:
+def test_errors_are_interbed_errors_and_name_the_object(
+    server: MetastoreUnderTest, client: HiveMetastoreClient
+) -> None:
     client.create_table(table("work", "t"))
     with pytest.raises(DatabaseExistsError, match="work"):
         client.create_database(ttypes.Database(name="work"))
@@ -95,7 +97,7 @@ def test_errors_are_interbeds_and_name_the_thing(server: MetastoreUnderTest, cli
     assert client.get_tables("work", "t|u") == ["t", "u"]
 
 
-def test_compare_and_swap_tells_a_lost_race(client: HiveMetastoreClient) -> None:
+def test_compare_and_swap_reports_a_lost_race(client: HiveMetastoreClient) -> None:
     client.create_table(table("work", "t", parameters={"pointer": "1"}))
     changed = client.get_table("work", "t")
     changed.parameters["pointer"] = "2"
@@ -120,7 +122,7 @@ def test_a_client_is_shared_by_threads(client: HiveMetastoreClient) -> None:
     assert len(client.get_all_tables("work")) == 80
 
 
-def test_a_call_whose_reply_is_lost_is_repeated_only_if_it_may_be(server: MetastoreUnderTest) -> None:
+def test_a_call_whose_reply_is_lost_is_repeated_only_if_it_is_idempotent(server: MetastoreUnderTest) -> None:
     with Relay(server.port) as relay, HiveMetastoreClient(f"thrift://127.0.0.1:{relay.port}") as client:
         assert client.get_all_databases() == ["default"]
         relay.lose_reply_of()
@@ -142,7 +144,7 @@ def test_a_lock_whose_reply_is_lost_is_found_again(server: MetastoreUnderTest) -
         assert client.show_locks("default", "t") == []
 
 
-def test_a_server_that_is_down_is_named(server: MetastoreUnderTest) -> None:
+def test_a_server_that_is_down_is_reported_with_its_address(server: MetastoreUnderTest) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         uri = f"thrift://127.0.0.1:{unused.getsockname()[1]}"
@@ -174,7 +176,7 @@ def test_bad_addresses_are_refused(uri: str) -> None:
         HiveMetastoreClient(uri)
 
 
-def test_a_lock_that_cannot_be_had_names_its_table_and_holder(client: HiveMetastoreClient) -> None:
+def test_a_lock_timeout_reports_the_table_and_the_holder(client: HiveMetastoreClient) -> None:
     holder = client.lock(lock_request(lock_component(ttypes.LockType.EXCLUSIVE, "work", "t"), user="anna", host="far"))
     with pytest.raises(LockError, match=rf"table work\.t within 0\.3 s: lock {holder.lockid} is held by anna on far"):
         HiveCatalogLock(client, "work", "t", acquire_timeout_seconds=0.3).acquire()
@@ -182,7 +184,7 @@ def test_a_lock_that_cannot_be_had_names_its_table_and_holder(client: HiveMetast
     client.unlock(holder.lockid)
 
 
-def test_a_lock_that_is_taken_away_is_noticed(client: HiveMetastoreClient) -> None:
+def test_a_lock_that_was_lost_is_noticed(client: HiveMetastoreClient) -> None:
     def held(lock: HiveCatalogLock) -> bool:
         try:
             lock.ensure_held()
@@ -205,15 +207,15 @@ def test_a_lock_that_is_taken_away_is_noticed(client: HiveMetastoreClient) -> No
     ("said", "seconds"),
     [("300s", 300), ("300", 300), ("90 sec", 90), ("250ms", 0.25), ("1h", 3600), ("", None), ("a while", None)],
 )
-def test_the_lease_of_locks_is_asked_for_once(said: str, seconds: float | None) -> None:
-    class Saying(HiveMetastoreClient):
+def test_the_lease_of_locks_is_requested_once(said: str, seconds: float | None) -> None:
+    class ConfiguredClient(HiveMetastoreClient):
         asked = 0
 
         def get_config_value(self, name: str, default: str) -> str:
             self.asked += 1
             return said
 
-    with Saying("thrift://127.0.0.1:1") as client:
+    with ConfiguredClient("thrift://127.0.0.1:1") as client:
         assert [client.lock_lease_seconds() for _ in range(2)] == [seconds] * 2
         assert client.asked == 1
 
@@ -224,8 +226,8 @@ def test_a_lock_is_released_when_its_block_fails(client: HiveMetastoreClient) ->
     assert client.show_locks("work") == []
 
 
-class Faltering(HiveMetastoreClient):
-    """A client of a metastore that carries requests for locks out, and answers some calls with an error."""
+class FailingLockClient(HiveMetastoreClient):
+    """Client of a metastore that executes lock requests, but answers some calls with an error."""
 
     def __init__(self, uri: str, *, failing_checks: int = 0, failing_releases: int = 0) -> None:
         super().__init__(uri)
@@ -233,30 +235,30 @@ class Faltering(HiveMetastoreClient):
         self._failing_releases = failing_releases
 
     def lock(self, request: Any) -> Any:
-        """Enter the request, and fail."""
+        """Execute the lock request, then fail."""
         super().lock(request)
         raise CatalogError("a deadlock in the metastore's database")
 
     def check_lock(self, lock_id: int) -> Any:
-        """Fail as often as was said."""
+        """Fail as often as configured."""
         if self._failing_checks:
             self._failing_checks -= 1
             raise CatalogError("a deadlock in the metastore's database")
         return super().check_lock(lock_id)
 
     def unlock(self, lock_id: int) -> None:
-        """Fail as often as was said."""
+        """Fail as often as configured."""
         if self._failing_releases:
             self._failing_releases -= 1
             raise CatalogError("a deadlock in the metastore's database")
         super().unlock(lock_id)
 
 
-def test_a_request_for_a_lock_that_was_entered_although_it_failed_is_used(
+def test_a_lock_request_that_was_stored_although_it_failed_is_used(
     client: HiveMetastoreClient, server: MetastoreUnderTest
 ) -> None:
     holder = client.lock(lock_request(lock_component(ttypes.LockType.EXCLUSIVE, "work", "t")))
-    with Faltering(server.uri, failing_checks=CHECK_FAILURES_MAX) as faltering, ThreadPoolExecutor(1) as pool:
+    with FailingLockClient(server.uri, failing_checks=CHECK_FAILURES_MAX) as faltering, ThreadPoolExecutor(1) as pool:
         lock = HiveCatalogLock(faltering, "work", "t", acquire_timeout_seconds=60, check_max_sleep_seconds=0.05)
         waiting = pool.submit(lock.acquire)
         while len(client.show_locks("work")) < 2:
@@ -268,10 +270,10 @@ def test_a_request_for_a_lock_that_was_entered_although_it_failed_is_used(
     assert client.show_locks("work") == []
 
 
-def test_a_lock_that_cannot_be_looked_at_is_given_back(client: HiveMetastoreClient, server: MetastoreUnderTest) -> None:
+def test_a_lock_that_cannot_be_checked_is_released(client: HiveMetastoreClient, server: MetastoreUnderTest) -> None:
     holder = client.lock(lock_request(lock_component(ttypes.LockType.EXCLUSIVE, "work", "t")))
     with (
-        Faltering(server.uri, failing_checks=1000, failing_releases=2) as faltering,
+        FailingLockClient(server.uri, failing_checks=1000, failing_releases=2) as faltering,
         pytest.raises(CatalogError, match="a deadlock"),
     ):
         HiveCatalogLock(faltering, "work", "t", check_max_sleep_seconds=0.01).acquire()

@@ -1,4 +1,4 @@
-"""`lock.enabled` = auto: commits to a local file system take no lock of the metastore, and still exclude changes."""
+"""`lock.enabled` = auto: commits to a local file system take no metastore lock, and still exclude changes of the table."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ TABLE = Identifier("shop", "t")
 
 @pytest.fixture
 def auto(options: dict[str, str], catalog: HiveCatalog) -> Iterator[HiveCatalog]:
-    """A catalog that decides itself which lock a commit takes; its database `shop` is that of `catalog`."""
+    """Open a catalog with `lock.enabled` = auto on the database `shop` of `catalog`."""
     options = options | {"lock.enabled": "auto", "lock-acquire-timeout": "100 ms"}
     with interbed.CatalogFactory.create(options) as opened:
         assert isinstance(opened, HiveCatalog)
@@ -53,14 +53,14 @@ def create(catalog: HiveCatalog) -> interbed.Table:
 
 
 def last_lock_id(catalog: HiveCatalog) -> int:
-    """The id of a new lock, which are numbered one by one."""
+    """Return the id of a new lock; ids are consecutive."""
     response = catalog.client.lock(lock_request(lock_component(LockType.EXCLUSIVE, "probe", "probe")))
     catalog.client.unlock(response.lockid)
     return int(response.lockid)
 
 
 def changes(catalog: HiveCatalog) -> list[Callable[[], object]]:
-    """One call of each kind that changes a table, and succeeds or not by its lock alone."""
+    """Return one call of each kind that changes a table, and that fails only if it gets no lock."""
     return [
         lambda: catalog.drop_table("shop.t"),
         lambda: catalog.rename_table("shop.t", "shop.u"),
@@ -86,7 +86,7 @@ def test_the_option_takes_no_other_value() -> None:
         _ = CatalogOptions({"lock.enabled": "maybe"}).lock_mode
 
 
-def test_a_catalog_of_a_file_system_takes_auto(tmp_path: Path) -> None:
+def test_a_file_system_catalog_accepts_auto(tmp_path: Path) -> None:
     with interbed.load_catalog(warehouse=f"file:{tmp_path}", **{"lock.enabled": "auto"}) as catalog:
         catalog.create_database("shop")
         table = catalog.create_table("shop.t", SCHEMA)
@@ -97,7 +97,7 @@ def test_a_catalog_of_a_file_system_takes_auto(tmp_path: Path) -> None:
 # -- commits -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_commit_to_a_local_directory_asks_for_no_lock_of_the_metastore(auto: HiveCatalog) -> None:
+def test_a_commit_to_a_local_directory_takes_no_metastore_lock(auto: HiveCatalog) -> None:
     table = create(auto)
     before = last_lock_id(auto)
     with HiveCatalogLock(auto.client, "shop", "t"):
@@ -108,15 +108,15 @@ def test_a_commit_to_a_local_directory_asks_for_no_lock_of_the_metastore(auto: H
     assert [p.spec for p in auto.list_partitions("shop.t")] == [{"dt": "x"}]
 
 
-def test_without_the_option_a_commit_takes_the_lock_of_the_metastore(catalog: HiveCatalog) -> None:
+def test_without_the_option_a_commit_takes_the_metastore_lock(catalog: HiveCatalog) -> None:
     table = create(catalog)
     before = last_lock_id(catalog)
     table.upsert(ROWS)
     assert last_lock_id(catalog) == before + 2
 
 
-class ElsewhereFileIO(WrappedFileIO):
-    """A file system that creates files exclusively, and whose directories the operating system does not lock."""
+class LocklessFileIO(WrappedFileIO):
+    """File system that creates files exclusively, and whose directories cannot be locked by the operating system."""
 
     def __init__(self, capabilities: FileSystemCapabilities) -> None:
         super().__init__(LocalFileIO())
@@ -124,11 +124,11 @@ class ElsewhereFileIO(WrappedFileIO):
 
 
 @pytest.mark.parametrize("elsewhere", [OBJECT_STORE_CAPABILITIES, HDFS_CAPABILITIES], ids=["object store", "hdfs"])
-def test_elsewhere_a_commit_takes_the_lock_of_the_metastore(
+def test_a_commit_outside_of_local_file_systems_takes_the_metastore_lock(
     auto: HiveCatalog, elsewhere: FileSystemCapabilities, tmp_path: Path
 ) -> None:
     settings = LockSettings(mode=LockMode.AUTO, acquire_timeout_seconds=0.1, check_max_sleep_seconds=0.05)
-    lock = settings.of_commit(auto.client, TABLE, ElsewhereFileIO(elsewhere), str(tmp_path))
+    lock = settings.of_commit(auto.client, TABLE, LocklessFileIO(elsewhere), str(tmp_path))
     assert lock is not None
     lock.acquire()
     assert [element.tablename for element in auto.client.show_locks("shop", "t")] == ["t"]
@@ -136,7 +136,7 @@ def test_elsewhere_a_commit_takes_the_lock_of_the_metastore(
     assert auto.client.show_locks("shop", "t") == []
 
 
-def test_a_commit_takes_the_lock_of_the_metastore_where_directories_can_not_be_locked(
+def test_a_commit_takes_the_metastore_lock_where_directories_can_not_be_locked(
     auto: HiveCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(lock: DirectoryLock, timeout_seconds: float) -> bool:
@@ -151,7 +151,7 @@ def test_a_commit_takes_the_lock_of_the_metastore_where_directories_can_not_be_l
     assert auto.client.show_locks() == []
 
 
-def test_a_commit_waits_for_the_metastore_where_a_change_holds_both_locks(auto: HiveCatalog) -> None:
+def test_a_commit_waits_for_the_metastore_lock_while_a_change_holds_both_locks(auto: HiveCatalog) -> None:
     location = create(auto).location
     with DirectoryLock(location) as directory, HiveCatalogLock(auto.client, "shop", "t"):
         assert directory.take(0.0)
@@ -176,7 +176,7 @@ def test_a_commit_waits_for_the_metastore_where_a_change_holds_both_locks(auto: 
 
 
 @pytest.mark.parametrize("mode", ["auto", "true"])
-def test_changes_wait_for_a_commit_that_holds_the_lock_of_the_directory(
+def test_changes_wait_for_a_commit_that_holds_the_directory_lock(
     mode: str, options: dict[str, str], catalog: HiveCatalog
 ) -> None:
     table = create(catalog)
@@ -200,7 +200,7 @@ def test_changes_wait_for_a_commit_that_holds_the_lock_of_the_directory(
 
 
 @pytest.mark.parametrize("mode", ["auto", "true"])
-def test_alterations_and_commits_of_both_modes_lose_nothing(
+def test_concurrent_alterations_and_commits_of_both_modes_lose_nothing(
     mode: str, options: dict[str, str], catalog: HiveCatalog
 ) -> None:
     create(catalog)
@@ -223,7 +223,7 @@ def test_alterations_and_commits_of_both_modes_lose_nothing(
     assert _ids(catalog.get_table("shop.t")) == [100 + n for n in range(8)]
 
 
-def test_renames_and_commits_at_once_lose_nothing(options: dict[str, str], catalog: HiveCatalog) -> None:
+def test_concurrent_renames_and_commits_lose_nothing(options: dict[str, str], catalog: HiveCatalog) -> None:
     create(catalog)
     options = options | {"lock.enabled": "auto"}
     committed: list[int] = []
@@ -255,9 +255,9 @@ def test_renames_and_commits_at_once_lose_nothing(options: dict[str, str], catal
                 for _ in range(3):
                     tries.acquire(timeout=60)
                 for _ in range(number % 6):
-                    # So that renames meet all steps of a commit.
+                    # The pause lets renames meet all steps of a commit.
                     own.list_databases()
-                # A name of its own each time: a writer may write data files to the old place.
+                # Each rename has a new name, because a writer may write data files to the old directory.
                 before, after = f"shop.t{number or ''}", f"shop.t{number + 1}"
                 own.rename_table(before, after)
                 number += 1
@@ -269,7 +269,7 @@ def test_renames_and_commits_at_once_lose_nothing(options: dict[str, str], catal
     assert _ids(catalog.get_table(f"shop.{name}")) == committed
 
 
-def test_drops_and_commits_at_once_leave_no_files(options: dict[str, str], catalog: HiveCatalog) -> None:
+def test_concurrent_drops_and_commits_leave_no_files(options: dict[str, str], catalog: HiveCatalog) -> None:
     options = options | {"lock.enabled": "auto"}
     locations = {create(catalog).location}
     ended = threading.Event()
@@ -299,7 +299,7 @@ def test_drops_and_commits_at_once_leave_no_files(options: dict[str, str], catal
 # -- processes ---------------------------------------------------------------------------------------------------------
 
 
-def test_processes_that_commit_at_once_lose_nothing_and_ask_for_no_lock(
+def test_concurrent_commits_of_processes_lose_nothing_and_take_no_metastore_lock(
     options: dict[str, str], catalog: HiveCatalog
 ) -> None:
     options = options | {"lock.enabled": "auto"}
@@ -325,7 +325,7 @@ def _ids(table: interbed.Table) -> list[int]:
 
 
 def _at_once(*works: Callable[[], None]) -> None:
-    """Run each in a thread of its own; no error is lost."""
+    """Run each function in a thread of its own, and raise the first error."""
     errors: list[BaseException] = []
 
     def guarded(work: Callable[[], None]) -> None:

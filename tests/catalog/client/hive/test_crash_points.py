@@ -1,5 +1,7 @@
-"""Whatever changes a catalog over a metastore may be killed before any of its calls, to the disk or to the server: the
-next process sees the tables of before or of after, can repeat the call, write and create tables anew.
+"""Operations on a catalog over a metastore are killed before each call to the disk or the server.
+
+The next process sees each table as before or as after the operation. It can repeat the operation, write, and recreate
+tables.
 """
 
 from collections.abc import Iterator
@@ -10,7 +12,14 @@ import pytest
 from interbed.catalog.client.hive.catalog import HiveCatalog
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption
-from tests.catalog.client.hive.crash_points import SCHEMA, Operation, World, new_table, new_world, run_campaign
+from tests.catalog.client.hive.crash_points import (
+    SCHEMA,
+    Operation,
+    RestorableMetastore,
+    new_metastore,
+    new_table,
+    run_campaign,
+)
 from tests.storage.version.crash_points import NAME, put, unsynced
 from tests.support.shares import LONG
 from tests.support.tally import Tally
@@ -22,9 +31,9 @@ STEP = 1 if LONG else 24
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A server for all campaigns."""
-    with new_world(tmp_path_factory.mktemp("crashes")) as running:
+def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RestorableMetastore]:
+    """Run one server for all campaigns."""
+    with new_metastore(tmp_path_factory.mktemp("crashes")) as running:
         yield running
 
 
@@ -42,7 +51,7 @@ def partitioned(catalog: HiveCatalog) -> None:
 
 
 def with_branch(catalog: HiveCatalog) -> None:
-    """A branch from a tag that has gone on by one snapshot, while the table went on by two."""
+    """Create a branch from a tag, with one snapshot on the branch and two on the table."""
     table = new_table(catalog)
     put(table, 1, 2)
     table.versions.create_tag("early", 2)
@@ -60,8 +69,8 @@ def two_tables(catalog: HiveCatalog) -> None:
     put(new_table(catalog, OTHER), 1)
 
 
-def forgotten(catalog: HiveCatalog) -> None:
-    """A table whose entry is gone."""
+def table_without_entry(catalog: HiveCatalog) -> None:
+    """Create a table and remove its entry."""
     partitioned(catalog)
     catalog.client.drop_table("d", "t", delete_data=False)
 
@@ -126,15 +135,17 @@ OPERATIONS: dict[str, Operation] = {
     "create_branch": Operation(prepare=history, act=lambda c: c.create_branch(NAME, "new")),
     "rollback_to": Operation(prepare=history, act=lambda c: c.rollback_to(NAME, 1)),
     "fast_forward": Operation(prepare=with_branch, act=lambda c: c.fast_forward(NAME, "work")),
-    "repair_table": Operation(prepare=forgotten, act=lambda c: c.repair_table(NAME)),
-    "repair_catalog": Operation(prepare=forgotten, act=lambda c: c.repair_catalog()),
+    "repair_table": Operation(prepare=table_without_entry, act=lambda c: c.repair_table(NAME)),
+    "repair_catalog": Operation(prepare=table_without_entry, act=lambda c: c.repair_catalog()),
 }
 
 
 @pytest.mark.sample(8)
 @pytest.mark.longer
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_killed_change_of_a_catalog_is_none_or_whole(name: str, world: World, tally: Tally) -> None:
-    campaign = run_campaign(world, OPERATIONS[name], step=STEP)
+def test_a_killed_operation_is_either_completed_or_has_no_effect(
+    name: str, metastore: RestorableMetastore, tally: Tally
+) -> None:
+    campaign = run_campaign(metastore, OPERATIONS[name], step=STEP)
     tally("crash points of changes of a Hive catalog", campaign.points)
     assert not campaign.failures, "\n".join(campaign.failures[:5])

@@ -1,4 +1,4 @@
-"""What docs/hive-catalog.md says is so."""
+"""Statements of docs/hive-catalog.md hold for the code."""
 
 import re
 from pathlib import Path
@@ -25,7 +25,7 @@ def table_rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_every_option_that_is_named_is_known() -> None:
+def test_every_documented_option_is_known() -> None:
     options = [row[0].strip("`") for row in table_rows(section("Options"))]
     assert options
     for option in options:
@@ -33,7 +33,7 @@ def test_every_option_that_is_named_is_known() -> None:
     assert {"uri", "warehouse", "lock.enabled", "sync-all-properties", "table.type"} <= set(options)
 
 
-def test_defaults_are_those_of_the_code() -> None:
+def test_documented_defaults_are_those_of_the_code() -> None:
     told = {row[0].strip("`"): row[1] for row in table_rows(section("Options"))}
     options = CatalogOptions({"uri": "thrift://h:1"})
     assert told["lock-acquire-timeout"] == f"`{options.lock_acquire_timeout_millis // 60_000} min`"
@@ -52,7 +52,7 @@ def test_defaults_are_those_of_the_code() -> None:
     assert (settings.transport.connect_tries, settings.transport.connect_pause_seconds) == (3, 1.0)
 
 
-def test_every_property_of_hive_site_is_read(tmp_path: Path) -> None:
+def test_every_documented_property_of_hive_site_is_read(tmp_path: Path) -> None:
     text = section("Options").split("From `hive-site.xml`", 1)[1]
     code = "".join((Path(hive_settings.__code__.co_filename).parent / name).read_text() for name in ("settings.py",))
     names = re.findall(r"`(hive\.metastore\.[A-Za-z.]+)`", text)
@@ -61,7 +61,7 @@ def test_every_property_of_hive_site_is_read(tmp_path: Path) -> None:
         assert f'"{name}"' in code, name
 
 
-def test_a_table_is_registered_as_the_page_says(catalog: HiveCatalog) -> None:
+def test_a_table_is_registered_as_documented(catalog: HiveCatalog) -> None:
     schema = pa.schema((("id", pa.int64()), ("dt", pa.string())))
     catalog.create_table("shop.t", schema, primary_keys=["dt", "id"], partition_keys=["dt"], options={"bucket": "1"})
     catalog.get_table("shop.t").upsert(pa.table({"id": [1], "dt": ["x"]}))

@@ -1,6 +1,4 @@
-"""The Hive catalog on Hive's own metastores, 2.3.10, 3.1.3 and 4.0.1: pointers, locks, partitions, lost replies,
-repairs.
-"""
+"""Hive catalog on Hive's own metastores 2.3.10, 3.1.3 and 4.0.1: pointers, locks, partitions, lost replies, repairs."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +37,7 @@ COMMITS = 4
 
 @pytest.fixture(scope="module", params=each_run(SERVERS, lambda server: server == "4.0.1"))
 def java(request: pytest.FixtureRequest) -> Iterator[tuple[str, str]]:
-    """A metastore's version, with whether it is used without locks, and its address."""
+    """Run a metastore; yields its version, whether it is used without locks, and its address."""
     with java_metastore(request.param.partition(" ")[0]) as uri:
         yield request.param, uri
 
@@ -59,7 +57,7 @@ def options(java: tuple[str, str], tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def catalog(options: dict[str, str]) -> Iterator[HiveCatalog]:
-    """A catalog with the database `shop`, which is gone afterwards."""
+    """Open a catalog with the database `shop`; drop the database afterwards."""
     with interbed.CatalogFactory.create(options) as opened:
         assert isinstance(opened, HiveCatalog)
         opened.create_database("shop")
@@ -89,7 +87,7 @@ def test_the_pointer_follows_commits_and_partitions_are_registered(catalog: Hive
     assert (partition.parameters["numFiles"], partition.parameters["numRows"]) == ("2", "2")
 
 
-def test_changed_columns_reach_the_partitions(catalog: HiveCatalog) -> None:
+def test_changed_columns_are_copied_to_the_partitions(catalog: HiveCatalog) -> None:
     create(catalog).upsert(ROWS)
     catalog.alter_table("shop.t", [AddColumn("more", AtomicType(TypeRoot.INT)), RenameColumn("more", "v")])
     assert [c.name for c in catalog.client.get_table("shop", "t").sd.cols] == ["id", "v"]
@@ -99,7 +97,7 @@ def test_changed_columns_reach_the_partitions(catalog: HiveCatalog) -> None:
     assert catalog.client.get_table("shop", "t").parameters["write-only"] == "true"
 
 
-def test_a_renamed_table_takes_its_partitions_along(catalog: HiveCatalog, tmp_path: Path) -> None:
+def test_a_renamed_table_keeps_its_partitions(catalog: HiveCatalog, tmp_path: Path) -> None:
     create(catalog).upsert(ROWS)
     catalog.create_database("other", properties={"location": f"file:{tmp_path}/other"})
     catalog.rename_table("shop.t", "other.u")
@@ -145,7 +143,7 @@ def test_locks_exclude_each_other(catalog: HiveCatalog, options: dict[str, str])
     assert catalog.client.lock_lease_seconds() == 300
 
 
-def test_racing_commits_are_all_kept(catalog: HiveCatalog, options: dict[str, str]) -> None:
+def test_no_concurrent_commit_is_lost(catalog: HiveCatalog, options: dict[str, str]) -> None:
     create(catalog)
 
     def write(writer: int) -> list[int | None]:
@@ -213,14 +211,14 @@ def test_external_tables_keep_their_files(catalog: HiveCatalog, tmp_path: Path) 
     assert interbed.load_table(f"{tmp_path}/elsewhere").scan().count() == 2
 
 
-def test_a_change_that_the_metastore_refuses_names_its_setting_and_what_counts_now(
+def test_a_refused_change_reports_the_setting_and_the_current_schema(
     catalog: HiveCatalog, java: tuple[str, str]
 ) -> None:
     table = catalog.create_table("shop.t", SCHEMA)
     refusal = pytest.raises(CatalogError, match=r"incompatible\.col\.type\.changes to false in the hive-site\.xml")
     with refusal as refused:
         catalog.alter_table("shop.t", AddColumn("between", AtomicType(TypeRoot.INT), position=Position()))
-    # Without a lock others may have gone on from the new schema already.
+    # Without a lock, other writers may have used the new schema already.
     stands = "without" in java[0]
     assert ("is committed" in refused.value.__notes__[0]) == stands
     assert (catalog.get_table("shop.t").schema == table.schema) != stands

@@ -1,4 +1,4 @@
-"""The Hive catalog on Hive's own metastores with a warehouse in S3, which they open as `s3a`, and in HDFS."""
+"""Hive catalog on Hive's own metastores with a warehouse in S3, which they open as `s3a`, and in HDFS."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,13 +23,13 @@ SCHEMA = pa.schema((("id", pa.int64()), ("day", pa.string())))
 
 
 def _hadoop_jars(version: str) -> Sequence[Path]:
-    """A Hadoop as new as its client for S3, where the metastore has an older one, or not all of it."""
+    """Return the jars of a newer Hadoop with a client for S3, for metastores with an older or incomplete one."""
     return [] if version == "2.3.10" else sorted(java_jars(HADOOP_OF_AWS).glob("hadoop-client-*.jar"))
 
 
 @pytest.fixture(params=each_run(["2.3.10", "3.1.3", "4.0.1"], lambda version: version == "4.0.1"))
 def options(request: pytest.FixtureRequest) -> Iterator[dict[str, str]]:
-    """Options of the catalog; the metastore knows no other name of its store than `s3a`."""
+    """Options of the catalog; the metastore knows the object store by the scheme `s3a` only."""
     with running_s3("lake") as store:
         jars = [*_hadoop_jars(request.param), *hadoop_aws_jars()]
         with java_metastore(request.param, for_hadoop(store), first_jars=jars) as uri:
@@ -42,7 +42,7 @@ def _ids(catalog: interbed.Catalog, name: str) -> list[int]:
 
 
 @pytest.mark.long
-def test_tables_live_there_and_keep_their_files_when_they_are_renamed(options: dict[str, str]) -> None:
+def test_tables_in_the_object_store_keep_their_files_when_renamed(options: dict[str, str]) -> None:
     io, root = file_io_for(WAREHOUSE, options)
     database = f"{root}/shop.db"
 
@@ -82,7 +82,7 @@ def test_tables_live_there_and_keep_their_files_when_they_are_renamed(options: d
 
 
 @pytest.mark.long
-def test_a_published_table_is_registered_by_the_scheme_that_the_metastore_knows(options: dict[str, str]) -> None:
+def test_a_published_table_is_registered_by_the_scheme_of_the_metastore(options: dict[str, str]) -> None:
     with interbed.CatalogFactory.create(options) as catalog:
         assert isinstance(catalog, HiveCatalog)
         catalog.create_database("shop")
@@ -105,7 +105,7 @@ def test_a_published_table_is_registered_by_the_scheme_that_the_metastore_knows(
 
 @pytest.mark.long
 @pytest.mark.parametrize("version", ["2.3.10", "3.1.3", "4.0.1"])
-def test_in_hdfs_files_follow_the_name(version: str) -> None:
+def test_a_renamed_table_in_hdfs_moves_its_files(version: str) -> None:
     with running_hdfs() as hdfs, java_metastore(version, first_jars=_hadoop_jars(version)) as uri:
         warehouse = f"{hdfs.uri}/warehouse"
         options = {"metastore": "hive", "uri": uri, "warehouse": warehouse, "lock-check-max-sleep": "50 ms"}

@@ -1,4 +1,4 @@
-"""A writer that waited for the lock and found its snapshot's number taken keeps the lock for its next attempt."""
+"""A writer that waited for the lock and then lost the race for its snapshot id keeps the lock for its next attempt."""
 
 import dataclasses
 import threading
@@ -26,7 +26,7 @@ ROWS = pa.table({"id": [1]}, schema=SCHEMA)
 
 @pytest.fixture(params=["true", "auto"])
 def opened(request: pytest.FixtureRequest, options: dict[str, str], catalog: HiveCatalog) -> Iterator[HiveCatalog]:
-    """A catalog whose commits lock by the metastore or by the directory, with a table of one snapshot."""
+    """Open a catalog whose commits lock by the metastore or by the directory, with a table of one snapshot."""
     with interbed.CatalogFactory.create(options | {"lock.enabled": request.param}) as found:
         assert isinstance(found, HiveCatalog)
         assert catalog.list_tables("shop") == []
@@ -36,13 +36,13 @@ def opened(request: pytest.FixtureRequest, options: dict[str, str], catalog: Hiv
 
 @pytest.fixture
 def table(opened: HiveCatalog) -> interbed.Table:
-    """The table, with a publisher of its own."""
+    """Open the table with a publisher of its own."""
     return opened.get_table("shop.t")
 
 
 @pytest.fixture
 def publisher(table: interbed.Table) -> HivePublisher:
-    """What creates its snapshots."""
+    """Return the publisher, which creates the snapshots of the table."""
     found = table.store.publisher
     assert isinstance(found, HivePublisher)
     assert isinstance(found, LockKeeper)
@@ -50,26 +50,26 @@ def publisher(table: interbed.Table) -> HivePublisher:
 
 
 def snapshot(table: interbed.Table, number: int) -> Snapshot:
-    """A new snapshot of this number, with the rows of the latest one."""
+    """Return a new snapshot with this id, with the rows of the latest one."""
     latest = table.store.snapshots.latest()
     assert latest is not None
     return dataclasses.replace(latest, id=number, uuid=str(uuid.uuid4()))
 
 
 def is_locked(table: interbed.Table, catalog: HiveCatalog) -> bool:
-    """Whether a commit holds the table's lock, of whichever kind."""
+    """Return whether a commit holds the metastore lock or the directory lock of the table."""
     with DirectoryLock(table.location) as directory:
         return bool(catalog.client.show_locks("shop", "t")) or not directory.take(0.0)
 
 
 def last_lock_id(catalog: HiveCatalog) -> int:
-    """The id of a new lock, which are numbered one by one."""
+    """Return the id of a new lock; ids are consecutive."""
     response = catalog.client.lock(lock_request(lock_component(LockType.EXCLUSIVE, "probe", "probe")))
     catalog.client.unlock(response.lockid)
     return int(response.lockid)
 
 
-def test_the_lock_of_a_lost_attempt_is_kept_for_the_next(
+def test_the_lock_of_a_failed_attempt_is_kept_for_the_next_one(
     table: interbed.Table, publisher: HivePublisher, opened: HiveCatalog
 ) -> None:
     before = last_lock_id(opened)
@@ -87,7 +87,9 @@ def test_the_lock_of_a_lost_attempt_is_kept_for_the_next(
     assert last_lock_id(opened) == before + locks + 1
 
 
-def test_a_single_attempt_keeps_no_lock(table: interbed.Table, publisher: HivePublisher, opened: HiveCatalog) -> None:
+def test_a_commit_with_one_attempt_keeps_no_lock(
+    table: interbed.Table, publisher: HivePublisher, opened: HiveCatalog
+) -> None:
     assert not publisher.publish(snapshot(table, 1))
     assert not publisher.keeps_lock
     assert not is_locked(table, opened)
@@ -117,7 +119,7 @@ def test_a_writer_that_fails_between_two_attempts_releases_the_lock(
     assert not is_locked(table, opened)
 
 
-def test_an_attempt_that_fails_releases_the_lock(
+def test_an_attempt_that_raises_releases_the_lock(
     table: interbed.Table, publisher: HivePublisher, opened: HiveCatalog
 ) -> None:
     lost, next_one = snapshot(table, 1), snapshot(table, 2)
@@ -131,13 +133,13 @@ def test_an_attempt_that_fails_releases_the_lock(
     assert [s.id for s in table.snapshots()] == [1]
 
 
-def test_a_kept_lock_that_was_lost_is_taken_again(
+def test_a_kept_lock_that_was_lost_is_acquired_again(
     table: interbed.Table, publisher: HivePublisher, opened: HiveCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with attempts_of(publisher):
         assert not publisher.publish(snapshot(table, 1))
         with monkeypatch.context() as patch:
-            # As after a heartbeat for which the metastore knew no lock.
+            # The same state as after a heartbeat for which the metastore knew no lock.
             patch.setattr(HiveCatalogLock, "is_held", property(lambda _: False))
             patch.setattr(DirectoryLock, "is_held", property(lambda _: False))
             before = publisher.keeps_lock
@@ -150,7 +152,7 @@ def test_a_kept_lock_that_was_lost_is_taken_again(
     assert not is_locked(table, opened)
 
 
-def test_the_lock_is_kept_for_the_thread_that_took_it(
+def test_the_kept_lock_belongs_to_the_thread_that_acquired_it(
     table: interbed.Table, publisher: HivePublisher, opened: HiveCatalog
 ) -> None:
     seen: list[bool] = []
@@ -164,10 +166,10 @@ def test_the_lock_is_kept_for_the_thread_that_took_it(
     assert not is_locked(table, opened)
 
 
-def test_a_commit_that_loses_its_number_while_it_waits_asks_for_one_lock(
+def test_a_commit_that_loses_its_snapshot_id_while_it_waits_requests_one_lock(
     options: dict[str, str], table: interbed.Table, opened: HiveCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another writer, without locks, commits while this one waits."""
+    """Another writer, without locks, commits while this one waits for the lock."""
     acquired: list[str] = []
     with interbed.CatalogFactory.create(options | {"lock.enabled": "false"}) as other:
         rival = other.get_table("shop.t")
@@ -193,7 +195,7 @@ def test_a_commit_that_loses_its_number_while_it_waits_asks_for_one_lock(
     assert not is_locked(table, opened)
 
 
-def test_a_commit_without_retries_releases_the_lock_that_it_kept(
+def test_a_commit_without_retries_releases_the_kept_lock(
     options: dict[str, str], table: interbed.Table, opened: HiveCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient = table.copy({"commit.max-retries": "0"})
@@ -211,7 +213,7 @@ def test_a_commit_without_retries_releases_the_lock_that_it_kept(
     assert not is_locked(table, opened)
 
 
-def test_an_attempt_that_cannot_have_the_lock_keeps_none(
+def test_an_attempt_that_can_not_acquire_the_lock_keeps_none(
     options: dict[str, str], table: interbed.Table, opened: HiveCatalog
 ) -> None:
     with (

@@ -1,4 +1,4 @@
-"""The lock of a table where the metastore answers at once, as Hive's does: requests are withdrawn and made again."""
+"""Locks of a table where the metastore answers at once, as Hive's does: waiting requests are withdrawn and repeated."""
 
 import time
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ WAIT_SECONDS_MAX = 60.0
 
 
 class ImpatientMetastoreClient(HiveMetastoreClient):
-    """A client of a metastore that does not wait; it counts the calls.
+    """Client of a metastore that does not wait; it counts the calls.
 
-    `refused_requests` requests and `refused_unlocks` unlocks fail and change nothing; `lost_unlocks` succeed and change
-    nothing.
+    `refused_requests` requests and `refused_unlocks` unlocks fail without effect. `lost_unlocks` unlocks report success
+    without effect.
     """
 
     def __init__(self, uri: str, *, refused_requests: int = 0, refused_unlocks: int = 0, lost_unlocks: int = 0) -> None:
@@ -34,11 +34,9 @@ class ImpatientMetastoreClient(HiveMetastoreClient):
         self._lost_unlocks = lost_unlocks
 
     def lock_wait_seconds(self) -> float:
-        """No wait."""
         return 0.0
 
     def lock(self, request: Any) -> Any:
-        """Ask for a lock."""
         if self._refused_requests:
             self._refused_requests -= 1
             raise CatalogError("a deadlock in the metastore's database")
@@ -47,12 +45,10 @@ class ImpatientMetastoreClient(HiveMetastoreClient):
         return response
 
     def check_lock(self, lock_id: int) -> Any:
-        """Check a lock."""
         self.checks.append(lock_id)
         return super().check_lock(lock_id)
 
     def unlock(self, lock_id: int) -> None:
-        """Release a lock."""
         if self._refused_unlocks:
             self._refused_unlocks -= 1
             raise CatalogError("a deadlock in the metastore's database")
@@ -64,14 +60,14 @@ class ImpatientMetastoreClient(HiveMetastoreClient):
 
 @pytest.fixture
 def holder(server: str) -> Iterator[HiveMetastoreClient]:
-    """Another client, whose locks are gone afterwards."""
+    """Connect another client; its locks are released afterwards."""
     with HiveMetastoreClient(server) as client:
         yield client
         assert client.show_locks() == []
 
 
 def until(condition: Any) -> None:
-    """Wait for a condition, a bounded time."""
+    """Wait until a condition holds, for a bounded time."""
     deadline = time.monotonic() + WAIT_SECONDS_MAX
     while not condition():
         assert time.monotonic() < deadline
@@ -82,7 +78,7 @@ def table_lock(client: HiveMetastoreClient, **options: float) -> HiveCatalogLock
     return HiveCatalogLock(client, "shop", "t", **given)
 
 
-def test_a_request_that_waits_is_withdrawn_and_made_again(server: str, holder: HiveMetastoreClient) -> None:
+def test_a_waiting_request_is_withdrawn_and_repeated(server: str, holder: HiveMetastoreClient) -> None:
     held = holder.lock(EXCLUSIVE)
     with ImpatientMetastoreClient(server) as client, ThreadPoolExecutor(1) as pool:
         lock = table_lock(client)
@@ -97,7 +93,7 @@ def test_a_request_that_waits_is_withdrawn_and_made_again(server: str, holder: H
         lock.release()
 
 
-def test_a_request_stays_in_the_queue_after_a_while(
+def test_a_request_stays_in_the_queue_after_the_maximum_time(
     server: str, holder: HiveMetastoreClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lock_module, "REQUEST_SECONDS_MAX", 0.0)
@@ -129,7 +125,7 @@ def test_a_request_that_cannot_be_withdrawn_stays_in_the_queue(server: str, hold
         lock.release()
 
 
-def test_an_unlock_that_the_metastore_lost_is_sent_again(server: str, holder: HiveMetastoreClient) -> None:
+def test_an_unlock_without_effect_is_repeated(server: str, holder: HiveMetastoreClient) -> None:
     held = holder.lock(EXCLUSIVE)
     with ImpatientMetastoreClient(server, lost_unlocks=UNLOCKS - 1) as client, ThreadPoolExecutor(1) as pool:
         lock = table_lock(client)
@@ -140,13 +136,13 @@ def test_an_unlock_that_the_metastore_lost_is_sent_again(server: str, holder: Hi
         lock.release()
 
 
-def test_a_request_that_was_refused_and_not_entered_is_made_again(server: str, holder: HiveMetastoreClient) -> None:
+def test_a_refused_request_that_was_not_stored_is_repeated(server: str, holder: HiveMetastoreClient) -> None:
     with ImpatientMetastoreClient(server, refused_requests=2) as client, table_lock(client) as lock:
         lock.ensure_held()
         assert len(holder.show_locks()) == 1
 
 
-def test_who_gives_up_leaves_no_request(server: str, holder: HiveMetastoreClient) -> None:
+def test_a_writer_that_gives_up_leaves_no_request(server: str, holder: HiveMetastoreClient) -> None:
     held = holder.lock(EXCLUSIVE)
     with ImpatientMetastoreClient(server) as client:
         with pytest.raises(LockError, match=rf"shop\.t within 0\.2 s: lock {held.lockid} is held by tester on here"):

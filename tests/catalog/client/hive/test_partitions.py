@@ -41,7 +41,7 @@ def names(catalog: HiveCatalog, table: str = "t") -> list[str]:
     return sorted(catalog.client.get_partition_names("shop", table))
 
 
-def test_partition_keys_stand_apart_from_the_columns(catalog: HiveCatalog) -> None:
+def test_partition_keys_are_registered_apart_from_the_columns(catalog: HiveCatalog) -> None:
     create(catalog)
     entry = catalog.client.get_table("shop", "t")
     assert [(c.name, c.type) for c in entry.sd.cols] == [("id", "bigint")]
@@ -62,14 +62,14 @@ def test_a_commit_registers_its_partitions(catalog: HiveCatalog, tmp_path: Path)
     assert entry.values == ["a/b=c d", "2"]
     assert entry.sd.location == f"file:{tmp_path}/lake/shop.db/t/dt=a%2Fb%3Dc d/H=2"
     assert Path(entry.sd.location.removeprefix("file:"), "bucket-0").parent.is_dir()
-    # The catalog says when it asked, the metastore when it created: the second may change between the two.
+    # The catalog has the time of its request, the metastore that of the creation; the second may change in between.
     assert 0 < entry.lastAccessTime <= entry.createTime
     for field in ("cols", "inputFormat", "outputFormat", "compressed", "numBuckets", "serdeInfo"):
         assert getattr(entry.sd, field) == getattr(whole.sd, field)
     assert set(entry.parameters) <= {"transient_lastDdlTime"}
 
 
-def test_a_null_partition_bears_the_tables_name_for_it(catalog: HiveCatalog) -> None:
+def test_a_null_partition_is_named_by_the_default_partition_name_of_the_table(catalog: HiveCatalog) -> None:
     table = catalog.create_table(
         "shop.t", SCHEMA, partition_keys=["dt"], options={"metastore.partitioned-table": "true"}
     )
@@ -77,7 +77,7 @@ def test_a_null_partition_bears_the_tables_name_for_it(catalog: HiveCatalog) -> 
     assert names(catalog) == ["dt=__DEFAULT_PARTITION__", "dt=x"]
 
 
-def test_null_and_the_empty_text_are_one_partition_to_the_metastore(catalog: HiveCatalog) -> None:
+def test_null_and_the_empty_text_are_one_partition_in_the_metastore(catalog: HiveCatalog) -> None:
     table = catalog.create_table(
         "shop.t", SCHEMA, partition_keys=["dt"], options={"metastore.partitioned-table": "true"}
     )
@@ -96,12 +96,12 @@ def test_null_and_the_empty_text_are_one_partition_to_the_metastore(catalog: Hiv
     assert [a.detail for a in report.actions] == ["dt=__DEFAULT_PARTITION__"]
     assert names(catalog) == ["dt=__DEFAULT_PARTITION__", "dt=x"]
     catalog.create_partitions("shop.t", [{"dt": None}, {"dt": ""}, {"dt": "y"}, {"dt": "y"}])
-    # The rows of the empty text stay, and so does the entry.
+    # The rows with the empty text stay, and so does the entry.
     catalog.drop_partitions("shop.t", [{"dt": None}])
     assert names(catalog) == ["dt=__DEFAULT_PARTITION__", "dt=x", "dt=y"]
 
 
-def test_data_in_a_directory_of_their_own_are_pointed_to(catalog: HiveCatalog, tmp_path: Path) -> None:
+def test_an_external_data_path_is_the_location_of_its_partitions(catalog: HiveCatalog, tmp_path: Path) -> None:
     create(catalog, **{"data-file.path-directory": "data"}).upsert(rows(("x", 1)))
     [entry] = catalog.client.get_partitions_by_names("shop", "t", ["dt=x/h=1"])
     assert entry.sd.location == f"file:{tmp_path}/lake/shop.db/t/data/dt=x/H=1"
@@ -126,7 +126,7 @@ def test_a_dropped_partition_loses_its_entry_and_its_rows(catalog: HiveCatalog) 
     catalog.drop_partitions("shop.t", [{"dt": "x"}])
     assert names(catalog) == ["dt=y/h=1"]
     assert [dict(p.spec) for p in catalog.list_partitions("shop.t")] == [{"dt": "y", "H": "1"}]
-    # It comes back with its next rows.
+    # Its next rows register it again.
     table.upsert(rows(("x", 1)))
     assert names(catalog) == ["dt=x/h=1", "dt=y/h=1"]
 
@@ -139,13 +139,13 @@ def test_a_partition_emptied_by_an_overwrite_keeps_its_entry_as_in_paimon(catalo
     assert names(catalog) == ["dt=x/h=1", "dt=y/h=1"]
 
 
-def test_entries_come_back_when_their_rows_could_not_be_deleted(
+def test_entries_are_restored_when_their_rows_could_not_be_deleted(
     catalog: HiveCatalog, options: dict[str, str], tmp_path: Path
 ) -> None:
     table = create(catalog)
     table.upsert(rows(("x", 1), ("y", 1)))
     snapshots = tmp_path / "lake" / "shop.db" / "t" / "snapshot"
-    # A manifest that is missing lets the commit of the drop fail.
+    # The commit of the drop fails because a manifest is missing.
     manifests = tmp_path / "lake" / "shop.db" / "t" / "manifest"
     hidden = manifests.rename(manifests.with_name("hidden"))
     with pytest.raises(interbed.InterbedError, match="missing"):
@@ -165,7 +165,7 @@ def test_partitions_are_created_without_rows(catalog: HiveCatalog) -> None:
     assert catalog.list_partitions("shop.t") == []
 
 
-def test_what_partitions_hold_is_noted_as_paimon_does(catalog: HiveCatalog) -> None:
+def test_partition_statistics_are_registered_as_in_paimon(catalog: HiveCatalog) -> None:
     table = create(catalog)
     table.upsert(rows(("x", 1), ("y", 1)))
     [x, _] = catalog.list_partitions("shop.t")
@@ -184,7 +184,7 @@ def test_what_partitions_hold_is_noted_as_paimon_does(catalog: HiveCatalog) -> N
     assert entry.lastAccessTime == int(seconds)
 
 
-def test_changed_columns_reach_the_partitions(catalog: HiveCatalog, options: dict[str, str]) -> None:
+def test_changed_columns_are_copied_to_the_partitions(catalog: HiveCatalog, options: dict[str, str]) -> None:
     create(catalog).upsert(rows(("x", 1)))
     catalog.alter_table(
         "shop.t",
@@ -200,14 +200,14 @@ def test_changed_columns_reach_the_partitions(catalog: HiveCatalog, options: dic
     assert [c.name for c in catalog.client.get_table("shop", "t").sd.cols] == ["id", "v", "last"]
 
 
-def test_whether_partitions_are_registered_is_settled_at_creation(catalog: HiveCatalog) -> None:
+def test_registration_of_partitions_can_not_be_changed_after_creation(catalog: HiveCatalog) -> None:
     create(catalog)
     with pytest.raises(InvalidOptionError, match=r"metastore\.partitioned-table"):
         catalog.alter_table("shop.t", SetOption("metastore.partitioned-table", "false"))
     assert catalog.get_table("shop.t").schema.id == 0
 
 
-def test_partitions_move_with_their_table(catalog: HiveCatalog, tmp_path: Path) -> None:
+def test_partitions_are_moved_with_their_table(catalog: HiveCatalog, tmp_path: Path) -> None:
     create(catalog).upsert(rows(("x", 1)))
     catalog.create_database("other", properties={"location": f"file:{tmp_path}/other"})
     catalog.rename_table("shop.t", "other.u")

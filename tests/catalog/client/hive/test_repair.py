@@ -1,4 +1,4 @@
-"""Repairs of a metastore: what lies in the warehouse gets registered, what is registered is brought up to date."""
+"""Repair of a metastore: tables found in the warehouse are registered, and registered ones are updated."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ ROWS = pa.table({"id": [1, 2], "dt": ["x", "y"]})
 
 @pytest.fixture
 def lake(tmp_path: Path) -> interbed.Catalog:
-    """The warehouse of the Hive catalog as a catalog of files alone, in which tables are made unnoticed."""
+    """Open the warehouse of the Hive catalog as a file-system catalog, whose tables the metastore does not know."""
     return interbed.CatalogFactory.create({"warehouse": f"file:{tmp_path}/lake"})
 
 
@@ -76,7 +76,7 @@ def test_unknown_databases_and_tables_are_registered(
     assert catalog.list_tables("found") == ["a", "b"]
     assert catalog.get_table("found.a").scan().count() == 2
     assert catalog.client.get_partition_names("found", "a") == ["dt=x", "dt=y"]
-    # A repaired entry is what a creation would have made.
+    # A repaired entry is the same as that of a created table.
     entry, made = catalog.client.get_table("found", "b"), create(catalog, "shop.b")
     other = catalog.client.get_table(*made.name.split("."))
     ours = {"owner", "retention", "tableType", "partitionKeys"}
@@ -85,14 +85,14 @@ def test_unknown_databases_and_tables_are_registered(
     for each in (entry, other):
         del each.parameters["transient_lastDdlTime"]
     assert entry.parameters == other.parameters
-    # Commits go on from there.
+    # Commits continue from there.
     assert catalog.get_table("found.b").upsert(ROWS) == 2
     again = catalog.repair_catalog()
     assert (again.tables, done(again)) == (4, [])
     assert str(again) == "looked at 4 tables; nothing to repair"
 
 
-def test_a_changed_schema_and_new_partitions_are_brought_along(catalog: HiveCatalog, lake: interbed.Catalog) -> None:
+def test_a_repair_registers_a_changed_schema_and_new_partitions(catalog: HiveCatalog, lake: interbed.Catalog) -> None:
     create(catalog, **{"metastore.partitioned-table": "true"}).upsert(ROWS)
     lake.alter_table(
         "shop.t",
@@ -115,7 +115,7 @@ def test_a_changed_schema_and_new_partitions_are_brought_along(catalog: HiveCata
     assert done(catalog.repair_table("shop.t")) == []
 
 
-def test_a_pointer_ahead_of_the_files_is_set_back(catalog: HiveCatalog) -> None:
+def test_a_pointer_beyond_the_newest_snapshot_is_set_back(catalog: HiveCatalog) -> None:
     create(catalog).upsert(ROWS)
     entry = catalog.client.get_table("shop", "t")
     entry.parameters[CURRENT_SNAPSHOT] = "99"
@@ -124,7 +124,7 @@ def test_a_pointer_ahead_of_the_files_is_set_back(catalog: HiveCatalog) -> None:
     assert catalog.client.get_table("shop", "t").parameters[CURRENT_SNAPSHOT] == "1"
 
 
-def test_one_table_that_fails_does_not_keep_the_others(
+def test_a_table_that_fails_does_not_stop_the_repair_of_others(
     catalog: HiveCatalog, lake: interbed.Catalog, tmp_path: Path
 ) -> None:
     create(lake, "shop.a")
@@ -139,19 +139,19 @@ def test_one_table_that_fails_does_not_keep_the_others(
         catalog.repair_table("shop.a")
 
 
-def test_partition_keys_that_differ_are_told_of(catalog: HiveCatalog, lake: interbed.Catalog) -> None:
+def test_partition_keys_that_differ_are_reported(catalog: HiveCatalog, lake: interbed.Catalog) -> None:
     create(catalog)
     lake.alter_table("shop.t", SetOption("metastore.partitioned-table", "true"))
     [keys, options] = catalog.repair_table("shop.t").actions
     assert (keys.kind, options.kind) == (RepairKind.FAILED, RepairKind.ALTER_TABLE)
     assert "(dt)" in keys.detail
-    # The way out that it names.
+    # The correction that the message proposes works.
     catalog.client.drop_table("shop", "t", delete_data=False)
     assert done(catalog.repair_table("shop.t")) == [("create table", "shop.t")]
     assert [k.name for k in catalog.client.get_table("shop", "t").partitionKeys] == ["dt"]
 
 
-def test_external_tables_are_repaired_where_they_lie(catalog: HiveCatalog, tmp_path: Path) -> None:
+def test_external_tables_are_repaired_at_their_location(catalog: HiveCatalog, tmp_path: Path) -> None:
     path = tmp_path / "elsewhere"
     catalog.create_table("shop.t", SCHEMA, options={"path": str(path)})
     interbed.load_table(str(path)).store.schemas.change([SetOption("write-only", "true")])
@@ -160,7 +160,7 @@ def test_external_tables_are_repaired_where_they_lie(catalog: HiveCatalog, tmp_p
     assert (entry.tableType, entry.sd.location) == ("EXTERNAL_TABLE", f"file:{path}")
 
 
-def test_tables_are_registered_as_external_when_their_options_say_so(
+def test_tables_are_registered_as_external_if_their_options_say_so(
     catalog: HiveCatalog, lake: interbed.Catalog
 ) -> None:
     create(lake, external="true")
@@ -168,12 +168,12 @@ def test_tables_are_registered_as_external_when_their_options_say_so(
     assert catalog.client.get_table("shop", "t").tableType == "EXTERNAL_TABLE"
 
 
-def test_what_is_not_there_is_named(catalog: HiveCatalog, tmp_path: Path) -> None:
+def test_missing_objects_are_reported(catalog: HiveCatalog, tmp_path: Path) -> None:
     with pytest.raises(TableNotFoundError, match=r"shop\.nope"):
         catalog.repair_table("shop.nope")
     with pytest.raises(DatabaseNotFoundError, match="nope"):
         catalog.repair_database("nope")
-    # A database that lives elsewhere than where its name says.
+    # The location of this database does not follow from its name.
     catalog.create_database("moved", properties={"location": f"file:{tmp_path}/elsewhere"})
     (tmp_path / "lake" / "moved.db" / "t").mkdir(parents=True)
     [action] = catalog.repair_database("moved").actions
@@ -181,7 +181,7 @@ def test_what_is_not_there_is_named(catalog: HiveCatalog, tmp_path: Path) -> Non
     assert "elsewhere" in action.detail
 
 
-def test_files_need_no_repair(lake: interbed.Catalog) -> None:
+def test_a_file_system_catalog_has_nothing_to_repair(lake: interbed.Catalog) -> None:
     calls: list[Callable[[], object]] = [
         lambda: lake.repair_catalog(),
         lambda: lake.repair_database("shop"),
@@ -192,7 +192,7 @@ def test_files_need_no_repair(lake: interbed.Catalog) -> None:
             call()
 
 
-def test_the_command_line_repairs(catalog: HiveCatalog, lake: interbed.Catalog, options: dict[str, str]) -> None:
+def test_the_repair_command_repairs(catalog: HiveCatalog, lake: interbed.Catalog, options: dict[str, str]) -> None:
     create(lake)
     base = ["catalog", *(part for k, v in options.items() for part in ("-o", f"{k}={v}")), "repair"]
     told = CliRunner().invoke(main, [*base, "--dry-run"])
@@ -206,14 +206,16 @@ def test_the_command_line_repairs(catalog: HiveCatalog, lake: interbed.Catalog, 
     missing = CliRunner().invoke(main, [*base, "shop.nope"])
     assert missing.exit_code == 1
     assert "shop.nope" in missing.output
-    # What could not be repaired shows in the exit code.
+    # Failed repairs set the exit code.
     lake.alter_table("shop.t", SetOption("metastore.partitioned-table", "true"))
     failed = CliRunner().invoke(main, base)
     assert failed.exit_code == 1
     assert "failed" in failed.output
 
 
-def test_what_killed_processes_have_left_is_named_and_finished(catalog: HiveCatalog, tmp_path: Path) -> None:
+def test_unfinished_operations_of_killed_processes_are_reported_and_completed(
+    catalog: HiveCatalog, tmp_path: Path
+) -> None:
     shop = tmp_path / "lake" / "shop.db"
     for name in ("dropped", "written", "unfinished", "empty"):
         create(catalog, f"shop.{name}").upsert(ROWS)
@@ -230,7 +232,7 @@ def test_what_killed_processes_have_left_is_named_and_finished(catalog: HiveCata
         ("drop table", "shop.dropped"),
         ("unfinished", "shop.empty"),
         ("create table", "shop.unfinished"),
-        # It has rows that its drop did not know of.
+        # The table has rows that its drop did not know of.
         ("create table", "shop.written"),
     ]
     assert done(dry) == expected
@@ -242,7 +244,7 @@ def test_what_killed_processes_have_left_is_named_and_finished(catalog: HiveCata
     assert not list(shop.glob("*/.metastore-change"))
 
 
-def test_rows_that_a_killed_creation_left_are_put_aside_and_named(catalog: HiveCatalog, tmp_path: Path) -> None:
+def test_rows_of_a_killed_creation_are_set_aside_and_reported(catalog: HiveCatalog, tmp_path: Path) -> None:
     shop = tmp_path / "lake" / "shop.db"
     create(catalog).upsert(ROWS)
     catalog.client.drop_table("shop", "t", delete_data=False)
@@ -255,7 +257,7 @@ def test_rows_that_a_killed_creation_left_are_put_aside_and_named(catalog: HiveC
     assert interbed.load_table(str(aside)).scan().count() == 2
 
 
-def test_a_mark_that_says_nothing_about_a_table_keeps_it(catalog: HiveCatalog, tmp_path: Path) -> None:
+def test_a_drop_mark_of_another_table_keeps_the_table(catalog: HiveCatalog, tmp_path: Path) -> None:
     mark = tmp_path / "lake" / "shop.db" / "t" / ".metastore-change"
     create(catalog).upsert(ROWS)
     for content in ("", "{", "[]", '{"change": "other", "table": "shop.t"}', '{"change": "drop", "table": "shop.u"}'):

@@ -1,4 +1,4 @@
-"""What a catalog takes from hive-site.xml and from options, and that it talks as they say."""
+"""Settings of a catalog from hive-site.xml and from options, and the transports and protocols that they select."""
 
 import shutil
 import socket
@@ -43,7 +43,9 @@ def settings_of(directory: Path, properties: Mapping[str, str], options: Mapping
     return hive_settings(CatalogOptions(told), {})
 
 
-def test_a_catalog_is_opened_by_hive_site_alone(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hive_site_alone_is_enough_to_open_a_catalog(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         down = f"thrift://127.0.0.1:{unused.getsockname()[1]}"
@@ -59,7 +61,7 @@ def test_a_catalog_is_opened_by_hive_site_alone(server: str, tmp_path: Path, mon
             assert catalog.warehouse == f"{tmp_path}/lake"
 
 
-def test_hive_site_is_read_in_both_spellings_and_options_win(tmp_path: Path) -> None:
+def test_hive_site_is_read_in_both_spellings_and_options_take_precedence(tmp_path: Path) -> None:
     old = hive_settings(
         CatalogOptions(
             {
@@ -120,12 +122,12 @@ def test_hive_site_is_read_in_both_spellings_and_options_win(tmp_path: Path) -> 
         ("hive.metastore.service.discovery.mode", "zookeeper", "zookeeper"),
     ],
 )
-def test_ways_to_log_in_that_are_lacking_are_named(tmp_path: Path, key: str, value: str, message: str) -> None:
+def test_unsupported_ways_of_authentication_are_reported(tmp_path: Path, key: str, value: str, message: str) -> None:
     with pytest.raises(NotSupportedError, match=message):
         settings_of(tmp_path, {"hive.metastore.uris": "thrift://a:1", key: value})
 
 
-def test_bad_sites_are_named(tmp_path: Path) -> None:
+def test_invalid_hive_sites_are_reported(tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match=r"hive-conf-dir.*nowhere"):
         hive_settings(CatalogOptions({"hive-conf-dir": str(tmp_path / "nowhere")}), {})
     with pytest.raises(InvalidOptionError, match=r"HIVE_CONF_DIR.*nowhere"):
@@ -153,8 +155,8 @@ def test_bad_sites_are_named(tmp_path: Path) -> None:
 # -- what goes over the wire -------------------------------------------------------------------------------------------
 
 
-class _Handler:
-    """A metastore of two databases, for transports."""
+class _DatabaseHandler:
+    """Metastore of two databases, for tests of transports."""
 
     def set_ugi(self, user: str, groups: list[str]) -> list[str]:
         return [user]
@@ -165,7 +167,7 @@ class _Handler:
 
 @contextmanager
 def serving(transport: object, protocol: object, tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """A Thrift server for one connection, on a transport of this kind."""
+    """Serve one connection on a transport of this kind."""
     listener = TServerSocket("127.0.0.1", 0)
     listener.listen()
     port = listener.handle.getsockname()[1]
@@ -177,11 +179,11 @@ def serving(transport: object, protocol: object, tls: ssl.SSLContext | None = No
                 client.handle = tls.wrap_socket(client.handle, server_side=True)
             wrapped = transport.getTransport(client)  # type: ignore[attr-defined]
             spoken = protocol.getProtocol(wrapped)  # type: ignore[attr-defined]
-            processor = ThriftHiveMetastore.Processor(_Handler())
+            processor = ThriftHiveMetastore.Processor(_DatabaseHandler())
             while True:
                 processor.process(spoken, spoken)
         except (TTransportException, OSError, EOFError):
-            # The client has hung up.
+            # The client has closed the connection.
             pass
         finally:
             client.close()
@@ -197,7 +199,7 @@ def serving(transport: object, protocol: object, tls: ssl.SSLContext | None = No
 
 @pytest.mark.parametrize("framed", [False, True])
 @pytest.mark.parametrize("compact", [False, True])
-def test_framed_and_compact_are_spoken_when_asked_for(framed: bool, compact: bool) -> None:
+def test_framed_transport_and_compact_protocol_are_used_if_configured(framed: bool, compact: bool) -> None:
     transport = TFramedTransportFactory() if framed else TBufferedTransportFactory()
     protocol = TCompactProtocolAcceleratedFactory() if compact else TBinaryProtocolAcceleratedFactory()
     with (
@@ -209,7 +211,7 @@ def test_framed_and_compact_are_spoken_when_asked_for(framed: bool, compact: boo
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for localhost that signs itself, and its key."""
+    """Create a self-signed certificate for localhost, and its key."""
     directory = tmp_path_factory.mktemp("tls")
     openssl = shutil.which("openssl")
     assert openssl is not None
@@ -226,9 +228,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return certificate, key
 
 
-def test_tls_is_spoken_when_asked_for_and_the_server_has_to_be_who_it_is(
-    certificate: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_tls_is_used_if_configured_and_the_server_is_verified(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certificate)
     factories = (TBufferedTransportFactory(), TBinaryProtocolAcceleratedFactory(), context)
