@@ -1,4 +1,4 @@
-"""Servers on both kinds of database. All modules share one of each; tests take databases of their own within it."""
+"""Servers on both kinds of database. All modules share one of each; each test uses databases of its own in it."""
 
 import itertools
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 @pytest.fixture(scope="session")
 def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """A catalog server on SQLite."""
+    """Run a catalog server on SQLite."""
     directory = tmp_path_factory.mktemp("sqlite")
     with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory) as running:
         yield running
@@ -28,7 +28,7 @@ def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnd
 
 @pytest.fixture(scope="session")
 def on_postgresql(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """A catalog server on PostgreSQL."""
+    """Run a catalog server on PostgreSQL."""
     directory = tmp_path_factory.mktemp("postgresql")
     with metastore_under_test(new_database(postgres_url), directory) as running:
         yield running
@@ -36,28 +36,28 @@ def on_postgresql(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def metastore(request: pytest.FixtureRequest) -> MetastoreUnderTest:
-    """A catalog server, once on SQLite and once on PostgreSQL; the session has one of each."""
+    """Return a catalog server, once on SQLite and once on PostgreSQL; the session has one of each."""
     running: MetastoreUnderTest = request.getfixturevalue(f"on_{request.param}")
     return running
 
 
 @pytest.fixture
 def client(metastore: MetastoreUnderTest) -> Iterator[HiveMetastoreClient]:
-    """Interbed's own client of the server."""
+    """Connect interbed's own client to the server."""
     with HiveMetastoreClient(metastore.uri, timeout_seconds=30) as open_client:
         yield open_client
 
 
 @pytest.fixture
 def wire(metastore: MetastoreUnderTest) -> Iterator[ThriftHiveMetastore.Client]:
-    """The generated client of our interface definition."""
+    """Connect the client generated from our interface definition."""
     with plain_client(metastore.port) as open_client:
         yield open_client
 
 
 @pytest.fixture
 def database(client: HiveMetastoreClient) -> Iterator[str]:
-    """The name of an empty database that is gone after the test."""
+    """Return the name of an empty database, which is dropped after the test."""
     name = f"db_{next(_numbers)}"
     client.create_database(ttypes.Database(name=name))
     yield name

@@ -1,4 +1,4 @@
-"""The generated client as it is: every method of the interface, nothing added."""
+"""The generated client without a wrapper: every method of the interface."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ TIMEOUT_MS = 120_000
 
 @contextmanager
 def raw_client(port: int) -> Iterator[Client]:
-    """A connected client of the server on this port."""
+    """Connect a client to the server on this port."""
     socket = TSocket("127.0.0.1", port)
     socket.setTimeout(TIMEOUT_MS)
     transport = TBufferedTransport(socket)

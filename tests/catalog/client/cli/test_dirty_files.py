@@ -22,7 +22,7 @@ from tests.support.tally import Tally
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BadLine:
+class BadRow:
     """Kind of bad line for a table of `id`, `v` of a type and `name`; `csv` and `json` are the physical lines that it
     takes.
     """
@@ -36,93 +36,93 @@ class BadLine:
     options: tuple[str, ...] = ()
 
 
-KINDS: dict[str, BadLine] = {
-    "text for a number": BadLine(csv="2,two,b", json='{"id": 2, "v": "two"}', names="'two' is not a value of type INT"),
-    "fraction for an integer": BadLine(csv="2,2.9,b", json='{"id": 2, "v": 2.9}', names="2.9"),
-    "integer out of range": BadLine(csv="2,2147483648,b", json='{"id": 2, "v": 2147483648}', names="2147483648"),
-    "boolean for a number": BadLine(csv="2,true,b", json='{"id": 2, "v": true}', names="is not a value of type INT"),
-    "thousands separator": BadLine(csv='2,"1,000",b', json='{"id": 2, "v": "1,000"}', names="'1,000'"),
-    "empty text for a number": BadLine(csv='2,"",b', json='{"id": 2, "v": ""}', names="value of type INT"),
-    "beyond a double": BadLine(kind="DOUBLE", csv="2,1e400,b", json='{"id": 2, "v": 1e400}', names="1e400 is beyond"),
-    "beyond a float": BadLine(kind="FLOAT", csv="2,1e300,b", json='{"id": 2, "v": 1e300}', names="1e300 is beyond"),
-    "digits beyond a double": BadLine(
+KINDS: dict[str, BadRow] = {
+    "text for a number": BadRow(csv="2,two,b", json='{"id": 2, "v": "two"}', names="'two' is not a value of type INT"),
+    "fraction for an integer": BadRow(csv="2,2.9,b", json='{"id": 2, "v": 2.9}', names="2.9"),
+    "integer out of range": BadRow(csv="2,2147483648,b", json='{"id": 2, "v": 2147483648}', names="2147483648"),
+    "boolean for a number": BadRow(csv="2,true,b", json='{"id": 2, "v": true}', names="is not a value of type INT"),
+    "thousands separator": BadRow(csv='2,"1,000",b', json='{"id": 2, "v": "1,000"}', names="'1,000'"),
+    "empty text for a number": BadRow(csv='2,"",b', json='{"id": 2, "v": ""}', names="value of type INT"),
+    "beyond a double": BadRow(kind="DOUBLE", csv="2,1e400,b", json='{"id": 2, "v": 1e400}', names="1e400 is beyond"),
+    "beyond a float": BadRow(kind="FLOAT", csv="2,1e300,b", json='{"id": 2, "v": 1e300}', names="1e300 is beyond"),
+    "digits beyond a double": BadRow(
         kind="DOUBLE", csv="2,9007199254740993,b", json='{"id": 2, "v": 9007199254740993}', names="more digits"
     ),
-    "digits beyond a float": BadLine(kind="FLOAT", csv="2,16777217,b", json='{"id": 2, "v": 16777217}', names="digits"),
-    "decimal comma": BadLine(kind="DOUBLE", csv='2,"3,5",b', json='{"id": 2, "v": "3,5"}', names="'3,5'"),
-    "digits beyond a scale": BadLine(kind="DECIMAL(5, 2)", csv="2,1.239,b", json='{"id": 2, "v": 1.239}', names="1.239"),
-    "decimal of too many digits": BadLine(kind="DECIMAL(2, 2)", csv="2,1,b", json='{"id": 2, "v": 1}', names="'1'"),
-    "decimal out of range": BadLine(kind="DECIMAL(5, 2)", csv="2,1000,b", json='{"id": 2, "v": 1000}', names="1000"),
-    "no boolean": BadLine(kind="BOOLEAN", csv="2,maybe,b", json='{"id": 2, "v": "maybe"}', names="'maybe'"),
-    "day of another calendar": BadLine(kind="DATE", csv="2,2024-02-30,b", json='{"id": 2, "v": "2024-02-30"}'),
-    "date as people write it": BadLine(kind="DATE", csv="2,01.02.2024,b", json='{"id": 2, "v": "01.02.2024"}'),
-    "time that is lost": BadLine(
+    "digits beyond a float": BadRow(kind="FLOAT", csv="2,16777217,b", json='{"id": 2, "v": 16777217}', names="digits"),
+    "decimal comma": BadRow(kind="DOUBLE", csv='2,"3,5",b', json='{"id": 2, "v": "3,5"}', names="'3,5'"),
+    "digits beyond a scale": BadRow(kind="DECIMAL(5, 2)", csv="2,1.239,b", json='{"id": 2, "v": 1.239}', names="1.239"),
+    "decimal of too many digits": BadRow(kind="DECIMAL(2, 2)", csv="2,1,b", json='{"id": 2, "v": 1}', names="'1'"),
+    "decimal out of range": BadRow(kind="DECIMAL(5, 2)", csv="2,1000,b", json='{"id": 2, "v": 1000}', names="1000"),
+    "no boolean": BadRow(kind="BOOLEAN", csv="2,maybe,b", json='{"id": 2, "v": "maybe"}', names="'maybe'"),
+    "day of another calendar": BadRow(kind="DATE", csv="2,2024-02-30,b", json='{"id": 2, "v": "2024-02-30"}'),
+    "date as people write it": BadRow(kind="DATE", csv="2,01.02.2024,b", json='{"id": 2, "v": "01.02.2024"}'),
+    "time that is lost": BadRow(
         kind="DATE", csv="2,2024-01-01 05:00:00,b", json='{"id": 2, "v": "2024-01-01 05:00:00"}', names="05:00:00"
     ),
-    "hour that there is not": BadLine(kind="TIME(3)", csv="2,25:00:00,b", json='{"id": 2, "v": "25:00:00"}'),
-    "digits beyond a time": BadLine(
+    "hour that there is not": BadRow(kind="TIME(3)", csv="2,25:00:00,b", json='{"id": 2, "v": "25:00:00"}'),
+    "digits beyond a time": BadRow(
         kind="TIME(3)", csv="2,01:02:03.1239,b", json='{"id": 2, "v": "01:02:03.1239"}', names="01:02:03.1239"
     ),
-    "digits beyond a timestamp": BadLine(
+    "digits beyond a timestamp": BadRow(
         kind="TIMESTAMP(3)", csv="2,2024-01-01 00:00:00.1239,b", json='{"id": 2, "v": "2024-01-01 00:00:00.1239"}',
         names="00.1239",
     ),
-    "zone for a timestamp without": BadLine(
+    "zone for a timestamp without": BadRow(
         kind="TIMESTAMP(3)", csv="2,2024-01-01 00:00:00+01:00,b", json='{"id": 2, "v": "2024-01-01 00:00:00+01:00"}',
         names="it has a time zone",
     ),
-    "offset beyond a day": BadLine(
+    "offset beyond a day": BadRow(
         kind="TIMESTAMP(3) WITH LOCAL TIME ZONE", csv="2,2024-01-01 00:00:00+25:00,b",
         json='{"id": 2, "v": "2024-01-01 00:00:00+25:00"}', names="+25:00",
     ),
-    "offset with a minute too many": BadLine(
+    "offset with a minute too many": BadRow(
         kind="TIMESTAMP(3) WITH LOCAL TIME ZONE", csv="2,2024-01-01 00:00:00-05:60,b",
         json='{"id": 2, "v": "2024-01-01 00:00:00-05:60"}', names="-05:60",
     ),
-    "below a double": BadLine(kind="DOUBLE", csv="2,1e-400,b", json='{"id": 2, "v": 1e-400}', names="1e-400 is closer"),
-    "below a float": BadLine(kind="FLOAT", csv="2,-1e-46,b", json='{"id": 2, "v": -1e-46}', names="-1e-46 is closer"),
-    "below a double with zeros": BadLine(
+    "below a double": BadRow(kind="DOUBLE", csv="2,1e-400,b", json='{"id": 2, "v": 1e-400}', names="1e-400 is closer"),
+    "below a float": BadRow(kind="FLOAT", csv="2,-1e-46,b", json='{"id": 2, "v": -1e-46}', names="-1e-46 is closer"),
+    "below a double with zeros": BadRow(
         kind="DOUBLE", csv=f"2,0.{'0' * 400}1,b", json=f'{{"id": 2, "v": 0.{"0" * 400}1}}', names="is closer to 0"
     ),
-    "text too long": BadLine(kind="VARCHAR(3)", csv="2,abcd,b", json='{"id": 2, "v": "abcd"}', names="4 characters"),
-    "text too long for CHAR": BadLine(kind="CHAR(2)", csv="2,éàü,b", json='{"id": 2, "v": "éàü"}', names="3 characters"),
-    "bytes too long": BadLine(kind="BINARY(1)", csv="2,AAAA,b", json='{"id": 2, "v": "AAAA"}', names="3 bytes"),
-    "text too long in a list": BadLine(
+    "text too long": BadRow(kind="VARCHAR(3)", csv="2,abcd,b", json='{"id": 2, "v": "abcd"}', names="4 characters"),
+    "text too long for CHAR": BadRow(kind="CHAR(2)", csv="2,éàü,b", json='{"id": 2, "v": "éàü"}', names="3 characters"),
+    "bytes too long": BadRow(kind="BINARY(1)", csv="2,AAAA,b", json='{"id": 2, "v": "AAAA"}', names="3 bytes"),
+    "text too long in a list": BadRow(
         kind="ARRAY<VARCHAR(3)>", json='{"id": 2, "v": ["abc", "abcd"]}', names="4 characters in v.element"
     ),
-    "count that is none": BadLine(kind="MULTISET<STRING>", json='{"id": 2, "v": [["a", "b"]]}', names="'b'"),
-    "no base 64": BadLine(kind="BYTES", csv="2,?,b", json='{"id": 2, "v": "?"}', names="v"),
-    "null for NOT NULL": BadLine(
+    "count that is none": BadRow(kind="MULTISET<STRING>", json='{"id": 2, "v": [["a", "b"]]}', names="'b'"),
+    "no base 64": BadRow(kind="BYTES", csv="2,?,b", json='{"id": 2, "v": "?"}', names="v"),
+    "null for NOT NULL": BadRow(
         kind="INT NOT NULL", csv="2,,b", json='{"id": 2, "v": null}', column=None, names="column 'v' is null"
     ),
-    "column that lacks for NOT NULL": BadLine(
+    "column that lacks for NOT NULL": BadRow(
         kind="INT NOT NULL", json='{"id": 2}', column=None, names="column 'v' is null"
     ),
-    "null for a key": BadLine(csv=",2,b", json='{"v": 2}', column=None, names="column 'id' is null"),
-    "field too few": BadLine(csv="2,2", column=None, names="it has 2 fields, and the header 3"),
-    "field too many": BadLine(csv="2,2,b,c", column=None, names="it has 4 fields, and the header 3"),
-    "another delimiter": BadLine(csv="2;2;b", column=None, names="it has 1 field, and the header 3"),
-    "quote never closed": BadLine(csv='2,2,"b', column=None, names="a quote is opened and never closed"),
-    "not UTF-8": BadLine(csv=b"2,2,caf\xe9", json=b'{"id": 2, "name": "caf\xe9"}', column=None, names="not UTF-8"),
-    "no JSON": BadLine(json='{"id": 2', column=None, names="it is not JSON"),
-    "no object": BadLine(json="[2, 2]", column=None, names="it is no object"),
-    "key twice": BadLine(json='{"id": 2, "id": 3}', column=None, names="has the key 'id' twice"),
-    "unknown key": BadLine(json='{"id": 2, "vv": 3}', column=None, names="Did you mean 'v'?"),
-    "nested too deep": BadLine(json="[" * 100_000, column=None, names="nested too deep"),
-    "half of a character": BadLine(json='{"id": 2, "name": "\\ud800"}', column="name", names="value of type STRING"),
-    "object for a number": BadLine(json='{"id": 2, "v": {"a": 1}}', names="{'a': 1}"),
-    "unknown field": BadLine(kind="ROW<a INT>", json='{"id": 2, "v": {"b": 1}}', names="there is no field 'b'"),
-    "null inside": BadLine(
+    "null for a key": BadRow(csv=",2,b", json='{"v": 2}', column=None, names="column 'id' is null"),
+    "field too few": BadRow(csv="2,2", column=None, names="it has 2 fields, and the header 3"),
+    "field too many": BadRow(csv="2,2,b,c", column=None, names="it has 4 fields, and the header 3"),
+    "another delimiter": BadRow(csv="2;2;b", column=None, names="it has 1 field, and the header 3"),
+    "quote never closed": BadRow(csv='2,2,"b', column=None, names="a quote is opened and never closed"),
+    "not UTF-8": BadRow(csv=b"2,2,caf\xe9", json=b'{"id": 2, "name": "caf\xe9"}', column=None, names="not UTF-8"),
+    "no JSON": BadRow(json='{"id": 2', column=None, names="it is not JSON"),
+    "no object": BadRow(json="[2, 2]", column=None, names="it is no object"),
+    "key twice": BadRow(json='{"id": 2, "id": 3}', column=None, names="has the key 'id' twice"),
+    "unknown key": BadRow(json='{"id": 2, "vv": 3}', column=None, names="Did you mean 'v'?"),
+    "nested too deep": BadRow(json="[" * 100_000, column=None, names="nested too deep"),
+    "half of a character": BadRow(json='{"id": 2, "name": "\\ud800"}', column="name", names="value of type STRING"),
+    "object for a number": BadRow(json='{"id": 2, "v": {"a": 1}}', names="{'a': 1}"),
+    "unknown field": BadRow(kind="ROW<a INT>", json='{"id": 2, "v": {"b": 1}}', names="there is no field 'b'"),
+    "null inside": BadRow(
         kind="ARRAY<INT NOT NULL>", json='{"id": 2, "v": [1, null]}', column=None, names="column 'v'"
     ),
-    "map key twice": BadLine(
+    "map key twice": BadRow(
         kind="MAP<INT, INT>", json='{"id": 2, "v": {"1": 1, "01": 2}}', column=None, names="a key twice"
     ),
-    "no row kind": BadLine(
+    "no row kind": BadRow(
         kind="STRING", csv="2,gone,b", json='{"id": 2, "v": "gone"}', column=None, names="none of +I",
         options=("rowkind.field=v",),
     ),
-    "long name of a partition": BadLine(
+    "long name of a partition": BadRow(
         kind="STRING NOT NULL", csv=f"2,{'x' * 300},b", json=json.dumps({"id": 2, "v": "x" * 300}), column=None,
         names="bytes", options=("partition",),
     ),
@@ -152,7 +152,7 @@ def run(lake: interbed.Catalog, *arguments: str | Path) -> Result:
     return CliRunner().invoke(main, ["table", "-o", f"warehouse={lake.warehouse}", *map(str, arguments)])
 
 
-def create(lake: interbed.Catalog, name: str, dirty: BadLine) -> interbed.Table:
+def create(lake: interbed.Catalog, name: str, dirty: BadRow) -> interbed.Table:
     partitioned = "partition" in dirty.options
     words = ["create", name, "--column", "id INT NOT NULL", "--column", f"v {dirty.kind}", "--column", "name STRING"]
     words += ["--primary-key", "id,v" if partitioned else "id", "--option", "bucket=1"]
@@ -163,7 +163,7 @@ def create(lake: interbed.Catalog, name: str, dirty: BadLine) -> interbed.Table:
     return lake.get_table(name)
 
 
-def write(path: Path, dirty: BadLine, line: str | bytes) -> None:
+def write(path: Path, dirty: BadRow, line: str | bytes) -> None:
     """Write two good lines, the bad one in line 3 of JSON and line 5 of CSV, and another good line."""
     text, value = GOOD[dirty.kind.removesuffix(" NOT NULL") if dirty.kind[0] != "A" else dirty.kind]
     data = line if isinstance(line, bytes) else line.encode()
@@ -214,7 +214,7 @@ def test_each_kind_of_bad_line_is_reported_skipped_or_listed(
 
 
 def test_a_rejects_file_can_be_corrected_and_imported(lake: interbed.Catalog, tmp_path: Path) -> None:
-    table = create(lake, "d.t", BadLine())
+    table = create(lake, "d.t", BadRow())
     lines = [f"{i},{'x' if i % 7 == 0 else i},n{i}" for i in range(1000)]
     (tmp_path / "a.csv").write_text("id,v,name\n" + "\n".join(lines))
     rejects = tmp_path / "rejects.json"
@@ -257,7 +257,7 @@ def test_a_file_of_another_format_is_refused_even_with_skip_bad(
     lake: interbed.Catalog, tmp_path: Path, name: str, content: bytes, message: str, more: list[str]
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    table = create(lake, "d.t", BadLine())
+    table = create(lake, "d.t", BadRow())
     found = run(lake, "import", "d.t", tmp_path / name, *more)
     assert (found.exit_code, isinstance(found.exception, SystemExit)) == (1, True), found.output
     assert message in found.output.replace("\n", " "), found.output
@@ -265,7 +265,7 @@ def test_a_file_of_another_format_is_refused_even_with_skip_bad(
 
 
 def test_an_overwrite_without_a_good_line_changes_nothing(lake: interbed.Catalog, tmp_path: Path) -> None:
-    table = create(lake, "d.t", BadLine())
+    table = create(lake, "d.t", BadRow())
     table.append(pa.table({"id": pa.array([1], pa.int32()), "v": pa.array([1], pa.int32()), "name": ["x"]}))
     (tmp_path / "a.csv").write_text("id,v,name\n1,x,x\n")
     found = run(lake, "import", "d.t", tmp_path / "a.csv", "--skip-bad", "--mode", "overwrite")
@@ -274,7 +274,7 @@ def test_an_overwrite_without_a_good_line_changes_nothing(lake: interbed.Catalog
 
 
 def test_rejected_rows_of_typed_files_are_listed_by_row_number(lake: interbed.Catalog, tmp_path: Path) -> None:
-    table = create(lake, "d.t", BadLine())
+    table = create(lake, "d.t", BadRow())
     for name, ids in (("a.parquet", [1, 2]), ("b.parquet", [3, None, 5])):
         data = pa.table({"id": ids, "v": [1.0, 2.5] if name[0] == "a" else [1.0, 1.0, 1.5]})
         pa.parquet.write_table(data, tmp_path / name)
@@ -314,7 +314,7 @@ def test_csv_and_json_have_the_same_values(lake: interbed.Catalog, tmp_path: Pat
     cases = [*((k, t, json.dumps(t)) for k, t in SAME), *((k, t, t) for k, t in NUMBERS)]
     for number, (kind, text, as_json) in enumerate(cases):
         name = f"d.t{number}"
-        table = create(lake, name, BadLine(kind=kind))
+        table = create(lake, name, BadRow(kind=kind))
         (tmp_path / "a.csv").write_text(f"id,v\n1,{text}\n")
         (tmp_path / "a.json").write_text(f'{{"id": 2, "v": {as_json}}}\n')
         for file in ("a.csv", "a.json"):

@@ -1,4 +1,6 @@
-"""SHOW and DESCRIBE of `interbed sql` read interbed's catalog; statements that read DuckDB's own are refused by name."""
+"""SHOW and DESCRIBE of `interbed sql` read interbed's catalog; statements that read DuckDB's own
+catalog are refused.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Hive catalog over a real server: how tables are registered, which changes exclude each other, what other clients see."""
+"""Hive catalog over a real server: registration of tables, changes that exclude each other, views of other clients."""
 
 import json
 import shutil

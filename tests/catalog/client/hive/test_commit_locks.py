@@ -1,4 +1,4 @@
-"""`lock.enabled` = auto: commits to a local file system take no metastore lock, and still exclude changes of the table."""
+"""`lock.enabled` = auto: commits to a local file system take no metastore lock, and still exclude changes."""
 
 import threading
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The file of a SQLite database: its mode, and what is done when it is taken away from under a server."""
+"""File of a SQLite database: its mode, and what happens when it is deleted or replaced while a server runs."""
 
 import os
 import stat
@@ -16,7 +16,7 @@ from tests.support.servers.metastore import metastore_under_test
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlRepository]:
-    """A migrated database."""
+    """Open a migrated database."""
     opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(opened.engine)
     Metastore(opened, f"file:{tmp_path / 'warehouse'}").databases.bootstrap()
@@ -25,11 +25,11 @@ def store(tmp_path: Path) -> Iterator[SqlRepository]:
 
 
 def write(store: SqlRepository) -> None:
-    """Commit something."""
+    """Commit any small change."""
     store.write(lambda transaction: transaction.locks.next_id())
 
 
-def test_a_new_database_is_its_owners_alone(store: SqlRepository, tmp_path: Path) -> None:
+def test_only_the_owner_may_read_a_new_database(store: SqlRepository, tmp_path: Path) -> None:
     write(store)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("metastore.db*")}
     assert modes == {"metastore.db": 0o600, "metastore.db-wal": 0o600, "metastore.db-shm": 0o600}
@@ -68,7 +68,7 @@ LOSSES: list[tuple[str, Callable[[Path], object]]] = [
 
 
 @pytest.mark.parametrize(("reason", "lose"), LOSSES)
-def test_nothing_is_acknowledged_once_the_file_is_gone(
+def test_nothing_is_acknowledged_after_the_file_was_deleted_or_replaced(
     store: SqlRepository, tmp_path: Path, reason: str, lose: Callable[[Path], object]
 ) -> None:
     write(store)
@@ -79,11 +79,11 @@ def test_nothing_is_acknowledged_once_the_file_is_gone(
         write(store)
     with pytest.raises(DatabaseError, match=reason):
         store.read(lambda transaction: transaction.events.current())
-    # No empty database takes its place.
+    # No empty database is created in its place.
     assert file.exists() == there
 
 
-def test_nothing_is_acknowledged_once_the_log_is_gone(store: SqlRepository, tmp_path: Path) -> None:
+def test_nothing_is_acknowledged_after_the_wal_was_deleted(store: SqlRepository, tmp_path: Path) -> None:
     write(store)
     (tmp_path / "metastore.db-wal").unlink()
     with pytest.raises(DatabaseError, match="has lost its -wal"):

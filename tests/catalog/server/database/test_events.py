@@ -1,4 +1,4 @@
-"""The notification log: dense ids in the order of commits, bodies that come back as they went in."""
+"""The notification log: ids without gaps in the order of commits, and event bodies that are read back unchanged."""
 
 import threading
 from collections.abc import Iterator
@@ -32,14 +32,14 @@ EVENTS_EACH = 15
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
-    """A store with an empty log."""
+    """Open a repository with an empty log."""
     opened = SqlRepository(database_url)
     schema.upgrade(opened.engine)
     yield opened
     opened.close()
 
 
-def test_ids_begin_at_one_and_follow_each_other(store: SqlRepository) -> None:
+def test_ids_begin_at_one_and_have_no_gaps(store: SqlRepository) -> None:
     assert store.read(lambda transaction: transaction.events.current()) == 0
     first = store.write(lambda transaction: transaction.events.append(_created("a")))
     last = store.write(lambda transaction: transaction.events.append(_created("b"), _created("c")))
@@ -59,7 +59,7 @@ def test_an_event_of_a_failed_unit_of_work_leaves_no_gap(store: SqlRepository) -
     assert store.write(lambda transaction: transaction.events.append(_created("kept"))) == 1
 
 
-def test_events_are_chosen_by_names_and_types(store: SqlRepository) -> None:
+def test_events_are_filtered_by_names_and_types(store: SqlRepository) -> None:
     store.write(
         lambda transaction: transaction.events.append(
             _created("a"),
@@ -82,10 +82,10 @@ def test_events_are_chosen_by_names_and_types(store: SqlRepository) -> None:
     assert store.read(lambda transaction: transaction.events.count(1, up_to=3, database="d")) == 2
 
 
-def test_an_answer_has_its_limit_in_bytes_but_one_event_at_least(store: SqlRepository) -> None:
+def test_an_answer_is_limited_in_bytes_but_has_at_least_one_event(store: SqlRepository) -> None:
     for name in ("a", "b", "c"):
         _append(store, _created(name))
-    # Not all letters are packed alike.
+    # Characters differ in their encoded size.
     size = len(packed_body(_created("a").body)) + 5
 
     def ids(last: int, bytes_max: int) -> list[int]:
@@ -95,14 +95,14 @@ def test_an_answer_has_its_limit_in_bytes_but_one_event_at_least(store: SqlRepos
     assert (ids(0, 2 * size), ids(2, 2 * size), ids(0, 1), ids(3, 1)) == ([1, 2], [3], [1], [])
 
 
-def test_a_rename_touches_both_names(store: SqlRepository) -> None:
+def test_a_rename_is_an_event_of_both_names(store: SqlRepository) -> None:
     store.write(lambda transaction: transaction.events.append(events.alter_table(_table("old"), _table("new"))))
     touched = store.read(lambda transaction: transaction.events.touched(0))
     assert [(each.id, each.database, each.table) for each in touched] == [(1, "d", "old"), (1, "d", "new")]
     assert store.read(lambda transaction: transaction.events.after(0))[0].previous == ("hive", "d", "old")
 
 
-def test_old_events_expire_and_ids_go_on(store: SqlRepository) -> None:
+def test_old_events_expire_and_later_ids_continue(store: SqlRepository) -> None:
     old = events.NotificationEvent(type="CREATE_TABLE", catalog="hive", time=1000)
     store.write(lambda transaction: transaction.events.append(old, old, _created("new")))
     assert store.write(lambda transaction: transaction.events.expire(2000)) == 2
@@ -111,7 +111,7 @@ def test_old_events_expire_and_ids_go_on(store: SqlRepository) -> None:
     assert store.write(lambda transaction: transaction.events.append(_created("next"))) == 4
 
 
-def test_ids_never_skip_back_for_a_reader_beside_several_writers(store: SqlRepository) -> None:
+def test_a_reader_beside_several_writers_misses_no_event(store: SqlRepository) -> None:
     def write(number: int) -> None:
         for count in range(EVENTS_EACH):
             _append(store, _created(f"t{number}_{count}"))
@@ -121,7 +121,7 @@ def test_ids_never_skip_back_for_a_reader_beside_several_writers(store: SqlRepos
         writer.start()
     seen: list[int] = []
     while any(writer.is_alive() for writer in writers):
-        # What a consumer does: ask for what comes after the last one. An id that became visible late would be lost.
+        # As a consumer does, ask for the events after the last one. An event that became visible late would be missed.
         seen += _ids_after(store, seen[-1] if seen else 0)
     for writer in writers:
         writer.join(timeout=60)
@@ -173,7 +173,7 @@ _bodies = st.builds(
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_bodies)
-def test_a_body_comes_back_as_it_went_in(body: events.EventBody) -> None:
+def test_a_body_is_read_back_unchanged(body: events.EventBody) -> None:
     assert unpacked_body(packed_body(body)) == body
 
 

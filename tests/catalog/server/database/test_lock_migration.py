@@ -1,4 +1,4 @@
-"""Locks that are held go through the migration to one row each, and back."""
+"""Held locks survive the migration to one row each, and its downgrade."""
 
 from collections.abc import Iterator
 
@@ -13,7 +13,7 @@ from interbed.catalog.server.service.locks import LockService
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
-    """An empty database of the current version."""
+    """Open an empty database of the current version."""
     opened = SqlRepository(database_url)
     try:
         schema.upgrade(opened.engine)
@@ -22,7 +22,7 @@ def store(database_url: str) -> Iterator[SqlRepository]:
         opened.close()
 
 
-def test_held_and_waiting_locks_survive_the_way_down_and_up(store: SqlRepository) -> None:
+def test_held_and_waiting_locks_survive_a_downgrade_and_an_upgrade(store: SqlRepository) -> None:
     locks = LockService(store)
     whole = LockComponent(type=LockType.SHARED_WRITE, level=LockLevel.DB, database="a")
     table = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="a", table="t", operation=2)
@@ -42,7 +42,7 @@ def test_held_and_waiting_locks_survive_the_way_down_and_up(store: SqlRepository
         assert connection.execute(text("SELECT id, database_name, table_name FROM locks ORDER BY id")).all() == names
 
 
-def test_locks_of_before_are_kept_for_their_lease_until_their_client_speaks_again(store: SqlRepository) -> None:
+def test_migrated_locks_are_kept_by_their_lease_until_the_client_calls_again(store: SqlRepository) -> None:
     now = 1_000.0
     locks = LockService(store, lease_seconds=300, disconnect_seconds=5, clock=lambda: now)
     table = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="a", table="t")
@@ -65,19 +65,19 @@ def test_locks_of_before_are_kept_for_their_lease_until_their_client_speaks_agai
     assert [lock.request for lock in found] == [request, request]
     assert [(lock.processes, lock.orphaned_at_ms) for lock in found] == [("", None), ("", None)]
 
-    # Of no lock a connection is known: the lease decides, and not the time since a connection broke.
+    # No connection is known for any lock, so that the lease decides and not the time since a connection broke.
     now += 100
     locks.disconnect([held, waits])
     now += 100
     assert locks.expire() == 0
-    # From its next call on a client's connection counts.
+    # From the client's next call on, its connection is known.
     locks.heartbeat(held, process=locks.mark)
     locks.disconnect([held])
     assert [lock.orphaned_at_ms for lock, _ in locks.show()] == [1_200_000, None]
     now += 6
     assert locks.expire() == 1
     assert locks.check_lock(waits, process=locks.mark).state == LockState.ACQUIRED
-    # The lease of the other one was not renewed by the migration.
+    # The migration has not renewed the lease of the other lock.
     now += 301
     assert locks.expire() == 1
     assert locks.show() == []

@@ -1,4 +1,4 @@
-"""The database's schema: up, down, and equal to the models, on SQLite and PostgreSQL."""
+"""The schema of the database: upgrade, downgrade, and equality with the models, on SQLite and PostgreSQL."""
 
 import re
 from collections.abc import Iterator
@@ -21,13 +21,13 @@ from interbed.catalog.server.service.service import Metastore
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
-    """A store on an empty database."""
+    """Open a repository on an empty database."""
     opened = SqlRepository(database_url)
     yield opened
     opened.close()
 
 
-def test_migrations_make_exactly_the_models(store: SqlRepository) -> None:
+def test_migrations_create_exactly_the_models(store: SqlRepository) -> None:
     schema.upgrade(store.engine)
     with store.engine.connect() as connection:
         differences = compare_metadata(MigrationContext.configure(connection), Base.metadata)
@@ -38,13 +38,13 @@ def test_no_migration_depends_on_code_that_changes() -> None:
     directory = Path(__file__).parents[4] / "alembic"
     versions = list((directory / "versions").glob("*.py"))
     assert len(versions) >= 10
-    # What several of them share is beside them, and is frozen as they are.
+    # Code that several migrations share lies beside them, and is as frozen as they are.
     for file in (*versions, *directory.glob("places_of_*.py")):
         found = re.search(r"^\s*(from|import) interbed\b(?!\.migrations\b)", file.read_text(), re.MULTILINE)
         assert not found, file.name
 
 
-def test_a_filled_database_goes_down_and_up_again(store: SqlRepository, tmp_path: Path) -> None:
+def test_a_filled_database_is_downgraded_and_upgraded(store: SqlRepository, tmp_path: Path) -> None:
     schema.upgrade(store.engine)
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
     metastore.databases.bootstrap()
@@ -57,7 +57,9 @@ def test_a_filled_database_goes_down_and_up_again(store: SqlRepository, tmp_path
     assert metastore.tables.names("hive", "default") == []
 
 
-def test_names_that_an_older_version_has_no_room_for_are_not_cut(store: SqlRepository, tmp_path: Path) -> None:
+def test_a_downgrade_refuses_names_that_are_too_long_for_the_older_version(
+    store: SqlRepository, tmp_path: Path
+) -> None:
     schema.upgrade(store.engine)
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
     metastore.databases.bootstrap()
@@ -82,7 +84,7 @@ def test_names_that_an_older_version_has_no_room_for_are_not_cut(store: SqlRepos
     assert schema.is_current(store.engine)
 
 
-def test_an_up_to_date_database_is_left_alone(store: SqlRepository) -> None:
+def test_an_up_to_date_database_is_not_changed(store: SqlRepository) -> None:
     schema.upgrade(store.engine)
     first = schema.current_revision(store.engine)
     schema.upgrade(store.engine)
@@ -90,7 +92,7 @@ def test_an_up_to_date_database_is_left_alone(store: SqlRepository) -> None:
     assert schema.is_current(store.engine)
 
 
-def test_the_last_migration_is_found_without_reading_the_migrations(store: SqlRepository) -> None:
+def test_the_latest_revision_is_found_without_reading_the_migrations(store: SqlRepository) -> None:
     config = Config()
     config.set_main_option("script_location", str(schema.migrations_directory()))
     assert schema.latest_revision() == ScriptDirectory.from_config(config).get_current_head()
@@ -106,7 +108,7 @@ def test_the_database_of_a_newer_interbed_is_refused(store: SqlRepository) -> No
         schema.upgrade(store.engine)
 
 
-def test_sqlite_is_durable_before_it_answers(tmp_path: Path) -> None:
+def test_sqlite_commits_are_durable(tmp_path: Path) -> None:
     store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     with store.engine.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
@@ -115,6 +117,6 @@ def test_sqlite_is_durable_before_it_answers(tmp_path: Path) -> None:
     store.close()
 
 
-def test_migrations_are_no_package_that_hides_the_library() -> None:
+def test_the_migrations_folder_is_no_package_and_does_not_hide_alembic() -> None:
     assert not (schema.migrations_directory() / "__init__.py").exists()
     assert (schema.migrations_directory() / "env.py").is_file()

@@ -1,5 +1,7 @@
-"""Filters in SQL select what the same filters select when they are worked out value by value in Python, on SQLite and
-on PostgreSQL, for random tables, values and filters.
+"""Filters in SQL select the same partitions as the same filters evaluated in Python, for random tables, values and
+filters.
+
+The databases are SQLite and PostgreSQL.
 """
 
 import re
@@ -22,7 +24,7 @@ from tests.support.examples import examples
 from tests.support.servers.metastore import BACKENDS, new_database
 
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"
-# The fifth and sixth key have no column of their own.
+# The fifth and the sixth key have no index column of their own.
 KEYS = tuple(
     MetastoreColumn(name=name, type=kind)
     for name, kind in (
@@ -38,7 +40,7 @@ KEYS = tuple(
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def metastore(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Metastore]:
-    """A metastore on each kind of database."""
+    """Open a metastore on each kind of database."""
     directory: Path = tmp_path_factory.mktemp(request.param)
     if request.param == "sqlite":
         store = SqlRepository(f"sqlite:///{directory / 'metastore.db'}")
@@ -55,7 +57,7 @@ texts = st.one_of(
     st.sampled_from(
         ["a", "b", "ab", "a%b", "a_b", "A", "ä", "a'b", 'a"b', "a\\b", "[a]", "*", "日本", "a.b", "_", DEFAULT]
     ),
-    # No partition has a value with controls but those that Hive escapes.
+    # Values contain no control characters but those that Hive escapes.
     st.text(
         st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"], include_characters="\n\t\x1b\x7f"),
         min_size=1,
@@ -72,22 +74,22 @@ rows = st.lists(
 
 
 @dataclass(frozen=True)
-class Clause:
-    """A filter as text, and as three-valued logic on a row: None is unknown."""
+class FilterClause:
+    """Filter as text, and as a predicate in three-valued logic on a row: None is unknown."""
 
     text: str
     holds: Callable[[Sequence[str]], bool | None]
 
 
 def quoted(value: str) -> str | None:
-    """The value as a literal, or None: a backslash before the closing quote cannot be written."""
+    """Return the value as a literal, or None: a backslash before the closing quote cannot be written."""
     if value.endswith("\\") or ("\\" in value and ('"' in value or "'" in value)):
         return None
     return f'"{value}"' if '"' not in value else f"'{value}'" if "'" not in value else None
 
 
 def typed(position: int, value: str) -> Any:
-    """The row's value as its type has it; None if it has none."""
+    """Return the row's value in the type of the key, or None if it is not of that type."""
     kind = KEYS[position].type
     if kind in ("bigint", "int"):
         return int(value) if re.fullmatch("-?[0-9]+", value) else None
@@ -110,7 +112,7 @@ MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def known(position: int, test: Callable[[Any], bool]) -> Callable[[Sequence[str]], bool | None]:
-    """The test on a row's value, unknown without one."""
+    """Return the test on a row's value; its result is unknown where the value is None."""
 
     def holds(row: Sequence[str]) -> bool | None:
         value = typed(position, row[position])
@@ -121,7 +123,7 @@ def known(position: int, test: Callable[[Any], bool]) -> Callable[[Sequence[str]
 
 @st.composite
 def literals(draw: st.DrawFn, position: int) -> tuple[str, Any]:
-    """A literal and its value."""
+    """Generate a literal and its value."""
     kind = KEYS[position].type
     if kind in ("bigint", "int"):
         number = draw(st.integers(-12, 12))
@@ -134,8 +136,8 @@ def literals(draw: st.DrawFn, position: int) -> tuple[str, Any]:
 
 
 @st.composite
-def clauses(draw: st.DrawFn) -> Clause:
-    """One comparison."""
+def clauses(draw: st.DrawFn) -> FilterClause:
+    """Generate a single comparison."""
     position = draw(st.integers(0, len(KEYS) - 1))
     key = KEYS[position].name
     kind = draw(st.sampled_from(["compared", "mirrored", "between", "in", "like", "default"]))
@@ -145,29 +147,33 @@ def clauses(draw: st.DrawFn) -> Clause:
     if kind == "default" and not is_text:
         operator = draw(st.sampled_from(["=", "!="]))
         absent = known(position, lambda value: True)
-        return Clause(f"{key} {operator} '{DEFAULT}'", lambda row: (absent(row) is None) == (operator == "="))
+        return FilterClause(f"{key} {operator} '{DEFAULT}'", lambda row: (absent(row) is None) == (operator == "="))
     if kind == "between":
         (low_text, low), (high_text, high) = draw(literals(position)), draw(literals(position))
         negated = draw(st.booleans())
         text = f"{key} {'not ' if negated else ''}between {low_text} and {high_text}"
-        return Clause(text, known(position, lambda value: (low <= value <= high) != negated))
+        return FilterClause(text, known(position, lambda value: (low <= value <= high) != negated))
     if kind == "in":
         chosen = draw(st.lists(literals(position), min_size=1, max_size=4))
         negated = draw(st.booleans())
         values = [value for _, value in chosen]
         text = f"({key}) {'not ' if negated else ''}in ({', '.join(text for text, _ in chosen)})"
-        return Clause(text, known(position, lambda value: (value in values) != negated))
+        return FilterClause(text, known(position, lambda value: (value in values) != negated))
     operator = draw(st.sampled_from(sorted(OPERATORS)))
     literal, operand = draw(literals(position))
     if kind == "mirrored":
         other = MIRRORED.get(operator, operator)
-        return Clause(f"{literal} {operator} {key}", known(position, lambda value: OPERATORS[other](value, operand)))
-    return Clause(f"{key} {operator} {literal}", known(position, lambda value: OPERATORS[operator](value, operand)))
+        return FilterClause(
+            f"{literal} {operator} {key}", known(position, lambda value: OPERATORS[other](value, operand))
+        )
+    return FilterClause(
+        f"{key} {operator} {literal}", known(position, lambda value: OPERATORS[operator](value, operand))
+    )
 
 
 @st.composite
-def likes(draw: st.DrawFn, position: int) -> Clause:
-    """A pattern."""
+def likes(draw: st.DrawFn, position: int) -> FilterClause:
+    """Generate a LIKE clause with a random pattern."""
     parts = draw(
         st.lists(st.sampled_from(["a", "b", "%", "_", ".*", "A", "ä", "[a", "*", "?", r"\%", r"\_", "."]), max_size=5)
     )
@@ -175,40 +181,40 @@ def likes(draw: st.DrawFn, position: int) -> Clause:
     for part in parts:
         expression += {"%": ".*", ".*": ".*", "_": ".", r"\%": "%", r"\_": "_"}.get(part) or re.escape(part)
     negated = draw(st.booleans())
-    # A dot and a star that meet are the older way to write "any text".
+    # A literal dot followed by a literal star is Hive's older way to write "any text".
     pattern = re.compile(expression.replace(r"\.\*", ".*"), re.DOTALL)
     text = f"{KEYS[position].name} {'not ' if negated else ''}like '{''.join(parts)}'"
-    return Clause(text, known(position, lambda value: (pattern.fullmatch(value) is not None) != negated))
+    return FilterClause(text, known(position, lambda value: (pattern.fullmatch(value) is not None) != negated))
 
 
-def conjunction(parts: list[Clause]) -> Clause:
-    """All of them."""
+def conjunction(parts: list[FilterClause]) -> FilterClause:
+    """Return the conjunction of the clauses."""
 
     def holds(row: Sequence[str]) -> bool | None:
         found = [part.holds(row) for part in parts]
         return False if False in found else None if None in found else True
 
-    return Clause(" and ".join(f"({part.text})" for part in parts), holds)
+    return FilterClause(" and ".join(f"({part.text})" for part in parts), holds)
 
 
-def disjunction(parts: list[Clause]) -> Clause:
-    """Any of them."""
+def disjunction(parts: list[FilterClause]) -> FilterClause:
+    """Return the disjunction of the clauses."""
 
     def holds(row: Sequence[str]) -> bool | None:
         found = [part.holds(row) for part in parts]
         return True if True in found else None if None in found else False
 
-    return Clause(" or ".join(f"({part.text})" for part in parts), holds)
+    return FilterClause(" or ".join(f"({part.text})" for part in parts), holds)
 
 
-def negation(part: Clause) -> Clause:
-    """What is surely not so."""
+def negation(part: FilterClause) -> FilterClause:
+    """Return the negation of the clause."""
 
     def holds(row: Sequence[str]) -> bool | None:
         found = part.holds(row)
         return None if found is None else not found
 
-    return Clause(f"not ({part.text})", holds)
+    return FilterClause(f"not ({part.text})", holds)
 
 
 filters = st.recursive(
@@ -225,7 +231,7 @@ _tables = iter(range(1_000_000))
 
 
 def filled(metastore: Metastore, values: Sequence[Sequence[str]]) -> tuple[str, str, str]:
-    """A new table with these partitions."""
+    """Create a table with these partitions."""
     name = f"t{next(_tables)}"
     metastore.tables.create(
         MetastoreTable(database="default", name=name, partition_keys=KEYS, table_type="VIRTUAL_VIEW")
@@ -242,8 +248,8 @@ def filled(metastore: Metastore, values: Sequence[Sequence[str]]) -> tuple[str, 
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(values=rows, chosen=st.lists(filters, min_size=1, max_size=12))
-def test_sql_selects_what_python_selects(
-    metastore: Metastore, values: list[tuple[str, ...]], chosen: list[Clause]
+def test_sql_and_python_select_the_same_partitions(
+    metastore: Metastore, values: list[tuple[str, ...]], chosen: list[FilterClause]
 ) -> None:
     key = filled(metastore, values)
     for clause in chosen:
@@ -258,7 +264,7 @@ def test_sql_selects_what_python_selects(
 
 @settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=rows, data=st.data())
-def test_partial_values_select_exactly_those(
+def test_partial_values_select_exactly_the_matching_partitions(
     metastore: Metastore, values: list[tuple[str, ...]], data: st.DataObject
 ) -> None:
     key = filled(metastore, values)

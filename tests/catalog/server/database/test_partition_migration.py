@@ -1,4 +1,4 @@
-"""A database filled by an earlier interbed: its partitions are carried up, and down again as they were."""
+"""Partitions in a database of an earlier version of interbed are migrated, and are the same after a downgrade."""
 
 import json
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ TABLE = {
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
-    """A store on an empty database."""
+    """Open a repository on an empty database."""
     opened = SqlRepository(database_url)
     yield opened
     opened.close()
 
 
 def old_partitions() -> list[dict[str, Any]]:
-    """Documents as revision 0002 stored them."""
+    """Return documents as revision 0002 stored them."""
     many = [["d" + str(number % 7), str(number)] for number in range(4500)]
     odd = [["a/b", "7"], ["", "8"], ["ä'\"%", "007"], ["__HIVE_DEFAULT_PARTITION__", "__HIVE_DEFAULT_PARTITION__"]]
     documents: list[dict[str, Any]] = []
@@ -48,13 +48,13 @@ def old_partitions() -> list[dict[str, Any]]:
 
 
 def written(store: SqlRepository) -> dict[str, Any]:
-    """The documents in the database's rows, by name."""
+    """Return the documents in the database's rows, by name."""
     with store.engine.connect() as connection:
         rows = connection.execute(text("SELECT name, document FROM partitions")).all()
     return {row.name: json.loads(row.document) for row in rows}
 
 
-def test_partitions_are_carried_up_and_down(store: SqlRepository) -> None:
+def test_partitions_survive_an_upgrade_and_a_downgrade(store: SqlRepository) -> None:
     schema.upgrade(store.engine, "0002")
     keys = table_from("", "", "", "", json.dumps(TABLE)).partition_keys
     documents = {partition_name(keys, each["values"]): each for each in old_partitions()}

@@ -1,5 +1,6 @@
-"""A table of a hundred thousand partitions: answers are right, come from indexes, and what touches all of them is
-cheap. The benchmark (tests/benchmarks/partitions.py) has a million and prints times.
+"""A table of a hundred thousand partitions: answers are right and use indexes, and changes of all partitions are cheap.
+
+The benchmark tests/benchmarks/partitions.py has a million partitions and prints times.
 """
 
 import dataclasses
@@ -34,12 +35,12 @@ SELECTIVE = {
     f" or (dt = '{DAYS[2]}' and hour = 2 and region like '%9')": 5,
     f"dt = '{DAYS[3]}' and hour <> 3 and not region = 'region-07' and hour >= 23": 41,
 }
-"""Filters, and how many partitions each selects."""
+"""Filters, and the number of partitions that each selects."""
 
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlRepository]:
-    """An empty metastore's database."""
+    """Open the database of an empty metastore."""
     directory: Path = tmp_path_factory.mktemp(request.param)
     if request.param == "sqlite":
         opened = SqlRepository(f"sqlite:///{directory / 'metastore.db'}")
@@ -52,7 +53,7 @@ def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def metastore(store: SqlRepository, tmp_path_factory: pytest.TempPathFactory) -> Metastore:
-    """A metastore with the table."""
+    """Open a metastore with the table."""
     made = Metastore(store, f"file:{tmp_path_factory.mktemp('warehouse')}")
     made.databases.bootstrap()
     storage = StorageDescriptor(columns=(MetastoreColumn(name="id", type="int"),))
@@ -61,7 +62,7 @@ def metastore(store: SqlRepository, tmp_path_factory: pytest.TempPathFactory) ->
     return made
 
 
-def test_filters_find_their_few(metastore: Metastore) -> None:
+def test_selective_filters_return_the_matching_partitions(metastore: Metastore) -> None:
     for filter_text, count in SELECTIVE.items():
         assert metastore.partitions.count_filter(KEY, filter_text) == count, filter_text
         table, found = metastore.partitions.select_filter(KEY, filter_text)
@@ -74,7 +75,7 @@ def test_filters_find_their_few(metastore: Metastore) -> None:
 
 @pytest.mark.parametrize("filter_text", SELECTIVE)
 @pytest.mark.usefixtures("metastore")
-def test_filters_are_answered_from_an_index_of_a_key(store: SqlRepository, filter_text: str) -> None:
+def test_filters_use_the_index_of_a_key(store: SqlRepository, filter_text: str) -> None:
     with store.engine.connect() as connection:
         sql = FilterSql(parse_filter(filter_text, COLUMNS), connection.dialect.name)
         explain = "EXPLAIN QUERY PLAN" if connection.dialect.name == "sqlite" else "EXPLAIN"
@@ -85,11 +86,11 @@ def test_filters_are_answered_from_an_index_of_a_key(store: SqlRepository, filte
     plan = "\n".join(str(row) for row in rows)
     assert "ix_partitions_key_" in plan, plan
     assert "Seq Scan" not in plan
-    # More of the index than the set alone is searched by.
+    # The index is searched by more than the partition set alone.
     assert "(set_id=?)" not in plan
 
 
-def test_lists_are_in_order_and_limited(metastore: Metastore) -> None:
+def test_lists_are_ordered_and_limited(metastore: Metastore) -> None:
     partitions = metastore.partitions
     names = partitions.names(KEY)
     assert len(names) == len(DAYS) * HOURS * len(REGIONS)
@@ -104,7 +105,7 @@ def test_lists_are_in_order_and_limited(metastore: Metastore) -> None:
     assert sum(1 for _ in partitions.select(KEY)[1]) == len(names)
 
 
-def test_a_rename_is_one_row_and_a_drop_none(store: SqlRepository, metastore: Metastore) -> None:
+def test_a_rename_updates_one_row_and_a_drop_deletes_none(store: SqlRepository, metastore: Metastore) -> None:
     partitions = metastore.partitions
     table = metastore.tables.get(*KEY)
     metastore.tables.alter(*KEY, dataclasses.replace(table, name="renamed"))

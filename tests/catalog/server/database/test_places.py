@@ -1,4 +1,6 @@
-"""What is registered in a directory is found by an index, however it is spelled, and on older databases."""
+"""Objects that are registered in a directory are found by an index, in any spelling of the location and after
+migrations.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +27,9 @@ COLUMN = ("id", "int")
 
 @pytest.fixture
 def store(database_url: str, tmp_path: Path) -> Iterator[SqlRepository]:
-    """A store with two tables; partitions of `t` lie in its directory, elsewhere in the warehouse, and outside it."""
+    """Open a repository with two tables; partitions of `t` lie in its directory, elsewhere in the warehouse, and
+    outside it.
+    """
     with metastore_under_test(database_url, tmp_path) as running:
         fill(running)
     opened = SqlRepository(database_url)
@@ -50,7 +54,7 @@ def fill(running: MetastoreUnderTest) -> None:
 
 
 def stored(opened: SqlRepository) -> dict[str, list[Any]]:
-    """The places of all tables that have them."""
+    """Return the places of all rows of the tables with such a column."""
     names = ("databases", "tables", "partition_sets", "partitions")
     with opened.engine.connect() as connection:
         return {
@@ -59,7 +63,7 @@ def stored(opened: SqlRepository) -> dict[str, list[Any]]:
         }
 
 
-def test_places_are_the_same_after_the_way_down_and_up(store: SqlRepository) -> None:
+def test_places_survive_a_downgrade_and_an_upgrade(store: SqlRepository) -> None:
     before = stored(store)
     assert [place is None for _, place in before["partitions"]] == [True, True, False, False, False]
     assert before["partitions"][3][1] == "s3://bucket/in/p"
@@ -85,13 +89,13 @@ def test_partitions_in_and_around_a_directory_are_found(store: SqlRepository, tm
     assert conflict(f"{LONG}/p/deep", f"{LONG}/p") is not None
     for at in (f"{warehouse}/othe", f"{warehouse}/other/y", "s3://bucket/i", "s3://bucket/in/p2"):
         assert conflict(at, "s3://bucket") is None, at
-    # Partitions of a table that was dropped are no obstacle, though their rows are there for a while.
+    # Partitions of a dropped table do not conflict, although their rows are deleted later.
     with store.engine.begin() as connection:
         connection.execute(text("DELETE FROM tables WHERE name = 't'"))
     assert conflict("s3://bucket/in") is None
 
 
-def test_partitions_are_looked_for_by_an_index(tmp_path: Path) -> None:
+def test_a_conflict_search_for_partitions_uses_an_index(tmp_path: Path) -> None:
     opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(opened.engine)
     with opened.engine.connect() as connection:

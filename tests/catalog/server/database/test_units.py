@@ -1,4 +1,4 @@
-"""Units of work of many threads on one SQLite file: each is whole or nothing, alone or sharing a commit."""
+"""Units of work of many threads on one SQLite file: each is atomic, whether or not it shares a commit with others."""
 
 import sqlite3
 import threading
@@ -20,20 +20,20 @@ DEADLINE_SECONDS = 120
 
 
 class _EndError(BaseException):
-    """Ends a unit of work whatever that catches."""
+    """Ends a unit of work although it catches every Exception."""
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlRepository]:
-    """A store with the tables of a metastore."""
+    """Open a repository with the tables of a metastore."""
     opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(opened.engine)
     yield opened
     opened.close()
 
 
-def test_units_of_many_threads_are_each_whole_or_nothing(store: SqlRepository) -> None:
-    """Every third one fails after it has written; some end as directory moves end theirs, which is no Exception."""
+def test_units_of_work_of_many_threads_are_atomic(store: SqlRepository) -> None:
+    """Every third unit fails after it has written; some raise a BaseException, as directory moves do."""
     outcomes: dict[str, str] = {}
 
     def unit(name: str, fails: bool) -> Callable[[Transaction], None]:
@@ -55,7 +55,7 @@ def test_units_of_many_threads_are_each_whole_or_nothing(store: SqlRepository) -
             try:
                 store.write(unit(name, number % 3 == 0))
                 outcomes[name] = "kept"
-                # What is acknowledged is there, for whoever looks.
+                # An acknowledged change is visible to every reader.
                 assert found(name) is not None
             except (MetastoreError, _EndError) as error:
                 outcomes[name] = str(error)
@@ -70,8 +70,8 @@ def test_units_of_many_threads_are_each_whole_or_nothing(store: SqlRepository) -
         assert kept or not {f"{name}_a", f"{name}_b"} & names
 
 
-def test_those_who_come_while_another_writes_share_its_follower(store: SqlRepository, tmp_path: Path) -> None:
-    """One unit holds the writer until the others stand in the queue; then there is one commit for all of them."""
+def test_units_that_arrive_during_a_write_share_the_next_commit(store: SqlRepository, tmp_path: Path) -> None:
+    """One unit holds the writer until the others are queued; then a single commit writes all of them."""
     entered, go_on = threading.Event(), threading.Event()
 
     def slow(transaction: Transaction) -> None:
@@ -113,8 +113,8 @@ def test_those_who_come_while_another_writes_share_its_follower(store: SqlReposi
     assert {"slow", *(f"quick_{number}" for number in range(THREADS))} <= set(names)
 
 
-def test_a_full_disk_is_told_to_whoever_met_it(store: SqlRepository) -> None:
-    """SQLite is told that it may have few pages more: some units fit, others do not, and none is half there."""
+def test_a_full_disk_is_reported_to_the_units_that_met_it(store: SqlRepository) -> None:
+    """SQLite gets a limit of a few more pages: some units fit and others do not, and each is atomic."""
     outcomes: dict[str, str] = {}
 
     def limit(transaction: Transaction) -> None:
@@ -145,7 +145,7 @@ def test_a_full_disk_is_told_to_whoever_met_it(store: SqlRepository) -> None:
     assert {name for name in names if name.startswith("c_")} == kept
 
 
-def test_another_process_that_writes_is_waited_for(store: SqlRepository, tmp_path: Path) -> None:
+def test_a_unit_of_work_waits_for_another_process_that_writes(store: SqlRepository, tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "metastore.db", isolation_level=None, check_same_thread=False)
     other.execute("BEGIN IMMEDIATE")
     threading.Timer(0.3, lambda: other.execute("COMMIT")).start()

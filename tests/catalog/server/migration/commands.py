@@ -1,4 +1,4 @@
-"""`interbed metastore …` as a person calls it."""
+"""Run `interbed metastore` commands as on a command line."""
 
 import json
 import sys
@@ -11,19 +11,19 @@ from interbed.cli import main
 
 
 def run(*arguments: str | Path, code: int = 0, env: dict[str, str] | None = None) -> str:
-    """What a command prints when it ends with this exit code, to standard error too if that is not 0."""
+    """Return the output of a command that ends with this exit code, with standard error if the code is not 0."""
     result = _result(arguments, code, env)
     text: str = result.stdout if code == 0 else result.output
     return text
 
 
 def run_json(*arguments: str | Path, code: int = 0) -> Any:
-    """What a command prints with `--json`."""
+    """Return the output of a command with `--json`, parsed."""
     return json.loads(_result((*arguments, "--json"), code, None).stdout)
 
 
 def command(*arguments: str | Path) -> list[str]:
-    """The command line, for a process of its own."""
+    """Return the command line for a process of its own."""
     return [sys.executable, "-m", "interbed.cli", "metastore", *(str(argument) for argument in arguments)]
 
 

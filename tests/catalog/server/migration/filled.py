@@ -1,5 +1,5 @@
-"""A metastore filled with all kinds of objects and odd names, types and parameters, by a client that knows nothing of
-interbed.
+"""A metastore filled with all kinds of objects and unusual names, types and parameters, by a client other than
+interbed's.
 """
 
 from pathlib import Path
@@ -115,7 +115,7 @@ def _fill_orders(client: hmsclient.HMSClient) -> None:
 
 
 def fill_partitions(client: hmsclient.HMSClient, count: int) -> None:
-    """A table `shop.many` with this many partitions."""
+    """Create a table `shop.many` with this many partitions."""
     client.create_table(_table("shop", "many", storage(("id", "int")), partition_keys=(("p", "int"),)))
     home = client.get_table("shop", "many").sd.location
     for start in range(0, count, 1000):
@@ -134,7 +134,7 @@ def fill_partitions(client: hmsclient.HMSClient, count: int) -> None:
 
 
 def fill_statistics(client: hmsclient.HMSClient) -> None:
-    """Statistics of a table and of a partition."""
+    """Store statistics of a table and of a partition."""
     decimal = hive.Decimal(unscaled=b"\x04\xd2", scale=2)
     client.update_table_column_statistics(
         hive.ColumnStatistics(
@@ -175,7 +175,7 @@ def fill_statistics(client: hmsclient.HMSClient) -> None:
 
 
 def fill_constraints(client: hmsclient.HMSClient) -> None:
-    """A primary key and a foreign key to it."""
+    """Create a primary key and a foreign key to it."""
     client.add_primary_key(
         hive.AddPrimaryKeyRequest(
             primaryKeyCols=[
@@ -217,7 +217,7 @@ def fill_constraints(client: hmsclient.HMSClient) -> None:
 
 
 def storage(*columns: tuple[str, str], location: str | None = None) -> hive.StorageDescriptor:
-    """A storage descriptor with these columns."""
+    """Return a storage descriptor with these columns."""
     return hive.StorageDescriptor(
         cols=[hive.FieldSchema(name=name, type=kind, comment=None) for name, kind in columns],
         location=location,

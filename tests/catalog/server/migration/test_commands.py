@@ -1,5 +1,5 @@
-"""Import, verify and export between interbed's own servers and databases, on SQLite and PostgreSQL, and what they say
-when something is wrong.
+"""Import, verify and export between interbed's own servers and databases, on SQLite and PostgreSQL,
+and their errors.
 """
 
 import json
@@ -27,7 +27,7 @@ from tests.support.shares import each_run
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """A server with all kinds of objects, in two catalogs."""
+    """Run a server with all kinds of objects, in two catalogs."""
     directory = tmp_path_factory.mktemp("filled")
     with metastore_under_test(f"sqlite:///{directory / 'source.db'}", directory) as running:
         with foreign_client(running.port) as client:
@@ -39,7 +39,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderT
 
 @pytest.fixture(params=BACKENDS)
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database."""
+    """Return the address of an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'target.db'}"
     return new_database(request.getfixturevalue("postgres_url"))
@@ -47,14 +47,14 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def exported(filled: MetastoreUnderTest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An export file of the filled server."""
+    """Export the filled server into a file."""
     file = tmp_path_factory.mktemp("exported") / "export.jsonl"
     file.write_text(run("export", "--from", filled.uri))
     return file
 
 
 @pytest.mark.parametrize("target", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
-def test_a_server_moves_into_another_database(filled: MetastoreUnderTest, target: str) -> None:
+def test_a_server_is_imported_into_another_database(filled: MetastoreUnderTest, target: str) -> None:
     told = run_json("import", "--from", filled.uri, "--db", target)
     assert told["failures"] == []
     assert told["counts"]["partition"] == {"copied": len(PARTITIONS)}
@@ -67,7 +67,7 @@ def test_a_server_moves_into_another_database(filled: MetastoreUnderTest, target
     assert {outcome for counts in again["counts"].values() for outcome in counts} == {"unchanged"}
 
 
-def test_an_export_comes_back_line_for_line(exported: Path, target: str) -> None:
+def test_an_imported_export_is_exported_again_line_for_line(exported: Path, target: str) -> None:
     lines = exported.read_text().splitlines()
     assert json.loads(lines[0]) == {"type": "export", "format": 1}
     assert json.loads(lines[-1]) == {"type": "end", "objects": len(lines) - 2}
@@ -85,7 +85,7 @@ def test_the_target_is_the_servers_database_by_default(exported: Path, tmp_path:
     assert run("export", env=env) == exported.read_text()
 
 
-def test_a_database_that_has_tables_is_left_alone_without_resume(exported: Path, tmp_path: Path) -> None:
+def test_a_database_with_tables_is_not_changed_without_resume(exported: Path, tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'm.db'}"
     run("import", "--from", exported, "--db", db, "--include", "shop.few")
     assert "has tables already" in run("import", "--from", exported, "--db", db, code=1)
@@ -93,7 +93,7 @@ def test_a_database_that_has_tables_is_left_alone_without_resume(exported: Path,
     assert told["counts"]["table"]["unchanged"] == 1
 
 
-def test_what_is_missing_on_either_side_is_told(exported: Path, tmp_path: Path) -> None:
+def test_objects_that_are_missing_on_either_side_are_reported(exported: Path, tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'm.db'}"
     run("import", "--from", exported, "--db", db, "--exclude", "shop.few", "--exclude", "empty_2024")
     told = run("verify", "--from", exported, "--to", db, code=1)
@@ -104,8 +104,12 @@ def test_what_is_missing_on_either_side_is_told(exported: Path, tmp_path: Path) 
     assert f"table shop.few is missing from {db}" in told
 
 
-def test_what_cannot_be_stored_fails_alone(exported: Path, tmp_path: Path, postgres_url: str) -> None:
-    """PostgreSQL takes names of at most 256 characters for tables, as Hive does; a file may have longer ones."""
+def test_an_object_that_cannot_be_stored_does_not_stop_the_import(
+    exported: Path, tmp_path: Path, postgres_url: str
+) -> None:
+    """The columns of PostgreSQL have at most 256 characters for table names, as in Hive; a file may
+    have longer names.
+    """
     long_name = "t" * 300
     lines = exported.read_text().splitlines()
     table = next(json.loads(line) for line in lines if '"name": "few"' in line)
@@ -137,7 +141,7 @@ def test_what_cannot_be_stored_fails_alone(exported: Path, tmp_path: Path, postg
         (lambda lines: ["\x00\xff"], "line 1: "),
     ],
 )
-def test_an_export_file_that_is_broken_is_refused_with_its_line(
+def test_a_damaged_export_file_is_refused_with_its_line(
     exported: Path, tmp_path: Path, change: object, message: str
 ) -> None:
     assert callable(change)
@@ -148,7 +152,7 @@ def test_an_export_file_that_is_broken_is_refused_with_its_line(
     assert str(file) in told
 
 
-def test_a_source_that_does_not_answer_is_told_with_the_way_out(tmp_path: Path) -> None:
+def test_an_unreachable_source_is_reported_with_a_hint(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'm.db'}"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -159,7 +163,7 @@ def test_a_source_that_does_not_answer_is_told_with_the_way_out(tmp_path: Path) 
     assert not list(tmp_path.iterdir())
 
 
-def test_something_else_than_a_metastore_is_told(tmp_path: Path) -> None:
+def test_a_source_that_is_not_a_metastore_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         answering = threading.Thread(target=_answer_http, args=(listener,))
         answering.start()
@@ -184,7 +188,7 @@ def test_something_else_than_a_metastore_is_told(tmp_path: Path) -> None:
         (("verify", "--from", "{file}", "--to", "postgresql://nobody@127.0.0.1:1/x"), 1, "refused"),
     ],
 )
-def test_a_command_that_cannot_be_carried_out_says_why(
+def test_invalid_arguments_are_refused_with_the_reason(
     exported: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
 ) -> None:
     filled_in = [argument.format(file=exported, tmp=tmp_path) for argument in arguments]
@@ -192,7 +196,7 @@ def test_a_command_that_cannot_be_carried_out_says_why(
 
 
 @pytest.mark.parametrize("target", each_run(BACKENDS, lambda kind: kind == "sqlite"), indirect=True)
-def test_several_catalogs_move_in(target: str, tmp_path: Path) -> None:
+def test_several_catalogs_are_imported(target: str, tmp_path: Path) -> None:
     with metastore_under_test(f"sqlite:///{tmp_path / 'source.db'}", tmp_path) as running:
         with foreign_client(running.port) as foreign:
             fill(foreign, tmp_path)

@@ -1,4 +1,6 @@
-"""Moving in from Hive's own metastore: all arrives as it was, nothing is touched, and a killed import goes on."""
+"""Import from Hive's own metastore: all objects arrive unchanged, the source is not touched, a killed import is
+resumed.
+"""
 
 import sqlite3
 import subprocess
@@ -31,7 +33,7 @@ DEADLINE_SECONDS = 120.0
 
 @pytest.fixture(scope="module")
 def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaMetastore]:
-    """Hive's metastore 2.3.10, filled."""
+    """Run Hive's metastore 2.3.10, filled with objects."""
     directory = tmp_path_factory.mktemp("java")
     with running_java_metastore(directory=directory, java_options=QUICK_START) as running:
         with foreign(running) as client:
@@ -44,13 +46,13 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaMetastore]:
 
 @contextmanager
 def foreign(java: JavaMetastore) -> Iterator[hmsclient.HMSClient]:
-    """hmsclient on the Java metastore."""
+    """Connect hmsclient to the Java metastore."""
     with foreign_client(int(java.uri.rpartition(":")[2])) as client:
         yield client
 
 
 @pytest.mark.long
-def test_an_import_from_java_brings_everything_and_touches_no_directory(java: JavaMetastore, tmp_path: Path) -> None:
+def test_an_import_from_java_copies_all_objects_and_touches_no_directory(java: JavaMetastore, tmp_path: Path) -> None:
     before = _tree(java.warehouse.parent)
     db = f"sqlite:///{tmp_path / 'm.db'}"
     dry = run_json("import", "--from", java.uri, "--db", db, "--dry-run")
@@ -74,7 +76,7 @@ def test_an_import_from_java_brings_everything_and_touches_no_directory(java: Ja
     assert {path.name for path in tmp_path.iterdir()} <= {"m.db", "m.db-shm", "m.db-wal"}
 
 
-def test_clients_see_what_was_imported_as_the_java_metastore_shows_it(java: JavaMetastore, tmp_path: Path) -> None:
+def test_clients_read_imported_objects_as_the_java_metastore_returns_them(java: JavaMetastore, tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'm.db'}"
     run("import", "--from", java.uri, "--db", db, "--include", "shop", "--exclude", "shop.many|plain_*")
     with (
@@ -104,7 +106,7 @@ def test_clients_see_what_was_imported_as_the_java_metastore_shows_it(java: Java
         assert client.get_function("shop", "plus_one").className == "org.example.plus_one"
 
 
-def test_an_import_that_is_killed_again_and_again_goes_on_where_it_ended(java: JavaMetastore, tmp_path: Path) -> None:
+def test_a_repeatedly_killed_import_resumes_and_completes(java: JavaMetastore, tmp_path: Path) -> None:
     file = tmp_path / "m.db"
     killed = 0
     deadline = time.monotonic() + DEADLINE_SECONDS
@@ -115,8 +117,8 @@ def test_an_import_that_is_killed_again_and_again_goes_on_where_it_ended(java: J
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        # It is killed as soon as something new has arrived: no two of its lives end at the same place. The last one
-        # may finish.
+        # Each process is killed as soon as it has imported something new, so that no two of them end at the same place.
+        # The last one may complete.
         while killed < KILLS and process.poll() is None and _rows(file) <= present and time.monotonic() < deadline:
             time.sleep(0.01)
         if killed < KILLS:
@@ -129,7 +131,7 @@ def test_an_import_that_is_killed_again_and_again_goes_on_where_it_ended(java: J
     assert compared["differences"] == []
 
 
-def test_a_source_that_changes_is_told_of_and_brought_up_to_date(java: JavaMetastore, tmp_path: Path) -> None:
+def test_changes_of_the_source_are_reported_and_imported_by_resume(java: JavaMetastore, tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'm.db'}"
     few = ("--exclude", "shop.plain_*|many")
     run("import", "--from", java.uri, "--db", db, *few)
@@ -157,9 +159,9 @@ def test_a_source_that_changes_is_told_of_and_brought_up_to_date(java: JavaMetas
     assert "no differences" in run("verify", "--from", java.uri, "--to", db, *few)
 
 
-# In each run a server's own export moves in.
+# Each run of the tests imports an export of interbed's own server.
 @pytest.mark.long
-def test_an_export_of_a_java_metastore_moves_in_as_well(java: JavaMetastore, tmp_path: Path) -> None:
+def test_an_export_of_a_java_metastore_can_be_imported(java: JavaMetastore, tmp_path: Path) -> None:
     lines = run("export", "--from", java.uri, "--exclude", "shop.many")
     file = tmp_path / "export.jsonl"
     file.write_text(lines)
@@ -169,7 +171,7 @@ def test_an_export_of_a_java_metastore_moves_in_as_well(java: JavaMetastore, tmp
     assert "no differences" in run("verify", "--from", file, "--to", db)
 
 
-def test_servers_on_the_target_see_what_is_imported_at_once(java: JavaMetastore, tmp_path: Path) -> None:
+def test_running_servers_on_the_target_see_imported_objects_at_once(java: JavaMetastore, tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'm.db'}"
     with metastore_under_test(db, tmp_path) as ours, HiveMetastoreClient(ours.uri) as client:
         assert client.get_all_databases() == ["default"]
@@ -185,7 +187,7 @@ def test_servers_on_the_target_see_what_is_imported_at_once(java: JavaMetastore,
 
 
 def _tree(directory: Path) -> dict[str, float]:
-    """Every path below the warehouse with its time of modification; the metastore's own files are not of interest."""
+    """Return every path below the warehouse with its modification time, without the metastore's own files."""
     own = ("derby", "conf", "java-metastore.log")
     return {
         str(path): path.stat().st_mtime
@@ -195,7 +197,7 @@ def _tree(directory: Path) -> dict[str, float]:
 
 
 def _rows(file: Path) -> int:
-    """How many tables and partitions have arrived."""
+    """Return the number of tables and partitions that are imported."""
     if not file.exists():
         return 0
     with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=30)) as connection:
@@ -206,5 +208,5 @@ def _rows(file: Path) -> int:
                 ).fetchone()[0]
             )
         except sqlite3.OperationalError:
-            # The tables are not made yet.
+            # The tables do not exist yet.
             return 0

@@ -1,4 +1,4 @@
-"""Names in a temporary database."""
+"""Set of names in a temporary database."""
 
 import tracemalloc
 
@@ -9,7 +9,7 @@ from interbed.catalog.server.migration.selection import NameSet
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1)), st.integers(1, 5))
-def test_each_name_comes_once_and_in_order(names: list[str], size: int) -> None:
+def test_each_name_is_returned_once_in_order(names: list[str], size: int) -> None:
     with NameSet(names) as stored:
         stored.add(names[:2])
         assert len(stored) == len(set(names))

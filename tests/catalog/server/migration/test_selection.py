@@ -1,4 +1,4 @@
-"""Patterns for what is copied, compared and exported."""
+"""Patterns that select objects for copy, comparison and export."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_everything_is_selected_by_default() -> None:
     assert everything.table("other", "d", "t")
 
 
-def test_a_database_is_selected_with_all_that_is_in_it() -> None:
+def test_a_database_is_selected_with_all_its_objects() -> None:
     chosen = ObjectSelection(["Sales|shop*"])
     assert [chosen.database("hive", name) for name in ("sales", "shop_1", "other")] == [True, True, False]
     assert chosen.functions("hive", "sales")
@@ -34,7 +34,7 @@ def test_a_table_is_selected_with_its_database_but_without_functions() -> None:
     assert ObjectSelection(["sales.*"]).functions("hive", "sales")
 
 
-def test_what_is_excluded_is_not_selected() -> None:
+def test_excluded_objects_are_not_selected() -> None:
     chosen = ObjectSelection([], ["tmp*", "*.scratch_*"])
     assert not chosen.database("hive", "tmp1")
     assert chosen.database("hive", "sales")
@@ -42,7 +42,7 @@ def test_what_is_excluded_is_not_selected() -> None:
     assert not chosen.table("hive", "tmp1", "orders")
 
 
-def test_a_foreign_key_needs_the_table_that_it_refers_to() -> None:
+def test_a_foreign_key_is_selected_only_with_the_table_that_it_refers_to() -> None:
     def key(table: str) -> list[ttypes.SQLForeignKey]:
         return [ttypes.SQLForeignKey(pktable_db="d", pktable_name=table)]
 
@@ -51,6 +51,6 @@ def test_a_foreign_key_needs_the_table_that_it_refers_to() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["a.b.c.d", "", ".", "a..b", "a."])
-def test_a_pattern_of_another_shape_is_refused(pattern: str) -> None:
+def test_a_malformed_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(InvalidOptionError, match="is no pattern for tables"):
         ObjectSelection([pattern])

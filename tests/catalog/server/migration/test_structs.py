@@ -1,4 +1,4 @@
-"""Thrift's structures as JSON and back, and which fields differ."""
+"""Thrift's structures as JSON and back, and the comparison of their fields."""
 
 import json
 import math
@@ -65,13 +65,13 @@ statistics = st.builds(
 
 
 @given(tables | statistics)
-def test_a_structure_comes_back_from_its_json(struct: Any) -> None:
+def test_a_structure_is_restored_from_its_json(struct: Any) -> None:
     text = json.dumps(to_json(struct), allow_nan=False)
     back = from_json(type(struct), json.loads(text))
     assert back == struct
 
 
-def test_numbers_that_json_lacks_are_texts() -> None:
+def test_numbers_that_json_lacks_are_written_as_texts() -> None:
     data = ttypes.DoubleColumnStatsData(lowValue=math.nan, highValue=-math.inf, numNulls=0, numDVs=1)
     assert to_json(data) == {"lowValue": "nan", "highValue": "-inf", "numNulls": 0, "numDVs": 1}
     back = from_json(ttypes.DoubleColumnStatsData, to_json(data))
@@ -93,13 +93,13 @@ def test_numbers_that_json_lacks_are_texts() -> None:
         ({"parameters": {"a": 1}}, "parameters has to be a string"),
     ],
 )
-def test_fields_that_do_not_fit_are_named(fields: dict[str, Any], message: str) -> None:
+def test_fields_of_a_wrong_type_are_refused_by_name(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         from_json(ttypes.Table, fields)
 
 
 @given(tables)
-def test_what_a_server_makes_up_and_what_it_leaves_out_makes_no_difference(table: ttypes.Table) -> None:
+def test_fields_that_a_server_adds_or_omits_are_no_difference(table: ttypes.Table) -> None:
     kept = fields_of(RecordKind.TABLE, table)
     filled = from_json(ttypes.Table, to_json(table))
     filled.catName, filled.ownerType, filled.writeId, filled.id = "hive", ttypes.PrincipalType.USER, 7, 9
@@ -116,7 +116,7 @@ def test_every_kind_of_object_has_a_structure() -> None:
         assert all(hasattr(about.structure(), name) for name in (about.database, about.table, about.name))
 
 
-def test_differences_are_told_by_their_path() -> None:
+def test_differences_are_reported_by_their_path() -> None:
     left = {"sd": {"cols": [{"name": "a"}, {"name": "b"}]}, "n": 0, "parameters": {"x": "1", "y": ""}, "view": None}
     right = {"sd": {"cols": [{"name": "a"}, {"name": "c"}, {"name": "d"}]}, "parameters": {"x": "2"}, "flag": False}
     assert list(different_fields(left, right)) == [

@@ -1,4 +1,4 @@
-"""The audit log: which calls, and what is said about them."""
+"""The audit log: which calls it records, and with which fields."""
 
 import json
 import threading
@@ -16,7 +16,7 @@ PARTITION = ttypes.Partition(dbName="d", tableName="t", values=["1", "x"])
 
 
 def call(method: str, outcome: CallOutcome = CallOutcome.OK, error: str | None = None, **arguments: Any) -> Call:
-    """A call of a method of the interface with these arguments."""
+    """Return a call of a method of the interface with these arguments."""
     return Call(
         request_id="r-1",
         method=method,
@@ -29,7 +29,7 @@ def call(method: str, outcome: CallOutcome = CallOutcome.OK, error: str | None =
 
 
 def about(database: str = "d", **more: object) -> dict[str, object]:
-    """What is said of an object in the default catalog."""
+    """Return the fields that identify an object in the default catalog."""
     return {"catalog": "hive", "database": database, **more}
 
 
@@ -98,16 +98,18 @@ def about(database: str = "d", **more: object) -> dict[str, object]:
         ),
     ],
 )
-def test_a_change_names_what_it_is_about(method: str, arguments: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_a_change_is_logged_with_the_object_that_it_changes(
+    method: str, arguments: dict[str, Any], expected: dict[str, Any]
+) -> None:
     assert is_change(method)
     assert subject(method, call(method, **arguments).arguments) == expected
 
 
-def test_reads_and_locks_are_no_changes() -> None:
+def test_reads_and_locks_are_not_audited() -> None:
     assert not any(map(is_change, ("get_table", "lock", "unlock", "heartbeat", "set_ugi", "getMetaConf", "flushCache")))
 
 
-def test_a_line_tells_who_did_what_from_where_and_how_it_ended(tmp_path: Path) -> None:
+def test_a_line_has_the_user_the_call_the_peer_and_the_outcome(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     log = AuditLog(file)
     log.observed(call("drop_table", dbname="d", name="t"))
@@ -123,7 +125,7 @@ def test_a_line_tells_who_did_what_from_where_and_how_it_ended(tmp_path: Path) -
     ]
 
 
-def test_a_file_that_was_rotated_away_is_made_anew(tmp_path: Path) -> None:
+def test_a_rotated_file_is_created_again(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     log = AuditLog(file)
     log.observed(call("drop_table", dbname="d", name="a"))
@@ -134,7 +136,7 @@ def test_a_file_that_was_rotated_away_is_made_anew(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["table"] == "b"
 
 
-def test_many_threads_and_two_processes_worth_of_logs_share_a_file(tmp_path: Path) -> None:
+def test_many_threads_and_two_logs_share_a_file(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     logs = [AuditLog(file), AuditLog(file)]
 
@@ -153,7 +155,7 @@ def test_many_threads_and_two_processes_worth_of_logs_share_a_file(tmp_path: Pat
         log.close()
 
 
-def test_names_of_any_length_and_any_characters_make_one_line_each(tmp_path: Path) -> None:
+def test_names_of_any_length_and_any_characters_give_one_line_each(tmp_path: Path) -> None:
     file = tmp_path / "audit.jsonl"
     log = AuditLog(file)
     log.observed(call("drop_table", dbname='d"\n', name="t\ud800" + "x" * 10_000))
@@ -162,16 +164,16 @@ def test_names_of_any_length_and_any_characters_make_one_line_each(tmp_path: Pat
     assert len(line) < 2000
 
 
-def test_a_disk_that_takes_no_more_is_told_and_hinders_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_is_logged_and_fails_no_call(caplog: pytest.LogCaptureFixture) -> None:
     log = AuditLog(Path("/dev/full"))
     log.observed(call("drop_table", dbname="d", name="t"))
     log.close()
-    # Not caplog.text: its form is that of whatever logging was configured in this process before.
+    # Not caplog.text: its format depends on the logging that was configured in this process before.
     (message,) = [r.getMessage() for r in caplog.records if r.name == "interbed.audit"]
     assert "cannot write to the audit log /dev/full" in message
     assert '"table": "t"' in message
 
 
-def test_a_path_that_cannot_be_written_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no-such"):
         AuditLog(tmp_path / "no-such" / "audit.jsonl")

@@ -1,4 +1,6 @@
-"""The second port over real HTTP, on a store of its own: health, readiness with reasons, and Prometheus' format."""
+"""The health port over real HTTP, on a database of its own: liveness, readiness with reasons, and
+Prometheus metrics.
+"""
 
 import http.client
 import json
@@ -29,7 +31,7 @@ REQUEST = LockRequest(components=(TABLE,), user="u", host="h")
 
 
 def get(address: tuple[str, int], path: str, method: str = "GET") -> tuple[int, str, str]:
-    """Status, content type and body of a page."""
+    """Return status, content type and body of a page."""
     connection = http.client.HTTPConnection(*address, timeout=60)
     try:
         connection.request(method, path)
@@ -40,7 +42,7 @@ def get(address: tuple[str, int], path: str, method: str = "GET") -> tuple[int, 
 
 
 def samples(text: str) -> dict[tuple[str, ...], float]:
-    """Values by name and the values of labels, in the order of the labels' names."""
+    """Return the samples by name and by the values of labels, in the order of the labels' names."""
     return {
         (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -49,12 +51,12 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
 
 
 def call(method: str, seconds: float = 0.003, outcome: CallOutcome = CallOutcome.OK) -> Call:
-    """A call that has ended."""
+    """Return a call that has ended."""
     return Call(request_id="r", method=method, session=ClientSession(peer="p"), seconds=seconds, outcome=outcome)
 
 
-class Running:
-    """The second port beside a store."""
+class HealthPort:
+    """Health port of a server without a Thrift port, on a database of its own."""
 
     def __init__(self, directory: Path) -> None:
         self.warehouse = directory / "warehouse"
@@ -81,22 +83,22 @@ class Running:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Of the second port."""
+        """Address of the health port."""
         address = self.operating.health_address
         assert address is not None
         return address
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[Running]:
-    """The second port, up."""
-    started = Running(tmp_path)
+def running(tmp_path: Path) -> Iterator[HealthPort]:
+    """Start the health port."""
+    started = HealthPort(tmp_path)
     yield started
     started.operating.stop()
     started.store.close()
 
 
-def test_a_well_server_is_live_and_ready(running: Running) -> None:
+def test_a_healthy_server_is_live_and_ready(running: HealthPort) -> None:
     assert running.address[0] == "127.0.0.1"
     assert get(running.address, "/health/live") == (200, "application/json", '{"status": "live"}\n')
     status, _, body = get(running.address, "/health/ready?verbose=1")
@@ -106,7 +108,7 @@ def test_a_well_server_is_live_and_ready(running: Running) -> None:
     assert (status, json.loads(body)["pages"]) == (404, ["/health/live", "/health/ready", "/metrics"])
 
 
-def test_what_is_amiss_is_named(running: Running, tmp_path: Path) -> None:
+def test_an_unready_server_reports_the_reason(running: HealthPort, tmp_path: Path) -> None:
     def reasons() -> list[str]:
         status, _, body = get(running.address, "/health/ready")
         assert status == 503
@@ -133,7 +135,7 @@ def test_what_is_amiss_is_named(running: Running, tmp_path: Path) -> None:
     assert get(running.address, "/health/live")[0] == 200
 
 
-def test_calls_are_counted_in_a_form_that_prometheus_reads(running: Running) -> None:
+def test_calls_are_counted_in_the_format_of_prometheus(running: HealthPort) -> None:
     for observer in running.observers:
         for _ in range(3):
             observer.observed(call("get_table", 0.003))
@@ -170,11 +172,11 @@ def test_calls_are_counted_in_a_form_that_prometheus_reads(running: Running) -> 
     }
     assert {key: found.get(key) for key in expected} == expected
     assert found["process_start_time_seconds",] > 0
-    # What was counted once is not counted again.
+    # A call that was counted once is not counted again.
     assert samples(get(running.address, "/metrics")[2])["interbed_cache_hits_total",] == 10
 
 
-def test_locks_are_told_as_the_database_knows_them(running: Running) -> None:
+def test_the_numbers_of_locks_are_those_of_the_database(running: HealthPort) -> None:
     held, waiting = running.locks.lock(REQUEST), running.locks.lock(REQUEST)
     found = samples(get(running.address, "/metrics")[2])
     assert [found["interbed_locks", state] for state in ("acquired", "waiting", "stale")] == [1, 1, 0]
@@ -191,7 +193,7 @@ def test_locks_are_told_as_the_database_knows_them(running: Running) -> None:
     assert held.id < waiting.id
 
 
-def test_names_of_unknown_methods_do_not_fill_the_memory(running: Running) -> None:
+def test_names_of_unknown_methods_use_bounded_memory(running: HealthPort) -> None:
     for number in range(UNKNOWN_METHODS_MAX + 50):
         running.metrics.observed(call(f"m{number}" + "x" * 1000, outcome=CallOutcome.UNKNOWN))
     found = samples(get(running.address, "/metrics")[2])
@@ -200,7 +202,7 @@ def test_names_of_unknown_methods_do_not_fill_the_memory(running: Running) -> No
     assert found["interbed_unknown_method_calls_total", "other"] == 50
 
 
-def test_a_check_that_hangs_is_told_within_seconds_and_asked_only_once() -> None:
+def test_a_hanging_check_is_reported_within_seconds_and_runs_only_once() -> None:
     release, asked = threading.Event(), []
 
     def hangs() -> str | None:
@@ -223,7 +225,7 @@ def test_a_check_that_hangs_is_told_within_seconds_and_asked_only_once() -> None
         health.stop()
 
 
-def test_silent_clients_and_nonsense_do_not_keep_others_from_an_answer(running: Running) -> None:
+def test_silent_clients_and_invalid_requests_do_not_delay_others(running: HealthPort) -> None:
     silent = [socket.create_connection(running.address, timeout=60) for _ in range(5)]
     try:
         silent[0].sendall(b"GET /health")
@@ -236,7 +238,7 @@ def test_silent_clients_and_nonsense_do_not_keep_others_from_an_answer(running: 
             each.close()
 
 
-def test_without_a_port_nothing_listens_and_nothing_is_counted(tmp_path: Path) -> None:
+def test_without_a_health_port_nothing_listens_and_nothing_is_counted(tmp_path: Path) -> None:
     settings = ServerSettings()
     assert metrics_for(settings, None) is None
     store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
@@ -248,14 +250,14 @@ def test_without_a_port_nothing_listens_and_nothing_is_counted(tmp_path: Path) -
     store.close()
 
 
-def test_a_taken_port_is_an_error_at_the_start(running: Running, tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error_at_the_start(running: HealthPort, tmp_path: Path) -> None:
     settings = ServerSettings(health_port=running.address[1])
     with pytest.raises(MetastoreError, match=f"health port 127.0.0.1:{running.address[1]}: .* in use"):
         ServerOperations(settings, running.store, running.locks, running.metrics, warehouse=f"file:{tmp_path}")
 
 
 def poll(condition: Callable[[], bool]) -> None:
-    """Wait until it holds."""
+    """Wait until the condition holds."""
     wait = threading.Event()
     for _ in range(6000):
         if condition():
@@ -264,7 +266,7 @@ def poll(condition: Callable[[], bool]) -> None:
     raise AssertionError(f"not within 60 s (process {os.getpid()})")
 
 
-def test_the_reaper_removes_locks_and_events_that_have_run_out(running: Running, tmp_path: Path) -> None:
+def test_the_reaper_removes_expired_locks_and_events(running: HealthPort, tmp_path: Path) -> None:
     held = running.locks.lock(REQUEST)
     settings = ServerSettings(reaper_seconds=0.05)
     operating = ServerOperations(settings, running.store, running.locks, None, warehouse=f"file:{tmp_path}")

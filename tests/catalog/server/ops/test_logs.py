@@ -1,4 +1,4 @@
-"""Log lines, for people and as JSON, with the request that they belong to."""
+"""Log lines as text and as JSON, with the request that they belong to."""
 
 import io
 import json
@@ -22,7 +22,7 @@ from tests.support.tally import Tally
 
 @pytest.fixture
 def stream() -> Iterator[io.StringIO]:
-    """Where the log goes; the test's own logging is put back afterwards."""
+    """Return the stream that receives the log; restore the test's own logging afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield io.StringIO()
@@ -32,7 +32,7 @@ def stream() -> Iterator[io.StringIO]:
 
 @pytest.fixture
 def request_of_ann() -> Iterator[None]:
-    """This thread serves a request."""
+    """Let this thread serve a request."""
     tokens = [
         (current_request, current_request.set("r-7")),
         (current_method, current_method.set("get_table")),
@@ -44,7 +44,7 @@ def request_of_ann() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("request_of_ann")
-def test_a_line_of_json_has_the_request_the_method_the_peer_and_the_user(stream: io.StringIO) -> None:
+def test_a_json_line_has_the_request_the_method_the_peer_and_the_user(stream: io.StringIO) -> None:
     configure_logging("INFO", "json", stream)
     logging.getLogger("interbed.x").info("hello %s", "wörld\n")
     line = json.loads(stream.getvalue())
@@ -61,7 +61,7 @@ def test_a_line_of_json_has_the_request_the_method_the_peer_and_the_user(stream:
     }
 
 
-def test_outside_of_requests_there_is_none_to_tell_and_errors_have_their_traceback(stream: io.StringIO) -> None:
+def test_lines_outside_of_requests_have_no_request_and_errors_have_a_traceback(stream: io.StringIO) -> None:
     configure_logging("INFO", "json", stream)
     try:
         raise ValueError("broken")
@@ -73,7 +73,7 @@ def test_outside_of_requests_there_is_none_to_tell_and_errors_have_their_traceba
 
 
 @pytest.mark.usefixtures("request_of_ann")
-def test_a_line_for_people_ends_with_the_request(stream: io.StringIO) -> None:
+def test_a_text_line_ends_with_the_request(stream: io.StringIO) -> None:
     configure_logging("INFO", "text", stream)
     logging.getLogger("interbed.x").info("hello")
     logging.getLogger("interbed.x").debug("not asked for")
@@ -108,11 +108,11 @@ FORGERIES = [
     *(chr(number) for number in (*range(0x20), *range(0x7F, 0xA0))),
     *"\u061c\u200b\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069\ufeff\ud800\udfff",
 ]
-"""Characters that end a line, move a cursor, turn the direction of writing, or have no encoding."""
+"""Characters that end a line, move the cursor, change the direction of writing, or have no encoding."""
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_no_text_from_outside_forges_a_line(stream: io.StringIO, form: str, tally: Tally) -> None:
+def test_text_of_clients_cannot_forge_a_log_line(stream: io.StringIO, form: str, tally: Tally) -> None:
     configure_logging("INFO", form, stream)
     for forgery in FORGERIES:
         stream.seek(0)
@@ -167,7 +167,7 @@ def test_credentials_are_masked_in_lines(stream: io.StringIO, form: str, secret:
 @pytest.mark.parametrize(
     "plain", ["hdfs://host:8020/a@b", "file:/x/y@z", "thrift://host:9083", "no table d.t@branch", "a=b c: d"]
 )
-def test_what_is_no_credential_is_shown(plain: str) -> None:
+def test_text_that_is_no_credential_is_not_masked(plain: str) -> None:
     assert without_credentials(plain) == plain
 
 

@@ -1,4 +1,4 @@
-"""PostgreSQL that goes away under a server: its connections are ended, and the whole database is away for a while."""
+"""A server whose PostgreSQL ends all connections, or is unavailable for a while."""
 
 import threading
 import time
@@ -15,14 +15,14 @@ DEADLINE_SECONDS = 120
 ROUNDS = 5
 
 
-def test_connections_that_are_ended_are_replaced_and_reads_stay_true(postgres_url: str, tmp_path: Path) -> None:
+def test_ended_connections_are_replaced_and_reads_stay_correct(postgres_url: str, tmp_path: Path) -> None:
     db = new_database(postgres_url)
     changing = table("default", "t", parameters={"version": "0"})
     with metastore_under_test(db, tmp_path) as running, raw_client(running.port) as client:
         client.create_table(changing)
         changing = client.get_table("default", "t")
         for version in range(ROUNDS):
-            # In the cache by now, and on several connections.
+            # The table is in the cache now, and several connections are open.
             for _ in range(3):
                 client.get_table("default", "t")
             _end_connections(postgres_url, db)
@@ -36,7 +36,7 @@ def test_connections_that_are_ended_are_replaced_and_reads_stay_true(postgres_ur
     assert "Traceback" not in (tmp_path / "server.log").read_text()
 
 
-def test_under_load_no_acknowledged_change_is_lost_with_the_connections(postgres_url: str, tmp_path: Path) -> None:
+def test_no_acknowledged_change_is_lost_when_connections_end_under_load(postgres_url: str, tmp_path: Path) -> None:
     db = new_database(postgres_url)
     acknowledged: set[str] = set()
     ending = threading.Event()
@@ -53,7 +53,7 @@ def test_under_load_no_acknowledged_change_is_lost_with_the_connections(postgres
                     acknowledged.add(name)
                     enough.release()
                 except (ttypes.MetaException, ttypes.AlreadyExistsException):
-                    # The commit got lost: whether it came through nobody could tell.
+                    # The commit was lost: its outcome is unknown.
                     continue
 
     with metastore_under_test(db, tmp_path, "--workers", "2") as running:
@@ -74,7 +74,7 @@ def test_under_load_no_acknowledged_change_is_lost_with_the_connections(postgres
             assert acknowledged <= set(client.get_all_tables("default"))
 
 
-def test_a_database_that_is_away_gives_an_error_that_says_so_and_comes_back(postgres_url: str, tmp_path: Path) -> None:
+def test_an_unavailable_database_is_reported_and_used_again_when_it_is_back(postgres_url: str, tmp_path: Path) -> None:
     db = new_database(postgres_url)
     name = db.rpartition("/")[2]
     with metastore_under_test(db, tmp_path) as running, raw_client(running.port) as client:
@@ -84,11 +84,11 @@ def test_a_database_that_is_away_gives_an_error_that_says_so_and_comes_back(post
         with psycopg.connect(postgres_url, autocommit=True) as connection:
             connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false".encode())
             _end_connections(postgres_url, db)
-            # Also what was in the cache: nobody can say whether it is still true.
+            # Cached answers are not returned either, because they may be stale.
             for _ in range(2):
                 with pytest.raises(ttypes.MetaException, match="database failed"):
                     client.get_table("default", "t")
-            # The server lives, and answers what needs no database.
+            # The server is alive and answers calls that need no database.
             assert client.getStatus() == ttypes.fb_status.ALIVE
             connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true".encode())
         deadline = time.monotonic() + DEADLINE_SECONDS

@@ -1,4 +1,4 @@
-"""A real server as a platform team sees it: health, metrics, logs and audit over one process and over several."""
+"""A real server as its operators see it: health, metrics, logs and audit over one process and over several."""
 
 import http.client
 import json
@@ -35,8 +35,8 @@ WORKERS = {"one process on SQLite": 1, "three processes on PostgreSQL": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Operated:
-    """A server with its second port and its files."""
+class OperatedServer:
+    """Server with its health port and its log files."""
 
     running: MetastoreUnderTest
     health: tuple[str, int]
@@ -44,7 +44,7 @@ class Operated:
     workers: int
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and body of a page of the second port."""
+        """Return status and body of a page of the health port."""
         connection = http.client.HTTPConnection(*self.health, timeout=60)
         try:
             connection.request("GET", path)
@@ -54,7 +54,7 @@ class Operated:
             connection.close()
 
     def samples(self) -> dict[tuple[str, ...], float]:
-        """What /metrics says now, by name and labels."""
+        """Return the samples of /metrics, by name and labels."""
         return {
             (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
             for family in text_string_to_metric_families(self.get("/metrics")[1])
@@ -62,16 +62,16 @@ class Operated:
         }
 
     def log(self) -> list[dict[str, Any]]:
-        """The lines of the log."""
+        """Return the lines of the log."""
         return [json.loads(line) for line in (self.directory / "server.log").read_text().splitlines()]
 
     def audit(self) -> list[dict[str, Any]]:
-        """The lines of the audit log."""
+        """Return the lines of the audit log."""
         return [json.loads(line) for line in (self.directory / "audit.jsonl").read_text().splitlines()]
 
 
 def poll(condition: Callable[[], bool], what: str) -> None:
-    """Wait until it holds."""
+    """Wait until the condition holds."""
     wait = threading.Event()
     for _ in range(1200):
         if condition():
@@ -81,21 +81,21 @@ def poll(condition: Callable[[], bool], what: str) -> None:
 
 
 def health_address(log: Path) -> tuple[str, int]:
-    """Where the second port is, which the server writes into its log."""
+    """Return the address of the health port, which the server writes into its log."""
     found: list[re.Match[str]] = []
 
-    def is_told() -> bool:
+    def is_logged() -> bool:
         found.extend(re.finditer(r"http://([\d.]+):(\d+)/health", log.read_text()))
         return bool(found)
 
-    poll(is_told, "the port")
+    poll(is_logged, "the port")
     return found[0][1], int(found[0][2])
 
 
-# What one process on SQLite tells, the tests of health look at in each run.
+# The metrics of one process on SQLite are covered by test_health.py in each run.
 @pytest.fixture(scope="module", params=each_run(WORKERS, lambda name: WORKERS[name] > 1))
-def operated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operated]:
-    """A server that is watched in every way."""
+def operated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedServer]:
+    """Run a server with health port, JSON log and audit log."""
     workers = WORKERS[request.param]
     directory = tmp_path_factory.mktemp("operated")
     if workers == 1:
@@ -107,19 +107,19 @@ def operated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         *("--audit-log", str(directory / "audit.jsonl"), "--reaper-seconds", "0.2", "--lock-lease-seconds", "2"),
     ]
     with metastore_under_test(db, directory, *arguments) as running:
-        yield Operated(
+        yield OperatedServer(
             running=running, health=health_address(directory / "server.log"), directory=directory, workers=workers
         )
 
 
 @pytest.fixture
-def client(operated: Operated) -> Iterator[HiveMetastoreClient]:
-    """A client of it."""
+def client(operated: OperatedServer) -> Iterator[HiveMetastoreClient]:
+    """Connect a client to the server."""
     with HiveMetastoreClient(operated.running.uri, timeout_seconds=60) as open_client:
         yield open_client
 
 
-def test_it_is_ready_with_all_its_workers(operated: Operated) -> None:
+def test_a_server_is_ready_with_all_its_workers(operated: OperatedServer) -> None:
     assert operated.health[0] == "127.0.0.1"
     assert operated.get("/health/live")[0] == 200
     status, body = operated.get("/health/ready")
@@ -127,7 +127,7 @@ def test_it_is_ready_with_all_its_workers(operated: Operated) -> None:
     assert operated.samples()["interbed_workers",] == operated.workers
 
 
-def test_calls_of_all_processes_are_counted_together(operated: Operated) -> None:
+def test_calls_of_all_processes_are_counted_together(operated: OperatedServer) -> None:
     before = operated.samples()
     uri = operated.running.uri
 
@@ -141,14 +141,16 @@ def test_calls_of_all_processes_are_counted_together(operated: Operated) -> None
         for _ in range(3):
             with pytest.raises(Exception, match="Invalid method name"):
                 foreign.open_txns(None)
-    # The answer comes before the call is counted.
+    # The reply is sent before the call is counted.
     poll(lambda: counted("interbed_calls_total", "get_table") == 6, "the calls")
     assert counted("interbed_call_errors_total", "get_table", "refused") == 6
     assert counted("interbed_call_seconds_count", "get_table") == 6
     poll(lambda: counted("interbed_unknown_method_calls_total", "open_txns") == 3, "the unknown calls")
 
 
-def test_changes_are_audited_and_counted_and_locks_are_not(operated: Operated, client: HiveMetastoreClient) -> None:
+def test_changes_are_audited_and_counted_and_locks_are_not(
+    operated: OperatedServer, client: HiveMetastoreClient
+) -> None:
     event = operated.samples()["interbed_notification_event_id",]
     client.create_database(ttypes.Database(name="audited"))
     client.create_table(table("audited", "t"))
@@ -169,7 +171,9 @@ def test_changes_are_audited_and_counted_and_locks_are_not(operated: Operated, c
     assert operated.samples()["interbed_notification_event_id",] > event
 
 
-def test_log_lines_have_the_request_and_slow_calls_are_told(operated: Operated, client: HiveMetastoreClient) -> None:
+def test_log_lines_have_the_request_and_slow_calls_are_logged(
+    operated: OperatedServer, client: HiveMetastoreClient
+) -> None:
     client.get_all_databases()
     slow = [line for line in operated.log() if line["message"].startswith("slow call: get_all_databases")]
     assert slow
@@ -177,28 +181,28 @@ def test_log_lines_have_the_request_and_slow_calls_are_told(operated: Operated, 
     assert (slow[-1]["method"], slow[-1]["level"], slow[-1]["outcome"]) == ("get_all_databases", "WARNING", "ok")
 
 
-def test_the_reaper_removes_the_lock_of_a_client_that_says_nothing(
-    operated: Operated, client: HiveMetastoreClient
-) -> None:
+def test_the_reaper_removes_the_lock_of_a_silent_client(operated: OperatedServer, client: HiveMetastoreClient) -> None:
     expired = operated.samples()["interbed_locks_expired_total",]
     client.lock(lock_request(lock_component(3, "d", "t")))
     poll(lambda: operated.samples()["interbed_locks_expired_total",] == expired + 1, "the reaper")
     assert client.show_locks("d", "t") == []
 
 
-def test_clients_are_told_what_is_in_effect(operated: Operated, client: HiveMetastoreClient) -> None:
+def test_clients_can_read_the_effective_settings(operated: OperatedServer, client: HiveMetastoreClient) -> None:
     assert client.get_config_value("hive.txn.timeout", "") == "2s"
     assert client.get_config_value("metastore.warehouse.dir", "") == f"file:{operated.running.warehouse}"
 
 
-def test_connections_are_told(operated: Operated) -> None:
+def test_connections_are_counted(operated: OperatedServer) -> None:
     with foreign_client(operated.running.port) as one, foreign_client(operated.running.port) as other:
         one.getStatus()
         other.getStatus()
         poll(lambda: operated.samples()["interbed_connections",] >= 2, "the connections")
 
 
-def test_a_server_that_cannot_have_what_it_is_told_says_so(operated: Operated, tmp_path: Path) -> None:
+def test_a_server_that_cannot_use_a_setting_reports_it_and_does_not_start(
+    operated: OperatedServer, tmp_path: Path
+) -> None:
     for arguments, told in [
         (["--health-port", str(operated.health[1])], f"health port 127.0.0.1:{operated.health[1]}"),
         (["--audit-log", str(tmp_path / "none" / "audit")], str(tmp_path / "none" / "audit")),
@@ -220,7 +224,7 @@ def test_a_server_that_cannot_have_what_it_is_told_says_so(operated: Operated, t
         assert "Traceback" not in result.stderr
 
 
-def test_while_it_ends_it_is_not_ready_and_then_all_its_processes_are_gone(tmp_path: Path) -> None:
+def test_a_server_that_is_stopped_ends_all_its_processes(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path, "--health-port", "0", "--workers", "2") as running:
         address = health_address(tmp_path / "server.log")

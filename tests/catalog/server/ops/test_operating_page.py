@@ -1,4 +1,4 @@
-"""docs/operating.md says what the code does."""
+"""Statements of docs/operating.md hold for the code."""
 
 import json
 import re
@@ -10,13 +10,13 @@ from interbed.catalog.server.settings import ENVIRONMENT_PREFIX, SETTINGS
 from tests.support.operating_docs import PAGE, settings_table, with_settings
 
 
-def test_the_table_of_settings_is_that_of_the_code() -> None:
+def test_the_table_of_settings_matches_the_code() -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert settings_table() in page, "run python -m tests.support.operating_docs"
     assert with_settings(page) == page
 
 
-def test_settings_that_are_named_in_the_text_exist() -> None:
+def test_settings_named_in_the_text_exist() -> None:
     page = PAGE.read_text(encoding="utf-8")
     options = set(re.findall(r"(?<=\s--)[a-z-]+(?= )", page.split("## Locks")[0])) - {"config", "hive-site"}
     assert {name.replace("-", "_") for name in options} <= set(SETTINGS)
@@ -28,11 +28,11 @@ def test_settings_that_are_named_in_the_text_exist() -> None:
     assert variables <= {setting.variable for setting in SETTINGS.values()}
 
 
-def test_the_list_of_metrics_is_complete_and_true() -> None:
+def test_the_list_of_metrics_matches_the_code() -> None:
     figures = DatabaseFigures(locks_acquired=0, locks_waiting=0, locks_stale=0, locks_expired_total=0, event_id=0)
     rendered = MetricsPage(ServerMetrics(), lambda: figures, lambda: 1).render().decode()
     families = [family for family in text_string_to_metric_families(rendered) if family.name.startswith("interbed_")]
-    # The parser takes the ends of counters' names away.
+    # The parser removes the suffixes of counters' names.
     exposed = {family.name + ("_total" if family.type == "counter" else "") for family in families}
     documented = set(re.findall(r"`(interbed_[a-z_]+)`", PAGE.read_text(encoding="utf-8")))
     assert documented == exposed

@@ -1,4 +1,4 @@
-"""The optimizer beside a server: its process is kept alive, and ends with the server. The program is a stand-in."""
+"""Optimizer process beside a server: it is restarted, and ends with the server. A stub replaces the program."""
 
 import json
 import os
@@ -29,19 +29,19 @@ with open(sys.argv[1], "w") as out:
 """
 
 
-class Pipe:
-    """A named pipe on which the program says how it was started."""
+class ReportPipe:
+    """Named pipe on which the program reports how it was started."""
 
     def __init__(self, path: Path) -> None:
         os.mkfifo(path)
         self.path = path
-        # Open for writing as well, so that it does not end between two programs.
+        # Open for writing as well, so that the pipe is not closed between two programs.
         self._file = os.open(path, os.O_RDWR)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._file, selectors.EVENT_READ)
 
     def line(self) -> tuple[int, str]:
-        """The process that says the next line, and the line."""
+        """Return the id of the process that writes the next line, and the line."""
         assert self._selector.select(SECONDS_MAX), "the program said nothing"
         pid, _, text = os.read(self._file, 4096).decode().partition(" ")
         return int(pid), text.rstrip("\n")
@@ -52,20 +52,20 @@ class Pipe:
 
 
 @pytest.fixture
-def pipe(tmp_path: Path) -> Iterator[Pipe]:
-    made = Pipe(tmp_path / "said")
+def pipe(tmp_path: Path) -> Iterator[ReportPipe]:
+    made = ReportPipe(tmp_path / "said")
     yield made
     made.close()
 
 
 def beside(
-    pipe: Pipe, settings: ServerSettings, address: tuple[str, int] = ("127.0.0.1", 9083), program: str = PROGRAM
+    pipe: ReportPipe, settings: ServerSettings, address: tuple[str, int] = ("127.0.0.1", 9083), program: str = PROGRAM
 ) -> OptimizerBeside:
     command = (sys.executable, "-c", program, str(pipe.path))
     return OptimizerBeside(settings, address, ThreadDeaths(), command=command)
 
 
-def test_it_is_told_where_the_server_and_its_database_are(pipe: Pipe) -> None:
+def test_the_program_gets_the_addresses_of_the_server_and_its_database(pipe: ReportPipe) -> None:
     settings = ServerSettings(db="sqlite:///m.db", optimizer="on", optimizer_groups=Path("groups.toml"))
     optimizer = beside(pipe, settings, ("0.0.0.0", 9999))
     optimizer.start()
@@ -77,7 +77,7 @@ def test_it_is_told_where_the_server_and_its_database_are(pipe: Pipe) -> None:
     )
 
 
-def test_a_process_that_is_killed_is_followed_by_another_one(pipe: Pipe) -> None:
+def test_a_killed_process_is_replaced(pipe: ReportPipe) -> None:
     optimizer = beside(pipe, ServerSettings(optimizer="on"))
     optimizer.start()
     first, _ = pipe.line()
@@ -98,14 +98,14 @@ signal.pause()
 """
 
 
-def test_it_ends_with_a_server_that_is_killed(pipe: Pipe) -> None:
+def test_the_process_ends_when_its_server_is_killed(pipe: ReportPipe) -> None:
     with subprocess.Popen([sys.executable, "-c", SERVER, PROGRAM, str(pipe.path)]) as server:
         started, _ = pipe.line()
         server.kill()
     assert pipe.line() == (started, "ended")
 
 
-def test_it_waits_for_the_end_of_the_process(pipe: Pipe) -> None:
+def test_stop_waits_for_the_end_of_the_process(pipe: ReportPipe) -> None:
     optimizer = beside(pipe, ServerSettings(optimizer="on"))
     optimizer.start()
     pid, _ = pipe.line()
@@ -115,7 +115,9 @@ def test_it_waits_for_the_end_of_the_process(pipe: Pipe) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("tls_certificate", "server.pem"), ("protocol", "compact")])
-def test_a_server_that_it_can_not_speak_to_is_refused_by_name(name: str, value: str, tmp_path: Path) -> None:
+def test_a_server_that_the_optimizer_can_not_connect_to_is_refused_by_name(
+    name: str, value: str, tmp_path: Path
+) -> None:
     (tmp_path / "server.pem").write_text("")
     given = {"optimizer": "on", name: str(tmp_path / value) if name == "tls_certificate" else value}
     if name == "tls_certificate":
@@ -124,6 +126,6 @@ def test_a_server_that_it_can_not_speak_to_is_refused_by_name(name: str, value: 
         load(None, {}, given)
 
 
-def test_the_option_alone_turns_it_on() -> None:
+def test_the_option_without_a_value_turns_the_optimizer_on() -> None:
     said = CliRunner().invoke(server, ["config", "--optimizer", "--json"])
     assert json.loads(said.output)["optimizer"]["value"] == "on"

@@ -1,5 +1,6 @@
-"""A disk that is full and a database that is gone: a clear error for each request that needs them, service for all
-others, and nothing to do but to mend the disk or the database.
+"""A full disk and an unavailable database: requests that need them fail with a clear error, and others are served.
+
+The server recovers without a restart when the disk or the database is available again.
 """
 
 import resource
@@ -26,15 +27,13 @@ DEADLINE_SECONDS = 120.0
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server of these tests alone."""
+    """Run a PostgreSQL server for these tests alone."""
     with restartable_postgres_server() as server:
         yield server
 
 
 def test_a_full_disk_refuses_changes_and_nothing_else(tmp_path: Path) -> None:
-    """The limit of a file's size stands for the disk: the system then refuses to write on, as it does when it is
-    full.
-    """
+    """The limit of the file size simulates a full disk: the system refuses further writes in both cases."""
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path) as running, HiveMetastoreClient(running.uri) as client:
         client.create_database(ttypes.Database(name="d", parameters={}))
@@ -51,7 +50,7 @@ def test_a_full_disk_refuses_changes_and_nothing_else(tmp_path: Path) -> None:
                 acknowledged.add(name)
             except CatalogError as error:
                 refusals.append(str(error))
-            # What was made for a table that could not be stored is gone again, and nobody sees it.
+            # The directory of a table that could not be stored is deleted again, and the table is not visible.
             assert (running.warehouse / "d.db" / name).exists() == (name in acknowledged)
             assert client.get_table("d", "t").tableName == "t"
             assert set(client.get_all_tables("d")) == acknowledged
@@ -70,7 +69,7 @@ def test_a_full_disk_refuses_changes_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", each_run([signal.SIGINT, signal.SIGQUIT], lambda number: number == signal.SIGQUIT))
-def test_a_database_that_goes_away_and_comes_back(
+def test_a_server_recovers_when_its_database_is_available_again(
     postgres: PostgresServer, tmp_path: Path, number: signal.Signals
 ) -> None:
     with (
@@ -89,13 +88,13 @@ def test_a_database_that_goes_away_and_comes_back(
                 with pytest.raises(CatalogError, match="the metastore's database failed") as caught:
                     call()
                 assert "Traceback" not in str(caught.value)
-            # What needs no database is answered.
+            # Calls that need no database are answered.
             with HiveMetastoreClient(running.uri) as another:
                 assert another.uri == running.uri
             assert not (running.warehouse / "lost").exists()
         finally:
             postgres.start()
-        # No connection of the pool is left that does not work, whichever a request gets.
+        # The pool has no broken connection left, whichever connection a request gets.
         results = _in_threads(running, 20, lambda own, _: own.get_all_tables("default"))
         assert results == [["t"]] * 20
         client.create_table(table("default", "u"))
@@ -103,9 +102,7 @@ def test_a_database_that_goes_away_and_comes_back(
     assert "Traceback" not in (tmp_path / "server.log").read_text()
 
 
-def test_a_database_that_crashes_under_load_loses_nothing_that_was_acknowledged(
-    postgres: PostgresServer, tmp_path: Path
-) -> None:
+def test_a_database_crash_under_load_loses_no_acknowledged_change(postgres: PostgresServer, tmp_path: Path) -> None:
     with metastore_under_test(new_database(postgres.url), tmp_path) as running:
         acknowledged: set[str] = set()
         refused: list[str] = []

@@ -1,4 +1,6 @@
-"""What makes a server unready besides its database and its warehouse: each by a real process, and by its rule alone."""
+"""Conditions other than database and warehouse that make a server unready: each in a real process,
+and its rule alone.
+"""
 
 import errno
 import http.client
@@ -33,14 +35,14 @@ from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
 
 BUSY_CLIENTS = 80
-"""More than the server has threads."""
+"""Number of clients, more than the server has threads."""
 
 
 def probe(log: Path, page: str = "/health/ready") -> tuple[int, str]:
-    """Status and body of a page of the health port, which the log names."""
+    """Return status and body of a page of the health port, whose address is in the log."""
     wait = threading.Event()
     while (found := re.search(r"http://([\d.]+):(\d+)/health", log.read_text())) is None:
-        # The line that it listens comes first; the test's own limit of time ends this.
+        # The server logs its address at the start; the timeout of the test ends this loop.
         wait.wait(0.05)
     connection = http.client.HTTPConnection(found[1], int(found[2]), timeout=30)
     try:
@@ -52,7 +54,7 @@ def probe(log: Path, page: str = "/health/ready") -> tuple[int, str]:
 
 
 def wait_for(log: Path, status: int, reason: str = "") -> str:
-    """The body of the first answer of /health/ready with this status and reason."""
+    """Return the body of the first answer of /health/ready with this status and reason."""
     wait = threading.Event()
     for _ in range(600):
         found, body = probe(log)
@@ -64,12 +66,12 @@ def wait_for(log: Path, status: int, reason: str = "") -> str:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> Iterator[MetastoreUnderTest]:
-    """A server of one process."""
+    """Run a server of one process."""
     with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path, "--health-port", "0") as running:
         yield running
 
 
-def test_a_process_that_says_nothing_waits_or_has_no_handles_is_named() -> None:
+def test_a_silent_stalled_or_exhausted_process_is_reported() -> None:
     well = {"at": 100.0, "wait_seconds": 0.0, "handles_left": 500}
     assert VitalSigns(**well).problem(101.0) is None  # type: ignore[arg-type]
     assert VitalSigns(**{**well, "handles_left": -1}).problem(101.0) is None  # type: ignore[arg-type]
@@ -84,7 +86,7 @@ def test_a_process_that_says_nothing_waits_or_has_no_handles_is_named() -> None:
     assert "RLIMIT_NOFILE" in few
 
 
-def test_the_board_has_the_signs_of_workers_and_of_the_parent() -> None:
+def test_the_board_has_the_vital_signs_of_workers_and_of_the_parent() -> None:
     board = SharedBoard(2)
     assert board.problem() is None
     board.parent_beat()
@@ -96,7 +98,7 @@ def test_the_board_has_the_signs_of_workers_and_of_the_parent() -> None:
     assert board.problem() == "worker 1: it is ill"
 
 
-def test_the_pool_says_how_long_jobs_wait_without_one_being_begun() -> None:
+def test_the_pool_reports_how_long_queued_jobs_have_not_been_started() -> None:
     pool = ThreadPool(threads_max=1)
     assert pool.stalled_seconds == 0.0
     begun, go, done = threading.Event(), threading.Event(), threading.Event()
@@ -118,7 +120,7 @@ def test_the_pool_says_how_long_jobs_wait_without_one_being_begun() -> None:
     pool.close()
 
 
-def test_the_reserve_gives_a_handle_when_there_is_none() -> None:
+def test_the_reserve_provides_a_handle_when_none_is_left() -> None:
     reserve = HandleReserve(1)
     before = handles_left()
     assert before is not None
@@ -140,7 +142,7 @@ def test_the_reserve_gives_a_handle_when_there_is_none() -> None:
         reserve.use(opened)
 
 
-def test_a_database_file_that_is_deleted_makes_the_server_unready(alone: MetastoreUnderTest, tmp_path: Path) -> None:
+def test_a_deleted_database_file_makes_the_server_unready(alone: MetastoreUnderTest, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     with HiveMetastoreClient(alone.uri) as client:
         client.create_database(ttypes.Database(name="kept"))
@@ -154,7 +156,7 @@ def test_a_database_file_that_is_deleted_makes_the_server_unready(alone: Metasto
     assert not (tmp_path / "metastore.db").exists()
 
 
-def test_a_server_without_handles_says_so(alone: MetastoreUnderTest, tmp_path: Path) -> None:
+def test_a_server_without_free_handles_reports_it(alone: MetastoreUnderTest, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     process = psutil.Process(alone.running.process.pid)
     assert probe(log)[0] == 200
@@ -169,7 +171,7 @@ def test_a_server_without_handles_says_so(alone: MetastoreUnderTest, tmp_path: P
 
 
 @pytest.mark.long
-def test_a_worker_that_is_stopped_makes_the_server_unready(tmp_path: Path) -> None:
+def test_a_stopped_worker_makes_the_server_unready(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path, "--health-port", "0", "--workers", "2"):
@@ -186,7 +188,7 @@ def test_a_worker_that_is_stopped_makes_the_server_unready(tmp_path: Path) -> No
 
 
 @pytest.mark.long
-def test_a_pool_without_threads_makes_the_server_unready(alone: MetastoreUnderTest, tmp_path: Path) -> None:
+def test_a_pool_without_free_threads_makes_the_server_unready(alone: MetastoreUnderTest, tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     assert probe(log)[0] == 200
     writer = sqlite3.connect(tmp_path / "metastore.db", isolation_level=None)
@@ -195,7 +197,7 @@ def test_a_pool_without_threads_makes_the_server_unready(alone: MetastoreUnderTe
         writer.execute("BEGIN IMMEDIATE")
         name = b"create_database"
         for number in range(BUSY_CLIENTS):
-            # Each on a connection of its own, as clients have it.
+            # Each call has a connection of its own, as clients have.
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", alone.port), timeout=30))
             text = b"d%d" % number
             database = b"\x0c\0\1\x0b\0\1" + struct.pack("!i", len(text)) + text + b"\0\0"

@@ -1,4 +1,4 @@
-"""Each thread of the server that an error ends is named in the log, and makes the server unready."""
+"""A thread of the server that ends by an error is named in the log and makes the server unready."""
 
 import logging
 import selectors
@@ -36,23 +36,23 @@ SECONDS_MAX = 60
 
 
 class FaultError(Exception):
-    """What nobody expected."""
+    """Unexpected error of a thread."""
 
 
 def fail(*_: Any, **__: Any) -> Any:
-    """What a thread finds instead of what it needs."""
+    """Raise FaultError in place of a dependency of the thread."""
     raise FaultError
 
 
-class Watched:
-    """The deaths of a process' threads; `wait` returns when one has died."""
+class DeathWatch:
+    """Deaths of a process' threads; `wait` returns when a thread has died."""
 
     def __init__(self) -> None:
         self._died = threading.Event()
         self.deaths = ThreadDeaths(lambda problem: self._died.set())
 
     def wait(self) -> str:
-        """What is said of those that have died."""
+        """Return the problem that is reported for the dead threads."""
         assert self._died.wait(SECONDS_MAX)
         problem = self.deaths.problem()
         assert problem is not None
@@ -60,51 +60,51 @@ class Watched:
 
 
 @pytest.fixture
-def watched() -> Watched:
-    """The deaths of this test's threads."""
-    return Watched()
+def watched() -> DeathWatch:
+    """Return the deaths of this test's threads."""
+    return DeathWatch()
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlRepository]:
-    """A database with its tables."""
+    """Open a database with its tables."""
     opened = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(opened.engine)
     yield opened
     opened.close()
 
 
-def the_reaper(watched: Watched, tmp_path: Path) -> Callable[[], None]:
+def start_reaper(watched: DeathWatch, tmp_path: Path) -> Callable[[], None]:
     store: Any = type("Broken", (), {"write": fail, "read": fail})()
     reaper = Reaper(store, LockService(store), every_seconds=0.001, events_ttl_seconds=1, deaths=watched.deaths)
     reaper.start()
     return reaper.stop
 
 
-def the_sampler_of_metrics(watched: Watched, tmp_path: Path) -> Callable[[], None]:
+def start_metrics_sampler(watched: DeathWatch, tmp_path: Path) -> Callable[[], None]:
     metrics = ServerMetrics(tmp_path)
     metrics.watch(connections=fail, deaths=watched.deaths)
     return lambda: None
 
 
-def a_probe(watched: Watched, tmp_path: Path) -> Callable[[], None]:
+def start_probe(watched: DeathWatch, tmp_path: Path) -> Callable[[], None]:
     with pytest.raises(TimeoutError):
         Probe(fail, name="probe of a disk", deaths=watched.deaths)()
     return lambda: None
 
 
-def a_thread_of_the_pool(watched: Watched, tmp_path: Path) -> Callable[[], None]:
+def start_pool_thread(watched: DeathWatch, tmp_path: Path) -> Callable[[], None]:
     pool = ThreadPool(1, deaths=watched.deaths)
     pool.submit(fail)
     watched.wait()
-    # Its only thread is gone; the next job has one again.
+    # Its only thread has ended; the next job starts a new one.
     served = threading.Event()
     pool.submit(served.set)
     assert served.wait(SECONDS_MAX)
     return pool.close
 
 
-def the_cache(watched: Watched, tmp_path: Path) -> Callable[[], None]:
+def start_cache(watched: DeathWatch, tmp_path: Path) -> Callable[[], None]:
     recall = CacheLookup(
         AnswerCache(1000),
         fail,
@@ -119,24 +119,24 @@ def the_cache(watched: Watched, tmp_path: Path) -> Callable[[], None]:
 
 
 THREADS = {
-    "reaper": the_reaper,
-    "metrics": the_sampler_of_metrics,
-    "probe of a disk": a_probe,
-    "requests 1": a_thread_of_the_pool,
-    "cache": the_cache,
+    "reaper": start_reaper,
+    "metrics": start_metrics_sampler,
+    "probe of a disk": start_probe,
+    "requests 1": start_pool_thread,
+    "cache": start_cache,
 }
 
 
 @pytest.mark.parametrize("name", THREADS)
-def test_a_thread_that_dies_is_named(
-    name: str, watched: Watched, store: SqlRepository, tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_dead_thread_is_named_and_makes_the_server_unready(
+    name: str, watched: DeathWatch, store: SqlRepository, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
         stop = THREADS[name](watched, tmp_path)
         assert f"ended by an error: {name} (" in watched.wait()
         stop()
     assert f"the thread {name} has ended by an error: the server is not ready any more" in caplog.text
-    # The server that it belongs to is unready, and says why.
+    # The server of the thread is unready, and gives the reason.
     settings = ServerSettings(health_port=0)
     metrics = metrics_for(settings, None)
     operating = ServerOperations(
@@ -148,7 +148,7 @@ def test_a_thread_that_dies_is_named(
     operating.stop()
 
 
-def test_a_server_whose_cache_cannot_ask_serves_and_is_not_ready(watched: Watched) -> None:
+def test_a_server_with_a_failed_cache_serves_and_is_not_ready(watched: DeathWatch) -> None:
     listener = listen("127.0.0.1", 0)
     service = Service(codec=codec_named("binary"), framing=BufferedFraming)
     loop = EventLoop(
@@ -167,7 +167,7 @@ def test_a_server_whose_cache_cannot_ask_serves_and_is_not_ready(watched: Watche
     assert not serving.is_alive()
 
 
-def test_a_thread_that_dies_in_a_worker_is_told_by_its_companion(tmp_path: Path) -> None:
+def test_a_dead_thread_of_a_worker_is_reported_by_the_companion_process(tmp_path: Path) -> None:
     said = tmp_path / "said"
 
     def worker(link: socket.socket, report: WorkerPlace) -> None:
@@ -197,5 +197,5 @@ def test_a_thread_that_dies_in_a_worker_is_told_by_its_companion(tmp_path: Path)
 def test_only_supervised_threads_run_in_the_server() -> None:
     server = Path(__file__).resolve().parents[4] / "catalog" / "server"
     with_threads = [path.name for path in sorted(server.rglob("*.py")) if "threading.Thread" in path.read_text("utf-8")]
-    # A thread of remote_files.py has one operation of one call, whose caller gets its error.
+    # A thread of remote_files.py runs one operation of one call, whose caller gets its error.
     assert with_threads == ["remote_files.py", "threads.py"]
