@@ -1,4 +1,4 @@
-"""`interbed locks` on a real server, through its port and in its database, on SQLite and PostgreSQL."""
+"""`interbed locks` on a real server, through its port and its database, on SQLite and PostgreSQL."""
 
 import json
 import re
@@ -20,13 +20,13 @@ READ, WRITE, EXCLUSIVE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.E
 
 @pytest.fixture(params=["uri", "db"])
 def source(request: pytest.FixtureRequest, metastore: MetastoreUnderTest) -> list[str]:
-    """The options that name the metastore."""
+    """Return the options that name the metastore."""
     return ["--uri", metastore.uri] if request.param == "uri" else ["--db", metastore.db]
 
 
 @pytest.fixture
 def queue(client: HiveMetastoreClient, database: str) -> Iterator[list[int]]:
-    """Ids of locks on one table: ann holds it, ben and cat wait in a row; dan holds another."""
+    """Return ids of locks: ann holds a table, ben and cat wait for it in this order; dan holds another table."""
     ids = [
         client.lock(lock_request(lock_component(kind, database, name), user=user, host=f"{user}s-host")).lockid
         for user, kind, name in [
@@ -42,13 +42,13 @@ def queue(client: HiveMetastoreClient, database: str) -> Iterator[list[int]]:
 
 
 def run(*arguments: str, code: int = 0) -> str:
-    """What a command prints."""
+    """Return the output of a command."""
     result = CliRunner().invoke(main, ["locks", *arguments])
     assert (result.exit_code, "Traceback" in result.output) == (code, False), result.output
     return result.output
 
 
-def test_the_list_tells_who_holds_and_who_waits(source: list[str], queue: list[int], database: str) -> None:
+def test_the_list_has_holders_and_waiters(source: list[str], queue: list[int], database: str) -> None:
     ann, ben, cat, dan = queue
     lines = [line.split() for line in run("list", *source, database).splitlines()]
     assert lines[0][:4] == ["ID", "STATE", "LOCK", "USER"]
@@ -64,21 +64,21 @@ def test_the_list_tells_who_holds_and_who_waits(source: list[str], queue: list[i
     assert run("list", *source, f"{database}.nothing") == "No locks.\n"
 
 
-def test_the_list_as_json_has_ages_and_what_is_left_of_the_lease(
+def test_the_list_as_json_has_ages_and_the_rest_of_the_lease(
     source: list[str], queue: list[int], database: str
 ) -> None:
     found = json.loads(run("list", *source, "--json", f"{database}.t"))
     assert [each["id"] for each in found] == queue[:3]
     assert found[0]["components"] == [{"type": "shared_read", "database": database, "table": "t", "partition": None}]
     assert [each["waits_for"] for each in found] == [None, *queue[:2]]
-    # The server was not told otherwise: Hive's default of 300 s.
+    # The server has no setting for the lease, so that it has Hive's default of 300 s.
     assert all(200 < each["lease_left_seconds"] <= 300 for each in found)
     assert 0 <= found[0]["age_seconds"] < 100
     short = json.loads(run("list", *source, "--json", "--lease-seconds", "10min", f"{database}.t"))
     assert all(400 < each["lease_left_seconds"] <= 600 for each in short)
 
 
-def test_explain_draws_the_chain_and_names_the_way_out(source: list[str], queue: list[int], database: str) -> None:
+def test_explain_draws_the_chain_and_proposes_a_solution(source: list[str], queue: list[int], database: str) -> None:
     ann, ben, cat, _ = queue
     text = run("explain", *source, str(cat))
     first, second, third, *rest = text.splitlines()
@@ -95,9 +95,7 @@ def test_explain_draws_the_chain_and_names_the_way_out(source: list[str], queue:
     assert (view["waits_for_all"], view["waited_for_by"]) == ([ben], [])
 
 
-def test_a_lock_whose_client_has_gone_is_named_with_the_time_when_it_is_dropped(
-    database_url: str, tmp_path: Path
-) -> None:
+def test_a_lock_of_a_disconnected_client_is_listed_with_the_time_of_its_drop(database_url: str, tmp_path: Path) -> None:
     settings = ("--lock-disconnect-seconds", "250")
     with (
         metastore_under_test(database_url, tmp_path, *settings) as running,
@@ -132,7 +130,7 @@ def test_a_lock_whose_client_has_gone_is_named_with_the_time_when_it_is_dropped(
         assert waiting.check_lock(waits).state == LockState.ACQUIRED
 
 
-def test_release_takes_a_lock_away_and_the_next_gets_its_turn(
+def test_release_drops_a_lock_and_the_next_one_is_granted(
     source: list[str], queue: list[int], client: HiveMetastoreClient
 ) -> None:
     ann, ben, cat, _ = queue
@@ -145,7 +143,7 @@ def test_release_takes_a_lock_away_and_the_next_gets_its_turn(
     assert "there is no lock" in run("release", *source, str(ann), code=1)
 
 
-def test_what_is_missing_is_named(source: list[str], tmp_path: Path) -> None:
+def test_missing_locks_and_wrong_options_are_reported(source: list[str], tmp_path: Path) -> None:
     assert "there is no lock 999999999: it was released" in run("explain", *source, "999999999", code=1)
     assert "exclude each other" in run("list", "--uri", "thrift://h:1", "--db", "sqlite:///x", code=2)
     assert "127.0.0.1:1" in run("list", "--uri", "thrift://127.0.0.1:1", code=1)

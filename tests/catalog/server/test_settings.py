@@ -1,4 +1,4 @@
-"""Where settings come from, which source wins, and what is said about wrong ones."""
+"""Settings of the server: their sources, the precedence of sources, and the errors about wrong values."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.support.servers.metastore import metastore_under_test
 
 
 def site(directory: Path, **properties: str) -> Path:
-    """A Hive site with these properties; two underscores stand for a dot."""
+    """Write a Hive site with these properties; two underscores replace a dot."""
     path = directory / "hive-site.xml"
     entries = "".join(
         f"<property><name>{name.replace('__', '.')}</name><value>{value}</value></property>"
@@ -27,14 +27,14 @@ def site(directory: Path, **properties: str) -> Path:
     return path
 
 
-def test_without_a_word_the_defaults_hold_and_only_this_machine_is_served() -> None:
+def test_the_defaults_serve_this_machine_only() -> None:
     settings, sources = load(None, {}, {})
     assert settings == ServerSettings()
     assert (settings.host, settings.health_host) == ("127.0.0.1", "127.0.0.1")
     assert set(sources.values()) == {"default"}
 
 
-def test_later_sources_win_and_each_value_knows_where_it_came_from(tmp_path: Path) -> None:
+def test_later_sources_take_precedence_and_each_value_has_its_source(tmp_path: Path) -> None:
     file = tmp_path / "server.toml"
     file.write_text('port = 1002\nworkers = 2\nlock_lease_seconds = "2min"\ncache_bytes = "1MB"\n')
     hive = site(tmp_path, hive__metastore__port="1001", hive__txn__timeout="50s", metastore__warehouse__dir="/wh")
@@ -63,7 +63,7 @@ def test_later_sources_win_and_each_value_knows_where_it_came_from(tmp_path: Pat
         ("tls_client_ca", "", None),
     ],
 )
-def test_values_are_read_as_people_write_them(name: str, text: str, value: object) -> None:
+def test_values_with_units_and_in_any_case_are_parsed(name: str, text: str, value: object) -> None:
     assert getattr(load(None, {}, {name: text})[0], name) == value
 
 
@@ -81,7 +81,7 @@ def test_values_are_read_as_people_write_them(name: str, text: str, value: objec
         ("transport", "sasl", "buffered or framed"),
     ],
 )
-def test_a_bad_value_is_told_with_its_source_and_what_is_allowed(name: str, text: str, allowed: str) -> None:
+def test_a_bad_value_is_reported_with_its_source_and_the_allowed_values(name: str, text: str, allowed: str) -> None:
     variable = SETTINGS[name].variable
     with pytest.raises(ServerSettingsError) as caught:
         load(None, {variable: text}, {})
@@ -101,7 +101,7 @@ def test_a_bad_value_is_told_with_its_source_and_what_is_allowed(name: str, text
         ("port =", "is not TOML"),
     ],
 )
-def test_a_wrong_file_is_named_with_the_key(tmp_path: Path, content: str, told: str) -> None:
+def test_a_bad_file_is_reported_with_the_key(tmp_path: Path, content: str, told: str) -> None:
     file = tmp_path / "server.toml"
     file.write_text(content)
     with pytest.raises(ServerSettingsError) as caught:
@@ -110,7 +110,7 @@ def test_a_wrong_file_is_named_with_the_key(tmp_path: Path, content: str, told: 
     assert told in str(caught.value)
 
 
-def test_a_file_that_is_missing_and_a_variable_that_is_unknown_are_named(tmp_path: Path) -> None:
+def test_a_missing_file_and_an_unknown_variable_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ServerSettingsError, match="no-such"):
         load(tmp_path / "no-such.toml", {}, {})
     with pytest.raises(ServerSettingsError, match="no-such"):
@@ -120,13 +120,13 @@ def test_a_file_that_is_missing_and_a_variable_that_is_unknown_are_named(tmp_pat
     load(None, {"INTERBED_SERVER_CONFIG": "x", "INTERBED_OTHER": "y"}, {})
 
 
-def test_a_bad_database_is_not_printed_for_it_may_hold_a_password() -> None:
+def test_the_address_of_the_database_is_printed_without_its_password() -> None:
     settings, _ = load(None, {}, {"db": "postgresql://me:secret@host/x?sslpassword=hidden&sslmode=require"})
     assert shown(settings)["db"] == "postgresql://me:***@host/x?sslmode=require&sslpassword=***"
     assert shown(ServerSettings(db="me:secret"))["db"] == "***"
 
 
-def test_a_hive_site_is_understood(tmp_path: Path) -> None:
+def test_a_hive_site_is_read(tmp_path: Path) -> None:
     hive = site(
         tmp_path,
         javax__jdo__option__ConnectionURL="jdbc:postgresql://db.example:5433/hms?ssl=true&amp;user=ignored",
@@ -171,7 +171,7 @@ def test_a_hive_site_in_http_mode_gives_the_http_port(tmp_path: Path) -> None:
         ({"hive__txn__timeout": "long"}, "a time above 0"),
     ],
 )
-def test_what_interbed_cannot_do_of_a_hive_site_is_refused_with_a_way_out(
+def test_unsupported_properties_of_a_hive_site_are_refused_with_an_alternative(
     tmp_path: Path, properties: dict[str, str], told: str
 ) -> None:
     with pytest.raises(ServerSettingsError) as caught:
@@ -180,12 +180,12 @@ def test_what_interbed_cannot_do_of_a_hive_site_is_refused_with_a_way_out(
     assert "hive-site.xml" in str(caught.value)
 
 
-def test_a_derby_site_is_no_mistake_where_the_database_is_named(tmp_path: Path) -> None:
+def test_a_derby_site_is_accepted_if_another_database_is_configured(tmp_path: Path) -> None:
     hive = site(tmp_path, javax__jdo__option__ConnectionURL="jdbc:derby:;databaseName=x")
     assert load(None, {}, {"db": "sqlite:///m.db"}, site=hive)[0].db == "sqlite:///m.db"
 
 
-def test_settings_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+def test_settings_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     pem = tmp_path / "server.pem"
     pem.write_text("")
     keystore = tmp_path / "server.jks"
@@ -202,7 +202,7 @@ def test_settings_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     load(None, {}, {"port": "0", "health_port": "0", "http_port": "0"})
 
 
-def test_an_open_port_without_authentication_is_warned_of(tmp_path: Path) -> None:
+def test_an_open_port_without_authentication_causes_a_warning(tmp_path: Path) -> None:
     pem = tmp_path / "server.pem"
     assert warnings_for(ServerSettings()) == []
     assert "0.0.0.0 without authentication" in warnings_for(ServerSettings(host="0.0.0.0"))[0]
@@ -224,7 +224,7 @@ def test_the_effective_settings_are_printed_with_their_sources(tmp_path: Path) -
     assert list(as_json) == list(SETTINGS)
 
 
-def test_the_program_refuses_wrong_settings_in_one_line(tmp_path: Path) -> None:
+def test_the_program_reports_wrong_settings_on_one_line(tmp_path: Path) -> None:
     result = subprocess.run(
         [sys.executable, "-m", "interbed.catalog.server.process.main"],
         env={**os.environ, "INTERBED_SERVER_PORT": "none"},
@@ -241,7 +241,7 @@ def test_the_program_refuses_wrong_settings_in_one_line(tmp_path: Path) -> None:
     ]
 
 
-def test_a_password_on_the_command_line_is_warned_of() -> None:
+def test_a_password_on_the_command_line_causes_a_warning() -> None:
     for url, warns in (
         ("postgresql://ann:pw@h/d", True),
         ("postgresql://h/d?password=pw", True),
@@ -256,7 +256,7 @@ def test_a_password_on_the_command_line_is_warned_of() -> None:
         assert warnings_for(settings, sources) == []
 
 
-def test_the_database_of_a_server_for_a_block_is_in_no_command_line(tmp_path: Path) -> None:
+def test_the_database_of_an_embedded_server_is_on_no_command_line(tmp_path: Path) -> None:
     with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path) as running:
         shown = " ".join(psutil.Process(running.running.process.pid).cmdline())
     assert "metastore.db" not in shown

@@ -1,4 +1,4 @@
-"""What was acknowledged stays: the server told to end, and killed under load, on SQLite and PostgreSQL."""
+"""Acknowledged changes survive: the server is stopped by a signal, and killed under load, on SQLite and PostgreSQL."""
 
 import itertools
 import signal
@@ -25,12 +25,12 @@ WRITERS = 4
     ("database_url", "number"),
     each_run(
         list(itertools.product(BACKENDS, (signal.SIGTERM, signal.SIGINT))),
-        # test_workers.py ends a server on SQLite by the other signal.
+        # test_workers.py stops a server on SQLite by the other signal.
         lambda case: case == ("postgresql", signal.SIGINT),
     ),
     indirect=["database_url"],
 )
-def test_a_signal_ends_the_server_cleanly_with_clients_connected(
+def test_a_signal_stops_the_server_cleanly_while_clients_are_connected(
     database_url: str, tmp_path: Path, number: signal.Signals
 ) -> None:
     with metastore_under_test(database_url, tmp_path) as running, HiveMetastoreClient(running.uri) as client:
@@ -46,7 +46,7 @@ def test_a_signal_ends_the_server_cleanly_with_clients_connected(
     assert "Traceback" not in log
 
 
-def test_a_client_finds_a_restarted_server_again_without_an_error(tmp_path: Path) -> None:
+def test_a_client_reconnects_to_a_restarted_server_without_an_error(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path) as first:
         port = first.port
@@ -60,7 +60,7 @@ def test_a_client_finds_a_restarted_server_again_without_an_error(tmp_path: Path
 # test_killed.py kills a server on PostgreSQL in each run.
 @pytest.mark.long
 @pytest.mark.parametrize("database_url", BACKENDS, indirect=True)
-def test_no_acknowledged_change_is_lost_by_killing_the_server_under_load(database_url: str, tmp_path: Path) -> None:
+def test_killing_the_server_under_load_loses_no_acknowledged_change(database_url: str, tmp_path: Path) -> None:
     acknowledged: set[str] = set()
     pointers: dict[str, int] = {}
     for kill in range(KILLS):
@@ -101,7 +101,7 @@ def test_no_acknowledged_change_is_lost_by_killing_the_server_under_load(databas
     with metastore_under_test(database_url, tmp_path) as running, HiveMetastoreClient(running.uri) as client:
         found = set(client.get_all_tables("default"))
         assert acknowledged <= found
-        # At most the request that each writer had under way may have come through unacknowledged.
+        # Of each writer at most the request in progress may have been committed without a reply.
         assert len(found - acknowledged) <= KILLS * WRITERS
         for name in found:
             stored = client.get_table("default", name)
@@ -124,7 +124,7 @@ def test_no_acknowledged_change_is_lost_by_killing_the_server_under_load(databas
         ("postgresql://nobody@127.0.0.1:1/x", "file:{tmp}/w", "refused"),
     ],
 )
-def test_a_server_that_cannot_start_says_why(tmp_path: Path, db: str, warehouse: str, message: str) -> None:
+def test_a_server_that_cannot_start_reports_the_reason(tmp_path: Path, db: str, warehouse: str, message: str) -> None:
     command = [
         sys.executable,
         *("-m", "interbed.catalog.server.process.main", "--port", "0"),
@@ -136,7 +136,7 @@ def test_a_server_that_cannot_start_says_why(tmp_path: Path, db: str, warehouse:
     assert "Traceback" not in result.stderr
 
 
-def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with (
         metastore_under_test(db, tmp_path) as running,

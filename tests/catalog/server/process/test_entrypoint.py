@@ -1,5 +1,5 @@
-"""The container's entry point, run by hand: settings from the environment, signals to the server, secrets from a
-file.
+"""Entry point of the container, run without one: settings from the environment, signals to the server, secrets in
+files.
 """
 
 import json
@@ -15,7 +15,7 @@ from interbed.catalog.client.hive.client import HiveMetastoreClient
 ENTRYPOINT = Path(__file__).parents[4] / "docker" / "entrypoint.sh"
 
 
-def test_it_starts_a_server_from_the_environment_and_hands_on_signals(tmp_path: Path) -> None:
+def test_it_starts_a_server_from_the_environment_and_forwards_signals(tmp_path: Path) -> None:
     process = subprocess.Popen(
         ["sh", str(ENTRYPOINT), "--lock-lease-seconds", "60"],
         cwd=tmp_path,
@@ -66,7 +66,7 @@ def test_the_containers_probe_asks_whether_the_server_is_ready(tmp_path: Path) -
         process.communicate(timeout=30)
 
 
-def test_a_password_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_a_password_file_that_cannot_be_read_is_reported(tmp_path: Path) -> None:
     missing = tmp_path / "no-such-file"
     result = subprocess.run(
         ["sh", str(ENTRYPOINT)],
@@ -81,7 +81,7 @@ def test_a_password_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     assert str(missing) in result.stderr
 
 
-def test_the_password_is_handed_on_outside_of_the_arguments(tmp_path: Path) -> None:
+def test_the_password_is_not_passed_in_arguments(tmp_path: Path) -> None:
     password = tmp_path / "password"
     password.write_text("secret\n")
     command = tmp_path / "interbed"
@@ -107,6 +107,6 @@ def _exit_code(command: list[str], **settings: str) -> int:
 
 
 def _environment(**settings: str) -> dict[str, str]:
-    # The command stands beside the interpreter, whether or not the environment is active.
+    # The command lies next to the interpreter, whether or not the environment is active.
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     return {**os.environ, "PATH": path, **settings}

@@ -1,8 +1,8 @@
-"""The server killed with -9 again and again while clients change metadata, and started anew on the same database.
+"""The server is killed by SIGKILL many times while clients change metadata, and restarted on the same database.
 
-Each client has tables of its own and knows what it was told: after each kill its part of the metastore is what was
-acknowledged, with or without the one call that was under way. Directories of tables agree with the metadata: what may
-be left over is the empty directory of a table that was being created, and the data of one that was being dropped.
+Each client has tables of its own and records the acknowledged changes. After each kill its tables are as acknowledged,
+with or without the one call in progress. Directories of tables agree with the metadata. Left over may be the empty
+directory of a table that was being created, and the data of a table that was being dropped.
 """
 
 import copy
@@ -29,7 +29,7 @@ from tests.support.shares import each_run
 CLIENTS = 4
 KILLS = {"sqlite": 50, "postgresql": 8}
 ACKNOWLEDGED_MAX = 60
-"""How many calls are acknowledged, at most, before the next kill."""
+"""Maximum number of calls that are acknowledged before the next kill."""
 
 TABLES_MAX = 6
 LEASE_SECONDS = 1.0
@@ -39,7 +39,7 @@ DATABASE = "load"
 
 @dataclass(slots=True)
 class TableState:
-    """What a client knows of a table."""
+    """Acknowledged state of a table."""
 
     value: str = "0"
     partitions: set[str] = field(default_factory=set)
@@ -50,28 +50,30 @@ State = dict[str, TableState]
 
 @dataclass(slots=True)
 class Worker:
-    """A client with its tables."""
+    """Client with tables of its own."""
 
     number: int
     random: random.Random
     state: State = field(default_factory=dict)
     next_state: State | None = None
-    """What the state will be when the call that is under way was carried out."""
+    """State after the call in progress."""
     made: int = 0
     last_event: int = 0
     leftovers: set[str] = field(default_factory=set)
-    """Directories that a call which was cut off may have left."""
+    """Directories that an interrupted call may have left."""
     failure: BaseException | None = None
 
     def new_name(self) -> str:
-        """A name that was never used."""
+        """Return a name that was never used."""
         self.made += 1
         return f"c{self.number}_t{self.made}"
 
 
-class Change:
-    """The state to be: it is the state once the call in the block has been acknowledged. (No context manager made of a
-    generator: the interface's exceptions do not take the traceback that one would put into them.)
+class PendingChange:
+    """Next state of a client; it becomes the state when the call in the block is acknowledged.
+
+    It is a class and not a generator, because the exceptions of the interface do not accept the traceback that
+    contextlib would set.
     """
 
     def __init__(self, worker: Worker) -> None:
@@ -87,8 +89,8 @@ class Change:
             self._worker.state, self._worker.next_state = self._worker.next_state, None
 
 
-class Load:
-    """The clients and the server that they call."""
+class ClientLoad:
+    """Clients and the server that they call."""
 
     def __init__(self, warehouse: Path, seed: int) -> None:
         self.directory = warehouse / f"{DATABASE}.db"
@@ -100,7 +102,7 @@ class Load:
         self._enough = threading.Event()
 
     def run_until_killed(self, server: RunningServer) -> None:
-        """Let all clients call until some number of calls was acknowledged, and kill the server then."""
+        """Let all clients call until a random number of calls is acknowledged, then kill the server."""
         self._acknowledged, self._wanted = 0, self.random.randrange(1, ACKNOWLEDGED_MAX)
         self._enough.clear()
         threads = [threading.Thread(target=self._work, args=(worker, server.uri)) for worker in self.workers]
@@ -118,7 +120,7 @@ class Load:
         assert enough
 
     def check(self, uri: str) -> None:
-        """Every client's tables are as it knows them, or as the call that was cut off would have left them."""
+        """Check that the tables of each client are as acknowledged, or as after the interrupted call."""
         with connected(uri) as client:
             names = client.get_all_tables(DATABASE)
             found = {each.tableName: each for each in client.get_table_objects_by_name(DATABASE, names)}
@@ -134,7 +136,7 @@ class Load:
                 }
                 possible = [worker.state, *([] if worker.next_state is None else [worker.next_state])]
                 assert actual in possible
-                # A table that was being created or dropped; a renamed one is two names.
+                # Name of a table that was being created or dropped; a rename changes two names.
                 cut_off = set(possible[0]) ^ set(possible[-1])
                 worker.state, worker.next_state = actual, None
                 self._check_directories(own, cut_off if len(cut_off) == 1 else set())
@@ -148,7 +150,7 @@ class Load:
                 worker.last_event = last
 
     def check_directories_at_the_end(self) -> None:
-        """Nothing lies about but what was allowed."""
+        """Check that no other directories are left over."""
         known = {name for worker in self.workers for name in worker.state}
         allowed = known | {name for worker in self.workers for name in worker.leftovers}
         assert {path.name for path in self.directory.iterdir()} <= allowed
@@ -157,7 +159,7 @@ class Load:
         for name, each in tables.items():
             location = Path(each.sd.location.removeprefix("file:"))
             assert location == self.directory / name
-            # The file that its client puts there when it has been told of the table, and that moves with it.
+            # The client creates this file when its table is acknowledged; a rename moves it.
             assert (location / "data").is_file() or (location.is_dir() and name in new)
             (location / "data").touch()
 
@@ -171,7 +173,7 @@ class Load:
                         if self._acknowledged >= self._wanted:
                             self._enough.set()
         except (TTransportException, OSError, EOFError):
-            # The server is gone, which is what this is about; before that it must not hang up.
+            # The server was killed, as intended. It must not close the connection before that.
             if not self._enough.is_set():
                 worker.failure = AssertionError("the server hung up before it was killed")
         except BaseException as error:
@@ -200,7 +202,7 @@ class Load:
     def _create(self, worker: Worker, client: Any) -> None:
         name = worker.new_name()
         wanted = table(DATABASE, name, parameters={"value": "0"}, partition_keys=(("dt", "string"),))
-        with Change(worker) as state:
+        with PendingChange(worker) as state:
             state[name] = TableState()
             client.create_table(wanted)
         (self.directory / name / "data").touch()
@@ -208,19 +210,19 @@ class Load:
     def _alter(self, worker: Worker, client: Any, name: str) -> None:
         changed = client.get_table(DATABASE, name)
         changed.parameters["value"] = str(int(worker.state[name].value) + 1)
-        with Change(worker) as state:
+        with PendingChange(worker) as state:
             state[name].value = changed.parameters["value"]
             client.alter_table(DATABASE, name, changed)
 
     def _rename(self, worker: Worker, client: Any, name: str) -> None:
         changed = client.get_table(DATABASE, name)
         changed.tableName = worker.new_name()
-        with Change(worker) as state:
+        with PendingChange(worker) as state:
             state[changed.tableName] = state.pop(name)
             client.alter_table(DATABASE, name, changed)
 
     def _drop(self, worker: Worker, client: Any, name: str) -> None:
-        with Change(worker) as state:
+        with PendingChange(worker) as state:
             del state[name]
             client.drop_table(DATABASE, name, True)
 
@@ -238,7 +240,7 @@ class Load:
             )
             for value in values
         ]
-        with Change(worker) as state:
+        with PendingChange(worker) as state:
             state[name].partitions |= {f"dt={value}" for value in values}
             client.add_partitions(new)
 
@@ -247,12 +249,12 @@ class Load:
         if not partitions:
             return
         chosen = worker.random.choice(partitions)
-        with Change(worker) as state:
+        with PendingChange(worker) as state:
             state[name].partitions.remove(chosen)
             client.drop_partition(DATABASE, name, [chosen.removeprefix("dt=")], True)
 
     def _lock(self, worker: Worker, client: Any) -> None:
-        """Two clients share a lock: what a call that was cut off left behind has to go with its lease."""
+        """Two clients share a lock: the lock that an interrupted call leaves behind expires with its lease."""
         component = lock_component(ttypes.LockType.EXCLUSIVE, DATABASE, f"shared_{worker.number % 2}")
         response = client.lock(lock_request(component))
         deadline = time.monotonic() + DEADLINE_SECONDS
@@ -263,11 +265,9 @@ class Load:
 
 
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
-def test_a_server_that_is_killed_under_load_comes_back_with_all_that_it_acknowledged(
-    database_url: str, tmp_path: Path
-) -> None:
+def test_a_server_killed_under_load_restarts_with_all_acknowledged_changes(database_url: str, tmp_path: Path) -> None:
     kills = KILLS[database_url.partition(":")[0]]
-    load = Load(tmp_path / "warehouse", seed=20261121)
+    load = ClientLoad(tmp_path / "warehouse", seed=20261121)
     server = started(database_url, tmp_path, port=0)
     try:
         port = int(server.uri.rpartition(":")[2])
@@ -280,7 +280,7 @@ def test_a_server_that_is_killed_under_load_comes_back_with_all_that_it_acknowle
         load.check_directories_at_the_end()
         with connected(server.uri) as client:
             for number in range(2):
-                check_lock_can_be_had(client, f"shared_{number}")
+                check_lock_can_be_acquired(client, f"shared_{number}")
             assert client.show_locks(ttypes.ShowLocksRequest()).locks == []
     finally:
         stop_server(server)
@@ -288,8 +288,8 @@ def test_a_server_that_is_killed_under_load_comes_back_with_all_that_it_acknowle
     assert "Traceback" not in (tmp_path / "server.log").read_text()
 
 
-def check_lock_can_be_had(client: Any, name: str) -> None:
-    """Whatever the dead have left is gone after its lease."""
+def check_lock_can_be_acquired(client: Any, name: str) -> None:
+    """Check that locks of interrupted calls expire with their lease."""
     response = client.lock(lock_request(lock_component(ttypes.LockType.EXCLUSIVE, DATABASE, name)))
     deadline = time.monotonic() + DEADLINE_SECONDS
     while response.state == ttypes.LockState.WAITING and time.monotonic() < deadline:
@@ -299,7 +299,7 @@ def check_lock_can_be_had(client: Any, name: str) -> None:
 
 
 def started(db: str, directory: Path, *, port: int) -> RunningServer:
-    """A server on the database, on this port unless somebody has taken it since the last one was killed."""
+    """Start a server on the database, on this port unless another process has taken it since the last kill."""
     for candidate in (port, 0):
         try:
             own = ("--port", str(candidate), "--lock-lease-seconds", str(LEASE_SECONDS))
@@ -312,7 +312,7 @@ def started(db: str, directory: Path, *, port: int) -> RunningServer:
 
 @contextmanager
 def connected(uri: str) -> Iterator[Any]:
-    """The generated client, which never calls twice."""
+    """Connect the generated client, which never repeats a call."""
     host, _, port = uri.removeprefix("thrift://").partition(":")
     socket = TSocket(host, int(port))
     socket.setTimeout(DEADLINE_SECONDS * 1000)

@@ -1,4 +1,4 @@
-"""Locks of clients that die or come back, by real processes and a real server."""
+"""Locks of clients that die or reconnect, with real processes and a real server."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ time.sleep(600)
 
 @contextmanager
 def client_process(uri: str) -> Iterator[tuple["subprocess.Popen[str]", int]]:
-    """A process that asks for the lock of d.t and then does nothing; with the lock's id."""
+    """Start a process that requests the lock of d.t and then does nothing; yield it with the id of the lock."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, uri],
         stdout=subprocess.PIPE,
@@ -52,7 +52,7 @@ def client_process(uri: str) -> Iterator[tuple["subprocess.Popen[str]", int]]:
 
 
 def granted(client: HiveMetastoreClient, lock_id: int) -> int:
-    """Check the lock until it is granted; how often that took."""
+    """Check the lock until it is granted, and return the number of checks."""
     deadline = time.monotonic() + LONG_SECONDS
     for asked in range(1, 10_000):
         if client.check_lock(lock_id).state == LockState.ACQUIRED:
@@ -63,7 +63,7 @@ def granted(client: HiveMetastoreClient, lock_id: int) -> int:
 
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "sqlite"), indirect=True)
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_a_holder_and_those_in_the_queue_who_are_killed_free_the_next(
+def test_locks_of_a_killed_holder_and_a_killed_waiter_are_dropped(
     database_url: str, tmp_path: Path, workers: str
 ) -> None:
     settings = ("--lock-disconnect-seconds", "0.3", "--workers", workers, "--reaper-seconds", "600")
@@ -77,14 +77,14 @@ def test_a_holder_and_those_in_the_queue_who_are_killed_free_the_next(
         assert lock.state == LockState.WAITING
         for process in (holder, queued):
             process.send_signal(signal.SIGKILL)
-        # Each check waits, so that a few of them are enough; the lease is 300 s.
+        # Each check waits, so that a few checks are enough; the lease is 300 s.
         assert granted(client, lock.lockid) <= 10
         assert [each.lockid for each in client.show_locks("d", "t")] == [lock.lockid]
         log = (tmp_path / "server.log").read_text()
         assert log.count("its client's last connection has been broken for") == 2
 
 
-def test_a_lock_outlives_the_connection_that_asked_for_it_while_another_is_open(tmp_path: Path) -> None:
+def test_a_lock_survives_its_first_connection_while_another_one_is_open(tmp_path: Path) -> None:
     with (
         metastore_under_test(
             f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path, "--lock-disconnect-seconds", "0.2", "--workers", "2"
@@ -96,14 +96,14 @@ def test_a_lock_outlives_the_connection_that_asked_for_it_while_another_is_open(
             held = asking.lock(lock_request(lock_component(LockType.EXCLUSIVE, "d", "t"))).lockid
             other.heartbeat(held)
         lock = waiting.lock(lock_request(lock_component(LockType.EXCLUSIVE, "d", "t")))
-        # It waits for longer than the grace.
+        # The check waits for longer than the grace period.
         assert waiting.check_lock(lock.lockid).state == LockState.WAITING
         other.heartbeat(held)
         other.unlock(held)
         assert granted(waiting, lock.lockid) == 1
 
 
-def test_a_server_that_stops_takes_no_locks_along(tmp_path: Path) -> None:
+def test_stopping_a_server_drops_no_locks(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path) as running:
         client = HiveMetastoreClient(running.uri)
@@ -117,7 +117,7 @@ def test_a_server_that_stops_takes_no_locks_along(tmp_path: Path) -> None:
         client.heartbeat(held)
 
 
-def test_a_check_that_waits_holds_no_thread_and_is_answered_in_order(tmp_path: Path) -> None:
+def test_waiting_checks_hold_no_thread_and_are_answered_in_order(tmp_path: Path) -> None:
     waiters = 80
     order: list[int] = []
     with (
@@ -139,7 +139,7 @@ def test_a_check_that_waits_holds_no_thread_and_is_answered_in_order(tmp_path: P
         threads = [threading.Thread(target=wait, args=each) for each in others]
         for thread in threads:
             thread.start()
-        # There are 64 threads in the pool, and more than that wait; others are served all the same.
+        # More clients wait than the 64 threads of the pool; others are served nevertheless.
         with HiveMetastoreClient(running.uri) as other:
             assert len(other.show_locks("d", "t")) == waiters
             assert order == []
@@ -149,7 +149,7 @@ def test_a_check_that_waits_holds_no_thread_and_is_answered_in_order(tmp_path: P
         assert order == ids[1:]
 
 
-def test_a_client_that_dies_while_its_check_waits_is_noticed(tmp_path: Path) -> None:
+def test_a_client_that_dies_during_a_waiting_check_is_noticed(tmp_path: Path) -> None:
     settings = ("--lock-wait-seconds", str(LONG_SECONDS), "--lock-disconnect-seconds", "0.1")
     with (
         metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path, *settings) as running,
@@ -170,7 +170,7 @@ def test_a_client_that_dies_while_its_check_waits_is_noticed(tmp_path: Path) -> 
         assert [each.lockid for each in behind.show_locks("d", "t")] == [last]
 
 
-def test_the_kernel_is_asked_to_notice_dead_machines() -> None:
+def test_keep_alive_of_the_kernel_is_configured() -> None:
     with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         listener.setblocking(True)
         connected, _ = listener.accept()

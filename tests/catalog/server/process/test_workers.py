@@ -1,5 +1,6 @@
-"""Several processes on one port: they share clients, changes and caches, and the death of one costs nobody more than
-its connections.
+"""Several worker processes on one port: they share clients, changes and caches.
+
+When a worker dies, only its connections are lost.
 """
 
 import contextlib
@@ -29,14 +30,14 @@ WRITERS = 4
 
 @pytest.fixture
 def server(database_url: str, tmp_path: Path) -> Iterator[MetastoreUnderTest]:
-    """A server with several workers."""
+    """Run a server with several workers."""
     with metastore_under_test(database_url, tmp_path, "--workers", str(WORKERS)) as running:
         yield running
 
 
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
-def test_a_change_through_one_worker_shows_in_all_at_once(server: MetastoreUnderTest) -> None:
-    """Every client reads what any of them has just changed, each of them by the worker that it was dealt to."""
+def test_a_change_through_one_worker_is_visible_in_all_at_once(server: MetastoreUnderTest) -> None:
+    """Every client reads each change at once; the clients are connected to different workers."""
     with contextlib.ExitStack() as stack:
         clients = [stack.enter_context(raw_client(server.port)) for _ in range(2 * WORKERS)]
         changing = table("default", "t", parameters={"version": "-1"})
@@ -49,7 +50,7 @@ def test_a_change_through_one_worker_shows_in_all_at_once(server: MetastoreUnder
                 assert client.get_table("default", "t").parameters["version"] == str(version)
 
 
-def test_connections_are_dealt_out_evenly(tmp_path: Path) -> None:
+def test_connections_are_distributed_evenly(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path, "--workers", str(WORKERS)) as running, contextlib.ExitStack() as stack:
         links = [
@@ -57,7 +58,7 @@ def test_connections_are_dealt_out_evenly(tmp_path: Path) -> None:
             for _ in range(WORKERS * 10)
         ]
         _until(lambda: sorted(_connections(running).values())[-WORKERS:] == [10] * WORKERS)
-        # Those that end make room. The parent may hear of it after the next ones have come.
+        # Closed connections make room. The parent may notice them after the next connections have arrived.
         for link in links[:WORKERS]:
             link.close()
         for _ in range(WORKERS):
@@ -88,7 +89,7 @@ def test_killing_a_worker_under_load_loses_no_acknowledged_change(server: Metast
                         acknowledged.add(name)
                         enough.release()
                 except CatalogError:
-                    # Its worker was killed; it goes on with another one.
+                    # The worker of this client was killed; the client continues with another one.
                     continue
 
     threads = [threading.Thread(target=write, args=(writer,)) for writer in range(WRITERS)]
@@ -100,7 +101,7 @@ def test_killing_a_worker_under_load_loses_no_acknowledged_change(server: Metast
                 assert enough.acquire(timeout=DEADLINE_SECONDS)
             workers = _workers(server)
             os.kill(workers[0], signal.SIGKILL)
-            # It is started again.
+            # A new worker replaces it.
             _until(partial(_is_replaced, server, workers[0], WORKERS))
     finally:
         ending.set()
@@ -114,16 +115,16 @@ def test_killing_a_worker_under_load_loses_no_acknowledged_change(server: Metast
 
 
 @pytest.mark.parametrize("number", each_run([signal.SIGTERM, signal.SIGINT], lambda number: number == signal.SIGTERM))
-def test_a_signal_ends_all_processes_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+def test_a_signal_stops_all_processes_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path, "--workers", str(WORKERS)) as running:
         process = psutil.Process(running.running.process.pid)
         children = process.children()
         with HiveMetastoreClient(running.uri) as client:
             client.create_table(table("default", "t"))
-            # As a terminal and systemd do it: everybody gets the signal.
+            # Every process gets the signal, as from a terminal or systemd.
             for each in [process, *children]:
-                # A child may have ended already, since its parent told it to.
+                # A child may have ended already, because its parent has stopped it.
                 with contextlib.suppress(psutil.NoSuchProcess):
                     each.send_signal(number)
             assert running.running.process.wait(timeout=60) == 0
@@ -140,7 +141,7 @@ def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
             running.running.process.kill()
             running.running.process.wait(timeout=60)
             _until(lambda: all(_has_ended(child) for child in children))
-        # The port is free, and the database as it was left.
+        # The port is free, and the database is unchanged.
         with (
             metastore_under_test(db, tmp_path, "--port", str(running.port)) as second,
             HiveMetastoreClient(second.uri) as client,
@@ -148,7 +149,7 @@ def test_workers_end_when_the_parent_is_killed(tmp_path: Path) -> None:
             assert client.get_all_tables("default") == ["t"]
 
 
-def test_more_clients_than_all_workers_may_have_wait(tmp_path: Path) -> None:
+def test_clients_beyond_the_limit_of_all_workers_wait(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     arguments = ("--workers", "2", "--connections-max", "2")
     with metastore_under_test(db, tmp_path, *arguments) as running, contextlib.ExitStack() as stack:
@@ -161,13 +162,13 @@ def test_more_clients_than_all_workers_may_have_wait(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_worker_that_dies_again_and_again_does_not_keep_the_machine_busy(tmp_path: Path) -> None:
+def test_a_worker_that_dies_repeatedly_is_restarted_each_time(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path, "--workers", "2") as running:
         for _ in range(3):
             workers = _workers(running)
             os.kill(workers[-1], signal.SIGKILL)
-            # The other one serves meanwhile.
+            # The other worker serves meanwhile.
             with raw_client(running.port) as client:
                 assert client.get_all_databases() == ["default"]
             _until(partial(_is_replaced, running, workers[-1], 2))
@@ -175,7 +176,7 @@ def test_a_worker_that_dies_again_and_again_does_not_keep_the_machine_busy(tmp_p
 
 
 def _workers(running: MetastoreUnderTest) -> list[int]:
-    """The processes that serve clients now."""
+    """Return the ids of the processes that serve clients now."""
     log = (running.warehouse.parent / "server.log").read_text()
     newest = dict(re.findall(r"(worker \d+) is process (\d+)", log))
     alive = {child.pid for child in psutil.Process(running.running.process.pid).children() if not _has_ended(child)}
@@ -190,7 +191,7 @@ def _has_ended(process: psutil.Process) -> bool:
 
 
 def _connections(running: MetastoreUnderTest) -> dict[int, int]:
-    """Clients by process."""
+    """Return the number of clients of each process."""
     counts = {}
     for child in psutil.Process(running.running.process.pid).children():
         counts[child.pid] = sum(
@@ -201,7 +202,7 @@ def _connections(running: MetastoreUnderTest) -> dict[int, int]:
 
 
 def _is_replaced(running: MetastoreUnderTest, dead: int, workers: int) -> bool:
-    """Whether as many workers serve again, and that one is none of them."""
+    """Return whether this number of workers serves again, without the dead one."""
     return dead not in _workers(running) and len(_workers(running)) == workers
 
 

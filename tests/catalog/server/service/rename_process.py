@@ -1,4 +1,5 @@
-"""A metastore that dies in a rename: `python -m tests.catalog.server.service.rename_process DB WAREHOUSE WHEN`.
+"""A metastore process that dies during a rename: `python -m tests.catalog.server.service.rename_process DB WAREHOUSE
+WHEN`.
 
 WHEN is `before` or `after` the directory moves, or `committed`.
 """

@@ -1,4 +1,4 @@
-"""Quartz's cron expressions: what they mean, from time to time, and what is none."""
+"""Cron expressions of Quartz: their execution times, and invalid ones."""
 
 import itertools
 import time
@@ -14,7 +14,7 @@ START = "2024-02-28 12:34:56"
 
 @pytest.fixture
 def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """The server's time zone, which tests may change."""
+    """Return the server's time zone, which tests may change."""
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield monkeypatch
@@ -23,7 +23,7 @@ def zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
 
 
 def times(schedule: str, start: str = START, count: int = 3) -> list[str]:
-    """The next times of a schedule after one."""
+    """Return the next times of a schedule after a given time."""
     parsed = parse_schedule(schedule)
     now: float = datetime.fromisoformat(start).timestamp()
     found = []
@@ -61,7 +61,7 @@ def times(schedule: str, start: str = START, count: int = 3) -> list[str]:
         ("0 0 0 31 2 ?", []),
     ],
 )
-def test_a_schedule_has_its_times(schedule: str, expected: list[str]) -> None:
+def test_a_schedule_has_the_expected_times(schedule: str, expected: list[str]) -> None:
     assert times(schedule) == expected
 
 
@@ -90,12 +90,12 @@ def test_a_schedule_has_its_times(schedule: str, expected: list[str]) -> None:
         "-1 * * * * ?",
     ],
 )
-def test_what_is_no_schedule_is_refused(text: str) -> None:
+def test_an_invalid_schedule_is_refused(text: str) -> None:
     with pytest.raises(ScheduleError):
         parse_schedule(text)
 
 
-def test_times_are_those_of_the_servers_zone_also_where_its_clock_is_put_forward_or_back(
+def test_times_are_in_the_servers_time_zone_and_follow_daylight_saving_time(
     zone: pytest.MonkeyPatch,
 ) -> None:
     zone.setenv("TZ", "Europe/Berlin")

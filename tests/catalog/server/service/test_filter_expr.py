@@ -1,5 +1,6 @@
-"""The filter language of partitions: what parses, to what, and what is refused. What filters select in a database is
-in tests/catalog/server/database/test_partition_filter.py.
+"""The filter language of partitions: parse trees and errors.
+
+Selection in a database is tested in tests/catalog/server/database/test_partition_filter.py.
 """
 
 import pytest
@@ -27,7 +28,7 @@ KEYS = [
 
 
 def text_is(value: str) -> KeyComparison:
-    """`dt` equals a text."""
+    """Return the tree of `dt` equal to a text."""
     return KeyComparison(position=0, operator="=", operand=value)
 
 
@@ -119,15 +120,15 @@ def test_a_key_of_a_type_without_order_is_refused() -> None:
         parse_filter("d > 1", [MetastoreColumn(name="d", type="decimal(10,2)")])
 
 
-def test_thousands_of_values_are_one_comparison() -> None:
+def test_equalities_of_one_key_become_one_comparison() -> None:
     tree = parse_filter(" or ".join(f"n = {number}" for number in range(5000)), KEYS)
     assert isinstance(tree, OneOf)
     assert len(tree.operands) == 5000
 
 
-def test_values_select_exactly_what_is_written_so() -> None:
+def test_values_select_the_partitions_written_with_the_same_digits() -> None:
     tree = filter_of_values(KEYS, ["", "03"])
     assert isinstance(tree, AllOf)
-    # The number, and among the partitions with that number those written with the same digits.
+    # The number as an indexed comparison, and the digits as a second one.
     assert tree.parts[0] == KeyComparison(position=1, operator="=", operand="b3")
     assert len(tree.parts) == 2

@@ -1,4 +1,4 @@
-"""Conditions as HiveServer2 4.0.1 sends them: what they say, and that anything else says nothing."""
+"""Conditions as HiveServer2 4.0.1 sends them are decoded; any other bytes are decoded to no filter."""
 
 import random
 
@@ -60,7 +60,7 @@ def test_a_condition_becomes_a_filter(expression: bytes) -> None:
 
 
 @pytest.mark.parametrize("expression", CONDITIONS, ids=CONDITIONS.values())
-def test_half_a_condition_or_more_than_one_says_nothing(expression: bytes) -> None:
+def test_a_truncated_or_extended_condition_gives_no_filter(expression: bytes) -> None:
     for length in range(len(expression)):
         assert filter_of_expression(expression[:length]) is None
     assert filter_of_expression(expression + b"\x00") is None
@@ -77,11 +77,11 @@ def test_changed_bytes_never_raise(expression: bytes) -> None:
         assert found is None or isinstance(found, str)
 
 
-def test_other_functions_and_keys_are_given_up() -> None:
+def test_unknown_functions_and_keys_give_no_filter() -> None:
     expression = _PLAN + EQUAL + SIMPLE_END
     other = expression.replace(b"GenericUDFOPEqua\xec", b"GenericUDFOPEqualN\xd3")
     assert filter_of_expression(other) is None
-    # No key of the table, and a column that is none.
+    # A column that is no partition key, and a node that is no column.
     assert parse_expression(expression.replace(b"\x01d\xf4", b"\x01n\xef"), KEYS) is None
     assert filter_of_expression(expression.replace(b"\x01d\xf4\x01\x00", b"\x01d\xf4\x00\x00")) is None
     with pytest.raises(BadFilterError, match="nothing was dropped"):
@@ -89,12 +89,12 @@ def test_other_functions_and_keys_are_given_up() -> None:
 
 
 @pytest.mark.parametrize("value", [b"\x82\\", b"\x84\"a'", b'\x82"', b"\x82'"])
-def test_texts_with_quotes_and_backslashes_stay_what_they_are_or_are_given_up(value: bytes) -> None:
+def test_texts_with_quotes_and_backslashes_are_kept_or_give_no_filter(value: bytes) -> None:
     text = value[1:].decode()
     found = filter_of_expression(_PLAN + EQUAL.replace(b"\x01\x82x", b"\x01" + value, 1) + SIMPLE_END)
     quotes = [quote for quote in "\"'" if quote not in text]
     assert found == (None if text.endswith("\\") or not quotes else f"`dt` = {quotes[0]}{text}{quotes[0]}")
 
 
-def test_nesting_without_end_is_given_up() -> None:
+def test_very_deep_nesting_gives_no_filter() -> None:
     assert filter_of_expression(_PLAN + b"\x82\x01\x00\x00\x01\x01\x01\x01" * 100_000) is None

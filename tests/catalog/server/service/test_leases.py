@@ -1,4 +1,4 @@
-"""Leases, with a clock of the test's own."""
+"""Leases of locks, with a clock of the test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +18,7 @@ REQUEST = LockRequest(
 )
 
 
-class _Clock:
+class _FixedClock:
     def __init__(self) -> None:
         self.seconds = 1_000_000.0
 
@@ -27,21 +27,21 @@ class _Clock:
 
 
 @pytest.fixture
-def clock() -> _Clock:
-    """A clock that stands still until it is set."""
-    return _Clock()
+def clock() -> _FixedClock:
+    """Return a clock whose time is set by the test."""
+    return _FixedClock()
 
 
 @pytest.fixture
-def locks(tmp_path: Path, clock: _Clock) -> Iterator[LockService]:
-    """Locks with leases of 300 s."""
+def locks(tmp_path: Path, clock: _FixedClock) -> Iterator[LockService]:
+    """Return a lock service with leases of 300 s."""
     store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(store.engine)
     yield LockService(store, lease_seconds=300, clock=clock)
     store.close()
 
 
-def test_a_silent_lock_is_kept_for_exactly_its_lease(locks: LockService, clock: _Clock) -> None:
+def test_a_silent_lock_is_kept_for_exactly_its_lease(locks: LockService, clock: _FixedClock) -> None:
     held, waiting = locks.lock(REQUEST), locks.lock(REQUEST)
     clock.seconds += 299
     assert locks.check_lock(waiting.id).state == LockState.WAITING
@@ -51,7 +51,7 @@ def test_a_silent_lock_is_kept_for_exactly_its_lease(locks: LockService, clock: 
         locks.check_lock(held.id)
 
 
-def test_heartbeats_and_checks_renew_the_lease(locks: LockService, clock: _Clock) -> None:
+def test_heartbeats_and_checks_renew_the_lease(locks: LockService, clock: _FixedClock) -> None:
     held, waiting = locks.lock(REQUEST), locks.lock(REQUEST)
     for _ in range(10):
         clock.seconds += 250
@@ -63,8 +63,8 @@ def test_heartbeats_and_checks_renew_the_lease(locks: LockService, clock: _Clock
     assert (behind.id, blocked_by.id) == (waiting.id, held.id)
 
 
-def test_a_heartbeat_after_the_lease_comes_too_late_even_if_nobody_took_the_lock(
-    locks: LockService, clock: _Clock
+def test_a_heartbeat_after_the_lease_is_refused_although_the_lock_is_free(
+    locks: LockService, clock: _FixedClock
 ) -> None:
     held = locks.lock(REQUEST)
     clock.seconds += 301
@@ -73,9 +73,7 @@ def test_a_heartbeat_after_the_lease_comes_too_late_even_if_nobody_took_the_lock
     assert locks.show() == []
 
 
-def test_a_waiting_request_whose_client_died_does_not_hold_back_those_behind_it(
-    locks: LockService, clock: _Clock
-) -> None:
+def test_a_waiting_request_of_a_dead_client_does_not_block_later_ones(locks: LockService, clock: _FixedClock) -> None:
     held, dead, behind = locks.lock(REQUEST), locks.lock(REQUEST), locks.lock(REQUEST)
     clock.seconds += 200
     locks.heartbeat(held.id)
@@ -87,7 +85,7 @@ def test_a_waiting_request_whose_client_died_does_not_hold_back_those_behind_it(
         locks.check_lock(dead.id)
 
 
-def test_ids_are_never_given_out_twice(locks: LockService) -> None:
+def test_ids_are_never_reused(locks: LockService) -> None:
     first = locks.lock(REQUEST)
     locks.unlock(first.id)
     assert locks.lock(REQUEST).id > first.id

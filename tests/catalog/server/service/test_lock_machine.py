@@ -1,4 +1,4 @@
-"""Any sequence of lock calls, with the clock standing still between them, against a model of Hive's rules in a list."""
+"""Any sequence of lock calls, compared with a model of Hive's rules in a list; the clock is set by the test."""
 
 import dataclasses
 from pathlib import Path
@@ -20,14 +20,15 @@ from tests.support.servers.metastore import BACKENDS, new_database
 LEASE_SECONDS = 100
 RENEWAL_SECONDS = 5
 
-# Rows: held; columns: asked for; in the order shared read, shared write, exclusive, exclusive write. 1: waits.
+# Rows: type of the held lock. Columns: type of the requested lock. Order: shared read, shared write, exclusive,
+# exclusive write. 1: the request waits.
 HIVES_TABLE = ("0010", "0111", "1111", "0111")
 ORDER = (LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE, LockType.EXCL_WRITE)
 
 
 @dataclasses.dataclass
 class ModelLock:
-    """A lock as the model knows it."""
+    """Lock in the model."""
 
     id: int
     components: tuple[LockComponent, ...]
@@ -37,7 +38,7 @@ class ModelLock:
 
 @st.composite
 def components(draw: st.DrawFn) -> LockComponent:
-    """A component on one of few things, none of which exists."""
+    """Generate a component on one of a few objects, none of which exists."""
     table = draw(st.sampled_from([None, "t", "t", "u"]))
     partition = draw(st.sampled_from([None, None, "p=1", "p=2"])) if table is not None else None
     return LockComponent(
@@ -50,7 +51,7 @@ def components(draw: st.DrawFn) -> LockComponent:
 
 
 def must_wait(held: LockComponent, asked: LockComponent) -> bool:
-    """The rule, said another way than in the code under test."""
+    """Return whether a component has to wait, by an independent implementation of the rule."""
     if held.database != asked.database:
         return False
     if held.table is not None and asked.table is not None:
@@ -64,7 +65,7 @@ def must_wait(held: LockComponent, asked: LockComponent) -> bool:
 
 
 class LockMachine(RuleBasedStateMachine):
-    """The calls. `store` is set by the test."""
+    """Lock calls as rules of a state machine. `store` is set by the test."""
 
     store: SqlRepository
 
@@ -148,13 +149,13 @@ class LockMachine(RuleBasedStateMachine):
         assert [(lock.id, blocker and blocker.id) for lock, blocker in shown] == expected
 
     @invariant()
-    def nobody_holds_what_another_holds(self) -> None:
+    def held_locks_do_not_conflict(self) -> None:
         held = [lock for lock in self.model if lock.acquired]
         for position, lock in enumerate(held):
             assert not self._blockers(lock.components, held[:position])
 
     @invariant()
-    def the_figures_are_right(self) -> None:
+    def metrics_match_the_model(self) -> None:
         alive = [lock for lock in self.model if lock.heartbeat >= self.now - LEASE_SECONDS]
         figures = self.locks.figures()
         assert (figures.acquired, figures.waiting, figures.stale) == (
@@ -186,7 +187,7 @@ class LockMachine(RuleBasedStateMachine):
 
 @pytest.mark.longer
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_locks_are_granted_renewed_and_expire_as_hives_rules_say(
+def test_locks_are_granted_renewed_and_expire_by_hives_rules(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     if backend == "sqlite":
@@ -196,12 +197,12 @@ def test_locks_are_granted_renewed_and_expire_as_hives_rules_say(
     store = SqlRepository(url)
     schema.upgrade(store.engine)
 
-    class Machine(LockMachine):
+    class BackendMachine(LockMachine):
         pass
 
-    Machine.store = store
+    BackendMachine.store = store
     run_state_machine_as_test(
-        Machine,
+        BackendMachine,
         settings=settings(
             max_examples=examples(25),
             stateful_step_count=30,

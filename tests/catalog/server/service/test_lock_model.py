@@ -1,4 +1,4 @@
-"""The rule who waits for whom, for any set of locks."""
+"""Conflicts and order of locks, for any set of locks."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ from interbed.catalog.server.service.lock_model import (
 
 @st.composite
 def components(draw: st.DrawFn) -> LockComponent:
-    """A component on one of few databases, tables and partitions, so that they meet often."""
+    """Generate a component on one of a few databases, tables and partitions, so that conflicts are frequent."""
     table = draw(st.sampled_from([None, "t", "u"]))
     partition = draw(st.sampled_from([None, "p=1", "p=2"])) if table is not None else None
     level = LockLevel.DB if table is None else LockLevel.TABLE if partition is None else LockLevel.PARTITION
@@ -36,19 +36,21 @@ requests = st.lists(components(), min_size=1, max_size=3).map(
 
 
 @given(components(), components())
-def test_conflict_is_mutual(left: LockComponent, right: LockComponent) -> None:
+def test_conflict_is_symmetric(left: LockComponent, right: LockComponent) -> None:
     assert left.conflicts_with(right) == right.conflicts_with(left)
 
 
 @given(st.lists(components(), min_size=8, max_size=12), st.lists(components(), min_size=9, max_size=12))
-def test_long_locks_are_compared_as_short_ones(mine: list[LockComponent], theirs: list[LockComponent]) -> None:
+def test_locks_with_many_components_are_compared_like_short_ones(
+    mine: list[LockComponent], theirs: list[LockComponent]
+) -> None:
     request = LockRequest(components=tuple(mine), user="u", host="h")
     expected = any(left.conflicts_with(right) for left in mine for right in theirs)
     assert is_blocked_by(request, tuple(theirs)) == expected
 
 
 @given(st.lists(requests, max_size=8))
-def test_locks_granted_in_order_of_arrival_never_collide_and_all_get_their_turn(arrivals: list[LockRequest]) -> None:
+def test_locks_granted_in_order_never_conflict_and_all_are_granted(arrivals: list[LockRequest]) -> None:
     queue = [
         Lock(id=number, request=request, state=LockState.WAITING, requested_at_ms=0, heartbeat_at_ms=0)
         for number, request in enumerate(arrivals)

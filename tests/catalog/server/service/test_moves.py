@@ -1,4 +1,4 @@
-"""Renames that end half-way: by kill -9, by a refused commit, by another server that looks after the dead."""
+"""Renames that end half-way: the process is killed, the commit is refused, or another server settles the move."""
 
 import dataclasses
 import signal
@@ -30,7 +30,7 @@ STORAGE = StorageDescriptor(columns=COLUMNS, serde=SerDe())
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
-    """A store with a schema."""
+    """Open a repository with the current schema."""
     opened = SqlRepository(database_url)
     schema.upgrade(opened.engine)
     yield opened
@@ -39,7 +39,7 @@ def store(database_url: str) -> Iterator[SqlRepository]:
 
 @pytest.fixture
 def metastore(store: SqlRepository, tmp_path: Path) -> Metastore:
-    """A metastore with a table `old` that has a file and a partition."""
+    """Return a metastore with a table `old` that has a file and a partition."""
     started = Metastore(store, f"file:{tmp_path}/warehouse")
     started.databases.bootstrap()
     started.tables.create(
@@ -56,7 +56,7 @@ def metastore(store: SqlRepository, tmp_path: Path) -> Metastore:
 
 
 @pytest.mark.parametrize("when", ["before", "after", "committed"])
-def test_a_server_killed_while_it_renames_leaves_data_where_readers_look(
+def test_a_server_killed_during_a_rename_leaves_data_and_location_consistent(
     metastore: Metastore, database_url: str, tmp_path: Path, when: str
 ) -> None:
     root = f"file:{tmp_path}/warehouse"
@@ -72,14 +72,14 @@ def test_a_server_killed_while_it_renames_leaves_data_where_readers_look(
     _, partitions = again.partitions.select(("hive", "default", name))
     assert [each.storage.location for each in partitions if each.storage] == [f"{root}/{name}/dt=1"]
     assert settle_all(_store(again)) == 0
-    # And it can be done again.
+    # The rename can be repeated.
     table = again.tables.get("hive", "default", name)
     again.tables.alter("hive", "default", name, dataclasses.replace(table, name="third"))
     assert (tmp_path / "warehouse" / "third" / "part-0").read_text() == "data"
     _store(again).close()
 
 
-def test_the_reaper_of_another_server_settles_what_a_killed_one_left(
+def test_the_reaper_of_another_server_settles_a_rename_of_a_killed_one(
     metastore: Metastore, store: SqlRepository, database_url: str, tmp_path: Path
 ) -> None:
     root = f"file:{tmp_path}/warehouse"
@@ -93,7 +93,7 @@ def test_the_reaper_of_another_server_settles_what_a_killed_one_left(
     assert settle_all(store) == 0
 
 
-def test_a_unit_of_work_that_fails_after_the_move_takes_it_back(
+def test_a_unit_of_work_that_fails_after_the_move_undoes_it(
     metastore: Metastore, store: SqlRepository, tmp_path: Path
 ) -> None:
     root = f"file:{tmp_path}/warehouse"
@@ -111,7 +111,7 @@ def test_a_unit_of_work_that_fails_after_the_move_takes_it_back(
     assert settle_all(store) == 0
 
 
-def test_a_directory_in_the_way_leaves_everything_as_it_was(
+def test_a_rename_to_an_existing_directory_changes_nothing(
     metastore: Metastore, store: SqlRepository, tmp_path: Path
 ) -> None:
     (tmp_path / "warehouse" / "new").mkdir()
@@ -143,8 +143,8 @@ def test_a_server_that_settles_too_early_does_not_disturb_a_rename(
         )
         assert transaction.tables.replace(stored.id, database.id, changed)
 
-    class Hasty:
-        """Forgets what was announced before the first unit of work can use it."""
+    class SettlingRepository:
+        """Repository whose pending moves are settled before the first unit of work can use them."""
 
         def __init__(self) -> None:
             self.settled = 0
@@ -161,9 +161,9 @@ def test_a_server_that_settles_too_early_does_not_disturb_a_rename(
         def close(self) -> None:
             return None
 
-    hasty = Hasty()
-    carry_out(hasty, work)  # type: ignore[arg-type]
-    assert (hasty.settled, runs) == (1, [0, 1, 1])
+    settling = SettlingRepository()
+    carry_out(settling, work)  # type: ignore[arg-type]
+    assert (settling.settled, runs) == (1, [0, 1, 1])
     assert (tmp_path / "warehouse" / "new" / "part-0").read_text() == "data"
     assert metastore.tables.get("hive", "default", "new").location == f"{root}/new"
 

@@ -1,4 +1,4 @@
-"""Names and patterns."""
+"""Names and patterns of objects in a metastore."""
 
 import time
 
@@ -21,12 +21,12 @@ from interbed.catalog.server.service.names import (
 
 
 @pytest.mark.parametrize("name", ["a", "A_1", "_", "9", "x" * 128])
-def test_letters_digits_and_underscores_make_a_name(name: str) -> None:
+def test_letters_digits_and_underscores_are_valid_names(name: str) -> None:
     assert is_valid_name(name)
 
 
 @pytest.mark.parametrize("name", [None, "", "a-b", "a.b", "a b", "é", "a\n", "a/b", "..", "x" * 129])
-def test_nothing_else_does(name: str | None) -> None:
+def test_other_characters_and_lengths_are_invalid(name: str | None) -> None:
     assert not is_valid_name(name)
 
 
@@ -36,14 +36,14 @@ def test_names_of_tables_may_be_longer() -> None:
     assert not is_valid_table_name("a-b")
 
 
-def test_no_pattern_makes_matching_slow() -> None:
+def test_matching_a_pattern_takes_bounded_time() -> None:
     started = time.monotonic()
     assert pattern_matcher("*a" * 60 + "b").fullmatch("a" * 128) is None
     assert time.monotonic() - started < 1
 
 
 @given(st.lists(st.sampled_from("ab_*"), max_size=8).map("".join), st.text("ab_", max_size=8))
-def test_a_star_stands_for_any_text(pattern: str, name: str) -> None:
+def test_a_star_matches_any_text(pattern: str, name: str) -> None:
     def match(rest: str, text: str) -> bool:
         if not rest:
             return not text
@@ -55,20 +55,20 @@ def test_a_star_stands_for_any_text(pattern: str, name: str) -> None:
 
 
 @given(st.text())
-def test_escaping_is_undone_by_unescaping(text: str) -> None:
+def test_unescaping_is_the_inverse_of_escaping(text: str) -> None:
     assert unescaped(escaped(text)) == text
     assert not set(escaped(text)) & set('/=:"#*?\\{[]^')
 
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
-def test_a_partitions_name_leads_back_to_its_values(values: list[str]) -> None:
+def test_a_partition_name_is_parsed_to_its_values(values: list[str]) -> None:
     keys = [MetastoreColumn(name=f"Key_{number}", type="string") for number in range(len(values))]
     name = partition_name(keys, values)
     assert values_of_name(keys, name) == tuple(values)
     assert [value for _, value in parsed_name(name)] == values
 
 
-def test_names_are_written_as_hive_writes_them() -> None:
+def test_partition_names_are_written_as_in_hive() -> None:
     keys = [MetastoreColumn(name="dt", type="string"), MetastoreColumn(name="N", type="int")]
     assert partition_name(keys, ["a/b=c d%", "2"]) == "dt=a%2Fb%3Dc d%25/n=2"
     assert partition_name(keys, ["", "2"]) == "dt=__HIVE_DEFAULT_PARTITION__/n=2"

@@ -1,4 +1,4 @@
-"""Search forms of partition values sort by code points as the values sort by type."""
+"""Search forms of partition values: their order by code points is the order of the values by type."""
 
 from datetime import date, datetime, timedelta
 
@@ -18,18 +18,18 @@ from interbed.catalog.server.service.filters.tree import (
 
 
 @given(st.integers(-(10**20), 10**20), st.integers(-(10**20), 10**20))
-def test_numbers_sort_as_numbers(left: int, right: int) -> None:
+def test_search_forms_of_numbers_are_ordered_as_numbers(left: int, right: int) -> None:
     assert (integral_form(left) < integral_form(right)) == (left < right)
     assert integral_form(left) > NO_VALUE
 
 
 @given(st.dates(), st.dates())
-def test_dates_sort_as_dates(left: date, right: date) -> None:
+def test_search_forms_of_dates_are_ordered_as_dates(left: date, right: date) -> None:
     assert (date_form(left.isoformat()) < date_form(right.isoformat())) == (left < right)
 
 
 @given(st.datetimes(), st.timedeltas(timedelta(days=-1), timedelta(days=1)))
-def test_timestamps_sort_as_points_in_time(left: datetime, distance: timedelta) -> None:
+def test_search_forms_of_timestamps_are_ordered_in_time(left: datetime, distance: timedelta) -> None:
     try:
         right = left + distance
     except OverflowError:
@@ -55,7 +55,7 @@ def test_timestamps_sort_as_points_in_time(left: datetime, distance: timedelta) 
         (KeyKind.TEXT, "Ä b", "Ä b"),
     ],
 )
-def test_forms(kind: KeyKind, value: str, form: str) -> None:
+def test_values_have_the_expected_search_form(kind: KeyKind, value: str, form: str) -> None:
     assert search_form(kind, value) == form
 
 
@@ -70,5 +70,5 @@ def test_forms(kind: KeyKind, value: str, form: str) -> None:
         (None, KeyKind.TEXT),
     ],
 )
-def test_kinds_of_types(type_text: str | None, kind: KeyKind) -> None:
+def test_types_have_the_expected_kind(type_text: str | None, kind: KeyKind) -> None:
     assert kind_of_type(type_text) is kind

@@ -1,4 +1,4 @@
-"""Filters over tables: what they select, and what they refuse."""
+"""Filters over tables: the tables that they select, and the errors."""
 
 import time
 
@@ -57,12 +57,12 @@ def test_a_filter_selects_by_owner_parameter_and_last_access(text: str, selected
         f"{OWNER} = 'x' or " * 20_000,
     ],
 )
-def test_what_cannot_be_understood_is_refused(text: str) -> None:
+def test_an_invalid_filter_is_refused(text: str) -> None:
     with pytest.raises(BadFilterError):
         compile_table_filter(text)
 
 
-def test_no_pattern_takes_long() -> None:
+def test_matching_a_pattern_takes_bounded_time() -> None:
     predicate = compile_table_filter(f"{OWNER} like '{'.*a' * 30}b'")
     started = time.monotonic()
     assert not predicate(MetastoreTable(database="d", name="t", owner="a" * 5000))
@@ -71,7 +71,7 @@ def test_no_pattern_takes_long() -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.text(alphabet="ab.*x", max_size=12), st.text(alphabet="abx", max_size=8))
-def test_like_knows_runs_and_single_characters_alone(pattern: str, owner: str) -> None:
+def test_like_has_wildcards_for_texts_and_single_characters_only(pattern: str, owner: str) -> None:
     found = compile_table_filter(f'{OWNER} like "{pattern}"')(MetastoreTable(database="d", name="t", owner=owner))
     assert found is _matches(pattern, owner)
 

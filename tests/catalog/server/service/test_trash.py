@@ -1,4 +1,4 @@
-"""The trash as a directory: what goes there, under which names, and when it goes for good."""
+"""The trash directory: which data is moved there, under which names, and when it is deleted."""
 
 import logging
 import subprocess
@@ -14,8 +14,8 @@ START = 1_700_000_000.25
 KEPT = 3600.0
 
 
-class Clock:
-    """A clock that is set by hand."""
+class FixedClock:
+    """FixedClock whose time is set by the test."""
 
     def __init__(self) -> None:
         self.now = START
@@ -25,32 +25,32 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    """A clock that stands still."""
-    return Clock()
+def clock() -> FixedClock:
+    """Return a clock that does not advance."""
+    return FixedClock()
 
 
 @pytest.fixture
-def trash(tmp_path: Path, clock: Clock) -> Trash:
-    """A trash that keeps everything for an hour."""
+def trash(tmp_path: Path, clock: FixedClock) -> Trash:
+    """Return a trash that keeps everything for an hour."""
     return Trash(f"file:{tmp_path}/.Trash", keep_seconds=KEPT, clock=clock)
 
 
 def directory(path: Path, text: str = "data") -> str:
-    """Make a directory with a file in it, and return its location."""
+    """Create a directory with a file in it, and return its location."""
     path.mkdir(parents=True)
     (path / "f").write_text(text)
     return f"file:{path}"
 
 
-def test_a_directory_is_found_under_its_whole_path(trash: Trash, tmp_path: Path) -> None:
+def test_a_directory_is_moved_to_its_whole_path_in_the_trash(trash: Trash, tmp_path: Path) -> None:
     assert trash.take(directory(tmp_path / "db.db" / "t"))
     assert not (tmp_path / "db.db" / "t").exists()
     assert (Path(f"{tmp_path}/.Trash/Current{tmp_path}") / "db.db" / "t" / "f").read_text() == "data"
     assert trash.take(f"file:{tmp_path}/db.db/never"), "what is not there is gone"
 
 
-def test_a_name_that_is_taken_gets_the_time_at_its_end(trash: Trash, tmp_path: Path) -> None:
+def test_a_name_in_use_gets_the_time_as_a_suffix(trash: Trash, tmp_path: Path) -> None:
     place = tmp_path / ".Trash" / "Current" / tmp_path.relative_to("/")
     for text in ("first", "second", "third"):
         assert trash.take(directory(tmp_path / "t", text))
@@ -62,7 +62,7 @@ def test_a_name_that_is_taken_gets_the_time_at_its_end(trash: Trash, tmp_path: P
 
 @pytest.mark.parametrize("call", ["makedirs", "rename"])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_process_that_is_killed_leaves_the_data_in_one_of_the_two_places(
+def test_a_killed_process_leaves_the_data_either_in_place_or_in_the_trash(
     trash: Trash, tmp_path: Path, call: str, when: str
 ) -> None:
     location = directory(tmp_path / "t")
@@ -86,7 +86,7 @@ Warehouse("file:{tmp_path}", Trash({trash.root!r}, keep_seconds=1)).empty({locat
     assert (list((tmp_path / "t").iterdir()), places[1].read_text()) == ([], "data")
 
 
-def test_what_cannot_be_moved_stays_and_is_named(
+def test_data_that_cannot_be_moved_is_kept_and_reported(
     trash: Trash, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
@@ -105,19 +105,19 @@ def test_what_cannot_be_moved_stays_and_is_named(
     assert (tmp_path / "t" / "f").read_text() == "data"
 
 
-def test_a_single_file_is_moved_too(trash: Trash, tmp_path: Path) -> None:
+def test_a_single_file_is_moved(trash: Trash, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("data")
     assert trash.take(f"file:{tmp_path}/file")
     assert Path(f"{tmp_path}/.Trash/Current{tmp_path}/file").read_text() == "data"
 
 
-def test_what_is_dropped_in_the_trash_is_deleted(trash: Trash, tmp_path: Path) -> None:
+def test_data_dropped_within_the_trash_is_deleted(trash: Trash, tmp_path: Path) -> None:
     assert trash.take(directory(tmp_path / ".Trash" / "Current" / "t"))
     assert list((tmp_path / ".Trash" / "Current").iterdir()) == []
 
 
-def test_everything_stays_for_the_time_it_is_kept_and_goes_within_twice_that(
-    trash: Trash, tmp_path: Path, clock: Clock
+def test_data_is_kept_for_the_retention_time_and_deleted_within_twice_that(
+    trash: Trash, tmp_path: Path, clock: FixedClock
 ) -> None:
     root = tmp_path / ".Trash"
     assert trash.expire() == 0
@@ -136,7 +136,7 @@ def test_everything_stays_for_the_time_it_is_kept_and_goes_within_twice_that(
     assert list(root.iterdir()) == []
 
 
-def test_nothing_but_checkpoints_is_ever_deleted(trash: Trash, tmp_path: Path, clock: Clock) -> None:
+def test_only_checkpoints_are_deleted(trash: Trash, tmp_path: Path, clock: FixedClock) -> None:
     names = ["mine", "231399999999", "2311142213", "231114221320.old"]
     for name in names:
         directory(tmp_path / ".Trash" / name)

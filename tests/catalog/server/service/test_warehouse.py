@@ -1,4 +1,4 @@
-"""Locations and directories."""
+"""Locations and directories of a warehouse."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def test_databases_lie_below_the_root_and_default_is_the_root() -> None:
     assert [root.is_protected(each) for each in ("file:/w", "/", "file:///w/", "file:/w/t")] == [True] * 3 + [False]
 
 
-def test_locations_are_compared_by_what_they_name() -> None:
+def test_locations_are_compared_by_the_directory_that_they_name() -> None:
     assert same_location("file:/a/b", "file:///a//b/")
     assert same_location("/a/b", "file:/a/b")
     assert not same_location("file:/a/b", "file:/a/bc")
@@ -45,7 +45,7 @@ def test_locations_are_compared_by_what_they_name() -> None:
     assert not contains("file:/a", "/ab")
 
 
-def test_directories_are_made_renamed_emptied_and_deleted(tmp_path: Path) -> None:
+def test_directories_are_created_renamed_emptied_and_deleted(tmp_path: Path) -> None:
     old, new = f"file:{tmp_path}/a %41/t", f"file:{tmp_path}/a %41/u"
     assert make_directory(old)
     assert not make_directory(old)
@@ -66,20 +66,20 @@ def test_directories_are_made_renamed_emptied_and_deleted(tmp_path: Path) -> Non
     empty_directory(new)
 
 
-def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+def test_a_file_in_the_way_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(MetastoreError, match=f"{tmp_path}/file/t is not a directory"):
         make_directory(f"file:{tmp_path}/file/t")
 
 
-def test_object_stores_need_no_directories_and_unknown_file_systems_are_named() -> None:
+def test_object_stores_need_no_directories_and_unknown_file_systems_are_refused() -> None:
     assert not make_directory("s3a://bucket/t")
     with pytest.raises(MetastoreError, match="cannot open the file system of nosuch://host/t"):
         make_directory("nosuch://host/t")
 
 
-class _Noted(LocalDisk):
-    """A disk that notes which directories were synced, and refuses to when it is told to."""
+class _SyncRecorder(LocalDisk):
+    """Disk that records the synced directories, and fails if `refuses` is set."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -93,8 +93,8 @@ class _Noted(LocalDisk):
         super().sync_directory(path)
 
 
-def test_directories_that_were_made_or_renamed_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = _Noted()
+def test_created_and_renamed_directories_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _SyncRecorder()
     monkeypatch.setattr(warehouse, "LOCAL_DISK", disk)
     made = tmp_path / "a" / "b"
     assert make_directory(f"file:{made}")
@@ -110,10 +110,8 @@ def test_directories_that_were_made_or_renamed_are_durable(tmp_path: Path, monke
         make_directory(f"file:{tmp_path}/e")
 
 
-def test_many_directories_below_one_are_made_durable_by_one_sync(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = _Noted()
+def test_many_directories_with_one_parent_need_one_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _SyncRecorder()
     monkeypatch.setattr(warehouse, "LOCAL_DISK", disk)
     (tmp_path / "t" / "p=1").mkdir(parents=True)
     wanted = [f"file:{tmp_path}/t/p={number}" for number in range(50)]

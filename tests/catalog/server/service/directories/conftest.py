@@ -1,4 +1,4 @@
-"""The metastore that hostile locations are given to."""
+"""Fixtures for hostile locations: a metastore, and foreign files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.support.hostile_locations import Precious
 
 @pytest.fixture
 def precious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Precious:
-    """The tree that must survive."""
+    """Create the tree of files that must survive."""
     made = Precious(root=tmp_path / "outer")
     made.make()
     monkeypatch.chdir(made.working_directory)
@@ -30,9 +30,9 @@ def precious(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Precious:
 
 @pytest.fixture(params=["deletes", "trash"] if shares.LONG else ["deletes"])
 def metastore(request: pytest.FixtureRequest, precious: Precious) -> Iterator[Metastore]:
-    """A metastore with objects that others own."""
+    """Open a metastore with foreign objects."""
     store = SqlRepository(f"sqlite:///{precious.database}")
-    # Nothing here is about power cuts, and each location is some ten commits.
+    # Durability does not matter here, and each location causes some ten commits.
     event.listen(store.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous=OFF"))
     schema.upgrade(store.engine)
     trash = Trash(f"file:{precious.warehouse}/.Trash", keep_seconds=60) if request.param == "trash" else None

@@ -1,4 +1,4 @@
-"""What the tests of hostile locations in this directory share: a metastore with objects of others, and the trials.
+"""Trials of hostile locations on a metastore with foreign objects.
 
 The calls are those of the services, without a network. tests/catalog/server/thrift/calls has a test with a server.
 """
@@ -28,25 +28,27 @@ ONE_OF_A_CASE = 3
 
 
 def at(location: str | None) -> StorageDescriptor:
-    """A storage descriptor with a location."""
+    """Return a storage descriptor with a location."""
     return dataclasses.replace(STORAGE, location=location)
 
 
 def table(name: str, location: str | None = None, *, database: str = "h", **fields: object) -> MetastoreTable:
-    """A table of the hostile database."""
+    """Return a table of the hostile database."""
     return MetastoreTable(database=database, name=name, storage=at(location), **fields)  # type: ignore[arg-type]
 
 
 def nothing_foreign_is_deleted(
     metastore: Metastore, precious: Precious, entry: Callable[[Metastore, str], None], number: int, tally: Tally
 ) -> None:
-    """Give hostile locations to a call and delete what came of it. `number` is the call's among those of its file."""
+    """Pass hostile locations to a call and drop the objects that it created. `number` is the index of the call in its
+    file.
+    """
     before = precious.entries()
     inode = precious.database.stat().st_ino
     locations = hostile_locations(precious, REGISTERED)
     assert len(locations) >= 300
     if shares.LONG:
-        # A metastore with a trash is given others than one without: together they are most.
+        # A metastore with a trash gets other locations than one without; together they cover most of them.
         first = number if metastore.trash is None else number + 1
         tried = locations[first % ONE_OF_A_CASE :: ONE_OF_A_CASE]
         assert 2 * len(tried) >= 300

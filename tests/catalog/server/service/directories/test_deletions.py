@@ -1,4 +1,4 @@
-"""What a metastore deletes, and what it leaves: the roots, the neighbours, links, races."""
+"""Directories that a metastore deletes, and those that it keeps: roots, neighbours, links, races."""
 
 import dataclasses
 import logging
@@ -37,7 +37,7 @@ KEYS = (MetastoreColumn(name="dt", type="string"),)
 
 @pytest.fixture(params=BACKENDS)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlRepository]:
-    """A store with a schema."""
+    """Open a repository with the current schema."""
     if request.param == "sqlite":
         opened = SqlRepository(f"sqlite:///{tmp_path}/state/metastore.db")
         (tmp_path / "state").mkdir()
@@ -49,7 +49,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlReposit
 
 
 def started(store: SqlRepository, tmp_path: Path, **options: Any) -> Metastore:
-    """A metastore with a warehouse, where the data of others is."""
+    """Return a metastore with a warehouse that contains foreign data."""
     made = Metastore(store, f"file:{tmp_path}/wh", **options)
     made.databases.bootstrap()
     return made
@@ -57,20 +57,20 @@ def started(store: SqlRepository, tmp_path: Path, **options: Any) -> Metastore:
 
 @pytest.fixture
 def metastore(store: SqlRepository, tmp_path: Path) -> Metastore:
-    """A metastore with a database `d`."""
+    """Return a metastore with a database `d`."""
     made = started(store, tmp_path)
     made.databases.create(MetastoreDatabase(name="d"))
     return made
 
 
 def table(name: str, location: str | None = None, **fields: Any) -> MetastoreTable:
-    """A table of `d`."""
+    """Return a table of `d`."""
     storage = dataclasses.replace(STORAGE, location=location)
     return MetastoreTable(**{"database": "d", "name": name, "storage": storage, **fields})
 
 
 def filled(path: Path) -> Path:
-    """A file in a directory; both are made."""
+    """Create a file in a new directory."""
     path.mkdir(parents=True, exist_ok=True)
     (path / "file").write_text("data")
     return path / "file"
@@ -81,7 +81,7 @@ def drop(metastore: Metastore, name: str = "t") -> None:
     metastore.tables.drop("hive", "d", name, delete_data=True)
 
 
-def test_the_parent_of_the_working_directory_is_no_place_of_a_database(
+def test_a_relative_location_of_a_database_is_refused(
     metastore: Metastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = filled(tmp_path / "work" / "inner")
@@ -91,7 +91,7 @@ def test_the_parent_of_the_working_directory_is_no_place_of_a_database(
     assert file.exists()
 
 
-def test_a_database_takes_along_the_directory_that_was_made_for_it_and_no_other(
+def test_dropping_a_database_deletes_only_a_directory_that_was_created_for_it(
     metastore: Metastore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = filled(tmp_path / "administrators")
@@ -106,7 +106,7 @@ def test_a_database_takes_along_the_directory_that_was_made_for_it_and_no_other(
     assert "deletion_roots" in caplog.text
 
 
-def test_a_directory_that_deletion_roots_name_is_deleted(store: SqlRepository, tmp_path: Path) -> None:
+def test_a_directory_within_the_deletion_roots_is_deleted(store: SqlRepository, tmp_path: Path) -> None:
     metastore = started(store, tmp_path, deletion_roots=("databases", f"file:{tmp_path}/lake"))
     filled(tmp_path / "lake" / "sales")
     metastore.databases.create(MetastoreDatabase(name="d", location=f"file:{tmp_path}/lake/sales"))
@@ -121,7 +121,7 @@ def test_a_directory_that_deletion_roots_name_is_deleted(store: SqlRepository, t
     assert not (tmp_path / "wh" / "own.db").exists(), "it was made for the database"
 
 
-def test_nothing_of_an_external_table_goes_outside_of_the_roots(metastore: Metastore, tmp_path: Path) -> None:
+def test_data_of_an_external_table_outside_of_the_roots_is_kept(metastore: Metastore, tmp_path: Path) -> None:
     file = filled(tmp_path / "theirs")
     purged = {"EXTERNAL": "TRUE", "external.table.purge": "true"}
     metastore.tables.create(table("t", f"file:{tmp_path}/theirs", parameters=purged))
@@ -133,7 +133,9 @@ def test_nothing_of_an_external_table_goes_outside_of_the_roots(metastore: Metas
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("spelled", ["{wh}", "{wh}/..", "{link}", "{link}/d.db", "file:{wh}/d.db", "/", "{top}"])
-def test_what_holds_the_warehouse_or_a_database_stays(metastore: Metastore, tmp_path: Path, spelled: str) -> None:
+def test_a_directory_that_contains_the_warehouse_or_a_database_is_kept(
+    metastore: Metastore, tmp_path: Path, spelled: str
+) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "wh")
     file = filled(tmp_path / "wh" / "d.db" / "neighbour")
     location = spelled.format(wh=tmp_path / "wh", link=tmp_path / "link", top=tmp_path)
@@ -150,7 +152,7 @@ def test_what_holds_the_warehouse_or_a_database_stays(metastore: Metastore, tmp_
 
 @pytest.mark.sample(6)
 @pytest.mark.parametrize("place", ["wh/d.db/a", "wh/d.db/a/sub", "wh/d.db/p/dt=1", "wh/d.db/p", "link/d.db/a", "far"])
-def test_the_place_of_another_object_stays(metastore: Metastore, tmp_path: Path, place: str) -> None:
+def test_the_location_of_another_object_is_kept(metastore: Metastore, tmp_path: Path, place: str) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "wh")
     metastore.tables.create(table("a"))
     metastore.tables.create(table("p", partition_keys=KEYS))
@@ -164,7 +166,7 @@ def test_the_place_of_another_object_stays(metastore: Metastore, tmp_path: Path,
     assert all(file.exists() for file in files)
 
 
-def test_a_table_by_a_link_is_found_when_the_directory_it_leads_to_is_dropped(
+def test_a_table_located_through_a_link_protects_the_directory_that_it_leads_to(
     metastore: Metastore, tmp_path: Path
 ) -> None:
     metastore.tables.create(table("t"))
@@ -175,9 +177,7 @@ def test_a_table_by_a_link_is_found_when_the_directory_it_leads_to_is_dropped(
     assert file.exists()
 
 
-def test_a_place_whose_parent_is_a_link_into_a_root_is_deleted_and_a_link_itself_is_not(
-    metastore: Metastore, tmp_path: Path
-) -> None:
+def test_a_location_below_a_link_is_deleted_but_a_link_itself_is_not(metastore: Metastore, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "wh")
     metastore.tables.create(table("t", f"file:{tmp_path}/link/own"))
     filled(tmp_path / "wh" / "own")
@@ -191,7 +191,7 @@ def test_a_place_whose_parent_is_a_link_into_a_root_is_deleted_and_a_link_itself
     assert (tmp_path / "wh" / "linked").is_symlink()
 
 
-def test_a_database_file_in_the_warehouse_is_not_taken_along(tmp_path: Path) -> None:
+def test_a_metastore_database_in_the_warehouse_is_kept(tmp_path: Path) -> None:
     (tmp_path / "wh" / "inner" / "state").mkdir(parents=True)
     store = SqlRepository(f"sqlite:///{tmp_path}/wh/inner/state/metastore.db")
     schema.upgrade(store.engine)
@@ -204,7 +204,7 @@ def test_a_database_file_in_the_warehouse_is_not_taken_along(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("what", ["cwd", "protected", "inode", "mount"])
-def test_what_the_server_needs_is_not_taken_along(
+def test_files_that_the_server_needs_are_kept(
     store: SqlRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     needed = tmp_path / "wh" / "d.db" / "t" / "needed"
@@ -215,7 +215,7 @@ def test_what_the_server_needs_is_not_taken_along(
     if what == "cwd":
         monkeypatch.chdir(needed)
     elif what == "inode":
-        # As by a bind mount: another path, the same directory.
+        # The same directory by another path, as with a bind mount.
         monkeypatch.setattr(guards, "_identities_above", lambda path: {identity_of(str(needed.parent))})
     elif what == "mount":
         monkeypatch.setattr(guards, "mount_points_in", lambda path: [f"{path}/needed"])
@@ -223,7 +223,7 @@ def test_what_the_server_needs_is_not_taken_along(
     assert file.exists()
 
 
-def test_a_table_that_is_registered_before_the_directory_goes_keeps_it(
+def test_a_table_registered_before_the_deletion_keeps_the_directory(
     metastore: Metastore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     metastore.tables.create(table("t"))
@@ -241,7 +241,7 @@ def test_a_table_that_is_registered_before_the_directory_goes_keeps_it(
     assert metastore.tables.names("hive", "d") == ["t"]
 
 
-def test_a_directory_that_was_replaced_meanwhile_stays(tmp_path: Path) -> None:
+def test_a_directory_that_was_replaced_meanwhile_is_kept(tmp_path: Path) -> None:
     file = filled(tmp_path / "t")
     identity = identity_of(str(tmp_path / "t"))
     assert identity is not None
@@ -259,12 +259,12 @@ def test_a_directory_that_was_replaced_meanwhile_stays(tmp_path: Path) -> None:
     assert not (tmp_path / "moved").exists()
 
 
-def test_mount_points_are_found_by_their_place() -> None:
+def test_mount_points_below_a_directory_are_found() -> None:
     assert "/proc" in mount_points_in("/")
     assert mount_points_in("/nonexistent") == []
 
 
-def test_a_table_that_may_not_move_keeps_its_place_when_it_is_renamed(metastore: Metastore, tmp_path: Path) -> None:
+def test_a_renamed_table_that_may_not_be_moved_keeps_its_location(metastore: Metastore, tmp_path: Path) -> None:
     filled(tmp_path / "administrators")
     metastore.databases.create(MetastoreDatabase(name="a", location=f"file:{tmp_path}/administrators"))
     metastore.tables.create(table("t", database="a"))
@@ -276,7 +276,7 @@ def test_a_table_that_may_not_move_keeps_its_place_when_it_is_renamed(metastore:
     assert again.location == f"file:{tmp_path}/administrators/t-2"
 
 
-def test_a_table_is_not_moved_onto_the_place_of_another(metastore: Metastore, tmp_path: Path) -> None:
+def test_a_table_is_not_moved_to_the_location_of_another(metastore: Metastore, tmp_path: Path) -> None:
     metastore.tables.create(table("t"))
     file = filled(tmp_path / "wh" / "d.db" / "t")
     metastore.tables.create(table("x", f"file:{tmp_path}/wh/d.db/u", parameters={"EXTERNAL": "TRUE"}))
@@ -287,7 +287,7 @@ def test_a_table_is_not_moved_onto_the_place_of_another(metastore: Metastore, tm
     assert metastore.tables.names("hive", "d") == ["t", "x"]
 
 
-def test_partitions_of_an_administrators_directory_are_not_exchanged(metastore: Metastore, tmp_path: Path) -> None:
+def test_partitions_outside_of_the_roots_are_not_exchanged(metastore: Metastore, tmp_path: Path) -> None:
     filled(tmp_path / "administrators" / "dt=1")
     metastore.tables.create(table("s", f"file:{tmp_path}/administrators", partition_keys=KEYS))
     metastore.tables.create(table("t", partition_keys=KEYS))
@@ -297,7 +297,7 @@ def test_partitions_of_an_administrators_directory_are_not_exchanged(metastore: 
     assert (tmp_path / "administrators" / "dt=1" / "file").exists()
 
 
-def test_a_database_that_cannot_be_read_keeps_the_directory(
+def test_a_directory_is_kept_when_the_database_cannot_be_read(
     metastore: Metastore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = filled(tmp_path / "wh" / "d.db" / "t")

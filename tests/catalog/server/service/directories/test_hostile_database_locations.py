@@ -1,4 +1,4 @@
-"""Hostile locations at every call about databases that takes one, followed by deletions: nothing foreign goes."""
+"""Hostile locations in every call about databases that has one, followed by deletions: no foreign file is deleted."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Hostile locations at every call about tables that takes one, followed by deletions: nothing foreign goes."""
+"""Hostile locations in every call about tables that has one, followed by deletions: no foreign file is deleted."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Locations of clients: which are taken, and by which spelling they are compared."""
+"""Locations of clients: which are accepted, and the normalized form by which they are compared."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("location", REFUSED)
-def test_what_is_refused_is_named_on_one_line(location: str) -> None:
+def test_a_refused_location_is_reported_on_one_line(location: str) -> None:
     with pytest.raises(InvalidLocationError, match=REFUSED[location]) as refused:
         LocationRules().check(location)
     assert str(refused.value).isprintable()
@@ -60,7 +60,7 @@ def test_what_is_refused_is_named_on_one_line(location: str) -> None:
         "gs://KEY:SECRET@b/../x",
     ],
 )
-def test_a_secret_is_refused_and_not_repeated(location: str) -> None:
+def test_a_location_with_a_secret_is_refused_without_repeating_it(location: str) -> None:
     with pytest.raises(InvalidLocationError) as refused:
         LocationRules().check(location)
     assert "SEC" not in str(refused.value)
@@ -86,17 +86,19 @@ def test_a_secret_is_refused_and_not_repeated(location: str) -> None:
         ("abfss://c@acc.dfs.core.windows.net/a", "abfss://c@acc.dfs.core.windows.net/a", None),
     ],
 )
-def test_what_is_taken_stays_the_text_of_the_client(location: str, stored: str, compared: str | None) -> None:
+def test_an_accepted_location_is_stored_as_the_client_wrote_it(
+    location: str, stored: str, compared: str | None
+) -> None:
     assert Warehouse("file:/w").qualified(location) == stored
     if compared is not None:
         assert place_text(location) == compared
 
 
-def test_two_names_of_one_container_are_one_place() -> None:
+def test_two_names_of_one_container_are_the_same_location() -> None:
     assert place_text("wasbs://c@acc.blob.core.windows.net/a") == place_text("abfs://c@acc.dfs.core.windows.net/a")
 
 
-def test_what_earlier_versions_stored_is_compared_without_dots_and_keys() -> None:
+def test_locations_of_earlier_versions_are_compared_without_dots_and_keys() -> None:
     assert place_text("file:/p/x/../wh") == "file:/p/wh"
     assert place_text("s3a://KEY:SECRET@b/x") == "s3://b/x"
     assert Warehouse("file:/w").qualified("file:/p/x/../wh", "file:/p/x/../wh") == "file:/p/x/../wh"
@@ -106,7 +108,7 @@ def test_a_bare_path_is_in_the_file_system_of_the_warehouse() -> None:
     assert Warehouse("hdfs://nn:8020/w").qualified("/x//y") == "hdfs://nn:8020/x/y"
 
 
-def test_only_allowed_places_are_taken(tmp_path: Path) -> None:
+def test_only_allowed_locations_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "allowed").mkdir()
     (tmp_path / "allowed" / "out").symlink_to(tmp_path)
     rules = LocationRules(("file", "hdfs"), [f"{tmp_path}/allowed", "hdfs://nn/lake"])
@@ -119,7 +121,7 @@ def test_only_allowed_places_are_taken(tmp_path: Path) -> None:
         rules.check("s3a://b/x")
 
 
-def test_a_place_knows_the_directories_that_it_lies_in() -> None:
+def test_a_location_has_the_list_of_its_parent_directories() -> None:
     assert parsed("/a/b/c").above == ["file:", "file:/a", "file:/a/b"]
     assert parsed("s3a://b/x/y").above == ["s3://b", "s3://b/x"]
     assert parsed("/").holds(parsed("/a"))

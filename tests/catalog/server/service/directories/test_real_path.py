@@ -1,4 +1,4 @@
-"""Paths without links: what the kernel says is what a look at each directory finds."""
+"""Resolution of links in paths: the kernel's answer is that of a walk through the directories."""
 
 import itertools
 import os
@@ -15,7 +15,7 @@ NAMES = ("dir", "file", "missing", "link", "dangling", "loop", "to_root", "up", 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Directories, files and links of all kinds, on two levels."""
+    """Create directories, files and links of all kinds, on two levels."""
     for above in (tmp_path, tmp_path / "dir"):
         (above / "dir").mkdir(parents=True, exist_ok=True)
         (above / "a (deleted)").mkdir()
@@ -29,7 +29,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_kernel_and_a_look_at_each_directory_agree(tree: Path, tally: Tally) -> None:
+def test_the_kernel_and_a_walk_resolve_alike(tree: Path, tally: Tally) -> None:
     paths = [f"{tree}/{'/'.join(names)}" for n in (1, 2, 3) for names in itertools.product(NAMES, repeat=n)]
     paths += ["/", "/nowhere", "/nowhere/at", "/usr", f"{tree}//dir", f"{tree}/dir/", f"{tree}/."]
     for path in paths:
@@ -37,7 +37,7 @@ def test_the_kernel_and_a_look_at_each_directory_agree(tree: Path, tally: Tally)
     tally("paths whose links were followed", len(paths))
 
 
-def test_without_the_kernel_the_same_is_found(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_walk_without_the_kernel_resolves_alike(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_DESCRIPTORS", "/nowhere")
     assert real_path(f"{tree}/link/dir") == os.path.realpath(tree / "dir" / "dir")
     monkeypatch.setattr(module, "_PATH_ONLY", None)

@@ -1,4 +1,4 @@
-"""Remote file systems that do not answer: callers wait for a bounded time, and others are served."""
+"""Remote file systems that do not answer: callers wait for a bounded time, and other callers are served."""
 
 import threading
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ SECONDS_MAX = 60
 
 
 class SilentStore:
-    """Operations that end when the store is woken."""
+    """File system whose operations end when the test wakes it."""
 
     def __init__(self) -> None:
         self.woken = threading.Event()
@@ -37,7 +37,7 @@ class SilentStore:
 
 @pytest.fixture
 def silent() -> Iterator[SilentStore]:
-    """A store that is woken after the test."""
+    """Return a silent file system that is woken after the test."""
     store = SilentStore()
     yield store
     store.woken.set()
@@ -45,7 +45,7 @@ def silent() -> Iterator[SilentStore]:
 
 @contextmanager
 def no_missed_deadlines() -> Iterator[MissedDeadlines]:
-    """A request."""
+    """Begin a request without missed deadlines."""
     missed = MissedDeadlines()
     token = missed_deadlines.set(missed)
     try:
@@ -54,8 +54,8 @@ def no_missed_deadlines() -> Iterator[MissedDeadlines]:
         missed_deadlines.reset(token)
 
 
-class Clock:
-    """A clock that stands."""
+class FixedClock:
+    """FixedClock whose time is set by the test."""
 
     def __init__(self) -> None:
         self.now = 100.0
@@ -64,7 +64,7 @@ class Clock:
         return self.now
 
 
-def test_results_and_errors_come_as_they_are() -> None:
+def test_results_and_errors_are_passed_on() -> None:
     files = RemoteFiles(SECONDS_MAX)
     assert files.run("hdfs://a:1/x", lambda: 7) == 7
 
@@ -75,8 +75,8 @@ def test_results_and_errors_come_as_they_are() -> None:
         files.run("hdfs://a:1/x", refuse)
 
 
-def test_a_store_that_is_silent_is_given_up_and_not_asked_for_a_while(silent: SilentStore) -> None:
-    clock = Clock()
+def test_a_silent_file_system_times_out_and_is_suspended_for_a_while(silent: SilentStore) -> None:
+    clock = FixedClock()
     files = RemoteFiles(0.02, clock=clock)
     with pytest.raises(StoreUnavailableError, match=r"hdfs://a:1 did not answer within 0\.02 s .*store_seconds"):
         files.run("hdfs://a:1/x", silent)
@@ -91,7 +91,7 @@ def test_a_store_that_is_silent_is_given_up_and_not_asked_for_a_while(silent: Si
     assert files.figures.given_up == 1
 
 
-def test_all_that_wait_for_a_silent_store_fail_when_the_first_does(silent: SilentStore) -> None:
+def test_all_callers_of_a_silent_file_system_fail_at_the_first_timeout(silent: SilentStore) -> None:
     files = RemoteFiles(0.2)
     failures = threading.Semaphore(0)
 
@@ -112,7 +112,7 @@ def test_all_that_wait_for_a_silent_store_fail_when_the_first_does(silent: Silen
     assert files.figures.given_up <= THREADS_OF_UNPROVEN_AUTHORITY_MAX
 
 
-def test_silent_stores_leave_threads_to_one_that_answers(silent: SilentStore) -> None:
+def test_silent_file_systems_leave_threads_to_one_that_answers(silent: SilentStore) -> None:
     files = RemoteFiles(0.05)
     assert files.run("hdfs://good:1/x", lambda: 1) == 1
     numbers = range(2 * THREADS_OF_UNPROVEN_MAX)
@@ -132,7 +132,7 @@ def test_silent_stores_leave_threads_to_one_that_answers(silent: SilentStore) ->
     assert files.figures.given_up == THREADS_OF_UNPROVEN_MAX
 
 
-def test_a_store_that_answers_has_more_threads_but_not_all(silent: SilentStore) -> None:
+def test_a_file_system_that_answers_gets_more_threads_but_not_all(silent: SilentStore) -> None:
     files = RemoteFiles(SECONDS_MAX)
     files.run("hdfs://a:1/x", lambda: 1)
     callers = [threading.Thread(target=files.run, args=("hdfs://a:1/x", silent)) for _ in range(20)]
@@ -146,7 +146,7 @@ def test_a_store_that_answers_has_more_threads_but_not_all(silent: SilentStore) 
         caller.join(SECONDS_MAX)
 
 
-def test_only_so_many_may_wait(silent: SilentStore) -> None:
+def test_the_number_of_waiting_callers_is_limited(silent: SilentStore) -> None:
     files = RemoteFiles(SECONDS_MAX)
     callers = [
         threading.Thread(target=files.run, args=("hdfs://a:1/x", silent)) for _ in range(CALLERS_OF_AUTHORITY_MAX)
@@ -166,7 +166,7 @@ def test_only_so_many_may_wait(silent: SilentStore) -> None:
         caller.join(SECONDS_MAX)
 
 
-def test_one_request_does_not_wait_for_many_silent_stores(silent: SilentStore) -> None:
+def test_one_request_waits_for_few_silent_file_systems(silent: SilentStore) -> None:
     files = RemoteFiles(0.01)
     with no_missed_deadlines() as missed:
         for number in range(2):
@@ -179,8 +179,8 @@ def test_one_request_does_not_wait_for_many_silent_stores(silent: SilentStore) -
 
 
 @pytest.mark.parametrize("other", ["hdfs://a:1/w/t", "hdfs://a:1/w/t/p=1", "hdfs://a:1/w/", "hdfs://a:1//w//t/"])
-def test_a_late_deletion_keeps_others_out_of_its_directory(silent: SilentStore, other: str) -> None:
-    clock = Clock()
+def test_a_late_deletion_blocks_its_directory_until_it_ends(silent: SilentStore, other: str) -> None:
+    clock = FixedClock()
     files = RemoteFiles(0.02, clock=clock)
     with pytest.raises(StoreUnavailableError, match="the change may still be made"):
         files.run("hdfs://a:1/w/t", silent, changes=True)
@@ -196,7 +196,7 @@ def test_a_late_deletion_keeps_others_out_of_its_directory(silent: SilentStore, 
 
 
 def _wait_for_the_end(files: RemoteFiles) -> None:
-    """Wait until nothing that was given up still runs."""
+    """Wait until all operations that timed out have ended."""
     for thread in threading.enumerate():
         if thread.name.startswith("store "):
             thread.join(SECONDS_MAX)
