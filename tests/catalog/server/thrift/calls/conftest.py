@@ -1,4 +1,4 @@
-"""The generated client, and a table with partitions, for tests of single calls."""
+"""Fixtures for tests of single calls: the generated client, and a table with partitions."""
 
 from collections.abc import Iterator
 
@@ -12,14 +12,14 @@ from tests.support.servers.metastore import MetastoreUnderTest, table
 
 @pytest.fixture
 def raw(metastore: MetastoreUnderTest) -> Iterator[Client]:
-    """The generated client."""
+    """Connect the generated client."""
     with raw_client(metastore.port) as client:
         yield client
 
 
 @pytest.fixture
 def days(raw: Client, database: str) -> str:
-    """A database with the table `t` of seven partitions."""
+    """Return the name of a database with the table `t` of seven partitions."""
     grouped = {"hive.hcatalog.partition.spec.grouping.enabled": "TRUE"}
     raw.create_table(table(database, "t", partition_keys=KEYS, parameters=grouped))
     raw.add_partitions([partition(database, values) for values in VALUES])

@@ -1,4 +1,4 @@
-"""Tables with partitions, as tests of calls about partitions make them."""
+"""Partitions for tests of calls about partitions."""
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.servers.metastore import storage
@@ -11,14 +11,14 @@ DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 def partition(
     database: str, values: list[str], name: str = "t", location: str | None = None, **parameters: str
 ) -> ttypes.Partition:
-    """A partition of `t`."""
+    """Return a partition of `t`."""
     return ttypes.Partition(
         values=values, dbName=database, tableName=name, sd=storage(location=location), parameters=parameters
     )
 
 
 def texts(partitions: list[ttypes.Partition]) -> list[str]:
-    """The values of each, with a slash between them."""
+    """Return the values of each partition, joined by slashes."""
     return ["/".join(each.values) for each in partitions]
 
 

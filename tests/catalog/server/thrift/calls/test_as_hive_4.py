@@ -1,4 +1,4 @@
-"""What Hive 4's own tests look for and Hive 2.3 has not, or has otherwise."""
+"""Behaviour that the tests of Hive 4 check, and that Hive 2.3 lacks or has differently."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from tests.support.servers.java_metastore import metastore_client
 from tests.support.servers.metastore import metastore_under_test, table
 
 
-def test_a_table_keeps_its_number_until_it_is_dropped(wire: Any, database: str) -> None:
+def test_a_table_keeps_its_id_until_it_is_dropped(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t"))
     first = wire.get_table(database, "t")
     assert first.id > 0
@@ -30,7 +30,7 @@ def test_a_table_keeps_its_number_until_it_is_dropped(wire: Any, database: str) 
     assert wire.get_table(database, "t").id != found["t"]
 
 
-def test_what_a_materialized_view_was_made_of_is_kept(wire: Any, database: str) -> None:
+def test_the_creation_metadata_of_a_materialized_view_is_kept(wire: Any, database: str) -> None:
     wire.create_table(table(database, "source"))
     view = table(database, "view", table_type="MATERIALIZED_VIEW")
     view.rewriteEnabled = True
@@ -73,7 +73,7 @@ def test_what_a_materialized_view_was_made_of_is_kept(wire: Any, database: str) 
     bare.creationMetadata = ttypes.CreationMetadata(
         catName="hive", dbName=database, tblName="bare", tablesUsed=set(), sourceTables=[ttypes.SourceTable()]
     )
-    # The definition of the interface requires it, so that Java's server answers by its protocol, too.
+    # The field is required in the interface definition, so that Java's server also fails in its protocol.
     with pytest.raises(TApplicationException, match=r"sourceTables\.table, which the request does not have"):
         wire.create_table(bare)
 
@@ -92,7 +92,7 @@ def test_partition_keys_change_their_types_but_not_their_names(wire: Any, databa
         wire.alter_table(database, "t", changed)
 
 
-def test_a_table_is_not_altered_without_its_location_unless_statistics_stay(wire: Any, database: str) -> None:
+def test_a_table_is_altered_without_its_location_only_if_statistics_are_kept(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t"))
     changed = wire.get_table(database, "t")
     changed.sd.location = None
@@ -105,14 +105,14 @@ def test_a_table_is_not_altered_without_its_location_unless_statistics_stay(wire
     assert wire.get_table(database, "t").sd.location is not None
 
 
-def test_another_name_for_a_database_has_no_say(wire: Any, database: str) -> None:
+def test_altering_a_database_ignores_another_name(wire: Any, database: str) -> None:
     wire.alter_database(database, ttypes.Database(name="other", parameters={"a": "b"}))
     assert wire.get_database(database).parameters == {"a": "b"}
     with pytest.raises(ttypes.NoSuchObjectException):
         wire.get_database("other")
 
 
-def test_partitions_without_a_path_share_a_directory_until_the_last_is_dropped(wire: Any, database: str) -> None:
+def test_a_directory_shared_by_partitions_is_deleted_with_the_last_one(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", partition_keys=(("n", "string"),)))
     found = wire.get_table(database, "t")
     bare = [ttypes.PartitionWithoutSD(values=[value], parameters={}) for value in "xyz"]
@@ -144,7 +144,7 @@ def test_partitions_without_a_path_share_a_directory_until_the_last_is_dropped(w
     assert not rows.exists()
 
 
-def test_a_directory_in_which_another_partition_lies_stays(wire: Any, database: str) -> None:
+def test_a_directory_that_contains_another_partition_is_kept(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", partition_keys=(("n", "string"),)))
     home = wire.get_table(database, "t").sd.location
     for value in "ab":
@@ -168,13 +168,13 @@ def test_a_directory_in_which_another_partition_lies_stays(wire: Any, database: 
     assert not (root / "n=b" / "deep").exists()
 
 
-def test_a_catalog_that_is_missing_is_overlooked_when_the_client_says_so(wire: Any) -> None:
+def test_dropping_a_missing_catalog_is_no_error_with_if_exists(wire: Any) -> None:
     with pytest.raises(ttypes.NoSuchObjectException):
         wire.drop_catalog(ttypes.DropCatalogRequest(name="nope"))
     wire.drop_catalog(ttypes.DropCatalogRequest(name="nope", ifExists=True))
 
 
-def test_tables_with_transactions_are_kept_where_the_server_is_told_to(tmp_path: Path) -> None:
+def test_transactional_tables_are_accepted_if_the_server_is_configured_so(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with (
         metastore_under_test(db, tmp_path, "--transactional-tables", "keep") as running,

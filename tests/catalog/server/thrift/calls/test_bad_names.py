@@ -1,5 +1,7 @@
-"""Names, patterns, filters and values that are far too long, or that would mean something to a database, a file system
-or an expression if somebody put them there unquoted. On SQLite and PostgreSQL.
+"""Names, patterns, filters and values that are far too long, or that are special to a database, a file system or an
+expression.
+
+They must not be used there unquoted. On SQLite and PostgreSQL.
 """
 
 import re
@@ -50,14 +52,14 @@ REFUSALS = (
 
 @pytest.fixture
 def raw(metastore: MetastoreUnderTest) -> Iterator[Any]:
-    """The generated client."""
+    """Connect the generated client."""
     with metastore_client(metastore.uri) as client:
         yield client
 
 
 @pytest.fixture
 def here(raw: Any) -> Iterator[str]:
-    """A database with a table `t`, partitioned by `p`."""
+    """Create a database with a table `t`, partitioned by `p`."""
     raw.create_database(ttypes.Database(name="here", parameters={}))
     raw.create_table(table("here", "t", partition_keys=(("p", "string"),)))
     yield "here"
@@ -65,7 +67,7 @@ def here(raw: Any) -> Iterator[str]:
 
 
 def every_call(name: str) -> list[Callable[[Any], Any]]:
-    """Calls of all kinds that name something `name`."""
+    """Return calls of all kinds with an object of this name."""
     columns = ttypes.StorageDescriptor(
         cols=[ttypes.FieldSchema(name=name, type="int")], serdeInfo=ttypes.SerDeInfo(name="s")
     )
@@ -142,14 +144,16 @@ def every_call(name: str) -> list[Callable[[Any], Any]]:
 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("name", [LONG, "ä" * 10_000, "@hive#" + LONG, f"@{LONG}#x", *HOSTILE])
-def test_no_name_makes_any_call_fail_unclearly(raw: Any, here: str, name: str, metastore: MetastoreUnderTest) -> None:
+def test_no_name_makes_any_call_fail_without_a_clear_error(
+    raw: Any, here: str, name: str, metastore: MetastoreUnderTest
+) -> None:
     unclear = []
     for number, call in enumerate(every_call(name)):
         refusal = _refusal(call, raw)
         if refusal is not None and not _is_clear(refusal):
             unclear.append((number, refusal))
     assert unclear == []
-    # What some of these calls may do is to add partitions of odd values, or locks; nothing else is there or gone.
+    # These calls may add partitions of unusual values, or locks; nothing else may be created or dropped.
     assert raw.get_all_databases() == ["default", "here"]
     assert raw.get_all_tables(here) == ["t"]
     assert raw.get_functions(here, "*") == []
@@ -181,7 +185,7 @@ WITH_NUL: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("call", WITH_NUL.values(), ids=WITH_NUL)
-def test_a_nul_that_the_database_does_not_keep_is_refused_by_its_field(
+def test_a_nul_that_the_database_cannot_store_is_refused_with_its_field(
     raw: Any, here: str, call: Callable[[Any], Any], metastore: MetastoreUnderTest
 ) -> None:
     assert raw.get_all_tables(here) == ["t"]
@@ -201,8 +205,8 @@ def test_a_nul_that_the_database_does_not_keep_is_refused_by_its_field(
 
 
 @pytest.mark.parametrize("text", [*HOSTILE, LONG])
-def test_texts_come_back_as_they_were_sent(raw: Any, here: str, text: str) -> None:
-    # The comment is in a column of its own, where PostgreSQL cannot keep a NUL.
+def test_texts_are_returned_as_they_were_sent(raw: Any, here: str, text: str) -> None:
+    # The comment has a column of its own, in which PostgreSQL cannot store a NUL.
     comment = text.replace("\x00", "")
     wanted = table(here, "texts", ("id", f"struct<a:{text}>"), parameters={text: text, "comment": comment})
     wanted.owner = wanted.viewOriginalText = text
@@ -221,19 +225,19 @@ def test_texts_come_back_as_they_were_sent(raw: Any, here: str, text: str) -> No
 
 
 @pytest.mark.parametrize("value", [text for text in HOSTILE if "\x00" not in text])
-def test_partition_values_come_back_and_are_found_by_filters(
+def test_partition_values_are_returned_and_found_by_filters(
     raw: Any, here: str, value: str, metastore: MetastoreUnderTest
 ) -> None:
     for each in (value, "other"):
         raw.append_partition(here, "t", [each])
     (found,) = raw.get_partitions_ps_with_auth(here, "t", [value], -1, "", [])
     assert found.values == [value]
-    # The directory is one level below the table's, whatever the value.
+    # The directory is one level below that of the table, whatever the value.
     location = Path(found.sd.location.removeprefix("file:"))
     assert location.parent == metastore.warehouse / "here.db" / "t"
     assert location.is_dir()
     if not value.endswith("\\"):
-        # The filter language has no way to write a backslash before the closing quote.
+        # The filter language cannot express a backslash before the closing quote.
         quote = '"' if "'" in value else "'"
         (found,) = raw.get_partitions_by_filter(here, "t", f"p = {quote}{value}{quote}", -1)
         assert found.values == [value]
@@ -243,7 +247,7 @@ def test_partition_values_come_back_and_are_found_by_filters(
     assert [each.values for each in raw.get_partitions(here, "t", -1)] == [["other"]]
 
 
-def test_sql_wildcards_are_letters_in_patterns_and_filters(raw: Any, here: str) -> None:
+def test_sql_wildcards_are_plain_characters_in_patterns_and_filters(raw: Any, here: str) -> None:
     for name in ("a_b", "axb", "a_b_c"):
         raw.create_table(table(here, name))
     assert raw.get_tables(here, "a_b") == ["a_b"]
@@ -272,7 +276,7 @@ def test_sql_wildcards_are_letters_in_patterns_and_filters(raw: Any, here: str) 
     ],
     ids=range(10),
 )
-def test_filters_that_are_no_filters_are_refused_or_select_nothing(raw: Any, here: str, text: str) -> None:
+def test_invalid_filters_are_refused_or_select_nothing(raw: Any, here: str, text: str) -> None:
     raw.append_partition(here, "t", ["a"])
     found: list[Any] = []
     refusal = _refusal(lambda client: found.extend(client.get_partitions_by_filter(here, "t", text, -1)), raw)
@@ -281,19 +285,19 @@ def test_filters_that_are_no_filters_are_refused_or_select_nothing(raw: Any, her
     assert raw.get_all_tables(here) == ["t"]
 
 
-def test_lone_surrogates_are_no_text(metastore: MetastoreUnderTest, raw: Any) -> None:
-    """They have no place in UTF-8, so that no client which encodes its texts can send them."""
+def test_lone_surrogates_are_not_accepted_as_text(metastore: MetastoreUnderTest, raw: Any) -> None:
+    """They have no encoding in UTF-8, so that no client that encodes its texts can send them."""
     body = b"\x0b\x00\x01" + struct.pack("!i", 3) + b"\xed\xa0\x80" + b"\x00"
     name = b"get_database"
     message = struct.pack("!Ii", 0x80010001, len(name)) + name + struct.pack("!i", 1) + body
     with socket.create_connection(("127.0.0.1", metastore.port), timeout=60) as connection:
         connection.sendall(message)
-        # It reads as U+FFFD, which no name has.
+        # It is decoded to U+FFFD, which is in no name.
         assert b"\xef\xbf\xbd" in connection.recv(65536)
     assert "default" in raw.get_all_databases()
 
 
-def test_locks_on_things_of_any_name_are_granted_and_listed(raw: Any) -> None:
+def test_locks_on_objects_of_any_name_are_granted_and_listed(raw: Any) -> None:
     for name in (LONG, *(text for text in HOSTILE if "\x00" not in text)):
         component = lock_component(ttypes.LockType.EXCLUSIVE, "d", name)
         held = raw.lock(lock_request(component, user=name, host=name))
@@ -311,8 +315,9 @@ def _refusal(call: Callable[[Any], Any], client: Any) -> Any | None:
 
 
 def _is_clear(refusal: Any) -> bool:
-    """An exception of the interface, or a constraint that is not there, which Hive has no exception for, and not as
-    long as the name; or what PostgreSQL cannot keep, by its name.
+    """Return whether the error is clear: an exception of the interface, an error about a missing constraint, for which
+    Hive has no exception, or an error about a text that PostgreSQL cannot store. Its message must not be as long as the
+    name.
     """
     message = refusal.message or ""
     by_name = message.startswith("drop_constraint: The constraint: ") or "cannot contain NUL" in message

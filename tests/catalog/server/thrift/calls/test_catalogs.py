@@ -1,4 +1,4 @@
-"""Catalogs over the wire: spaces of databases beside `hive`, named by a prefix or by a field."""
+"""Catalogs over the wire: they contain databases beside those of `hive`, and are named by a prefix or by a field."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from tests.support.servers.metastore import MetastoreUnderTest, table
 
 @pytest.fixture
 def lake(wire: Any, tmp_path: Path) -> Iterator[str]:
-    """The name of an empty catalog."""
+    """Create an empty catalog and yield its name."""
     wire.create_catalog(
         ttypes.CreateCatalogRequest(
             catalog=ttypes.Catalog(name="Lake", description="beside hive", locationUri=f"file:{tmp_path}/lake")
@@ -25,7 +25,7 @@ def lake(wire: Any, tmp_path: Path) -> Iterator[str]:
     wire.drop_catalog(ttypes.DropCatalogRequest(name="lake", ifExists=True))
 
 
-def test_a_catalog_comes_with_its_directory_and_a_default_database(wire: Any, lake: str, tmp_path: Path) -> None:
+def test_a_new_catalog_has_a_directory_and_a_default_database(wire: Any, lake: str, tmp_path: Path) -> None:
     found = wire.get_catalog(ttypes.GetCatalogRequest(name="LAKE")).catalog
     assert (found.name, found.description, found.locationUri) == (lake, "beside hive", f"file:{tmp_path}/lake")
     assert wire.get_catalogs().names == ["hive", lake]
@@ -63,7 +63,7 @@ def test_tables_do_not_move_between_catalogs(wire: Any, lake: str, database: str
     assert wire.get_all_tables(database) == ["t"]
 
 
-def test_a_catalog_takes_a_new_description_but_no_new_name(wire: Any, lake: str, tmp_path: Path) -> None:
+def test_a_catalog_can_change_its_description_but_not_its_name(wire: Any, lake: str, tmp_path: Path) -> None:
     changed = ttypes.Catalog(name=lake, description="new", locationUri=f"file:{tmp_path}/lake", parameters={"a": "b"})
     wire.alter_catalog(ttypes.AlterCatalogRequest(name=lake, newCat=changed))
     found = wire.get_catalog(ttypes.GetCatalogRequest(name=lake)).catalog
@@ -75,7 +75,7 @@ def test_a_catalog_takes_a_new_description_but_no_new_name(wire: Any, lake: str,
         wire.alter_catalog(ttypes.AlterCatalogRequest(name="nope", newCat=ttypes.Catalog(name="nope")))
 
 
-def test_only_an_empty_catalog_is_dropped(wire: Any, lake: str, metastore: MetastoreUnderTest) -> None:
+def test_only_an_empty_catalog_can_be_dropped(wire: Any, lake: str, metastore: MetastoreUnderTest) -> None:
     wire.create_database(ttypes.Database(name="sales", catalogName=lake))
     with pytest.raises(ttypes.InvalidOperationException, match="There are non-default databases in the catalog lake"):
         wire.drop_catalog(ttypes.DropCatalogRequest(name=lake))
@@ -92,9 +92,7 @@ def test_only_an_empty_catalog_is_dropped(wire: Any, lake: str, metastore: Metas
     assert metastore.warehouse.is_dir()
 
 
-def test_the_directory_goes_with_the_catalog_also_after_its_location_changed(
-    wire: Any, lake: str, tmp_path: Path
-) -> None:
+def test_a_dropped_catalog_deletes_the_directory_that_was_created_for_it(wire: Any, lake: str, tmp_path: Path) -> None:
     changed = ttypes.Catalog(name=lake, locationUri=f"file:{tmp_path}/elsewhere")
     wire.alter_catalog(ttypes.AlterCatalogRequest(name=lake, newCat=changed))
     (tmp_path / "elsewhere").mkdir()
@@ -103,7 +101,7 @@ def test_the_directory_goes_with_the_catalog_also_after_its_location_changed(
     assert (tmp_path / "elsewhere").exists(), "the server did not make it"
 
 
-def test_the_default_catalog_stays_and_bad_ones_are_refused(wire: Any) -> None:
+def test_the_default_catalog_cannot_be_dropped_and_invalid_catalogs_are_refused(wire: Any) -> None:
     with pytest.raises(ttypes.MetaException, match="Can not drop hive catalog"):
         wire.drop_catalog(ttypes.DropCatalogRequest(name="HIVE"))
     for name in ("a-b", "", "x" * 10_000):
@@ -115,7 +113,7 @@ def test_the_default_catalog_stays_and_bad_ones_are_refused(wire: Any) -> None:
         wire.create_database(ttypes.Database(name="d", catalogName="nowhere"))
 
 
-def test_a_metastore_has_an_identity_that_stays(wire: Any) -> None:
+def test_a_metastore_has_a_permanent_identity(wire: Any) -> None:
     first = wire.get_metastore_db_uuid()
     assert len(first) == 36
     assert wire.get_metastore_db_uuid() == first

@@ -15,7 +15,7 @@ COLUMNS = (("id", "int"), ("region", "string"), ("amount", "int"))
 
 
 def primary_key(database: str, name: str, *columns: str, key: str | None = None) -> list[Any]:
-    """The rows of a primary key."""
+    """Return the rows of a primary key."""
     return [
         ttypes.SQLPrimaryKey(database, name, column, number, key, False, False, True, catName="hive")
         for number, column in enumerate(columns, start=1)
@@ -23,7 +23,7 @@ def primary_key(database: str, name: str, *columns: str, key: str | None = None)
 
 
 def foreign_key(child: tuple[str, str, str], parent: tuple[str, str, str], name: str | None = None) -> Any:
-    """The row of a foreign key with one column; (database, table, column) of both sides."""
+    """Return the row of a foreign key with one column; both sides are (database, table, column)."""
     return ttypes.SQLForeignKey(
         pktable_db=parent[0],
         pktable_name=parent[1],
@@ -44,18 +44,18 @@ def foreign_key(child: tuple[str, str, str], parent: tuple[str, str, str], name:
 
 @contextmanager
 def refused_as_by_hive(message: str) -> Iterator[None]:
-    """An internal error: what Hive sends is not declared, and its clients expect what they see then."""
+    """Expect an internal error: Hive's exception is not declared, and its clients expect the error that results."""
     with pytest.raises(TApplicationException, match=message) as caught:
         yield
     assert caught.value.type == TApplicationException.INTERNAL_ERROR
 
 
 def keys_of(wire: Any, database: str, name: str) -> list[Any]:
-    """The rows of a table's primary key."""
+    """Return the rows of a table's primary key."""
     return list(wire.get_primary_keys(ttypes.PrimaryKeysRequest(database, name, catName="hive")).primaryKeys)
 
 
-def test_every_kind_is_stored_with_its_table_and_returned(wire: Any, database: str) -> None:
+def test_every_kind_of_constraint_is_stored_with_its_table(wire: Any, database: str) -> None:
     wire.create_table(table(database, "parent", *COLUMNS))
     wire.add_primary_key(ttypes.AddPrimaryKeyRequest(primary_key(database, "parent", "id", key="PK_Parent")))
     flags = {"catName": "hive", "enable_cstr": True, "validate_cstr": False, "rely_cstr": True}
@@ -116,7 +116,7 @@ def test_foreign_keys_are_found_from_both_sides(wire: Any, database: str) -> Non
     assert children(foreign_db_name=database, foreign_tbl_name="b") == []
 
 
-def test_a_rename_of_the_table_keeps_them_and_a_lost_column_takes_them(wire: Any, database: str) -> None:
+def test_constraints_survive_a_rename_of_the_table_but_not_the_drop_of_a_column(wire: Any, database: str) -> None:
     wire.create_table(table(database, "parent", *COLUMNS))
     wire.create_table(table(database, "child", *COLUMNS))
     wire.add_primary_key(ttypes.AddPrimaryKeyRequest(primary_key(database, "parent", "id")))
@@ -150,7 +150,7 @@ def test_a_constraint_is_dropped_by_name(wire: Any, database: str) -> None:
             wire.drop_constraint(ttypes.DropConstraintRequest(place, name, "p", catalog))
 
 
-def test_what_does_not_fit_is_refused_and_leaves_nothing_behind(wire: Any, database: str) -> None:
+def test_an_invalid_constraint_is_refused_and_nothing_is_stored(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", *COLUMNS))
     wire.create_table(table(database, "other", *COLUMNS))
     with refused_as_by_hive("Parent table not found: nope"):
@@ -180,7 +180,7 @@ def test_what_does_not_fit_is_refused_and_leaves_nothing_behind(wire: Any, datab
     assert len(keys_of(wire, database, "t")) == 1
 
 
-def test_a_table_refers_to_itself(wire: Any, database: str) -> None:
+def test_a_foreign_key_can_refer_to_its_own_table(wire: Any, database: str) -> None:
     request = ttypes.CreateTableRequest(
         table=table(database, "tree", *COLUMNS),
         primaryKeys=primary_key(database, "tree", "id"),

@@ -1,6 +1,4 @@
-"""Databases and tables over the wire, asked for by a foreign client (hmsclient) and by ours, on SQLite and
-PostgreSQL.
-"""
+"""Databases and tables over the wire, by a foreign client (hmsclient) and by interbed's, on SQLite and PostgreSQL."""
 
 from pathlib import Path
 
@@ -20,7 +18,7 @@ def test_the_default_database_lies_at_the_root_of_the_warehouse(metastore: Metas
     assert found.locationUri == f"file:{metastore.warehouse}"
 
 
-def test_a_database_gets_a_directory_below_the_warehouse(metastore: MetastoreUnderTest) -> None:
+def test_a_database_has_a_directory_below_the_warehouse(metastore: MetastoreUnderTest) -> None:
     with foreign_client(metastore.port) as client:
         client.create_database(foreign.Database(name="Sales", description="all of it", parameters={"k": "v"}))
         found = client.get_database("SALES")
@@ -37,7 +35,7 @@ def test_a_database_gets_a_directory_below_the_warehouse(metastore: MetastoreUnd
 
 
 @pytest.mark.parametrize("name", ["", "a-b", "a b", "../x", "a;drop table tables", "é", "x" * 10_000])
-def test_a_bad_name_is_refused_and_leaves_nothing_behind(metastore: MetastoreUnderTest, name: str) -> None:
+def test_an_invalid_name_is_refused_and_nothing_is_created(metastore: MetastoreUnderTest, name: str) -> None:
     before = sorted(path.name for path in metastore.warehouse.iterdir())
     bare = foreign.StorageDescriptor(cols=[], serdeInfo=foreign.SerDeInfo())
     with foreign_client(metastore.port) as client:
@@ -49,7 +47,7 @@ def test_a_bad_name_is_refused_and_leaves_nothing_behind(metastore: MetastoreUnd
     assert sorted(path.name for path in metastore.warehouse.iterdir()) == before
 
 
-def test_a_name_that_is_taken_but_for_spaces_is_told_to_be_taken_as_hive_does(metastore: MetastoreUnderTest) -> None:
+def test_an_existing_name_with_spaces_is_refused_as_in_hive(metastore: MetastoreUnderTest) -> None:
     with foreign_client(metastore.port) as client:
         with pytest.raises(foreign.AlreadyExistsException, match="Database  default  already exists"):
             client.create_database(foreign.Database(name=" default "))
@@ -65,7 +63,7 @@ def test_the_default_database_cannot_be_dropped(metastore: MetastoreUnderTest) -
         client.drop_database("default", True, True)
 
 
-def test_a_database_keeps_its_name_and_takes_new_parameters_and_owner(
+def test_a_database_can_change_its_parameters_and_owner_but_not_its_name(
     client: HiveMetastoreClient, database: str
 ) -> None:
     changed = client.get_database(database)
@@ -135,7 +133,9 @@ def test_dropping_a_managed_table_with_its_data_deletes_the_directory(
     assert (metastore.warehouse / f"{database}.db" / "kept").is_dir()
 
 
-def test_the_data_of_an_external_table_outlives_it(client: HiveMetastoreClient, database: str, tmp_path: Path) -> None:
+def test_the_data_of_an_external_table_is_kept_when_it_is_dropped(
+    client: HiveMetastoreClient, database: str, tmp_path: Path
+) -> None:
     external = table(database, "e", parameters={"EXTERNAL": "TRUE"}, location=f"file:{tmp_path}/e")
     client.create_table(external)
     assert client.get_table(database, "e").tableType == "EXTERNAL_TABLE"
@@ -143,7 +143,7 @@ def test_the_data_of_an_external_table_outlives_it(client: HiveMetastoreClient, 
     assert (tmp_path / "e").is_dir()
 
 
-def test_a_table_that_claims_the_whole_warehouse_cannot_take_it_along(
+def test_dropping_a_table_located_at_the_warehouse_keeps_the_warehouse(
     metastore: MetastoreUnderTest, client: HiveMetastoreClient, database: str
 ) -> None:
     client.create_table(table(database, "greedy", location=f"file:{metastore.warehouse}"))
@@ -169,7 +169,7 @@ def test_renaming_a_managed_table_moves_its_default_directory(
     assert client.get_all_tables(database) == ["new"]
 
 
-def test_renaming_a_table_elsewhere_leaves_its_directory(
+def test_renaming_a_table_outside_of_the_default_location_keeps_its_directory(
     client: HiveMetastoreClient, database: str, tmp_path: Path
 ) -> None:
     client.create_table(table(database, "old", location=f"file:{tmp_path}/data"))
@@ -179,7 +179,7 @@ def test_renaming_a_table_elsewhere_leaves_its_directory(
     assert client.get_table(database, "new").sd.location == f"file:{tmp_path}/data"
 
 
-def test_a_rename_onto_an_existing_directory_changes_nothing(
+def test_a_rename_to_an_existing_directory_changes_nothing(
     metastore: MetastoreUnderTest, client: HiveMetastoreClient, database: str
 ) -> None:
     client.create_table(table(database, "old"))
@@ -195,7 +195,7 @@ def test_a_rename_onto_an_existing_directory_changes_nothing(
     assert (metastore.warehouse / f"{database}.db" / "old").is_dir()
 
 
-def test_what_is_not_there_is_named_in_hives_words(metastore: MetastoreUnderTest, database: str) -> None:
+def test_missing_objects_are_reported_with_hives_messages(metastore: MetastoreUnderTest, database: str) -> None:
     with foreign_client(metastore.port) as client:
         with pytest.raises(foreign.NoSuchObjectException, match=f"^.*{database}.nope table not found"):
             client.get_table(database, "nope")
@@ -234,7 +234,7 @@ def test_patterns_select_names(metastore: MetastoreUnderTest, client: HiveMetast
         ]
 
 
-def test_several_tables_come_in_one_call_without_those_that_do_not_exist(
+def test_several_tables_are_returned_by_one_call_without_missing_ones(
     metastore: MetastoreUnderTest, client: HiveMetastoreClient, database: str
 ) -> None:
     for name in ("b", "a"):
@@ -244,7 +244,9 @@ def test_several_tables_come_in_one_call_without_those_that_do_not_exist(
     assert [each.tableName for each in client.get_table_objects(database, ["a"])] == ["a"]
 
 
-def test_columns_are_checked(metastore: MetastoreUnderTest, client: HiveMetastoreClient, database: str) -> None:
+def test_duplicate_and_empty_column_names_are_refused(
+    metastore: MetastoreUnderTest, client: HiveMetastoreClient, database: str
+) -> None:
     client.create_table(table(database, "t"))
     with foreign_client(metastore.port) as other:
         for columns in ([("a", "int"), ("A", "string")], [("", "int")]):
@@ -291,7 +293,7 @@ def test_hive_4_requests_with_a_catalog_prefix_get_the_same_answers(
         connection.close()
 
 
-def test_the_service_tells_who_it_is(metastore: MetastoreUnderTest) -> None:
+def test_the_service_reports_version_status_and_configuration(metastore: MetastoreUnderTest) -> None:
     with foreign_client(metastore.port) as client:
         assert client.getVersion() == "3.0"
         assert client.getStatus() == 2

@@ -1,6 +1,6 @@
-"""Hostile locations sent to a real server by a Thrift client, followed by drops: nothing foreign goes.
+"""Hostile locations sent to a real server by a Thrift client, followed by drops: no foreign file is deleted.
 
-More of them are tried without a network in tests/catalog/server/service/directories.
+More locations are tried without a network in tests/catalog/server/service/directories.
 """
 
 import os
@@ -33,7 +33,7 @@ main()
 
 @contextmanager
 def served(precious: Precious) -> Iterator[Any]:
-    """A client of a server that was started in the working directory, with its database beside the warehouse."""
+    """Connect a client to a server that runs in the working directory, with its database beside the warehouse."""
     arguments = ["--port", "0", "--db", f"sqlite:///{precious.database}", "--warehouse", f"file:{precious.warehouse}"]
     log = (precious.root.parent / "server.log").open("ab")
     process = subprocess.Popen(
@@ -56,7 +56,7 @@ def served(precious: Precious) -> Iterator[Any]:
 
 
 def attempts(client: Any, location: str) -> None:
-    """Give the location to each call that takes one, and delete what was made with it."""
+    """Pass the location to each call that has one, and drop the objects created with it."""
     with suppress(TException):
         client.create_database(ttypes.Database(name="h", locationUri=location))
     with suppress(TException):

@@ -1,5 +1,6 @@
-"""Hostile values and keys of partitions: each has one directory below its table's, named as Hive names it, or is
-refused. Nothing elsewhere is made, moved or deleted.
+"""Hostile values and keys of partitions: each has one directory below its table's, named as in Hive, or is refused.
+
+Nothing outside is created, moved or deleted.
 """
 
 import os
@@ -20,7 +21,7 @@ from tests.support.tally import Tally
 
 pytestmark = pytest.mark.longer
 
-# Thrift's texts are UTF-8, and an empty value is the default partition's.
+# Texts of Thrift are UTF-8, and an empty value is that of the default partition.
 VALUES = [name for name in NAMES if name and not re.search("[\ud800-\udfff]", name)]
 KEYS = ("../../moved", "..", "/etc", "a/b", "a=b", "a\nb", "k")
 
@@ -32,7 +33,7 @@ REFUSED = (ttypes.MetaException, ttypes.InvalidObjectException, ttypes.InvalidOp
 
 @pytest.fixture
 def raw(metastore: MetastoreUnderTest) -> Iterator[Any]:
-    """The generated client."""
+    """Connect the generated client."""
     with metastore_client(metastore.uri) as client:
         yield client
 
@@ -42,7 +43,7 @@ def _hive_name(text: str) -> str:
 
 
 def _tree(root: Path, besides: Path) -> set[str]:
-    """Files and directories below `root`, but not those of a directory."""
+    """Return files and directories below `root`, but not those of one directory."""
     found: set[str] = set()
     for directory, names, files in os.walk(root):
         names[:] = [name for name in names if Path(directory, name) != besides]
@@ -77,7 +78,7 @@ def test_every_hostile_value_has_one_directory_below_its_table(
         try:
             adds[number % 4]()
         except REFUSED:
-            # Too long for a directory's name, or with a character that no location has.
+            # The value is too long for a directory's name, or has a character that no location may have.
             assert len(made.name.encode()) > 255 or re.search("[\x00\x80-\x9f\u2028\u2029]", value)
             refused += 1
             continue

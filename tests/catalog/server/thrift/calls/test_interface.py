@@ -1,4 +1,4 @@
-"""Our interface definition against the generated code of another one: hmsclient has Hive's own."""
+"""Our interface definition compared with the code that hmsclient has generated from Hive's own."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from interbed.catalog.server.process.main import dispatcher_for
 from interbed.catalog.server.service.service import Metastore
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 
-# Fields that moved between Hive 2.3 and 3.0; readers skip what has not the type that they expect.
+# Fields that changed between Hive 2.3 and 3.0; readers skip a field of an unexpected type.
 MOVED = {
     ("InsertEventRequestData", 1),
     ("InsertEventRequestData", 2),
@@ -65,7 +65,7 @@ def test_every_method_of_the_interface_that_spark_calls_is_served(tmp_path: Any)
 
 
 def _fields(structure: Any) -> dict[int, tuple[str, int]]:
-    # Strings and binaries are the same on the wire.
+    # Strings and binaries are encoded alike.
     return {
         field[0]: (field[2], TType.STRING if field[1] == TType.STRING else field[1])
         for field in structure.thrift_spec or ()

@@ -1,4 +1,4 @@
-"""Connections that end with locks: whose locks are dropped and when, and who of those that wait is served next."""
+"""Locks of connections that end: which locks are dropped and when, and which waiting client is served next."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,8 +23,8 @@ from tests.support.examples import examples
 LEASE_SECONDS, GRACE_SECONDS, WAIT_SECONDS = 300, 5, 2
 
 
-class Clock:
-    """A clock that stands still until it is set; both seconds since the epoch and monotonic."""
+class FixedClock:
+    """FixedClock that is set by the test, both for seconds since the epoch and for monotonic time."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -33,20 +33,20 @@ class Clock:
         return self.now
 
 
-class Process:
-    """A process of the server as far as locks are concerned, whose thread runs when the test says so."""
+class ServerProcess:
+    """Server process with locks only; the test runs the steps of its thread."""
 
-    def __init__(self, store: SqlRepository, clock: Clock) -> None:
+    def __init__(self, store: SqlRepository, clock: FixedClock) -> None:
         self.locks = LockService(
             store, lease_seconds=LEASE_SECONDS, disconnect_seconds=GRACE_SECONDS, clock=lambda: clock.now
         )
         self.clients = LockClients(self.locks, wait_seconds=WAIT_SECONDS, clock=clock)
-        # The thread of a server would race the test.
+        # The thread of a server would race with the test.
         self.clients._wake_thread = lambda: None  # type: ignore[method-assign]
 
     @contextmanager
     def serving(self, link: ClientLink, *, may_wait: bool = False) -> Iterator[None]:
-        """Within it, calls come by this connection."""
+        """Serve calls in the block by this connection."""
         tokens = current_link.set(link), may_answer_later.set(may_wait)
         try:
             yield
@@ -55,7 +55,7 @@ class Process:
             may_answer_later.reset(tokens[1])
 
     def lock(self, link: ClientLink, table: str = "t") -> int:
-        """Ask for an exclusive lock; its id."""
+        """Request an exclusive lock, and return its id."""
         component = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="d", table=table)
         with self.serving(link):
             lock = self.locks.lock(
@@ -65,19 +65,19 @@ class Process:
         return lock.id
 
     def check(self, link: ClientLink, lock_id: int) -> LockState:
-        """Check a lock and do not wait. NoSuchLockError."""
+        """Check a lock without waiting. Raise NoSuchLockError if it is unknown."""
         with self.serving(link):
             self.clients.touch(lock_id)
             return self.locks.check_lock(lock_id, process=self.clients.process()).state
 
     def heartbeat(self, link: ClientLink, lock_id: int) -> None:
-        """Renew a lock. NoSuchLockError."""
+        """Renew a lock. Raise NoSuchLockError if it is unknown."""
         with self.serving(link):
             self.clients.touch(lock_id)
             self.locks.heartbeat(lock_id, process=self.clients.process())
 
     def wait(self, link: ClientLink, lock_id: int, serve: Callable[[], None], until: float | None = None) -> bool:
-        """Check a lock and wait; whether the answer is to come later."""
+        """Check a lock, and return whether the answer is deferred."""
         with self.serving(link, may_wait=True):
             self.clients.touch(lock_id)
             lock = self.locks.check_lock(lock_id, process=self.clients.process())
@@ -89,14 +89,14 @@ class Process:
         return False
 
     def close(self, link: ClientLink) -> None:
-        """The connection breaks."""
+        """End the connection as if it had broken."""
         link.is_closed = True
         self.clients.closed(link)
 
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[SqlRepository]:
-    """A database of either kind."""
+    """Open a database of either kind."""
     opened = SqlRepository(database_url)
     schema.upgrade(opened.engine)
     yield opened
@@ -104,15 +104,15 @@ def store(database_url: str) -> Iterator[SqlRepository]:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    """The test's clock."""
-    return Clock()
+def clock() -> FixedClock:
+    """Return the clock of the test."""
+    return FixedClock()
 
 
-def test_a_lock_outlives_its_last_connection_by_the_grace_alone(
-    store: SqlRepository, clock: Clock, caplog: pytest.LogCaptureFixture
+def test_a_lock_survives_its_last_connection_by_the_grace_period_only(
+    store: SqlRepository, clock: FixedClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    process = Process(store, clock)
+    process = ServerProcess(store, clock)
     holder, waiting = ClientLink(), ClientLink()
     held, queued = process.lock(holder), process.lock(waiting)
     process.close(holder)
@@ -127,8 +127,10 @@ def test_a_lock_outlives_its_last_connection_by_the_grace_alone(
     assert "broken for 5.1 s" in caplog.text
 
 
-def test_a_waiting_request_of_a_dead_client_is_dropped_as_soon(store: SqlRepository, clock: Clock) -> None:
-    process = Process(store, clock)
+def test_a_waiting_request_of_a_dead_client_is_dropped_after_the_grace_period(
+    store: SqlRepository, clock: FixedClock
+) -> None:
+    process = ServerProcess(store, clock)
     holder, dead, behind = ClientLink(), ClientLink(), ClientLink()
     held, _, last = process.lock(holder), process.lock(dead), process.lock(behind)
     process.close(dead)
@@ -140,14 +142,16 @@ def test_a_waiting_request_of_a_dead_client_is_dropped_as_soon(store: SqlReposit
 
 
 @pytest.mark.parametrize("by", ["check", "heartbeat"])
-def test_a_client_that_comes_back_within_the_grace_keeps_its_lock(store: SqlRepository, clock: Clock, by: str) -> None:
-    one, other = Process(store, clock), Process(store, clock)
+def test_a_client_that_reconnects_within_the_grace_period_keeps_its_lock(
+    store: SqlRepository, clock: FixedClock, by: str
+) -> None:
+    one, other = ServerProcess(store, clock), ServerProcess(store, clock)
     link = ClientLink()
     held = one.lock(link)
     one.close(link)
     one.clients.step()
     clock.now += GRACE_SECONDS - 1
-    # By whichever process the new connection is served.
+    # The new connection may be served by either process.
     (other.check if by == "check" else other.heartbeat)(ClientLink(), held)
     clock.now += LEASE_SECONDS - 1
     assert other.locks.expire() == 0
@@ -155,8 +159,8 @@ def test_a_client_that_comes_back_within_the_grace_keeps_its_lock(store: SqlRepo
     assert other.locks.expire() == 1
 
 
-def test_no_lock_is_dropped_while_any_connection_that_spoke_of_it_is_open(store: SqlRepository, clock: Clock) -> None:
-    one, other = Process(store, clock), Process(store, clock)
+def test_no_lock_is_dropped_while_any_connection_that_used_it_is_open(store: SqlRepository, clock: FixedClock) -> None:
+    one, other = ServerProcess(store, clock), ServerProcess(store, clock)
     first, second, elsewhere = ClientLink(), ClientLink(), ClientLink()
     held = one.lock(first)
     one.heartbeat(second, held)
@@ -168,8 +172,10 @@ def test_no_lock_is_dropped_while_any_connection_that_spoke_of_it_is_open(store:
         assert one.locks.expire() == dropped
 
 
-def test_connections_that_say_nothing_of_their_client_leave_it_to_the_lease(store: SqlRepository, clock: Clock) -> None:
-    process = Process(store, clock)
+def test_connections_that_do_not_speak_for_their_client_leave_locks_to_the_lease(
+    store: SqlRepository, clock: FixedClock
+) -> None:
+    process = ServerProcess(store, clock)
     link, request = ClientLink(), ClientLink(speaks_for_client=False)
     asked_by_request, renewed_by_request = process.lock(request, "a"), process.lock(link, "b")
     process.heartbeat(request, renewed_by_request)
@@ -183,8 +189,8 @@ def test_connections_that_say_nothing_of_their_client_leave_it_to_the_lease(stor
     assert process.locks.expire() == 1
 
 
-def test_the_locks_of_a_killed_process_of_the_server_stay_for_their_lease(store: SqlRepository, clock: Clock) -> None:
-    killed, other = Process(store, clock), Process(store, clock)
+def test_locks_of_a_killed_server_process_are_kept_for_their_lease(store: SqlRepository, clock: FixedClock) -> None:
+    killed, other = ServerProcess(store, clock), ServerProcess(store, clock)
     held = killed.lock(ClientLink())
     link = ClientLink()
     clock.now += LEASE_SECONDS / 2
@@ -195,8 +201,10 @@ def test_the_locks_of_a_killed_process_of_the_server_stay_for_their_lease(store:
     assert other.locks.expire() == 0
 
 
-def test_a_connection_that_ends_while_its_call_is_served_leaves_an_orphan(store: SqlRepository, clock: Clock) -> None:
-    process = Process(store, clock)
+def test_a_connection_that_ends_during_its_call_leaves_an_orphaned_lock(
+    store: SqlRepository, clock: FixedClock
+) -> None:
+    process = ServerProcess(store, clock)
     link = ClientLink()
     process.close(link)
     process.lock(link)
@@ -205,10 +213,10 @@ def test_a_connection_that_ends_while_its_call_is_served_leaves_an_orphan(store:
     assert process.locks.expire() == 1
 
 
-def test_a_database_that_fails_is_informed_of_ended_connections_later(
-    store: SqlRepository, clock: Clock, monkeypatch: pytest.MonkeyPatch
+def test_ended_connections_are_recorded_again_after_a_failure_of_the_database(
+    store: SqlRepository, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = Process(store, clock)
+    process = ServerProcess(store, clock)
     link = ClientLink()
     process.lock(link)
     process.close(link)
@@ -225,10 +233,8 @@ def test_a_database_that_fails_is_informed_of_ended_connections_later(
     assert process.locks.expire() == 1
 
 
-def test_those_who_wait_are_served_in_order_when_the_one_before_them_is_gone(
-    store: SqlRepository, clock: Clock
-) -> None:
-    process = Process(store, clock)
+def test_waiting_clients_are_served_in_order_of_arrival(store: SqlRepository, clock: FixedClock) -> None:
+    process = ServerProcess(store, clock)
     links = [ClientLink() for _ in range(20)]
     ids = [process.lock(link) for link in links]
     served: list[int] = []
@@ -245,28 +251,30 @@ def test_those_who_wait_are_served_in_order_when_the_one_before_them_is_gone(
         assert process.check(links[number + 1], ids[number + 1]) == LockState.ACQUIRED
 
 
-def test_waiting_ends_with_its_time_with_the_client_and_for_those_who_hold_more(
-    store: SqlRepository, clock: Clock
+def test_waiting_ends_by_timeout_by_disconnect_and_for_connections_that_hold_locks(
+    store: SqlRepository, clock: FixedClock
 ) -> None:
-    process = Process(store, clock)
-    holder, patient, dead = ClientLink(), ClientLink(), ClientLink()
+    process = ServerProcess(store, clock)
+    holder, waiter, dead = ClientLink(), ClientLink(), ClientLink()
     process.lock(holder)
-    first, second = process.lock(patient), process.lock(dead)
+    first, second = process.lock(waiter), process.lock(dead)
     served: list[str] = []
-    assert process.wait(patient, first, lambda: served.append("patient"))
+    assert process.wait(waiter, first, lambda: served.append("patient"))
     assert process.wait(dead, second, lambda: served.append("dead"))
     process.close(dead)
     clock.now += WAIT_SECONDS
     process.clients.step()
     assert served == ["patient"]
-    assert patient.waits_until is not None
-    assert not process.wait(patient, first, lambda: None, patient.waits_until)
-    # A connection that holds a lock, perhaps the one that is waited for.
+    assert waiter.waits_until is not None
+    assert not process.wait(waiter, first, lambda: None, waiter.waits_until)
+    # A connection that holds a lock may hold the one that others wait for.
     assert not process.wait(holder, process.lock(holder), lambda: None)
 
 
-def test_whoever_waits_behind_a_dead_holder_is_served_after_the_grace(store: SqlRepository, clock: Clock) -> None:
-    one, other = Process(store, clock), Process(store, clock)
+def test_a_client_that_waits_for_a_dead_holder_is_served_after_the_grace_period(
+    store: SqlRepository, clock: FixedClock
+) -> None:
+    one, other = ServerProcess(store, clock), ServerProcess(store, clock)
     holder, waiting = ClientLink(), ClientLink()
     one.lock(holder)
     queued = other.lock(waiting)
@@ -284,11 +292,11 @@ def test_whoever_waits_behind_a_dead_holder_is_served_after_the_grace(store: Sql
     assert other.check(waiting, queued) == LockState.ACQUIRED
 
 
-def test_locks_that_another_process_released_are_forgotten(
-    store: SqlRepository, clock: Clock, monkeypatch: pytest.MonkeyPatch
+def test_locks_released_by_another_process_are_forgotten(
+    store: SqlRepository, clock: FixedClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("interbed.catalog.server.thrift.calls.locks._PRUNED_AT_LEAST", 4)
-    one, other = Process(store, clock), Process(store, clock)
+    one, other = ServerProcess(store, clock), ServerProcess(store, clock)
     link = ClientLink()
     for number in range(12):
         other.locks.unlock(one.lock(link, f"t{number}"))
@@ -299,19 +307,22 @@ def test_locks_that_another_process_released_are_forgotten(
 
 @dataclass
 class ModelLock:
-    """A lock as the model knows it: when it was heard of last, by which open connections, when the last broke."""
+    """Lock in the model: its last heartbeat, the open connections that used it, and when the last of them broke."""
 
     heard: float
     links: set[int] = field(default_factory=set)
     broken: float | None = None
 
     def is_stale(self, now: float) -> bool:
-        """Whether the lock is dropped by the next who looks."""
+        """Return whether the next check of locks drops this one."""
         return now - self.heard > LEASE_SECONDS or (self.broken is not None and now - self.broken > GRACE_SECONDS)
 
 
 class ConnectionMachine(RuleBasedStateMachine):
-    """Two processes, connections that come and go, tables of one lock each. `store` is set by the test."""
+    """State machine of two processes with connections that open and close, and tables with one lock each.
+
+    `store` is set by the test.
+    """
 
     store: SqlRepository
 
@@ -319,9 +330,9 @@ class ConnectionMachine(RuleBasedStateMachine):
         super().__init__()
         with self.store.engine.begin() as connection:
             connection.execute(text("DELETE FROM locks"))
-        self.clock = Clock()
-        self.processes = [Process(self.store, self.clock) for _ in range(2)]
-        self.links: dict[int, tuple[Process, ClientLink]] = {}
+        self.clock = FixedClock()
+        self.processes = [ServerProcess(self.store, self.clock) for _ in range(2)]
+        self.links: dict[int, tuple[ServerProcess, ClientLink]] = {}
         self.model: dict[int, ModelLock] = {}
         self.numbers = 0
         self.open_link()
@@ -356,7 +367,7 @@ class ConnectionMachine(RuleBasedStateMachine):
             else:
                 lock.links.add(number)
         else:
-            # Also an orphan that nobody has dropped yet: nothing was given to another.
+            # A heartbeat also rescues an orphaned lock that no check has dropped yet.
             touch(link, lock_id)
             lock.heard, lock.broken = self.clock.now, None
             lock.links.add(number)
@@ -387,7 +398,7 @@ class ConnectionMachine(RuleBasedStateMachine):
             del self.model[lock_id]
 
     @invariant()
-    def exactly_the_fresh_ones_are_shown(self) -> None:
+    def exactly_the_live_locks_are_shown(self) -> None:
         fresh = [lock_id for lock_id, lock in self.model.items() if not lock.is_stale(self.clock.now)]
         assert [lock.id for lock, _ in self.processes[1].locks.show()] == fresh
         assert self.processes[0].locks.fresh(list(self.model)) == set(fresh)
@@ -397,13 +408,13 @@ class ConnectionMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.longer
-def test_locks_live_as_long_as_their_connections_and_leases_say(store: SqlRepository) -> None:
-    class Machine(ConnectionMachine):
+def test_locks_live_as_long_as_their_connections_and_leases(store: SqlRepository) -> None:
+    class BackendMachine(ConnectionMachine):
         pass
 
-    Machine.store = store
+    BackendMachine.store = store
     run_state_machine_as_test(
-        Machine,
+        BackendMachine,
         settings=settings(
             max_examples=examples(25),
             stateful_step_count=30,

@@ -1,4 +1,6 @@
-"""Many who want the same: each gets its turn in order of arrival, over several servers, and asking costs no writes."""
+"""Many clients that request the same lock: it is granted in order of arrival, over several servers, and checks cost no
+writes.
+"""
 
 import random
 import threading
@@ -22,7 +24,7 @@ WAITERS = 100
 
 @pytest.fixture(scope="module", params=each_run(BACKENDS, lambda kind: kind == "postgresql"))
 def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
-    """Addresses of two servers on one database."""
+    """Run two servers on one database and yield their addresses."""
     directory = tmp_path_factory.mktemp(request.param)
     if request.param == "sqlite":
         db = f"sqlite:///{directory / 'metastore.db'}"
@@ -32,7 +34,7 @@ def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield [stack.enter_context(metastore_under_test(db, directory)).uri for _ in range(2)]
 
 
-def test_a_hundred_who_wait_for_one_table_get_it_in_order_of_arrival(servers: list[str]) -> None:
+def test_a_hundred_waiting_clients_get_the_lock_in_order_of_arrival(servers: list[str]) -> None:
     with HiveMetastoreClient(servers[0]) as first, HiveMetastoreClient(servers[1]) as second:
         clients = (first, second)
         started = time.monotonic()
@@ -43,20 +45,20 @@ def test_a_hundred_who_wait_for_one_table_get_it_in_order_of_arrival(servers: li
         assert ids == sorted(ids)
         asked = 0
         for turn, lock_id in enumerate(ids):
-            # All who wait ask, by turns of this server and the other: only the oldest is given the lock.
+            # All waiting clients check, by this server and the other in turn: only the oldest request is granted.
             for each in (lock_id, *ids[turn + 1 :: 10]):
                 state = clients[(turn + each) % 2].check_lock(each).state
                 assert state == (LockState.ACQUIRED if each == lock_id else LockState.WAITING)
                 asked += 1
             [*_, last] = first.show_locks("d", "queue")
             first.unlock(lock_id)
-        # The last one has asked dozens of times. A heartbeat is stored every five seconds at most.
+        # The last client has checked dozens of times. A heartbeat is stored at most every five seconds.
         assert last.lockid == ids[-1]
         assert last.heartbeatCount <= (time.monotonic() - started) / 5 + 3
         assert asked > 500
 
 
-def test_holders_never_collide_and_nobody_waits_for_ever(servers: list[str]) -> None:
+def test_held_locks_never_conflict_and_every_request_is_granted(servers: list[str]) -> None:
     guard = threading.Lock()
     held: dict[int, tuple[LockComponent, ...]] = {}
     collisions: list[str] = []
@@ -66,7 +68,7 @@ def test_holders_never_collide_and_nobody_waits_for_ever(servers: list[str]) -> 
         chance = random.Random(number)
         with HiveMetastoreClient(servers[number % 2], timeout_seconds=60) as client:
             for _ in range(4):
-                # Several things at once, in any order: where locks were taken one by one this would end in deadlock.
+                # Requests of several components in any order: locking them one by one would end in a deadlock.
                 parts = [(chance.choice(list(Kind)), chance.choice("tuv")) for _ in range(chance.randint(1, 3))]
                 lock = client.lock(lock_request(*(lock_component(kind, "d", name) for kind, name in parts)))
                 deadline = time.monotonic() + 120
@@ -100,7 +102,7 @@ def test_holders_never_collide_and_nobody_waits_for_ever(servers: list[str]) -> 
 
 
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "sqlite"), indirect=True)
-def test_another_servers_silent_lock_is_dropped_after_its_lease(database_url: str, tmp_path: Path) -> None:
+def test_a_silent_lock_of_another_server_is_dropped_after_its_lease(database_url: str, tmp_path: Path) -> None:
     lease = ("--lock-lease-seconds", "1", "--reaper-seconds", "0.2")
     with (
         metastore_under_test(database_url, tmp_path, *lease) as one,

@@ -1,4 +1,4 @@
-"""Locks over the wire, as hmsclient and our client see them, on SQLite and PostgreSQL."""
+"""Locks over the wire, by hmsclient and by interbed's client, on SQLite and PostgreSQL."""
 
 import itertools
 import threading
@@ -47,7 +47,7 @@ ACQUIRED, WAITING = LockState.ACQUIRED, LockState.WAITING
         ((WRITE, None), (EXCLUSIVE, "t"), WAITING),
     ],
 )
-def test_who_waits_for_whom_is_as_with_hive(
+def test_lock_types_conflict_as_in_hive(
     metastore: MetastoreUnderTest,
     database: str,
     held: tuple[int, str | None],
@@ -63,7 +63,7 @@ def test_who_waits_for_whom_is_as_with_hive(
         client.unlock(foreign.UnlockRequest(second.lockid))
 
 
-def test_waiting_is_in_order_of_arrival(client: HiveMetastoreClient, database: str) -> None:
+def test_locks_are_granted_in_order_of_arrival(client: HiveMetastoreClient, database: str) -> None:
     kinds = (READ, EXCLUSIVE, READ, EXCLUSIVE)
     locks = [client.lock(lock_request(lock_component(kind, database, "t"))) for kind in kinds]
     assert [lock.state for lock in locks] == [ACQUIRED, WAITING, WAITING, WAITING]
@@ -89,7 +89,7 @@ def test_components_are_granted_together_or_not_at_all(client: HiveMetastoreClie
     client.unlock(behind.lockid)
 
 
-def test_gone_locks_are_answered_as_hive_does(metastore: MetastoreUnderTest) -> None:
+def test_unknown_locks_are_answered_as_in_hive(metastore: MetastoreUnderTest) -> None:
     with foreign_client(metastore.port) as client:
         client.unlock(foreign.UnlockRequest(10**9))
         with pytest.raises(foreign.NoSuchLockException):
@@ -101,7 +101,7 @@ def test_gone_locks_are_answered_as_hive_does(metastore: MetastoreUnderTest) -> 
 
 
 @pytest.mark.parametrize("metastore", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
-def test_eight_clients_hold_one_lock_in_turn(metastore: MetastoreUnderTest, database: str) -> None:
+def test_eight_clients_hold_one_lock_one_after_another(metastore: MetastoreUnderTest, database: str) -> None:
     holders: list[int] = []
     turns: list[int] = []
     collisions: list[int] = []
@@ -120,7 +120,7 @@ def test_eight_clients_hold_one_lock_in_turn(metastore: MetastoreUnderTest, data
     assert sorted(turns) == sorted(list(range(8)) * 5)
 
 
-def test_of_eight_swaps_of_one_value_exactly_one_wins_each_round(metastore: MetastoreUnderTest, database: str) -> None:
+def test_exactly_one_of_eight_concurrent_swaps_wins_each_round(metastore: MetastoreUnderTest, database: str) -> None:
     rounds = 10
     with HiveMetastoreClient(metastore.uri) as setup:
         setup.create_table(table(database, "t", parameters={"pointer": "0"}))
@@ -151,7 +151,7 @@ def test_of_eight_swaps_of_one_value_exactly_one_wins_each_round(metastore: Meta
 
 
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
-def test_a_lock_outlives_its_silent_holder_by_no_more_than_the_lease(database_url: str, tmp_path: Path) -> None:
+def test_a_lock_of_a_silent_holder_expires_with_its_lease(database_url: str, tmp_path: Path) -> None:
     with (
         metastore_under_test(database_url, tmp_path, "--lock-lease-seconds", "1") as running,
         HiveMetastoreClient(running.uri) as client,
@@ -167,7 +167,7 @@ def test_a_lock_outlives_its_silent_holder_by_no_more_than_the_lease(database_ur
 
 
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "sqlite"), indirect=True)
-def test_heartbeats_keep_a_lock_for_longer_than_its_lease(database_url: str, tmp_path: Path) -> None:
+def test_heartbeats_keep_a_lock_beyond_its_lease(database_url: str, tmp_path: Path) -> None:
     with (
         metastore_under_test(database_url, tmp_path, "--lock-lease-seconds", "1") as running,
         HiveMetastoreClient(running.uri) as client,

@@ -1,4 +1,4 @@
-"""Requests in which something is missing that Hive 4's metastore asks for: they are refused, and nothing is stored."""
+"""Requests that lack fields which Hive 4's metastore requires are refused, and nothing is stored."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,19 +12,19 @@ KEY = (("p", "string"),)
 
 
 def partition(database: str, name: str, value: str, **fields: Any) -> Any:
-    """A partition with the storage descriptor of its table."""
+    """Return a partition with the storage descriptor of its table."""
     sd = fields.pop("sd", table(database, name).sd)
     return ttypes.Partition(values=[value], dbName=database, tableName=name, sd=sd, parameters={}, **fields)
 
 
 def view(database: str, name: str) -> Any:
-    """A view with partitions."""
+    """Return a view with partition keys."""
     made: Any = table(database, name, table_type="VIRTUAL_VIEW", partition_keys=KEY)
     made.viewOriginalText = made.viewExpandedText = "SELECT 1"
     return made
 
 
-def test_names_that_are_missing_are_refused(wire: Any, database: str) -> None:
+def test_requests_without_names_are_refused(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", partition_keys=KEY))
     calls: list[Callable[[], Any]] = [
         lambda: wire.get_partition(None, "t", ["1"]),
@@ -43,7 +43,7 @@ def test_names_that_are_missing_are_refused(wire: Any, database: str) -> None:
             call()
 
 
-def test_a_storage_descriptor_without_its_parts_is_refused(wire: Any, database: str) -> None:
+def test_a_storage_descriptor_without_columns_or_serde_is_refused(wire: Any, database: str) -> None:
     for part in ("cols", "serdeInfo"):
         made: Any = table(database, "t")
         setattr(made.sd, part, None)
@@ -62,7 +62,7 @@ def test_a_storage_descriptor_without_its_parts_is_refused(wire: Any, database: 
     assert wire.get_all_tables(database) == []
 
 
-def test_a_table_is_not_altered_to_have_no_storage(wire: Any, database: str) -> None:
+def test_a_table_cannot_be_altered_to_have_no_storage_descriptor(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t"))
     changed = wire.get_table(database, "t")
     stored, changed.sd = changed.sd, None
@@ -71,7 +71,7 @@ def test_a_table_is_not_altered_to_have_no_storage(wire: Any, database: str) -> 
     assert wire.get_table(database, "t").sd == stored
 
 
-def test_a_partition_brings_a_storage_descriptor_with_a_serde(wire: Any, database: str) -> None:
+def test_a_partition_without_a_storage_descriptor_or_serde_is_refused(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", partition_keys=KEY))
     with pytest.raises(ttypes.MetaException, match=r"the partition \[1\] of table t has no storage descriptor"):
         wire.add_partition(partition(database, "t", "1", sd=None))
@@ -88,7 +88,7 @@ def test_a_partition_brings_a_storage_descriptor_with_a_serde(wire: Any, databas
         wire.alter_partitions(database, "t", [])
 
 
-def test_many_new_partitions_say_the_table_letter_by_letter(wire: Any, database: str) -> None:
+def test_a_list_of_new_partitions_needs_the_exact_name_of_the_table(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", partition_keys=KEY))
     upper = partition(database.upper(), "T", "2")
     with pytest.raises(ttypes.MetaException, match="does not belong to target table"):
@@ -117,7 +117,7 @@ def test_a_partition_without_a_list_of_columns_is_returned_without_one(wire: Any
     assert [len(each.sd.cols) for each in wire.get_partitions(database, "t", -1)] == [2, 2, 2]
 
 
-def test_a_changed_partition_says_the_table_that_it_is_of(wire: Any, database: str) -> None:
+def test_a_changed_partition_needs_the_name_of_its_table(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", partition_keys=KEY))
     wire.add_partition(partition(database, "t", "1"))
     for stray in (partition(database, "other", "1"), partition("elsewhere", "t", "1")):
@@ -127,7 +127,7 @@ def test_a_changed_partition_says_the_table_that_it_is_of(wire: Any, database: s
             wire.rename_partition(database, "t", ["1"], stray)
 
 
-def test_partitions_of_a_view_have_no_place(wire: Any, database: str) -> None:
+def test_partitions_of_a_view_have_no_location(wire: Any, database: str) -> None:
     made = view(database, "v")
     made.sd.location = None
     wire.create_table(made)
@@ -141,7 +141,7 @@ def test_partitions_of_a_view_have_no_place(wire: Any, database: str) -> None:
     assert wire.get_partition(database, "v", ["2"]).sd is None
 
 
-def test_names_of_partitions_are_spelled_as_they_are_stored(wire: Any, database: str) -> None:
+def test_partition_names_are_case_sensitive(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", partition_keys=KEY))
     wire.append_partition(database, "t", ["1"])
     assert wire.get_partition_by_name(database, "t", "p=1").values == ["1"]
@@ -152,7 +152,7 @@ def test_names_of_partitions_are_spelled_as_they_are_stored(wire: Any, database:
     assert wire.get_partition_names(database, "nowhere", -1) == []
 
 
-def test_partitions_come_with_the_privileges_that_nobody_has(wire: Any, database: str) -> None:
+def test_partitions_are_returned_with_empty_privileges_if_the_table_asks_for_them(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", partition_keys=KEY, parameters={"PARTITION_LEVEL_PRIVILEGE": "TRUE"}))
     wire.append_partition(database, "t", ["1"])
     expected = ttypes.PrincipalPrivilegeSet(
@@ -163,7 +163,7 @@ def test_partitions_come_with_the_privileges_that_nobody_has(wire: Any, database
     assert wire.get_partition(database, "t", ["1"]).privileges is None
 
 
-def test_a_function_needs_a_class_an_owner_and_a_kind(wire: Any, database: str) -> None:
+def test_a_function_needs_a_class_an_owner_and_a_type(wire: Any, database: str) -> None:
     whole = {"functionName": "f", "dbName": database, "className": "c", "ownerType": 1, "functionType": 1}
     for missing in ("functionName", "dbName", "ownerType", "functionType"):
         with pytest.raises(ttypes.MetaException, match=f"the function has no {missing}"):
@@ -177,7 +177,7 @@ def test_a_function_needs_a_class_an_owner_and_a_kind(wire: Any, database: str) 
     assert wire.get_function(database, "f").className == "c"
 
 
-def test_the_line_of_a_table_names_its_owner(wire: Any, database: str) -> None:
+def test_table_metadata_has_the_owner_of_the_table(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t"))
     [line] = wire.get_table_meta(database, "*", [])
     assert (line.tableName, line.catName, line.ownerName, line.ownerType) == (
@@ -188,7 +188,7 @@ def test_the_line_of_a_table_names_its_owner(wire: Any, database: str) -> None:
     )
 
 
-def test_the_time_of_a_new_database_is_the_servers(wire: Any, database: str) -> None:
+def test_the_creation_time_of_a_database_is_set_by_the_server(wire: Any, database: str) -> None:
     wire.create_database(ttypes.Database(name=f"{database}_new", createTime=5))
     try:
         assert wire.get_database(f"{database}_new").createTime > 5

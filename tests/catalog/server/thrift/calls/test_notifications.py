@@ -1,4 +1,4 @@
-"""The notification log over the wire: an event for each change, in order, with messages that consumers can read."""
+"""The notification log over the wire: an event for each change, in order, with messages that consumers can parse."""
 
 import json
 import threading
@@ -17,23 +17,23 @@ CHANGES_EACH = 10
 
 
 def events_after(wire: Any, last: int, **conditions: Any) -> list[Any]:
-    """The events that come after one."""
+    """Return the events after the given id."""
     return list(wire.get_next_notification(ttypes.NotificationEventRequest(lastEvent=last, **conditions)).events)
 
 
 def current(wire: Any) -> int:
-    """The id of the last event."""
+    """Return the id of the last event."""
     return int(wire.get_current_notificationEventId().eventId)
 
 
 def parsed(cls: Any, text: str) -> Any:
-    """A structure of another code generator from the text that a message has of it."""
+    """Decode a structure of another code generator from its text in a message."""
     value = cls()
     value.read(TJSONProtocol(TMemoryBuffer(text.encode())))
     return value
 
 
-def test_every_change_of_tables_and_databases_is_told_in_order(wire: Any, database: str) -> None:
+def test_every_change_of_tables_and_databases_is_logged_in_order(wire: Any, database: str) -> None:
     before = current(wire)
     name = f"{database}_x"
     wire.create_database(ttypes.Database(name=name))
@@ -80,7 +80,7 @@ def test_every_change_of_tables_and_databases_is_told_in_order(wire: Any, databa
     assert current(wire) == found[-1].eventId
 
 
-def test_refused_changes_are_not_told(wire: Any, database: str) -> None:
+def test_refused_changes_are_not_logged(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t"))
     before = current(wire)
     with pytest.raises(ttypes.AlreadyExistsException):
@@ -92,7 +92,7 @@ def test_refused_changes_are_not_told(wire: Any, database: str) -> None:
     assert current(wire) == before
 
 
-def test_messages_hold_objects_that_other_code_reads(wire: Any, database: str) -> None:
+def test_messages_have_objects_that_other_code_can_decode(wire: Any, database: str) -> None:
     before = current(wire)
     sent = table(
         database,
@@ -123,7 +123,7 @@ def test_messages_hold_objects_that_other_code_reads(wire: Any, database: str) -
     assert parsed(ttypes.Table, altered["tableObjAfterJson"]) == wire.get_table(database, "t")
 
 
-def test_constraints_and_databases_are_told_as_hive_tells_them(wire: Any, database: str) -> None:
+def test_constraints_and_databases_are_logged_as_in_hive(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t"))
     before = current(wire)
     key = ttypes.SQLPrimaryKey(database, "t", "id", 1, "p", False, False, True, "hive")
@@ -139,7 +139,7 @@ def test_constraints_and_databases_are_told_as_hive_tells_them(wire: Any, databa
     assert parsed(foreign.Database, json.loads(altered.message)["dbObjAfterJson"]).description == "new"
 
 
-def test_a_client_tells_what_it_wrote(wire: Any, database: str) -> None:
+def test_a_client_can_log_the_files_that_it_wrote(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t"))
     before = current(wire)
     data = ttypes.FireEventRequestData(
@@ -159,7 +159,7 @@ def test_a_client_tells_what_it_wrote(wire: Any, database: str) -> None:
     assert current(wire) == event.eventId
 
 
-def test_events_are_chosen_and_counted(wire: Any, database: str) -> None:
+def test_events_are_filtered_and_counted(wire: Any, database: str) -> None:
     before = current(wire)
     for name in ("a", "b", "c"):
         wire.create_table(table(database, name))
@@ -191,7 +191,9 @@ def test_hmsclient_reads_the_log(metastore: MetastoreUnderTest, wire: Any, datab
         ]
 
 
-def test_no_event_is_missed_beside_several_writers(metastore: MetastoreUnderTest, wire: Any, database: str) -> None:
+def test_a_reader_beside_several_writers_misses_no_event(
+    metastore: MetastoreUnderTest, wire: Any, database: str
+) -> None:
     start = current(wire)
 
     def write(number: int) -> None:

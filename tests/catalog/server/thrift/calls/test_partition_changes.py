@@ -1,4 +1,4 @@
-"""Changes of partitions through the wire: added, dropped, altered, renamed, exchanged and marked, in every form."""
+"""Changes of partitions over the wire: added, dropped, altered, renamed, exchanged and marked, by every call."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def test_add_refuses(raw: Client, days: str) -> None:
     assert texts(raw.get_partitions(days, "t", -1)) == ALL
 
 
-def test_add_passes_over_what_is_there(raw: Client, days: str) -> None:
+def test_add_skips_existing_partitions_if_requested(raw: Client, days: str) -> None:
     request = ttypes.AddPartitionsRequest(
         dbName=days, tblName="t", parts=[partition(days, ["d", "1"]), partition(days, ["x", "3"])], ifNotExists=True
     )
@@ -86,7 +86,7 @@ def test_drop_of_several(raw: Client, days: str) -> None:
     with pytest.raises(ttypes.MetaException, match="serialized Java expression"):
         drop(expressions=(b"\x01\x02\xff",))
     raw.append_partition(days, "t", ["a/b'c", "1"])
-    # As MSCK writes it: escaped as in a name.
+    # As MSCK sends it: escaped as in a partition name.
     assert drop(expressions=(b"dt='a%2Fb%27c' AND n='1'",)) == ["a/b'c/1"]
 
 
@@ -134,7 +134,7 @@ def test_rename(raw: Client, days: str) -> None:
     assert raw.get_partition(days, "t", ["x3", "4"]).sd.location.endswith("/t/dt=x3/n=4")
 
 
-def test_renaming_the_table_takes_its_partitions_along(raw: Client, days: str, tmp_path: Path) -> None:
+def test_renaming_the_table_moves_its_partitions(raw: Client, days: str, tmp_path: Path) -> None:
     raw.add_partition(partition(days, ["far", "1"], location=f"file:{tmp_path}/far"))
     home = raw.get_table(days, "t").sd.location
     raw.add_partition(partition(days, ["odd", "1"], location=f"{home}/somewhere"))
@@ -149,7 +149,7 @@ def test_renaming_the_table_takes_its_partitions_along(raw: Client, days: str, t
     assert locations["far"] == f"file:{tmp_path}/far"
 
 
-def test_a_new_location_of_the_table_leaves_its_partitions(raw: Client, days: str, tmp_path: Path) -> None:
+def test_a_new_location_of_the_table_does_not_move_its_partitions(raw: Client, days: str, tmp_path: Path) -> None:
     changed = raw.get_table(days, "t")
     home = changed.sd.location
     changed.sd.location = f"file:{tmp_path}/elsewhere"
@@ -160,7 +160,7 @@ def test_a_new_location_of_the_table_leaves_its_partitions(raw: Client, days: st
     assert locations["new"] == f"file:{tmp_path}/elsewhere/dt=new/n=1"
 
 
-def test_skew_is_kept(raw: Client, days: str) -> None:
+def test_skewed_info_is_kept(raw: Client, days: str) -> None:
     skewed = partition(days, ["skewed", "1"])
     skewed.sd.skewedInfo = ttypes.SkewedInfo(
         skewedColNames=["id"], skewedColValues=[["1"], ["2"]], skewedColValueLocationMaps={("1",): "file:/one"}
@@ -241,7 +241,7 @@ def test_many_partitions_at_once(raw: Client, days: str) -> None:
     assert len(raw.get_partitions(days, "many", -1)) == 10
 
 
-def test_each_change_is_in_the_log(raw: Client, days: str) -> None:
+def test_each_change_is_in_the_notification_log(raw: Client, days: str) -> None:
     raw.create_table(table(days, "other", partition_keys=KEYS))
     before = raw.get_current_notificationEventId().eventId
     raw.append_partition(days, "t", ["e", "1"])

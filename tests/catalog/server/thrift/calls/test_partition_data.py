@@ -15,7 +15,9 @@ KEYS = (("a", "string"), ("b", "int"))
 
 @pytest.fixture
 def partitions(wire: Any, database: str) -> dict[str, Path]:
-    """A table `t` with three partitions, each with a file and known counts: names to directories."""
+    """Create a table `t` with three partitions, each with a file and row counts; return names with
+    their directories.
+    """
     wire.create_table(table(database, "t", partition_keys=KEYS))
     directories = {}
     for values in (["x", "1"], ["x", "2"], ["y", "1"]):
@@ -40,11 +42,11 @@ def partitions(wire: Any, database: str) -> dict[str, Path]:
 
 
 def counts(wire: Any, database: str) -> dict[str, str]:
-    """The number of rows that each partition says it has."""
+    """Return the row count of each partition."""
     return {"/".join(p.values): p.parameters["numRows"] for p in wire.get_partitions(database, "t", -1)}
 
 
-def test_emptied_partitions_know_it(wire: Any, database: str, partitions: dict[str, Path]) -> None:
+def test_truncated_partitions_have_a_row_count_of_zero(wire: Any, database: str, partitions: dict[str, Path]) -> None:
     before = wire.get_current_notificationEventId().eventId
     wire.truncate_table_req(ttypes.TruncateTableRequest(dbName=database, tableName="t", partNames=["a=x/b=2"]))
     assert counts(wire, database) == {"x/1": "7", "x/2": "0", "y/1": "7"}
@@ -60,7 +62,9 @@ def test_emptied_partitions_know_it(wire: Any, database: str, partitions: dict[s
     assert not any(any(d.iterdir()) for d in partitions.values())
 
 
-def test_a_dropped_partition_takes_empty_parents_along(wire: Any, database: str, partitions: dict[str, Path]) -> None:
+def test_a_dropped_partition_deletes_empty_parent_directories(
+    wire: Any, database: str, partitions: dict[str, Path]
+) -> None:
     home = partitions["a=x/b=1"].parent.parent
     assert wire.drop_partition(database, "t", ["x", "1"], True)
     assert sorted(p.name for p in home.iterdir()) == ["a=x", "a=y"]

@@ -1,4 +1,4 @@
-"""A server with a limit on the partitions that one request may ask for (metastore.limit.partition.request)."""
+"""A server with a limit of partitions for each request (metastore.limit.partition.request)."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,7 +13,7 @@ TABLE = ("d", "t")
 
 @pytest.fixture(scope="module")
 def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A client of a server that gives out two partitions at once, with a table that has three."""
+    """Connect a client to a server with a limit of two partitions, with a table of three."""
     directory = tmp_path_factory.mktemp("limited")
     site = directory / "hive-site.xml"
     site.write_text(
@@ -43,7 +43,7 @@ def limited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         lambda client, limit: client.get_part_specs_by_filter(*TABLE, "a > 0", limit),
     ],
 )
-def test_a_request_for_more_is_refused_unless_it_has_a_lower_limit_itself(
+def test_a_request_for_more_partitions_needs_a_lower_limit_of_its_own(
     limited: Any, ask: Callable[[Any, int], Any]
 ) -> None:
     for limit in (-1, 3):
@@ -56,7 +56,7 @@ def test_a_request_for_more_is_refused_unless_it_has_a_lower_limit_itself(
     assert ask(limited, 2)
 
 
-def test_names_are_counted_too(limited: Any) -> None:
+def test_partitions_requested_by_name_are_counted(limited: Any) -> None:
     names = limited.get_partition_names(*TABLE, -1)
     assert len(names) == 3, "names alone are not limited"
     assert len(limited.get_partitions_by_names(*TABLE, names[:2])) == 2
@@ -64,10 +64,10 @@ def test_names_are_counted_too(limited: Any) -> None:
         limited.get_partitions_by_names(*TABLE, names)
 
 
-def test_what_selects_few_of_many_is_answered(limited: Any) -> None:
+def test_a_selection_within_the_limit_is_answered(limited: Any) -> None:
     assert len(limited.get_partitions_by_filter(*TABLE, "a = 1", -1)) == 2
     assert len(limited.get_partitions_ps(*TABLE, ["1", ""], -1)) == 2
 
 
-def test_clients_can_ask_for_the_limit(limited: Any) -> None:
+def test_clients_can_read_the_limit(limited: Any) -> None:
     assert limited.get_config_value("metastore.limit.partition.request", "") == "2"

@@ -1,6 +1,6 @@
-"""Partitions through the wire: every form of every call, on SQLite and PostgreSQL.
+"""Partitions over the wire: every form of every call, on SQLite and PostgreSQL.
 
-What is expected is what Hive's own metastore 2.3.10 answers to the same, but where a test says otherwise.
+The expected answers are those of Hive's own metastore 2.3.10, unless a test states otherwise.
 """
 
 from collections.abc import Callable
@@ -93,7 +93,7 @@ def test_partitions_by_names(raw: Client, days: str) -> None:
         ('dt > "v"', ["v1.2/007", "w/7", "x/3", "y/10", "z/3"]),
         ('dt >= "a" and n = 7 or n = 10', ["v/7", "v1.2/007", "w/7", "y/10"]),
         ('dt = "X"', []),
-        # Hive 4's patterns; 2.3.10 knows only regular expressions.
+        # These are patterns of Hive 4; 2.3.10 knows only regular expressions.
         ('dt like "v%"', ["v/7", "v1.2/007"]),
         (r'dt like "a\_%"', ["a_b/-5"]),
         ("", ALL),
@@ -184,7 +184,7 @@ def test_projections(raw: Client, days: str) -> None:
         assert (member.values, member.parameters) == (["x", "3"], {"keep": "1", "drop": "2"})
 
 
-def test_specifications_share_their_storage(raw: Client, days: str, tmp_path: Path) -> None:
+def test_partition_specifications_share_their_storage_descriptor(raw: Client, days: str, tmp_path: Path) -> None:
     raw.add_partition(partition(days, ["far", "1"], location=f"file:{tmp_path}/far"))
     specs = raw.get_partitions_pspec(days, "t", -1)
     assert [spec.rootPath.rsplit("/", 1)[1] for spec in specs] == ["t", "t"]
@@ -202,7 +202,7 @@ def test_specifications_share_their_storage(raw: Client, days: str, tmp_path: Pa
     assert copied.sd.location == raw.get_partition(days, "t", ["x", "3"]).sd.location
 
 
-def test_specifications_are_one_list_unless_the_table_asks_for_groups(raw: Client, database: str) -> None:
+def test_partition_specifications_are_one_list_unless_the_table_asks_for_groups(raw: Client, database: str) -> None:
     raw.create_table(table(database, "t", partition_keys=KEYS))
     raw.add_partitions([partition(database, values) for values in VALUES])
     for specs in (
@@ -213,7 +213,7 @@ def test_specifications_are_one_list_unless_the_table_asks_for_groups(raw: Clien
         assert texts(spec.partitionList.partitions) == ALL
 
 
-def test_a_nul_character_is_in_no_partition(raw: Client, days: str) -> None:
+def test_a_nul_character_is_refused_in_partition_values(raw: Client, days: str) -> None:
     assert raw.get_partitions_by_names(days, "t", ["dt=\0/n=3"]) == []
     with pytest.raises(ttypes.NoSuchObjectException):
         raw.get_partition(days, "t", ["\0", "3"])

@@ -1,4 +1,4 @@
-"""Scheduled queries and statistics of runs over the wire, on SQLite and PostgreSQL."""
+"""Scheduled queries and runtime statistics over the wire, on SQLite and PostgreSQL."""
 
 import threading
 import time
@@ -25,7 +25,7 @@ NEVER = "0 0 0 1 1 ? 2020"
 
 
 def query(namespace: str, name: str, schedule: str | None = EVERY_SECOND, **fields: Any) -> Any:
-    """A scheduled query; one that is due has 1 as its next execution."""
+    """Return a scheduled query; one that is due has 1 as its next execution."""
     key = ttypes.ScheduledQueryKey(name, namespace)
     return ttypes.ScheduledQuery(
         scheduleKey=key, **{"enabled": True, "schedule": schedule, "user": "u", "query": "select 1", **fields}
@@ -38,28 +38,28 @@ def maintain(wire: Any, kind: int, scheduled: Any) -> None:
 
 
 def make_due(wire: Any, namespace: str, name: str) -> None:
-    """Create a query that is due now and not again until a year from now."""
+    """Create a query that is due now, and then not for a year."""
     maintain(wire, Type.CREATE, query(namespace, name, "0 0 0 1 1 ?"))
     maintain(wire, Type.ALTER, query(namespace, name, "0 0 0 1 1 ?", nextExecution=1))
 
 
 def poll(wire: Any, namespace: str) -> Any:
-    """Ask for a query that is due."""
+    """Request a query that is due."""
     return wire.scheduled_query_poll(ttypes.ScheduledQueryPollRequest(namespace))
 
 
 def progress(wire: Any, execution: int, state: int, error: str | None = None) -> None:
-    """Say how an execution goes."""
+    """Report the progress of an execution."""
     wire.scheduled_query_progress(ttypes.ScheduledQueryProgressInfo(execution, state, "q-1", error))
 
 
 def service(metastore: MetastoreUnderTest, clock: Callable[[], float]) -> tuple[SqlRepository, ScheduledQueryService]:
-    """The same rules on the same database, with another clock; close the store."""
+    """Open a service with the same rules on the same database with another clock; close its repository afterwards."""
     store = SqlRepository(metastore.db)
     return store, ScheduledQueryService(store, clock=clock)
 
 
-def test_a_query_is_kept_with_the_time_of_its_next_run(wire: Any, database: str) -> None:
+def test_a_query_is_stored_with_the_time_of_its_next_run(wire: Any, database: str) -> None:
     before = int(time.time())
     maintain(wire, Type.CREATE, query(database, "q"))
     found = wire.get_scheduled_query(ttypes.ScheduledQueryKey("q", database))
@@ -71,7 +71,7 @@ def test_a_query_is_kept_with_the_time_of_its_next_run(wire: Any, database: str)
     changed.nextExecution = found.nextExecution
     assert found == changed
     for schedule in (NEVER, "0 0 0 1 1 ? 2090"):
-        # The interface cannot tell a time after 2038.
+        # The interface cannot express a time after 2038.
         maintain(wire, Type.ALTER, query(database, "q", schedule))
         assert wire.get_scheduled_query(ttypes.ScheduledQueryKey("q", database)).nextExecution is None
     maintain(wire, Type.DROP, query(database, "q"))
@@ -79,7 +79,7 @@ def test_a_query_is_kept_with_the_time_of_its_next_run(wire: Any, database: str)
         wire.get_scheduled_query(ttypes.ScheduledQueryKey("q", database))
 
 
-def test_what_does_not_fit_is_refused(wire: Any, database: str) -> None:
+def test_invalid_queries_are_refused(wire: Any, database: str) -> None:
     for schedule in ("asd asd", "", None):
         with pytest.raises(ttypes.InvalidInputException, match="Invalid QUARTZ schedule expression"):
             maintain(wire, Type.CREATE, query(database, "q", schedule))
@@ -98,7 +98,7 @@ def test_what_does_not_fit_is_refused(wire: Any, database: str) -> None:
         maintain(wire, 9, query(database, "q"))
 
 
-def test_a_query_that_is_due_is_handed_out_once_until_its_run_has_ended(wire: Any, database: str) -> None:
+def test_a_due_query_is_assigned_once_until_its_execution_has_ended(wire: Any, database: str) -> None:
     make_due(wire, database, "q")
     handed = poll(wire, database)
     assert (handed.scheduleKey.scheduleName, handed.scheduleKey.clusterNamespace) == ("q", database)
@@ -117,7 +117,7 @@ def test_a_query_that_is_due_is_handed_out_once_until_its_run_has_ended(wire: An
             progress(wire, again.executionId, state)
 
 
-def test_only_enabled_queries_of_the_namespace_are_handed_out_the_oldest_first(wire: Any, database: str) -> None:
+def test_due_queries_of_the_namespace_are_assigned_oldest_first_if_enabled(wire: Any, database: str) -> None:
     for name, due in (("late", 20), ("early", 10), ("off", 1)):
         maintain(wire, Type.CREATE, query(database, name, NEVER))
         maintain(wire, Type.ALTER, query(database, name, NEVER, nextExecution=due, enabled=name != "off"))
@@ -128,7 +128,7 @@ def test_only_enabled_queries_of_the_namespace_are_handed_out_the_oldest_first(w
     assert poll(wire, database).scheduleKey is None
 
 
-def test_many_who_ask_at_once_get_each_execution_once(wire: Any, database: str, metastore: MetastoreUnderTest) -> None:
+def test_concurrent_polls_get_each_execution_once(wire: Any, database: str, metastore: MetastoreUnderTest) -> None:
     for name in ("a", "b", "c"):
         make_due(wire, database, name)
     found: list[str] = []
@@ -150,7 +150,7 @@ def test_many_who_ask_at_once_get_each_execution_once(wire: Any, database: str, 
     assert sorted(found) == ["a", "b", "c"]
 
 
-def test_a_dropped_query_takes_its_executions_along(wire: Any, database: str) -> None:
+def test_a_dropped_query_deletes_its_executions(wire: Any, database: str) -> None:
     make_due(wire, database, "q")
     handed = poll(wire, database)
     maintain(wire, Type.DROP, query(database, "q"))
@@ -160,7 +160,7 @@ def test_a_dropped_query_takes_its_executions_along(wire: Any, database: str) ->
         progress(wire, handed.executionId, 77)
 
 
-def test_an_execution_that_nobody_speaks_of_times_out_and_its_query_runs_again(
+def test_an_execution_without_progress_times_out_and_its_query_runs_again(
     wire: Any, database: str, metastore: MetastoreUnderTest
 ) -> None:
     make_due(wire, database, "q")
@@ -179,7 +179,7 @@ def test_an_execution_that_nobody_speaks_of_times_out_and_its_query_runs_again(
     assert poll(wire, database).executionId > handed.executionId
 
 
-def test_old_executions_are_forgotten_once_they_have_ended(
+def test_old_executions_are_deleted_after_they_have_ended(
     wire: Any, database: str, metastore: MetastoreUnderTest
 ) -> None:
     make_due(wire, database, "q")
@@ -195,7 +195,7 @@ def test_old_executions_are_forgotten_once_they_have_ended(
         progress(wire, handed.executionId, State.FINISHED)
 
 
-def test_statistics_of_runs_are_returned_newest_first_by_their_weight(wire: Any, metastore: MetastoreUnderTest) -> None:
+def test_runtime_statistics_are_returned_newest_first_within_a_weight(wire: Any, metastore: MetastoreUnderTest) -> None:
     before = int(time.time())
     for weight in (1, 2, 3):
         wire.add_runtime_stats(ttypes.RuntimeStat(createTime=5, weight=weight, payload=bytes([weight])))

@@ -1,5 +1,6 @@
-"""Requests that would cost far more than they say: patterns, locks, lists and expressions of their largest sizes. Each
-is refused with the name of the limit, or answered soon.
+"""Small requests that would cost far more than their size: patterns, locks, lists and expressions of the largest sizes.
+
+Each is refused with the name of the limit, or answered within a bounded time.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +16,9 @@ from tests.support.servers.metastore import MetastoreUnderTest, lock_component, 
 
 MILLION = 1_000_000
 SECONDS_MAX = 5.0
-"""Of the server's processor for one request; what is refused takes a tenth of a second, most of it to be decoded."""
+"""Processor time of the server for one request, in seconds; a refused request takes a tenth of a second, mostly to be
+decoded.
+"""
 
 LONG_PATTERN = "a*" * MILLION
 MANY_ALTERNATIVES = "a*|" * 1000
@@ -27,14 +30,14 @@ _servers: list[psutil.Process] = []
 
 
 def spent() -> float:
-    """The seconds that the server's process has had of a processor, whatever else the machine does."""
+    """Return the processor time of the server's process, which does not depend on other load of the machine."""
     times = [process.cpu_times() for process in _servers]
     return float(sum(each.user + each.system for each in times))
 
 
 @pytest.fixture(scope="module")
 def raw(metastore: MetastoreUnderTest) -> Iterator[Any]:
-    """The generated client."""
+    """Connect the generated client."""
     _servers[:] = [psutil.Process(metastore.running.process.pid)]
     with metastore_client(metastore.uri) as client:
         yield client
@@ -42,7 +45,7 @@ def raw(metastore: MetastoreUnderTest) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def wide(raw: Any) -> Iterator[str]:
-    """A database with tables of long names and large parameters, and a partitioned one, `p`."""
+    """Create a database with tables of long names and large parameters, and a partitioned one, `p`."""
     raw.create_database(ttypes.Database(name="wide", parameters={}))
     for number in range(20):
         raw.create_table(table("wide", f"{'a' * 90}_{number}", parameters={"k": "a" * 3000}))
@@ -117,7 +120,7 @@ LIKES: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("call", LIKES.values(), ids=LIKES)
-def test_a_pattern_of_like_is_bounded_like_any_other(raw: Any, wide: str, call: Callable[[Any], Any]) -> None:
+def test_a_like_pattern_has_the_same_limits_as_other_patterns(raw: Any, wide: str, call: Callable[[Any], Any]) -> None:
     assert raw.get_all_tables(wide)
     began = spent()
     with pytest.raises((ttypes.MetaException, ttypes.InvalidOperationException), match="10000 are allowed"):
@@ -125,7 +128,7 @@ def test_a_pattern_of_like_is_bounded_like_any_other(raw: Any, wide: str, call: 
     assert spent() - began < SECONDS_MAX
 
 
-def test_a_filter_of_tables_makes_a_bounded_number_of_comparisons(raw: Any, wide: str) -> None:
+def test_a_table_filter_has_a_limited_number_of_comparisons(raw: Any, wide: str) -> None:
     comparison = "hive_filter_field_params__k like '.*b.*'"
     began = spent()
     with pytest.raises(ttypes.MetaException, match="at most 100 are allowed"):
@@ -134,7 +137,7 @@ def test_a_filter_of_tables_makes_a_bounded_number_of_comparisons(raw: Any, wide
     assert spent() - began < SECONDS_MAX
 
 
-def test_a_lock_on_too_many_things_is_refused_before_it_is_stored(raw: Any) -> None:
+def test_a_lock_of_too_many_components_is_refused_before_it_is_stored(raw: Any) -> None:
     parts = [lock_component(ttypes.LockType.EXCLUSIVE, "d", "t", f"p={number}") for number in range(100_000)]
     began = spent()
     with pytest.raises(TApplicationException, match=r"100000 components.* 10000 are allowed .*lock_components_max"):
@@ -143,14 +146,14 @@ def test_a_lock_on_too_many_things_is_refused_before_it_is_stored(raw: Any) -> N
     assert raw.show_locks(ttypes.ShowLocksRequest()).locks == []
 
 
-def test_locks_of_the_largest_size_do_not_hold_up_each_other(raw: Any) -> None:
+def test_locks_of_the_largest_size_are_compared_within_a_bounded_time(raw: Any) -> None:
     parts = [lock_component(ttypes.LockType.EXCLUSIVE, "d", "t", f"p={number}") for number in range(10_000)]
     other = [lock_component(ttypes.LockType.EXCLUSIVE, "d", "t", f"q={number}") for number in range(10_000)]
     began = spent()
     first, second = raw.lock(lock_request(*parts)), raw.lock(lock_request(*other))
     third = raw.lock(lock_request(*other))
     try:
-        # Pairs of components would be compared a hundred million times.
+        # Comparing all pairs of components would take a hundred million comparisons.
         assert spent() - began < SECONDS_MAX
         assert [each.state for each in (first, second, third)] == [
             ttypes.LockState.ACQUIRED,
@@ -166,13 +169,13 @@ def _named(number: int) -> list[str]:
     return [f"k1=a{each}/k2=1" for each in range(number)]
 
 
-def test_a_filter_of_partitions_has_a_bounded_number_of_patterns(raw: Any, wide: str) -> None:
+def test_a_partition_filter_has_a_limited_number_of_patterns(raw: Any, wide: str) -> None:
     with pytest.raises(ttypes.MetaException, match="5000 LIKEs: 100 are allowed"):
         raw.get_partitions_by_filter(wide, "p", " or ".join(f"k1 like '%b%{each}'" for each in range(5000)), -1)
     assert raw.get_partitions_by_filter(wide, "p", " or ".join(f"k1 like '%b%{each}'" for each in range(100)), -1) == []
 
 
-def test_inequalities_of_one_key_are_one_comparison(raw: Any, wide: str) -> None:
+def test_inequalities_of_one_key_become_one_comparison(raw: Any, wide: str) -> None:
     text = " and ".join(f"k2 <> {each}" for each in range(1, 10_000))
     assert [each.values[1] for each in raw.get_partitions_by_filter(wide, "p", text, -1)] == ["0"]
     assert len(raw.get_partitions_by_filter(wide, "p", f"not ({text})", -1)) == 19
@@ -291,7 +294,9 @@ OTHERS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.sample(8)
 @pytest.mark.parametrize("call", OTHERS.values(), ids=OTHERS)
-def test_other_inputs_that_grow_are_refused_soon(raw: Any, wide: str, call: Callable[[Any], Any]) -> None:
+def test_other_inputs_that_grow_are_refused_within_a_bounded_time(
+    raw: Any, wide: str, call: Callable[[Any], Any]
+) -> None:
     assert raw.get_all_tables(wide)
     began = spent()
     with pytest.raises((ttypes.MetaException, ttypes.NoSuchObjectException)) as refused:
@@ -301,7 +306,9 @@ def test_other_inputs_that_grow_are_refused_soon(raw: Any, wide: str, call: Call
 
 
 @pytest.mark.parametrize("expression", [b'k1="a" or ' * 1_500_000, b"\x80" * 15_000_000, b"\x01\x00" * 7_000_000])
-def test_an_expression_that_can_not_be_read_selects_all_soon(raw: Any, wide: str, expression: bytes) -> None:
+def test_an_expression_that_can_not_be_decoded_selects_everything_at_once(
+    raw: Any, wide: str, expression: bytes
+) -> None:
     began = spent()
     found = raw.get_partitions_by_expr(
         ttypes.PartitionsByExprRequest(dbName=wide, tblName="p", expr=expression, maxParts=-1)
@@ -310,6 +317,6 @@ def test_an_expression_that_can_not_be_read_selects_all_soon(raw: Any, wide: str
     assert spent() - began < SECONDS_MAX
 
 
-def test_a_name_that_is_too_long_is_passed_over_among_others(raw: Any, wide: str) -> None:
+def test_a_name_that_is_too_long_is_skipped_in_a_list(raw: Any, wide: str) -> None:
     names = [f"k1={'%41' * MILLION}/k2=1", f"k1={'a' * 50}1/k2=1"]
     assert [each.values for each in raw.get_partitions_by_names(wide, "p", names)] == [["a" * 50 + "1", "1"]]

@@ -1,4 +1,6 @@
-"""What clients set for their session, and privileges that come with tables: heeded, harmless, or refused by name."""
+"""Settings of a client's session, and privileges that are sent with tables: applied, ignored because harmless, or
+refused.
+"""
 
 from typing import Any
 
@@ -14,7 +16,7 @@ INCOMPATIBLE = "metastore.disallow.incompatible.col.type.changes"
 WHITELIST = "hive.metastore.partition.name.whitelist.pattern"
 
 
-def test_what_a_session_sets_it_gets_and_others_do_not(wire: Any, metastore: MetastoreUnderTest) -> None:
+def test_a_session_setting_is_visible_to_its_own_session_only(wire: Any, metastore: MetastoreUnderTest) -> None:
     before = wire.getMetaConf(PROXY)
     wire.setMetaConf(PROXY, MSCK_PROXY)
     wire.setMetaConf(DIRECT_SQL, "false")
@@ -26,7 +28,7 @@ def test_what_a_session_sets_it_gets_and_others_do_not(wire: Any, metastore: Met
     assert wire.getMetaConf(PROXY) == before
 
 
-def test_what_would_not_be_heeded_is_refused(wire: Any) -> None:
+def test_settings_that_would_have_no_effect_are_refused(wire: Any) -> None:
     wire.setMetaConf(INCOMPATIBLE, "FALSE")
     for key, value in ((INCOMPATIBLE, "true"), (WHITELIST, "[a-z]*")):
         with pytest.raises(ttypes.MetaException, match="can't be changed for a session"):
@@ -39,7 +41,7 @@ def granted(name: str) -> dict[str, list[Any]]:
     return {name: [ttypes.PrivilegeGrantInfo(privilege="SELECT", createTime=0, grantor=name, grantOption=True)]}
 
 
-def test_a_table_comes_with_privileges_of_its_owner_alone(wire: Any, database: str) -> None:
+def test_a_table_is_accepted_with_privileges_of_its_owner_only(wire: Any, database: str) -> None:
     for name, harmless in (
         ("a", None),
         ("b", ttypes.PrincipalPrivilegeSet()),

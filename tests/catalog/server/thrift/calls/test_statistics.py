@@ -1,4 +1,4 @@
-"""Column statistics through the wire, on SQLite and PostgreSQL."""
+"""Column statistics over the wire, on SQLite and PostgreSQL."""
 
 import json
 
@@ -23,7 +23,7 @@ NAMES = [name for name, _ in COLUMNS]
 
 @pytest.fixture
 def measured(raw: Client, database: str) -> str:
-    """A database with the table `s`, of every kind of column and with partitions 1 to 4."""
+    """Create a database with the table `s`, which has every kind of column and the partitions 1 to 4."""
     raw.create_table(table(database, "s", *COLUMNS, partition_keys=(("p", "string"),)))
     raw.add_partitions(
         [
@@ -35,7 +35,7 @@ def measured(raw: Client, database: str) -> str:
 
 
 def objects(k: int) -> list[ttypes.ColumnStatisticsObj]:
-    """Statistics of every kind that grow with `k`; bit vectors are opaque."""
+    """Return statistics of every kind that grow with `k`; bit vectors are opaque."""
     decimal = ttypes.Decimal
     big = (-(10**25) - k).to_bytes(11, "big", signed=True)
     data = {
@@ -60,31 +60,31 @@ def objects(k: int) -> list[ttypes.ColumnStatisticsObj]:
 def statistics(
     database: str, k: int, partition: str | None = None, *, only: tuple[str, ...] = (), name: str = "s"
 ) -> ttypes.ColumnStatistics:
-    """A ColumnStatistics structure."""
+    """Build a structure of column statistics."""
     description = ttypes.ColumnStatisticsDesc(partition is None, database, name, partition)
     return ttypes.ColumnStatistics(description, [each for each in objects(k) if not only or each.colName in only])
 
 
 def accurate(parameters: dict[str, str]) -> set[str]:
-    """The columns whose statistics are said to hold."""
+    """Return the columns whose statistics are marked as accurate."""
     return set(json.loads(parameters["COLUMN_STATS_ACCURATE"]).get("COLUMN_STATS", {}))
 
 
 def of_table(raw: Client, database: str, *columns: str, name: str = "s") -> list[ttypes.ColumnStatisticsObj]:
-    """What is known of the table's columns."""
+    """Return the statistics of the table's columns."""
     request = ttypes.TableStatsRequest(database, name, list(columns or NAMES))
     found: list[ttypes.ColumnStatisticsObj] = raw.get_table_statistics_req(request).tableStats
     return found
 
 
 def of_partitions(raw: Client, database: str, *names: str, columns: list[str] | None = None) -> dict[str, list[str]]:
-    """The columns of which something is known, by partition."""
+    """Return the columns with statistics, by partition."""
     request = ttypes.PartitionsStatsRequest(database, "s", columns or NAMES, list(names))
     found = raw.get_partitions_statistics_req(request).partStats
     return {name: [each.colName for each in columns] for name, columns in found.items()}
 
 
-def test_every_kind_is_kept_as_it_came(raw: Client, measured: str) -> None:
+def test_every_kind_of_statistics_is_stored_unchanged(raw: Client, measured: str) -> None:
     assert of_table(raw, measured) == []
     assert raw.update_table_column_statistics(statistics(measured, 3)) is True
     assert of_table(raw, measured) == objects(3)
@@ -98,7 +98,7 @@ def test_every_kind_is_kept_as_it_came(raw: Client, measured: str) -> None:
         raw.get_table_column_statistics(measured, "s", "nope")
 
 
-def test_partitions_have_their_own(raw: Client, measured: str) -> None:
+def test_partitions_have_statistics_of_their_own(raw: Client, measured: str) -> None:
     assert raw.update_partition_column_statistics(statistics(measured, 2, "p=1")) is True
     request = ttypes.SetPartitionsStatsRequest([statistics(measured, 3, "p=2", only=("i", "t"))])
     assert raw.update_partition_column_statistics_req(request).result is True
@@ -116,7 +116,7 @@ def test_partitions_have_their_own(raw: Client, measured: str) -> None:
     assert without.colStats is None
 
 
-def test_unknown_things_are_refused(raw: Client, measured: str) -> None:
+def test_statistics_of_unknown_objects_are_refused(raw: Client, measured: str) -> None:
     with pytest.raises(ttypes.NoSuchObjectException, match="Specified database/table does not exist"):
         raw.update_table_column_statistics(statistics(measured, 1, name="nope"))
     with pytest.raises(ttypes.NoSuchObjectException, match="Partition for which stats is gathered doesn't exist"):
@@ -132,7 +132,7 @@ def test_unknown_things_are_refused(raw: Client, measured: str) -> None:
 
 
 def aggregated(raw: Client, database: str, *names: str, columns: list[str] | None = None) -> tuple[dict, int]:  # type: ignore[type-arg]
-    """Statistics of partitions together, by column, and how many partitions were found."""
+    """Return the aggregated statistics of partitions, by column, and the number of partitions found."""
     request = ttypes.PartitionsStatsRequest(database, "s", columns or NAMES, list(names))
     found = raw.get_aggr_stats_for(request)
     numbers = {}
@@ -143,7 +143,7 @@ def aggregated(raw: Client, database: str, *names: str, columns: list[str] | Non
 
 
 def vars_of(structure: object) -> dict[str, object]:
-    """The fields of a structure with slots."""
+    """Return the fields of a structure with slots."""
     return {name: getattr(structure, name) for name in structure.__slots__}  # type: ignore[attr-defined]
 
 
@@ -161,14 +161,14 @@ def test_partitions_are_aggregated(raw: Client, measured: str) -> None:
     assert (found["dec"].highValue.unscaled, found["dec"].highValue.scale) == (b"\x03", 2)
     assert (found["da"].lowValue.daysSinceEpoch, found["da"].highValue.daysSinceEpoch) == (100, 350)
     assert (found["ts"].lowValue.secondsSinceEpoch, found["ts"].highValue.secondsSinceEpoch) == (1, 1003)
-    # No more distinct values than whole numbers in the range.
+    # There are no more distinct values than integers in the range.
     narrow = statistics(measured, 1, "p=4", only=("i",))
     narrow.statsObj[0].statsData.longStats = ttypes.LongColumnStatsData(5, 8, 0, 1000)
     raw.update_partition_column_statistics(narrow)
     assert aggregated(raw, measured, "p=4", columns=["i"])[0]["i"].numDVs == 4
 
 
-def test_counts_are_carried_over_to_partitions_without(raw: Client, measured: str) -> None:
+def test_counts_are_extrapolated_to_partitions_without_statistics(raw: Client, measured: str) -> None:
     raw.update_partition_column_statistics(statistics(measured, 1, "p=1"))
     raw.update_partition_column_statistics(statistics(measured, 1, "p=2", only=("i",)))
     found, count = aggregated(raw, measured, "p=1", "p=2", "p=3", "p=4", columns=["i", "b"])
@@ -196,7 +196,7 @@ def test_set_and_merge(raw: Client, measured: str) -> None:
     assert of_partitions(raw, measured, "p=1")["p=1"] == sorted(NAMES)
 
 
-def test_engines_do_not_mix(raw: Client, measured: str) -> None:
+def test_statistics_of_different_engines_are_separate(raw: Client, measured: str) -> None:
     impala = statistics(measured, 9)
     impala.engine = "impala"
     raw.update_table_column_statistics(impala)
@@ -227,7 +227,7 @@ def test_delete(raw: Client, measured: str) -> None:
     assert of_table(raw, measured) == []
 
 
-def test_statistics_live_as_long_as_their_column(raw: Client, measured: str) -> None:
+def test_statistics_are_dropped_with_their_column(raw: Client, measured: str) -> None:
     raw.update_table_column_statistics(statistics(measured, 1))
     for name in ("p=1", "p=2"):
         raw.update_partition_column_statistics(statistics(measured, 1, name))
@@ -252,7 +252,7 @@ def test_statistics_live_as_long_as_their_column(raw: Client, measured: str) -> 
     assert of_table(raw, measured, name="renamed") == []
 
 
-def test_each_change_is_in_the_log(raw: Client, measured: str) -> None:
+def test_each_change_is_in_the_notification_log(raw: Client, measured: str) -> None:
     before = raw.get_current_notificationEventId().eventId
     raw.update_table_column_statistics(statistics(measured, 1, only=("i",)))
     raw.update_partition_column_statistics(statistics(measured, 1, "p=1", only=("i",)))
@@ -267,7 +267,7 @@ def test_each_change_is_in_the_log(raw: Client, measured: str) -> None:
     ]
 
 
-def test_columns_that_changed_with_cascade_are_forgotten_of_partitions(raw: Client, measured: str) -> None:
+def test_a_cascading_change_of_columns_drops_their_statistics_of_partitions(raw: Client, measured: str) -> None:
     raw.update_table_column_statistics(statistics(measured, 1))
     raw.update_partition_column_statistics(statistics(measured, 1, "p=1"))
     altered = raw.get_table(measured, "s")

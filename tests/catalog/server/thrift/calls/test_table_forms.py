@@ -1,4 +1,6 @@
-"""The requests of Hive 3 and 4 about tables: choices, projections, filters, cascades, and changes of type and place."""
+"""The requests of Hive 3 and 4 about tables: selections, projections, filters, cascades, changes of
+type and location.
+"""
 
 import json
 from pathlib import Path
@@ -11,18 +13,18 @@ from tests.support.servers.metastore import MetastoreUnderTest, table
 
 
 def some_tables(wire: Any, request: Any) -> list[Any]:
-    """The tables of a request."""
+    """Return the tables that a request selects."""
     return list(wire.get_table_objects_by_name_req(request).tables)
 
 
 def projected(wire: Any, database: str, *fields: str) -> list[Any]:
-    """The tables whose names begin with `a`, with these fields."""
+    """Return the tables whose names begin with `a`, with these fields."""
     spec = ttypes.GetProjectionsSpec(list(fields), None, None)
     request = ttypes.GetTablesRequest(dbName=database, catName="hive", tablesPattern="a*", projectionSpec=spec)
     return some_tables(wire, request)
 
 
-def test_a_projection_sends_the_wanted_fields_and_the_times(wire: Any, database: str) -> None:
+def test_a_projection_returns_the_requested_fields_and_the_times(wire: Any, database: str) -> None:
     for name in ("a1", "a2", "b"):
         wire.create_table(table(database, name))
     found = projected(wire, database, "dbName", "tableName", "owner", "sd.location")
@@ -37,12 +39,12 @@ def test_a_projection_sends_the_wanted_fields_and_the_times(wire: Any, database:
 
 
 @pytest.mark.parametrize("field", ["parameters", "sd.cols.name", "partitionKeys.type", "sd.serdeInfo.parameters"])
-def test_a_projection_of_a_field_with_many_values_sends_everything(wire: Any, database: str, field: str) -> None:
+def test_a_projection_of_a_field_with_many_values_returns_all_fields(wire: Any, database: str, field: str) -> None:
     wire.create_table(table(database, "a"))
     assert projected(wire, database, "owner", field) == [wire.get_table(database, "a")]
 
 
-def test_a_projection_chooses_parameters_beside_its_fields_alone(wire: Any, database: str) -> None:
+def test_a_projection_applies_its_parameter_patterns_to_parameters_only(wire: Any, database: str) -> None:
     wire.create_table(table(database, "b", parameters={"keep.x": "1", "keep.y": "2", "drop": "3"}))
     spec = ttypes.GetProjectionsSpec(["parameters"], "keep%", "%_y")
     request = ttypes.GetTablesRequest(dbName=database, tblNames=["b"], projectionSpec=spec)
@@ -60,7 +62,7 @@ def test_a_projection_of_an_unknown_field_is_refused(wire: Any, database: str, f
         projected(wire, database, "parameters", field)
 
 
-def test_a_request_says_which_tables(wire: Any, database: str) -> None:
+def test_a_request_selects_tables_by_name_or_pattern(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t"))
     with pytest.raises(ttypes.InvalidOperationException, match="cannot find null tables"):
         wire.get_table_objects_by_name_req(ttypes.GetTablesRequest(dbName=database))
@@ -72,7 +74,7 @@ def test_a_request_says_which_tables(wire: Any, database: str) -> None:
     assert some_tables(wire, ttypes.GetTablesRequest(dbName=database, tblNames=[])) == []
 
 
-def test_the_database_of_a_pattern_of_tables_is_a_pattern_too(wire: Any, database: str) -> None:
+def test_the_database_of_a_table_pattern_is_a_pattern_too(wire: Any, database: str) -> None:
     for name in ("t1", "t2"):
         wire.create_table(table(database, name))
     wire.create_table(table("default", "t3" + database))
@@ -105,7 +107,7 @@ def test_tables_are_found_by_a_filter(wire: Any, database: str) -> None:
         wire.get_table_names_by_filter("@#default", 'hive_filter_field_owner__ = "x"', -1)
 
 
-def test_listings_with_capabilities(wire: Any, database: str) -> None:
+def test_table_listings_have_access_type_and_capabilities(wire: Any, database: str) -> None:
     made = table(database, "t")
     made.requiredReadCapabilities = ["READ"]
     made.accessType = 4
@@ -121,7 +123,7 @@ def test_listings_with_capabilities(wire: Any, database: str) -> None:
     assert [(each.tblName, each.accessType) for each in wire.get_tables_ext(request)] == [("t", None)]
 
 
-def test_changed_columns_go_to_partitions_when_told_to(wire: Any, database: str) -> None:
+def test_changed_columns_are_copied_to_partitions_with_cascade(wire: Any, database: str) -> None:
     made = table(database, "t", ("id", "int"), partition_keys=(("dt", "string"),))
     wire.create_table(made)
     wire.append_partition(database, "t", ["1"])
@@ -153,7 +155,9 @@ def test_changed_columns_go_to_partitions_when_told_to(wire: Any, database: str)
     assert columns() == ["float", "int"]
 
 
-def test_a_managed_table_becomes_external_and_back(wire: Any, database: str, metastore: MetastoreUnderTest) -> None:
+def test_a_managed_table_can_become_external_and_managed_again(
+    wire: Any, database: str, metastore: MetastoreUnderTest
+) -> None:
     wire.create_table(table(database, "t"))
     changed = wire.get_table(database, "t")
     changed.parameters["EXTERNAL"] = "TRUE"
@@ -169,7 +173,7 @@ def test_a_managed_table_becomes_external_and_back(wire: Any, database: str, met
     assert not (metastore.warehouse / f"{database}.db" / "t").exists()
 
 
-def test_an_emptied_table_knows_that_it_has_no_rows(wire: Any, database: str) -> None:
+def test_a_truncated_table_has_a_row_count_of_zero(wire: Any, database: str) -> None:
     parameters = {"numRows": "7", "COLUMN_STATS_ACCURATE": '{"BASIC_STATS":"true","COLUMN_STATS":{"id":"true"}}'}
     wire.create_table(table(database, "t", parameters=parameters))
     wire.truncate_table(database, "t", [])
@@ -178,7 +182,7 @@ def test_an_emptied_table_knows_that_it_has_no_rows(wire: Any, database: str) ->
     assert json.loads(found["COLUMN_STATS_ACCURATE"]) == {"BASIC_STATS": "true"}
 
 
-def test_a_table_takes_a_new_place_and_bare_paths_are_local_ones(wire: Any, database: str, tmp_path: Path) -> None:
+def test_a_table_can_change_its_location_and_bare_paths_are_local(wire: Any, database: str, tmp_path: Path) -> None:
     wire.create_table(table(database, "t", location=str(tmp_path / "first")))
     changed = wire.get_table(database, "t")
     assert changed.sd.location == f"file:{tmp_path}/first"
@@ -188,7 +192,9 @@ def test_a_table_takes_a_new_place_and_bare_paths_are_local_ones(wire: Any, data
     assert (tmp_path / "first").is_dir()
 
 
-def test_managed_tables_go_to_the_managed_location_of_their_database(wire: Any, database: str, tmp_path: Path) -> None:
+def test_managed_tables_are_created_in_the_managed_location_of_their_database(
+    wire: Any, database: str, tmp_path: Path
+) -> None:
     name = f"{database}_m"
     wire.create_database(
         ttypes.Database(name=name, locationUri=f"file:{tmp_path}/ext", managedLocationUri=f"file:{tmp_path}/own")
@@ -204,7 +210,7 @@ def test_managed_tables_go_to_the_managed_location_of_their_database(wire: Any, 
     wire.drop_database(name, True, True)
 
 
-def test_a_table_moves_to_another_database_with_its_directory(
+def test_a_table_is_moved_to_another_database_with_its_directory(
     wire: Any, database: str, metastore: MetastoreUnderTest
 ) -> None:
     other = f"{database}_o"
@@ -226,7 +232,9 @@ def test_a_table_moves_to_another_database_with_its_directory(
     wire.drop_database_req(ttypes.DropDatabaseRequest(name=other, ignoreUnknownDb=True, deleteData=True, cascade=True))
 
 
-def test_a_dry_run_tells_what_would_be_stored(wire: Any, database: str, metastore: MetastoreUnderTest) -> None:
+def test_a_dry_run_returns_the_table_that_would_be_stored(
+    wire: Any, database: str, metastore: MetastoreUnderTest
+) -> None:
     found = wire.translate_table_dryrun(ttypes.CreateTableRequest(table=table(database, "T")))
     assert (found.tableName, found.tableType) == ("t", "MANAGED_TABLE")
     assert found.sd.location == f"file:{metastore.warehouse}/{database}.db/t"
@@ -235,7 +243,7 @@ def test_a_dry_run_tells_what_would_be_stored(wire: Any, database: str, metastor
         wire.translate_table_dryrun(ttypes.CreateTableRequest(table=table("nowhere", "t")))
 
 
-def test_views_have_no_place_and_are_listed_by_type(wire: Any, database: str) -> None:
+def test_views_have_no_location_and_are_listed_by_type(wire: Any, database: str) -> None:
     view = table(database, "v", table_type="VIRTUAL_VIEW")
     view.viewOriginalText = view.viewExpandedText = "select 1"
     wire.create_table(view)
@@ -267,7 +275,7 @@ def test_fields_and_schema_in_all_forms(wire: Any, database: str) -> None:
     assert names(wire.get_schema_req(schema_request).fields) == ["id", "dt"]
 
 
-def test_privileges_are_refused_because_they_are_not_kept(wire: Any, database: str) -> None:
+def test_privileges_are_refused_because_they_are_not_stored(wire: Any, database: str) -> None:
     about = ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.DATABASE, dbName=database)
     info = ttypes.PrivilegeGrantInfo(privilege="SELECT", grantor="me", grantorType=ttypes.PrincipalType.USER)
     alice = ttypes.PrincipalType.USER
@@ -298,7 +306,7 @@ TRANSACTIONAL = [
 
 
 @pytest.mark.parametrize("parameters", TRANSACTIONAL, ids=str)
-def test_a_table_with_transactions_is_refused_by_name(wire: Any, database: str, parameters: dict[str, str]) -> None:
+def test_a_transactional_table_is_refused_by_name(wire: Any, database: str, parameters: dict[str, str]) -> None:
     with pytest.raises(ttypes.MetaException, match=rf"{database}\.acid asks for transactions"):
         wire.create_table(table(database, "acid", parameters=parameters))
     with pytest.raises(ttypes.NoSuchObjectException):
@@ -311,7 +319,7 @@ def test_a_table_with_transactions_is_refused_by_name(wire: Any, database: str, 
     assert wire.get_table(database, "plain").parameters["transactional"] == "false"
 
 
-def test_what_interbed_does_not_keep_is_answered_empty_or_refused(wire: Any, database: str) -> None:
+def test_unsupported_features_are_answered_empty_or_refused(wire: Any, database: str) -> None:
     assert wire.get_role_names() == ["admin", "public"]
     assert wire.grant_privileges(ttypes.PrivilegeBag(privileges=[])) is True
     granted = ttypes.GrantRevokePrivilegeRequest(
@@ -345,6 +353,6 @@ def test_a_column_of_an_unknown_type_is_refused(wire: Any, database: str, kind: 
     "kind",
     ["INT", "decimal(10,2)", "array<map<string,x>>", "timestamp with local time zone", "<derived from deserializer>"],
 )
-def test_a_type_is_known_by_its_first_word(wire: Any, database: str, kind: str) -> None:
+def test_the_first_word_of_a_type_decides_whether_it_is_known(wire: Any, database: str, kind: str) -> None:
     wire.create_table(table(database, "t", ("c", kind)))
     assert wire.get_table(database, "t").sd.cols[0].type == kind

@@ -1,4 +1,4 @@
-"""Dropped files go to the trash of a server that has one, unless PURGE or the table says otherwise."""
+"""Dropped files are moved to the trash of a server that has one, unless PURGE or the table disables it."""
 
 import itertools
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ PURGE = ttypes.EnvironmentContext(properties={"ifPurge": "true"})
 
 @pytest.fixture(scope="module")
 def with_trash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """A server whose trash keeps everything for a day."""
+    """Run a server whose trash keeps everything for a day."""
     directory = tmp_path_factory.mktemp("trash")
     db = f"sqlite:///{directory / 'metastore.db'}"
     with metastore_under_test(db, directory, "--trash-seconds", "1d", "--reaper-seconds", "1h") as running:
@@ -25,53 +25,53 @@ def with_trash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUn
 
 @pytest.fixture
 def wire(with_trash: MetastoreUnderTest) -> Iterator[Any]:
-    """The generated client of the server with the trash."""
+    """Connect the generated client to the server with the trash."""
     with plain_client(with_trash.port) as client:
         yield client
 
 
 @pytest.fixture
 def home(wire: Any, with_trash: MetastoreUnderTest) -> Path:
-    """The directory of a database of its own; the database's name is its stem."""
+    """Return the directory of a database of the test; the database's name is its stem."""
     name = f"trash{next(_numbers)}"
     wire.create_database(ttypes.Database(name=name))
     return with_trash.warehouse / f"{name}.db"
 
 
 def in_trash(running: MetastoreUnderTest, path: Path) -> bool:
-    """Whether the file is in the trash."""
+    """Return whether the file is in the trash."""
     return Path(f"{running.warehouse}/.Trash/Current{path}").exists()
 
 
 def made(wire: Any, home: Path, name: str, *keys: tuple[str, str], parameters: dict[str, str] | None = None) -> Path:
-    """Create a table with a file in its directory; the file."""
+    """Create a table with a file in its directory, and return the file."""
     wire.create_table(table(home.stem, name, ("id", "int"), partition_keys=keys, parameters=parameters))
     file = home / name / "f"
     file.write_text("data")
     return file
 
 
-def test_a_dropped_table_is_in_the_trash(wire: Any, home: Path, with_trash: MetastoreUnderTest) -> None:
+def test_a_dropped_table_is_moved_to_the_trash(wire: Any, home: Path, with_trash: MetastoreUnderTest) -> None:
     file = made(wire, home, "t")
     wire.drop_table(home.stem, "t", True)
     assert (file.exists(), in_trash(with_trash, file)) == (False, True)
 
 
 @pytest.mark.parametrize("key", ["auto.purge", "skip.trash"])
-def test_a_table_can_have_no_trash(wire: Any, home: Path, with_trash: MetastoreUnderTest, key: str) -> None:
+def test_a_table_can_disable_the_trash(wire: Any, home: Path, with_trash: MetastoreUnderTest, key: str) -> None:
     file = made(wire, home, "t", parameters={key: "TRUE"})
     wire.drop_table(home.stem, "t", True)
     assert (file.exists(), in_trash(with_trash, file)) == (False, False)
 
 
-def test_purge_deletes(wire: Any, home: Path, with_trash: MetastoreUnderTest) -> None:
+def test_purge_deletes_without_the_trash(wire: Any, home: Path, with_trash: MetastoreUnderTest) -> None:
     files = [made(wire, home, name) for name in ("t", "u")]
     wire.drop_table_with_environment_context(home.stem, "t", True, PURGE)
     wire.drop_table_req(ttypes.DropTableRequest(dbName=home.stem, tableName="u", deleteData=True, envContext=PURGE))
     assert [(file.exists(), in_trash(with_trash, file)) for file in files] == [(False, False)] * 2
 
 
-def test_external_data_stays_unless_the_table_purges_it_and_then_goes_to_the_trash(
+def test_external_data_is_moved_to_the_trash_only_if_the_table_is_purged(
     wire: Any, home: Path, with_trash: MetastoreUnderTest
 ) -> None:
     kept = made(wire, home, "kept", parameters={"EXTERNAL": "TRUE"})
@@ -82,7 +82,7 @@ def test_external_data_stays_unless_the_table_purges_it_and_then_goes_to_the_tra
     assert (purged.exists(), in_trash(with_trash, purged)) == (False, True)
 
 
-def test_partitions_go_like_tables(wire: Any, home: Path, with_trash: MetastoreUnderTest) -> None:
+def test_partitions_are_moved_to_the_trash_like_tables(wire: Any, home: Path, with_trash: MetastoreUnderTest) -> None:
     made(wire, home, "t", ("p", "string"))
     files = []
     for value in ("a", "b", "c", "d"):
@@ -100,7 +100,9 @@ def test_partitions_go_like_tables(wire: Any, home: Path, with_trash: MetastoreU
     assert [in_trash(with_trash, file) for file in files] == [True, False, False, False]
 
 
-def test_of_an_archived_partition_the_archive_goes(wire: Any, home: Path, with_trash: MetastoreUnderTest) -> None:
+def test_the_archive_of_an_archived_partition_is_moved_to_the_trash(
+    wire: Any, home: Path, with_trash: MetastoreUnderTest
+) -> None:
     made(wire, home, "t", ("p", "string"))
     original = home / "t" / "archives"
     original.mkdir()
@@ -136,7 +138,9 @@ def test_truncate_moves_the_data_and_leaves_an_empty_directory(
     assert [in_trash(with_trash, file) for file in (whole, part)] == [True, True]
 
 
-def test_a_dropped_database_goes_as_a_whole(wire: Any, home: Path, with_trash: MetastoreUnderTest) -> None:
+def test_a_dropped_database_is_moved_to_the_trash_as_a_whole(
+    wire: Any, home: Path, with_trash: MetastoreUnderTest
+) -> None:
     kept, purged = made(wire, home, "kept"), made(wire, home, "purged", parameters={"auto.purge": "true"})
     wire.drop_database(home.stem, True, True)
     assert not home.exists()
