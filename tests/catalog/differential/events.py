@@ -1,4 +1,4 @@
-"""The notification log in values that can be compared: what 2.3 tells, with the objects in its messages."""
+"""Comparable events of the notification log: those of Hive 2.3, with the objects in their messages."""
 
 import json
 from itertools import groupby, pairwise
@@ -8,13 +8,13 @@ from thrift.protocol.TJSONProtocol import TJSONProtocol
 from thrift.transport.TTransport import TMemoryBuffer
 
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.catalog.differential.sides import Answered, Outcome, Side
+from tests.catalog.differential.servers import CallAnswer, ComparedServer, Outcome
 
 LATER_EVENTS = frozenset(
     {"ALTER_DATABASE", "UPDATE_TBL_COL_STAT_EVENT", "UPDATE_PART_COL_STAT_EVENT", "DELETE_TBL_COL_STAT_EVENT"}
     | {"DELETE_PART_COL_STAT_EVENT"}
 )
-"""Kinds of events that 2.3 does not know."""
+"""Types of events that Hive 2.3 does not have."""
 
 OF_FUNCTIONS = frozenset({"CREATE_FUNCTION", "DROP_FUNCTION"})
 
@@ -28,50 +28,50 @@ _OBJECTS = {
     "partitionListJson": ttypes.Partition,
 }
 _PARTS = ("dbName", "tableName", "functionName", "className", "values", "viewOriginalText")
-"""What is compared of an object: Java tells it as it was given, interbed as it is stored."""
+"""Compared fields of an object. Java logs an object as the client sent it, interbed as it is stored."""
 
 _NAMES = ("db", "table", "functionName", "partitions", "keyValues")
 
 
-def since(side: Side, before: int, without: frozenset[str] = frozenset()) -> Outcome:
-    """What the log tells after the event of this id, `without` some kinds of events."""
-    outcome = side.raw("get_next_notification", (ttypes.NotificationEventRequest(lastEvent=before),))
-    if not isinstance(outcome, Answered):
+def since(server: ComparedServer, before: int, without: frozenset[str] = frozenset()) -> Outcome:
+    """Return the events after the one with this id, `without` some types of events."""
+    outcome = server.raw("get_next_notification", (ttypes.NotificationEventRequest(lastEvent=before),))
+    if not isinstance(outcome, CallAnswer):
         return outcome
     events = outcome.value.events
     ids = [event.eventId for event in events]
-    assert ids == list(range(before + 1, before + 1 + len(ids))), f"the ids of {side.name} have gaps: {ids}"
-    told = [_told(event) for event in events if event.eventType not in LATER_EVENTS | without]
-    # With a database everything in it is dropped, in any order.
-    runs = (sorted(run, key=str) for _, run in groupby(told, key=lambda event: event["type"]))
-    return Answered([event for run in runs for event in run])
+    assert ids == list(range(before + 1, before + 1 + len(ids))), f"the ids of {server.name} have gaps: {ids}"
+    comparable = [_comparable(event) for event in events if event.eventType not in LATER_EVENTS | without]
+    # A database is dropped with everything in it, in any order.
+    runs = (sorted(run, key=str) for _, run in groupby(comparable, key=lambda event: event["type"]))
+    return CallAnswer([event for run in runs for event in run])
 
 
-def told_once(java: Outcome, ours: Outcome) -> Outcome:
-    """What Java tells, without one event more than interbed's that is told twice in turn.
+def without_repeated_event(java: Outcome, ours: Outcome) -> Outcome:
+    """Return Java's events without a repeated one, if there is one event more than interbed's.
 
-    Java does a call again whose transaction failed at its end (RetryingHMSHandler), which happens under load, and may
-    have noted the event by then.
+    Java repeats a call whose transaction failed at its end (RetryingHMSHandler). This happens under load, when the
+    event may be logged already.
     """
-    if not isinstance(java, Answered) or not isinstance(ours, Answered) or len(java.value) != len(ours.value) + 1:
+    if not isinstance(java, CallAnswer) or not isinstance(ours, CallAnswer) or len(java.value) != len(ours.value) + 1:
         return java
-    told = list(java.value)
-    twice = [place for place, (one, other) in enumerate(pairwise(told)) if one == other]
+    comparable = list(java.value)
+    twice = [place for place, (one, other) in enumerate(pairwise(comparable)) if one == other]
     if len(twice) == 1:
-        del told[twice[0]]
-    return Answered(told)
+        del comparable[twice[0]]
+    return CallAnswer(comparable)
 
 
-def as_far_as(java: Outcome, ours: Outcome) -> Outcome:
-    """What interbed tells, without what its messages hold more than Java's: those of later versions hold more."""
-    if not isinstance(java, Answered) or not isinstance(ours, Answered) or len(java.value) != len(ours.value):
+def limited_to_common_fields(java: Outcome, ours: Outcome) -> Outcome:
+    """Return interbed's events without message fields that Java's lack: messages of later versions have more fields."""
+    if not isinstance(java, CallAnswer) or not isinstance(ours, CallAnswer) or len(java.value) != len(ours.value):
         return ours
     pairs = zip(java.value, ours.value, strict=True)
-    return Answered([{name: value for name, value in mine.items() if name in theirs} for theirs, mine in pairs])
+    return CallAnswer([{name: value for name, value in mine.items() if name in theirs} for theirs, mine in pairs])
 
 
-def _told(event: Any) -> dict[str, Any]:
-    # Java spells names as the call did.
+def _comparable(event: Any) -> dict[str, Any]:
+    # Java logs names in the spelling of the call.
     fields = json.loads(event.message)
     return {
         "type": event.eventType,

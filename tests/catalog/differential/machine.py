@@ -1,4 +1,4 @@
-"""What the state machines have in common: a call goes to both servers, and the outcomes are compared."""
+"""Base of the state machines: each call goes to both servers, and the outcomes are compared."""
 
 from collections.abc import Callable
 from typing import Any
@@ -6,95 +6,97 @@ from typing import Any
 from hypothesis.stateful import RuleBasedStateMachine
 
 from tests.catalog.differential import events
-from tests.catalog.differential.kept import READS, Difference, reason_to_keep
-from tests.catalog.differential.sides import Answered, Outcome, Side, Sides, fields_of
+from tests.catalog.differential.accepted import READS, OutcomeDifference, reason_to_accept
+from tests.catalog.differential.servers import CallAnswer, ComparedServer, Outcome, ServerPair, fields_of
 
-Report = Callable[[Difference, list[str]], None]
-"""Told of each difference that is not kept, with the calls so far; may raise."""
+Report = Callable[[OutcomeDifference, list[str]], None]
+"""Called with each difference that is not accepted, and with the calls so far; may raise."""
 
 
-def fail(difference: Difference, calls: list[str]) -> None:
-    """The usual report: the test fails."""
+def fail(difference: OutcomeDifference, calls: list[str]) -> None:
+    """Report the difference by a failure of the test."""
     raise AssertionError("\n".join([str(difference), "after these calls:", *calls]))
 
 
-class Machine(RuleBasedStateMachine):
-    """Base of the state machines; `sides` is set before they run."""
+class ComparingMachine(RuleBasedStateMachine):
+    """Base of the state machines; `servers` is set before they run."""
 
-    sides: Sides
+    servers: ServerPair
     report: Report = staticmethod(fail)
 
     def __init__(self) -> None:
         super().__init__()
         self._calls: list[str] = []
         self._over = False
-        self._untold: frozenset[str] = frozenset()
-        self._events_before = self.sides.each(lambda side: side.last_event())
+        self._unlogged_events: frozenset[str] = frozenset()
+        self._events_before = self.servers.each(lambda server: server.last_event())
 
-    def call(self, method: str, *arguments: Any) -> Answered | None:
-        """Send a call to both; what both answered (Java's own answer), or None if they refused."""
+    def call(self, method: str, *arguments: Any) -> CallAnswer | None:
+        """Send a call to both servers; return Java's answer, or None if not both have answered."""
         return self.compare(
             method,
             arguments,
-            *self.sides.each(lambda side: None if self._over else side.ask(method, arguments)),
+            *self.servers.each(lambda server: None if self._over else server.ask(method, arguments)),
         )
 
-    def call_each(self, method: str, arguments: Callable[[Any], tuple[Any, ...] | None], shown: str) -> Answered | None:
-        """The same, with arguments that depend on what each server said before; none, no call."""
+    def call_each(
+        self, method: str, arguments: Callable[[Any], tuple[Any, ...] | None], shown: str
+    ) -> CallAnswer | None:
+        """Send a call whose arguments depend on earlier answers of each server; without arguments there is no call."""
         if self._over:
             return None
-        java, ours = self.sides.each(arguments)
+        java, ours = self.servers.each(arguments)
         if java is None or ours is None:
             return None
         return self.compare(
-            method, (shown, *java), self.sides.java.ask(method, java), self.sides.ours.ask(method, ours)
+            method, (shown, *java), self.servers.java.ask(method, java), self.servers.ours.ask(method, ours)
         )
 
     def compare(
         self, method: str, arguments: tuple[Any, ...], java: Outcome | None, ours: Outcome | None
-    ) -> Answered | None:
+    ) -> CallAnswer | None:
         """Compare two outcomes, and the directories after the call."""
         if self._over or java is None or ours is None:
             return None
         shown = ", ".join(_shown(argument) for argument in arguments)
         self._calls.append(f"{method}({shown}) # {java}"[:1500])
-        self._judge(Difference(method, arguments, java, ours))
+        self._judge(OutcomeDifference(method, arguments, java, ours))
         if not self._over and not method.startswith(READS):
-            paths = self.sides.each(lambda side: Answered(side.paths()))
-            self._judge(Difference(f"paths after {method}", arguments, *paths, after=(java, ours)))
-        if method == "alter_function" and isinstance(java, Answered):
-            # Java's log does not tell of it (README.md).
-            self._untold = events.OF_FUNCTIONS
-        return java if isinstance(java, Answered) and not self._over else None
+            paths = self.servers.each(lambda server: CallAnswer(server.paths()))
+            self._judge(OutcomeDifference(f"paths after {method}", arguments, *paths, after=(java, ours)))
+        if method == "alter_function" and isinstance(java, CallAnswer):
+            # Java's log has no event of this change (README.md).
+            self._unlogged_events = events.OF_FUNCTIONS
+        return java if isinstance(java, CallAnswer) and not self._over else None
 
     @property
     def over(self) -> bool:
-        """Whether the two hold different things, so that nothing is left to compare."""
+        """Whether the two servers store different objects, so that no further comparison makes sense."""
         return self._over
 
-    def aside(self, description: str, action: Callable[[Side], object]) -> None:
-        """Do something beside the servers, to the files of both."""
+    def change_files(self, description: str, action: Callable[[ComparedServer], object]) -> None:
+        """Change the files of both servers without a call."""
         if not self._over:
             self._calls.append(f"# {description}")
-            self.sides.each(action)
+            self.servers.each(action)
 
-    def _judge(self, difference: Difference) -> None:
+    def _judge(self, difference: OutcomeDifference) -> None:
         if difference.java == difference.ours:
             return
-        if reason_to_keep(difference, self.sides.kept) is None:
+        if reason_to_accept(difference, self.servers.accepted) is None:
             self.report(difference, self._calls)
-        # After a change that only one of the two made there is nothing left to compare.
+        # After a change that only one of them made, no further comparison makes sense.
         self._over = self._over or difference.leaves_them_apart
 
     def teardown(self) -> None:
-        """Compare all that is there, then clear it away."""
+        """Compare all objects, then drop them."""
         try:
             self.compare_everything()
         finally:
-            self.sides.reset()
+            self.servers.reset()
 
     def compare_everything(self) -> None:
-        """All databases, tables, partitions, functions and events."""
+        """Compare all databases, tables, partitions, functions and events."""
         databases = self.call("get_all_databases")
         for database in databases.value if databases else []:
             self.call("get_database", database)
@@ -107,14 +109,14 @@ class Machine(RuleBasedStateMachine):
         self.compare_events()
 
     def compare_events(self) -> None:
-        """The notification log since the example began."""
-        if not self._over and self.sides.has_events:
+        """Compare the notification logs since the example began."""
+        if not self._over and self.servers.has_events:
             java, ours = (
-                events.since(side, before, self._untold)
-                for side, before in zip((self.sides.java, self.sides.ours), self._events_before, strict=True)
+                events.since(server, before, self._unlogged_events)
+                for server, before in zip((self.servers.java, self.servers.ours), self._events_before, strict=True)
             )
-            java = events.told_once(java, ours)
-            self.compare("get_next_notification", (), java, events.as_far_as(java, ours))
+            java = events.without_repeated_event(java, ours)
+            self.compare("get_next_notification", (), java, events.limited_to_common_fields(java, ours))
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,6 @@
-"""Locks: who gets one, who waits, and what becomes of those that are released, checked or refreshed."""
+"""Random sequences of lock calls: which locks are granted, which wait, and how they are released,
+checked and renewed.
+"""
 
 from typing import Any
 
@@ -7,9 +9,9 @@ from hypothesis.stateful import precondition, rule
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.differential import strategies as some
-from tests.catalog.differential.kept import BEHIND_A_WAITING_LOCK, BESIDE_A_DATABASE, CHECKED_BEHIND_A_WAITING_LOCK
-from tests.catalog.differential.machine import Machine
-from tests.catalog.differential.sides import Answered, Outcome
+from tests.catalog.differential.accepted import BEHIND_A_WAITING_LOCK, BESIDE_A_DATABASE, CHECKED_BEHIND_A_WAITING_LOCK
+from tests.catalog.differential.machine import ComparingMachine
+from tests.catalog.differential.servers import CallAnswer, Outcome
 
 KINDS = st.sampled_from(
     [ttypes.LockType.EXCLUSIVE, ttypes.LockType.SHARED_READ, ttypes.LockType.SHARED_READ, ttypes.LockType.SHARED_WRITE]
@@ -20,7 +22,7 @@ WAITING = ttypes.LockState.WAITING
 
 @st.composite
 def components(draw: st.DrawFn, *, below_databases: bool = False) -> ttypes.LockComponent:
-    """A component on a database, a table or a partition; names in lower case alone (README.md)."""
+    """Generate a component on a database, a table or a partition; names are in lower case only (README.md)."""
     level = draw(st.sampled_from([ttypes.LockLevel.TABLE] * 3 + [ttypes.LockLevel.PARTITION, ttypes.LockLevel.DB]))
     if below_databases and level == ttypes.LockLevel.DB:
         level = ttypes.LockLevel.TABLE
@@ -34,14 +36,14 @@ def components(draw: st.DrawFn, *, below_databases: bool = False) -> ttypes.Lock
 
 
 SEVERAL = st.one_of(
-    # Those of one request must not overlap: Java grants such a request whatever others hold (README.md).
+    # Components of one request must not overlap: Java grants such a request whatever other locks are held (README.md).
     st.lists(components(), min_size=1, max_size=2, unique_by=lambda c: c.dbname),
     st.lists(components(below_databases=True), min_size=1, max_size=2, unique_by=lambda c: c.tablename),
 )
 
 
-class LocksMachine(Machine):
-    """Random sequences of lock requests; locks are named by the order in which they were asked for."""
+class LocksMachine(ComparingMachine):
+    """Random sequences of lock calls; locks are numbered in the order of their requests."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,31 +51,31 @@ class LocksMachine(Machine):
         self._waiting: set[int] = set()
         self._shared_databases: set[int] = set()
 
-    # A lock that is asked for while another waits may be granted by one server and not by the other (README.md), which
-    # ends the example; most examples go on longer without.
+    # A request while another one waits may be granted by one server and not by the other (README.md), which ends the
+    # example. Most examples avoid this and are longer.
     @precondition(lambda self: not self._waiting)
     @rule(wanted=SEVERAL)
     def lock(self, wanted: list[Any]) -> None:
         request = ttypes.LockRequest(component=wanted, user="me", hostname="here", agentInfo="test")
-        self.ask_for(request)
+        self.request_lock(request)
 
     @precondition(lambda self: not self._waiting)
     @rule(wanted=components())
     def lock_one(self, wanted: Any) -> None:
-        self.ask_for(ttypes.LockRequest(component=[wanted], user="me", hostname="here"))
+        self.request_lock(ttypes.LockRequest(component=[wanted], user="me", hostname="here"))
 
     @precondition(lambda self: len(self._waiting) == 1)
     @rule(wanted=components())
     def lock_behind_another(self, wanted: Any) -> None:
-        self.ask_for(ttypes.LockRequest(component=[wanted], user="me", hostname="here"), BEHIND_A_WAITING_LOCK)
+        self.request_lock(ttypes.LockRequest(component=[wanted], user="me", hostname="here"), BEHIND_A_WAITING_LOCK)
 
-    def ask_for(self, request: Any, method: str = "lock") -> None:
-        """Send the request, and remember what the lock is called on either side."""
+    def request_lock(self, request: Any, method: str = "lock") -> None:
+        """Send the request, and record the id of the lock on each server."""
         if self.over:
             return
-        outcomes = self.sides.each(lambda side: side.raw("lock", (request,)))
+        outcomes = self.servers.each(lambda server: server.raw("lock", (request,)))
         java, ours = outcomes
-        if isinstance(java, Answered) and isinstance(ours, Answered):
+        if isinstance(java, CallAnswer) and isinstance(ours, CallAnswer):
             self._locks.append((java.value.lockid, ours.value.lockid))
         number = len(self._locks) - 1
         if any(c.level == ttypes.LockLevel.DB and c.type == ttypes.LockType.SHARED_READ for c in request.component):
@@ -83,34 +85,34 @@ class LocksMachine(Machine):
         self.compare(method, (request,), *(self._named(outcome, number) for outcome in outcomes))
 
     def _named(self, outcome: Outcome, number: int) -> Outcome:
-        if isinstance(outcome, Answered) and outcome.value is not None:
+        if isinstance(outcome, CallAnswer) and outcome.value is not None:
             state = outcome.value.state
             (self._waiting.add if state == WAITING else self._waiting.discard)(number)
-            return Answered({"lock": number, "state": state})
+            return CallAnswer({"lock": number, "state": state})
         return outcome
 
     @rule(data=st.data())
     def unlock(self, data: st.DataObject) -> None:
-        self._about("unlock", data, lambda lock_id: ttypes.UnlockRequest(lockid=lock_id))
+        self._call_for_lock("unlock", data, lambda lock_id: ttypes.UnlockRequest(lockid=lock_id))
 
     @rule(data=st.data())
     def check_lock(self, data: st.DataObject) -> None:
-        self._about("check_lock", data, lambda lock_id: ttypes.CheckLockRequest(lockid=lock_id))
+        self._call_for_lock("check_lock", data, lambda lock_id: ttypes.CheckLockRequest(lockid=lock_id))
 
     @rule(data=st.data())
     def heartbeat(self, data: st.DataObject) -> None:
-        self._about("heartbeat", data, lambda lock_id: ttypes.HeartbeatRequest(lockid=lock_id))
+        self._call_for_lock("heartbeat", data, lambda lock_id: ttypes.HeartbeatRequest(lockid=lock_id))
 
-    def _about(self, method: str, data: st.DataObject, request: Any) -> None:
+    def _call_for_lock(self, method: str, data: st.DataObject, request: Any) -> None:
         number = data.draw(st.integers(-1, len(self._locks) - 1))
         if self.over:
             return
         ids = (UNKNOWN, UNKNOWN) if number == -1 else self._locks[number]
         outcomes = [
-            side.raw(method, (request(lock_id),))
-            for side, lock_id in zip((self.sides.java, self.sides.ours), ids, strict=True)
+            server.raw(method, (request(lock_id),))
+            for server, lock_id in zip((self.servers.java, self.servers.ours), ids, strict=True)
         ]
-        if method == "unlock" and all(isinstance(outcome, Answered) for outcome in outcomes):
+        if method == "unlock" and all(isinstance(outcome, CallAnswer) for outcome in outcomes):
             self._waiting.discard(number)
             self._shared_databases.discard(number)
         if method == "check_lock" and any(waiting < number for waiting in self._waiting):
@@ -122,7 +124,7 @@ class LocksMachine(Machine):
 
     @staticmethod
     def _without_id(outcome: Outcome, lock_id: int) -> Outcome:
-        if isinstance(outcome, Answered):
+        if isinstance(outcome, CallAnswer):
             return outcome
         return type(outcome)(outcome.kind, outcome.text.replace(str(lock_id), "ID"))
 
@@ -139,24 +141,24 @@ class LocksMachine(Machine):
     def show_locks(self, request: Any) -> None:
         if self.over:
             return
-        outcomes = self.sides.each(lambda side: side.raw("show_locks", (request,)))
+        outcomes = self.servers.each(lambda server: server.raw("show_locks", (request,)))
         self.compare(
             "show_locks",
             (request,),
             *(self._listed(outcome, i) for i, outcome in enumerate(outcomes)),
         )
 
-    def _listed(self, outcome: Outcome, side: int) -> Outcome:
-        if not isinstance(outcome, Answered):
+    def _listed(self, outcome: Outcome, server: int) -> Outcome:
+        if not isinstance(outcome, CallAnswer):
             return outcome
-        numbers = {ids[side]: number for number, ids in enumerate(self._locks)}
+        numbers = {ids[server]: number for number, ids in enumerate(self._locks)}
         found = []
         for lock in outcome.value.locks:
-            kept = {
+            accepted = {
                 name: getattr(lock, name)
                 for name in ("dbname", "tablename", "partname", "state", "type", "user", "hostname", "agentInfo")
             }
-            # Whom it waits for is left out: Java notes that when the lock is asked for, and never anew (README.md).
-            found.append({"lock": numbers[lock.lockid], **kept})
-        # Locks of one request come in any order.
-        return Answered(sorted(found, key=str))
+            # The blocking lock is left out: Java records it at the request and never updates it (README.md).
+            found.append({"lock": numbers[lock.lockid], **accepted})
+        # The locks of one request have no order.
+        return CallAnswer(sorted(found, key=str))

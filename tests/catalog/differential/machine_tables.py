@@ -1,4 +1,4 @@
-"""Databases, tables, views, functions and configuration values."""
+"""Random sequences of calls about databases, tables, views, functions and configuration values."""
 
 import copy
 from typing import Any
@@ -8,12 +8,12 @@ from hypothesis.stateful import initialize, rule
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.differential import strategies as some
-from tests.catalog.differential.machine import Machine
-from tests.catalog.differential.sides import Answered, Side
+from tests.catalog.differential.machine import ComparingMachine
+from tests.catalog.differential.servers import CallAnswer, ComparedServer
 
 
 def changed(table: Any, change: str, value: Any) -> Any:
-    """The table with one change, as a client makes it to what it has read."""
+    """Return the table with one change, as a client sends it after a read."""
     table = copy.deepcopy(table)
     match change:
         case "nothing":
@@ -53,7 +53,7 @@ CHANGES = st.one_of(
     st.tuples(st.just("columns"), some.COLUMN_NAMES),
     st.just(("fewer columns", None)),
     st.just(("column type", None)),
-    # Without a location Java forgets where the table is (README.md).
+    # Without a location, Java loses the location of the table (README.md).
     st.tuples(st.just("location"), some.LOCATIONS.filter(bool)),
     st.tuples(st.just("type"), st.sampled_from(["EXTERNAL_TABLE", "MANAGED_TABLE", "VIRTUAL_VIEW"])),
     st.tuples(st.just("keys"), st.sampled_from(["string", "int"])),
@@ -61,7 +61,7 @@ CHANGES = st.one_of(
 )
 
 
-class TablesMachine(Machine):
+class TablesMachine(ComparingMachine):
     """Random sequences of calls about databases, tables and functions."""
 
     @initialize()
@@ -74,11 +74,11 @@ class TablesMachine(Machine):
 
     @rule(name=st.sampled_from(["d1", "D1", "d2"]), parameters=some.PARAMETERS, owner=st.sampled_from([None, "you"]))
     def alter_database(self, name: str, parameters: dict[str, str] | None, owner: str | None) -> None:
-        # Java keeps description and location as they are, and takes an unknown database or another name for success;
-        # interbed does as Hive 4 (README.md).
-        def arguments(side: Side) -> tuple[Any, ...] | None:
-            found = side.raw("get_database", (name,))
-            if not isinstance(found, Answered):
+        # Java keeps description and location, and ignores an unknown database or another name; interbed does as Hive 4
+        # (README.md).
+        def arguments(server: ComparedServer) -> tuple[Any, ...] | None:
+            found = server.raw("get_database", (name,))
+            if not isinstance(found, CallAnswer):
                 return None
             database = copy.deepcopy(found.value)
             database.parameters = parameters
@@ -133,9 +133,9 @@ class TablesMachine(Machine):
 
     @rule(database=st.sampled_from(["d1", "d2"]), name=some.KNOWN_TABLES, change=CHANGES, context=some.CONTEXTS)
     def alter_table_as_read(self, database: str, name: str, change: tuple[str, Any], context: Any) -> None:
-        def arguments(side: Side) -> tuple[Any, ...] | None:
-            found = side.raw("get_table", (database, name))
-            if not isinstance(found, Answered):
+        def arguments(server: ComparedServer) -> tuple[Any, ...] | None:
+            found = server.raw("get_table", (database, name))
+            if not isinstance(found, CallAnswer):
                 return None
             return (database, name, changed(found.value, *change), context)
 
@@ -162,14 +162,14 @@ class TablesMachine(Machine):
 
     @rule(database=st.just("d1"), name=some.KNOWN_TABLES, file=st.sampled_from(["data", "sub/data"]))
     def write_a_file(self, database: str, name: str, file: str) -> None:
-        def write(side: Side) -> None:
-            found = side.raw("get_table", (database, name))
-            if isinstance(found, Answered) and found.value.sd is not None and found.value.sd.location:
-                path = side.local(found.value.sd.location) / file
+        def write(server: ComparedServer) -> None:
+            found = server.raw("get_table", (database, name))
+            if isinstance(found, CallAnswer) and found.value.sd is not None and found.value.sd.location:
+                path = server.local(found.value.sd.location) / file
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text("1")
 
-        self.aside(f"a file {file} in {database}.{name}", write)
+        self.change_files(f"a file {file} in {database}.{name}", write)
 
     @rule(database=some.DATABASES, name=some.NEW_FUNCTIONS, owner_type=st.sampled_from([1, 2]))
     def create_function(self, database: str, name: str, owner_type: int) -> None:
@@ -204,7 +204,9 @@ class TablesMachine(Machine):
 
 
 def function(database: str, name: str, owner_type: int) -> Any:
-    """A function. All have the same resources: Java's alter_function leaves them as they are (README.md)."""
+    """Return a function. All have the same resources, because Java's alter_function does not change
+    them (README.md).
+    """
     return ttypes.Function(
         functionName=name,
         dbName=database,

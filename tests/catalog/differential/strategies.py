@@ -1,4 +1,4 @@
-"""Names and objects as clients could send them: mostly sensible, now and then odd."""
+"""Random names and objects: mostly as clients send them, sometimes unusual."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.catalog.differential.sides import WAREHOUSE
+from tests.catalog.differential.servers import WAREHOUSE
 
 ODD_NAMES = ["", " ", "a-b", "a.b", "a b", "ü", "1", "_", "a/b", "x'y", "a%20"]
 
@@ -15,7 +15,7 @@ LAZY_SIMPLE = "org.apache.hadoop.hive.serde2.lazy.LazySimpleSerDe"
 
 
 def one_of(often: list[Any], seldom: list[Any]) -> SearchStrategy[Any]:
-    """One of the first list, in about one of ten cases one of the second."""
+    """Generate an element of the first list, and in about one of ten cases one of the second."""
     return st.integers(0, 9).flatmap(lambda n: st.sampled_from(seldom if n == 9 else often))
 
 
@@ -24,7 +24,7 @@ TABLES = one_of(["t1", "t1", "t1", "t2", "v1"], ["T1", "missing", " t1 ", "T" * 
 KNOWN_TABLES = st.sampled_from(["t1", "t1", "t1", "t2", "v1"])
 FUNCTIONS = one_of(["f1", "f2"], ["F1", "missing", *ODD_NAMES])
 NEW_FUNCTIONS = one_of(["f1", "f2"], ODD_NAMES)
-"""Names in lower case: Java keeps others as they are, and then finds them no more (README.md)."""
+"""Names in lower case: Java stores other names as they are, and then does not find them (README.md)."""
 PATTERNS = st.sampled_from(
     [
         *("*", "", "t*", "T1", "t1|v1", "t1|", "|", "t.", "t.*", ".*", ".", "*1", "t[12]", "d*", "d1|d2", "D*"),
@@ -56,7 +56,7 @@ PARAMETERS = st.sampled_from(
 
 @st.composite
 def columns(draw: st.DrawFn, most: int = 3) -> list[ttypes.FieldSchema]:
-    """Some columns, mostly of different names."""
+    """Generate columns, mostly of different names."""
     names = draw(st.lists(COLUMN_NAMES, min_size=0, max_size=most, unique=draw(st.integers(0, 9)) < 9))
     return [
         ttypes.FieldSchema(name=name, type=draw(TYPES), comment=draw(st.sampled_from([None, None, "a comment", ""])))
@@ -66,7 +66,7 @@ def columns(draw: st.DrawFn, most: int = 3) -> list[ttypes.FieldSchema]:
 
 @st.composite
 def storage(draw: st.DrawFn) -> ttypes.StorageDescriptor | None:
-    """A storage descriptor, seldom none."""
+    """Generate a storage descriptor, rarely None."""
     if draw(st.integers(0, 39)) == 0:
         return None
     serde = ttypes.SerDeInfo(
@@ -93,7 +93,7 @@ def storage(draw: st.DrawFn) -> ttypes.StorageDescriptor | None:
 
 @st.composite
 def tables(draw: st.DrawFn, database: SearchStrategy[str] = DATABASES, name: SearchStrategy[str] = TABLES) -> Any:
-    """A table or view."""
+    """Generate a table or a view."""
     parameters = draw(PARAMETERS)
     table_type = draw(
         one_of(["MANAGED_TABLE"] * 4 + ["EXTERNAL_TABLE", "VIRTUAL_VIEW"], [None, "MATERIALIZED_VIEW", "ODD"])
@@ -128,7 +128,7 @@ def tables(draw: st.DrawFn, database: SearchStrategy[str] = DATABASES, name: Sea
 
 @st.composite
 def databases(draw: st.DrawFn) -> ttypes.Database:
-    """A database."""
+    """Generate a database with random fields."""
     return ttypes.Database(
         name=draw(DATABASES),
         description=draw(st.sampled_from([None, "about", ""])),

@@ -1,4 +1,4 @@
-"""Bytes that are no calls: one connection is lost, everybody else is served, and memory stays where it was."""
+"""Bytes that are no calls: only their connection is lost, other clients are served, and memory does not grow."""
 
 import errno
 import random
@@ -30,7 +30,7 @@ REPLY_BYTES = 2_000_000
 
 @pytest.fixture(scope="module")
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """A server on SQLite; the database makes no difference to bytes."""
+    """Run a server on SQLite; the kind of database does not matter for these tests."""
     directory = tmp_path_factory.mktemp("victim")
     with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory) as running:
         yield running
@@ -38,7 +38,7 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderT
 
 @pytest.fixture(autouse=True)
 def unharmed(victim: MetastoreUnderTest) -> Iterator[None]:
-    """After each test the server answers, and has not grown."""
+    """Check after each test that the server answers and that its memory has not grown."""
     process = psutil.Process(victim.running.process.pid)
     before = process.memory_info().rss
     yield
@@ -66,7 +66,7 @@ def test_truncated_calls(victim: MetastoreUnderTest) -> None:
 
 
 @pytest.mark.parametrize("length", [2**31 - 1, 200 * 1024 * 1024, -1, -(2**31)])
-def test_a_string_that_says_it_is_enormous(victim: MetastoreUnderTest, length: int) -> None:
+def test_a_string_of_an_enormous_declared_length(victim: MetastoreUnderTest, length: int) -> None:
     assert _send(victim, call("get_database", b"\x0b\x00\x01" + struct.pack("!i", length))) == b""
     assert _send(victim, struct.pack("!Ii", 0x80010001, length)) == b""
 
@@ -75,21 +75,21 @@ def test_a_string_that_says_it_is_enormous(victim: MetastoreUnderTest, length: i
 @pytest.mark.parametrize(
     "kind", [b"\x0f\x00\x02\x0b", b"\x0f\x00\x02\x0c", b"\x0f\x00\x09\x0c", b"\x0d\x00\x09\x0b\x0b"]
 )
-def test_a_list_that_says_it_is_enormous(victim: MetastoreUnderTest, kind: bytes, length: int) -> None:
+def test_a_list_of_an_enormous_declared_length(victim: MetastoreUnderTest, kind: bytes, length: int) -> None:
     assert _send(victim, call("get_table_objects_by_name", kind + struct.pack("!i", length))) == b""
 
 
-def test_structures_nested_without_end(victim: MetastoreUnderTest) -> None:
-    """In a field that the method does not have, which the decoder skips, and in the arguments of an unknown method."""
+def test_very_deeply_nested_structures(victim: MetastoreUnderTest) -> None:
+    """They are in a field unknown to the method, which the decoder skips, and in the arguments of an unknown method."""
     nested = b"\x0c\x00\x63" * 200_000
     _send(victim, call("get_database", nested))
     _send(victim, call("no_such_method", nested))
 
 
-def test_an_unknown_method_is_answered_and_the_connection_goes_on(victim: MetastoreUnderTest) -> None:
+def test_an_unknown_method_is_answered_and_the_connection_is_kept(victim: MetastoreUnderTest) -> None:
     with socket.create_connection(("127.0.0.1", victim.port), timeout=10) as connection:
         for _ in range(2):
-            # An integer, and a binary that is no text.
+            # An integer, and a binary value that is not valid UTF-8.
             arguments = b"\x08\x00\x01\x00\x00\x00\x05" + b"\x0b\x00\x02\x00\x00\x00\x02\xff\xa0" + b"\x00"
             connection.sendall(call("open_txns", arguments))
             error = _reply(connection.recv(65536))
@@ -102,7 +102,9 @@ def test_an_unknown_method_is_answered_and_the_connection_goes_on(victim: Metast
 
 
 @pytest.mark.parametrize("method", ["show_locks", "get_table_req", "lock", "add_partitions_req"])
-def test_a_request_without_its_structure_is_told_what_it_lacks(victim: MetastoreUnderTest, method: str) -> None:
+def test_a_request_without_its_structure_is_answered_with_the_missing_argument(
+    victim: MetastoreUnderTest, method: str
+) -> None:
     with socket.create_connection(("127.0.0.1", victim.port), timeout=60) as connection:
         connection.sendall(call(method, b"\x00"))
         error = _reply(connection.recv(65536))
@@ -110,7 +112,7 @@ def test_a_request_without_its_structure_is_told_what_it_lacks(victim: Metastore
     assert f"{method} needs its argument" in str(error.message)
     log = (victim.warehouse.parent / "server.log").read_text()
     assert f"{method} failed" not in log
-    # Nor is anything that came before a failure of the server.
+    # None of the earlier tests has caused a failure of the server either.
     assert "Traceback" not in log
 
 
@@ -118,13 +120,13 @@ def test_a_text_that_is_not_utf_8(victim: MetastoreUnderTest) -> None:
     _send(victim, call("get_database", b"\x0b\x00\x01" + struct.pack("!i", 2) + b"\xff\xfe\x00"))
 
 
-def test_a_thousand_idle_connections_are_in_nobodys_way(victim: MetastoreUnderTest) -> None:
+def test_a_thousand_idle_connections_do_not_delay_other_clients(victim: MetastoreUnderTest) -> None:
     with ExitStack() as stack:
         _allow_descriptors()
         for number in range(1000):
             connection = stack.enter_context(socket.create_connection(("127.0.0.1", victim.port), timeout=60))
             if number % 2:
-                # Half of them have said something, and one has begun to.
+                # Half of the connections have sent a request, and one has sent the beginning of a request.
                 connection.sendall(call("get_all_databases", b"\x00"))
                 assert b"default" in connection.recv(65536)
         connection.sendall(call("get_database")[:9])
@@ -135,11 +137,11 @@ def test_a_thousand_idle_connections_are_in_nobodys_way(victim: MetastoreUnderTe
         assert time.monotonic() - started < 30
 
 
-def test_a_server_takes_more_connections_than_files_are_allowed_at_first(tmp_path: Path) -> None:
-    """Most systems let a process have 1024 files until it asks for more."""
+def test_a_server_accepts_more_connections_than_its_soft_limit_of_files(tmp_path: Path) -> None:
+    """Most systems limit a process to 1024 open files until it raises its soft limit."""
     _allow_descriptors()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # This process has files of its own, those of other tests' servers among them.
+    # This process has open files of its own, also for the servers of other tests.
     few = 50 + psutil.Process().num_fds()
     resource.setrlimit(resource.RLIMIT_NOFILE, (few, hard))
     try:
@@ -155,7 +157,7 @@ def test_a_server_takes_more_connections_than_files_are_allowed_at_first(tmp_pat
             assert client.get_all_databases() == ["default"]
 
 
-def test_a_client_that_does_not_read_its_replies_is_dropped_and_nobody_waits_for_it(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_its_replies_is_dropped_and_delays_no_other(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     log = tmp_path / "server.log"
     with (
@@ -173,21 +175,21 @@ def test_a_client_that_does_not_read_its_replies_is_dropped_and_nobody_waits_for
             with ExitStack() as stack:
                 slow = [stack.enter_context(reluctant(running.port)) for _ in range(SLOW_CLIENTS)]
                 for connection in slow:
-                    # Far more than fits into the sockets' buffers: the server is left with the rest.
+                    # The requests need more than the buffers of the sockets, so that the server has to keep the rest.
                     connection.sendall(call("get_table", text(1, "default") + text(2, "big") + b"\x00") * 20)
                 for _ in range(10):
                     assert len(client.get_table("default", "big").parameters["text"]) == REPLY_BYTES
-                # Others have been served meanwhile; now the server hangs up on all that have not read a byte.
+                # Others were served meanwhile; now the server closes the connections of all that have not read a byte.
                 _wait_until(partial(timed_out, turn * SLOW_CLIENTS))
                 for connection in slow:
                     assert _received_until_the_end(connection) < 20 * REPLY_BYTES
             sizes.append(process.memory_info().rss)
         assert client.get_all_tables("default") == ["big"]
-        # What the first of them cost is what any number of them cost.
+        # Memory does not grow with the number of such clients.
         assert sizes[-1] - sizes[0] < MEMORY_BYTES_MAX
 
 
-def test_a_message_that_comes_drop_by_drop_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_message_that_arrives_too_slowly_closes_its_connection(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with (
         metastore_under_test(db, tmp_path, "--message-seconds", "1") as running,
@@ -199,7 +201,7 @@ def test_a_message_that_comes_drop_by_drop_is_not_waited_for(tmp_path: Path) -> 
         assert time.monotonic() - started > 0.5
 
 
-def test_more_clients_than_allowed_wait_for_their_turn(tmp_path: Path) -> None:
+def test_clients_beyond_the_limit_of_connections_wait(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with metastore_under_test(db, tmp_path, "--connections-max", "2") as running:
         first = HiveMetastoreClient(running.uri)
@@ -214,7 +216,7 @@ def test_more_clients_than_allowed_wait_for_their_turn(tmp_path: Path) -> None:
 
 
 def _received_until_the_end(connection: socket.socket) -> int:
-    """How many bytes still come before the server has hung up."""
+    """Return the number of bytes received before the server closes the connection."""
     received = 0
     try:
         while chunk := connection.recv(1 << 20):
@@ -233,15 +235,15 @@ def _wait_until(condition: Callable[[], bool]) -> None:
 
 
 def _allow_descriptors() -> None:
-    """Let this process have as many files as it may."""
+    """Raise the limit of open files of this process to the maximum."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _send(victim: MetastoreUnderTest, data: bytes) -> bytes:
-    """Send the bytes, end the sending side, and return what the server says until it closes.
+    """Send the bytes, end the sending side, and return what the server sends until it closes.
 
-    A server that hangs up early shows as a reset or a broken pipe while data moves, and as ENOTCONN when its reset
+    If the server closes early, the error is a reset or a broken pipe while data is sent, and ENOTCONN when the reset
     arrives between the last byte and the end of the sending side.
     """
     with socket.create_connection(("127.0.0.1", victim.port), timeout=10) as connection:

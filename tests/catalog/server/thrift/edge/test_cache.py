@@ -1,4 +1,4 @@
-"""Answers that are kept: found again, dropped by what changes them, and never older than an acknowledged change."""
+"""The cache of answers: hits, invalidation by changes, and no answer older than an acknowledged change."""
 
 import random
 import re
@@ -26,14 +26,14 @@ CHANGES = 1000 if LONG else 200
 STEPS = 160 if LONG else 32
 
 
-# A method and its arguments.
+# Method and its arguments.
 Call = tuple[str, dict[str, Any]]
 
 
-# The cache by itself
+# The cache without a server
 
 
-def test_an_answer_is_found_again_until_its_table_is_touched() -> None:
+def test_an_answer_is_cached_until_its_table_changes() -> None:
     cache = _cache_at(5)
     assert cache.keep(b"key", _answer("get_table", dbname="Sales", tbl_name=" Orders "), 5)
     entry = cache.find(b"key")
@@ -99,17 +99,17 @@ EVERYTHING = (TABLE, NAMES, TYPES, DATABASE, DATABASES, SEVERAL, FUNCTIONS)
         ),
     ],
 )
-def test_an_event_drops_what_it_may_have_changed_and_no_more(touch: ChangedObject, dropped: str) -> None:
+def test_an_event_invalidates_only_the_answers_that_it_may_have_changed(touch: ChangedObject, dropped: str) -> None:
     cache = _cache_at(1)
     for method, arguments in EVERYTHING:
         assert cache.keep(method.encode(), _answer(method, **arguments), 1)
     cache.apply(_changes(2, touch))
     gone = {method for method, _ in EVERYTHING if cache.find(method.encode()) is None}
-    # What depends on all metadata goes with any event.
+    # Answers that depend on all metadata are invalidated by any event.
     assert gone == {globals()[name][0] for name in dropped.split()} | {FUNCTIONS[0]}
 
 
-def test_events_that_are_missing_or_a_generation_that_went_back_drop_everything() -> None:
+def test_missing_events_or_a_lower_generation_invalidate_everything() -> None:
     for changes in (GenerationChanges(generation=9, touched=None), GenerationChanges(generation=2, touched=())):
         cache = _cache_at(5)
         cache.keep(b"key", _answer(*TABLE[:1], **TABLE[1]), 5)
@@ -118,7 +118,7 @@ def test_events_that_are_missing_or_a_generation_that_went_back_drop_everything(
         assert cache.generation == changes.generation
 
 
-def test_the_late_answer_of_another_lookup_drops_nothing() -> None:
+def test_a_late_answer_of_another_lookup_invalidates_nothing() -> None:
     cache = _cache_at(5)
     cache.apply(_changes(8), since=5)
     assert cache.keep(b"key", _answer(*TABLE[:1], **TABLE[1]), 8)
@@ -131,7 +131,7 @@ def test_the_late_answer_of_another_lookup_drops_nothing() -> None:
     assert cache.generation == 7
 
 
-def test_an_answer_that_may_be_older_than_a_change_is_not_kept() -> None:
+def test_an_answer_that_may_be_older_than_a_change_is_not_cached() -> None:
     cache = _cache_at(5)
     cache.apply(_changes(6, _touch(EventType.ALTER_TABLE, "d", "t")))
     assert not cache.keep(b"key", _answer("get_table", dbname="d", tbl_name="t"), 5)
@@ -139,7 +139,7 @@ def test_an_answer_that_may_be_older_than_a_change_is_not_kept() -> None:
     assert not cache.keep(b"key", _answer("get_table", dbname="d", tbl_name="t"), -1)
 
 
-def test_failures_and_changes_are_not_kept() -> None:
+def test_errors_and_answers_of_changes_are_not_cached() -> None:
     cache = _cache_at(5)
     failed = _answer("get_table", dbname="d", tbl_name="t")
     failed.lasting = False
@@ -148,7 +148,7 @@ def test_failures_and_changes_are_not_kept() -> None:
     assert not cache.keep(b"c", _answer("show_locks", rqst=ttypes.ShowLocksRequest()), 5)
 
 
-def test_memory_is_bounded_and_the_least_recently_used_go_first() -> None:
+def test_memory_is_bounded_and_the_least_recently_used_answers_are_evicted() -> None:
     cache = AnswerCache(100_000)
     cache.apply(GenerationChanges(generation=1, touched=None))
     assert not cache.keep(b"large", _answer("get_table", body=b"x" * 20_000, dbname="d", tbl_name="t"), 1)
@@ -166,7 +166,7 @@ def test_memory_is_bounded_and_the_least_recently_used_go_first() -> None:
 
 @pytest.fixture
 def two(database_url: str, tmp_path: Path) -> Iterator[tuple[MetastoreUnderTest, MetastoreUnderTest]]:
-    """Two servers on one database; the second one counts what its cache does."""
+    """Run two servers on one database; the second one counts the hits of its cache."""
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     warehouse = f"file:{tmp_path / 'warehouse'}"
@@ -181,7 +181,7 @@ def two(database_url: str, tmp_path: Path) -> Iterator[tuple[MetastoreUnderTest,
 
 @pytest.mark.longer
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
-def test_a_read_sees_what_another_server_has_acknowledged(
+def test_a_read_returns_what_another_server_has_acknowledged(
     two: tuple[MetastoreUnderTest, MetastoreUnderTest], tmp_path: Path
 ) -> None:
     first, second = two
@@ -194,7 +194,7 @@ def test_a_read_sees_what_another_server_has_acknowledged(
         for version in range(CHANGES):
             changing.parameters["version"] = str(version)
             writer.alter_table("default", "t", changing)
-            # The first read is of the change, the second one of what the cache has by then.
+            # The first read misses the cache because of the change; the second read is answered by the cache.
             assert reader.get_table("default", "t").parameters["version"] == str(version)
             assert reader.get_table("default", "t").parameters["version"] == str(version)
             assert reader.get_table("default", "same") == same
@@ -209,8 +209,8 @@ def test_a_read_sees_what_another_server_has_acknowledged(
 
 @pytest.mark.longer
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
-def test_a_server_with_a_cache_and_one_without_never_differ(database_url: str, tmp_path: Path) -> None:
-    """Random changes through either, then the same reads of both, each twice."""
+def test_servers_with_and_without_a_cache_give_the_same_answers(database_url: str, tmp_path: Path) -> None:
+    """Each step makes a random change through one of the servers, and then the same reads through both, also twice."""
     source = random.Random(11)
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -229,7 +229,7 @@ def test_a_server_with_a_cache_and_one_without_never_differ(database_url: str, t
                 assert answers[0] == answers[1] == answers[2], step
 
 
-def test_without_a_cache_everything_is_served_the_long_way(tmp_path: Path) -> None:
+def test_a_server_without_a_cache_has_no_hits(tmp_path: Path) -> None:
     db = f"sqlite:///{tmp_path / 'metastore.db'}"
     with (
         metastore_under_test(db, tmp_path, "--cache-bytes", "0", "--health-port", "0") as running,
@@ -240,7 +240,7 @@ def test_without_a_cache_everything_is_served_the_long_way(tmp_path: Path) -> No
         assert _metric(tmp_path / "server.log", "interbed_cache_hits_total") == 0
 
 
-def test_a_cache_on_postgresql_takes_what_stands_in_the_urls_query(postgres_url: str, tmp_path: Path) -> None:
+def test_a_cache_on_postgresql_connects_with_the_query_part_of_the_url(postgres_url: str, tmp_path: Path) -> None:
     parts = urlsplit(new_database(postgres_url))
     where = f"host={parts.hostname}&port={parts.port}&user={parts.username}&connect_timeout=7"
     for url in (f"postgresql://{parts.path}?{where}", f"postgresql://nobody@nowhere:1{parts.path}?{where}"):
@@ -369,7 +369,7 @@ def _outcome(call: Callable[[Any], Any], client: Any) -> Any:
 
 
 def _metric(log: Path, name: str) -> float:
-    """A figure from the second port, whose address is in the log."""
+    """Return a metric from the health port, whose address is in the log."""
     found = re.search(r"health and metrics on (http://[^/]+)/", log.read_text())
     assert found is not None
     with urllib.request.urlopen(f"{found[1]}/metrics", timeout=60) as page:

@@ -1,4 +1,4 @@
-"""Clients take turns: what one has had counts against it, and crowds do not keep the next client waiting."""
+"""Scheduling of clients: service time counts against a client, and many clients do not delay the next one for long."""
 
 from interbed.catalog.server.thrift.edge.budgets import WeightBudget
 from interbed.catalog.server.thrift.edge.pool import (
@@ -11,8 +11,8 @@ from interbed.catalog.server.thrift.edge.pool import (
 )
 
 
-class Clock:
-    """A clock that is set."""
+class FixedClock:
+    """FixedClock that is set by the test."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -21,11 +21,11 @@ class Clock:
         return self.now
 
 
-class Queue:
-    """A fair queue with clients by name; `serve` runs the next job, which takes so long."""
+class TimedQueue:
+    """Fair queue with named clients; `serve` runs the next job, which takes the given time."""
 
     def __init__(self) -> None:
-        self.clock = Clock()
+        self.clock = FixedClock()
         self.jobs = FairQueue(self.clock)
         self.clients: dict[str, ClientShare] = {}
         self.served: list[str] = []
@@ -44,8 +44,8 @@ class Queue:
         return self.served[-1]
 
 
-def test_a_client_that_was_served_for_long_comes_after_one_that_was_not() -> None:
-    queue = Queue()
+def test_a_client_with_more_service_time_is_served_later() -> None:
+    queue = TimedQueue()
     for name in ("a", "b"):
         queue.put(name)
     assert queue.serve(5.0) == "a"
@@ -57,8 +57,8 @@ def test_a_client_that_was_served_for_long_comes_after_one_that_was_not() -> Non
     assert queue.serve(0.1) == "b"
 
 
-def test_addresses_take_turns_however_many_connections_each_has() -> None:
-    queue = Queue()
+def test_addresses_are_served_in_turn_whatever_the_number_of_their_connections() -> None:
+    queue = TimedQueue()
     for number in range(100):
         queue.put(f"many {number}", "10.0.0.1")
     for number in range(3):
@@ -67,19 +67,19 @@ def test_addresses_take_turns_however_many_connections_each_has() -> None:
     assert sum(name.startswith("few") for name in first) == 3
 
 
-def test_a_newcomer_is_served_soon_though_a_crowd_came_before() -> None:
-    queue = Queue()
+def test_a_new_client_is_served_soon_after_a_crowd_of_others() -> None:
+    queue = TimedQueue()
     for number in range(500):
         queue.put(f"crowd {number}")
     queue.put("newcomer")
     assert "newcomer" in [queue.serve() for _ in range(2)]
-    # And the crowd goes on from both ends.
+    # The crowd is served from both ends of the queue.
     first = [queue.serve() for _ in range(6)]
     assert any(int(name.split()[1]) < CROWD for name in first)
 
 
-def test_all_are_served_at_last() -> None:
-    queue = Queue()
+def test_every_client_is_served_eventually() -> None:
+    queue = TimedQueue()
     for number in range(200):
         queue.put(f"c {number}", f"10.0.0.{number % 7}", is_heavy=number % 3 == 0)
     while len(queue.jobs):
@@ -87,8 +87,8 @@ def test_all_are_served_at_last() -> None:
     assert sorted(queue.served) == sorted(queue.clients)
 
 
-def test_only_some_heavy_ones_run_at_once_unless_they_wait() -> None:
-    queue = Queue()
+def test_few_heavy_jobs_run_at_once_unless_they_have_waited_long() -> None:
+    queue = TimedQueue()
     for number in range(10):
         queue.put(f"heavy {number}", is_heavy=True)
     running = [queue.jobs.take() for _ in range(RUNNING_MAX[JobKind.HEAVY])]
@@ -98,7 +98,7 @@ def test_only_some_heavy_ones_run_at_once_unless_they_wait() -> None:
     assert queue.serve() == "light"
     first = running[0]
     assert first is not None
-    # Its end lets the next one run.
+    # When a heavy job ends, the next one may run.
     assert queue.jobs.ended(first)
     assert queue.jobs.take() is not None
     assert queue.jobs.take() is None
@@ -106,12 +106,12 @@ def test_only_some_heavy_ones_run_at_once_unless_they_wait() -> None:
     assert queue.jobs.take() is not None
 
 
-def test_a_budget_gives_everybody_a_turn() -> None:
+def test_a_weight_budget_is_granted_in_order_of_arrival() -> None:
     budget = WeightBudget(100)
     got: list[str] = []
     assert budget.take(60, lambda: got.append("never"))
     assert not budget.take(1000, lambda: got.append("all"))
-    # What fits comes behind what does not, which would otherwise wait for ever.
+    # A small request waits behind a large one, which would otherwise never be granted.
     assert not budget.take(10, lambda: got.append("small"))
     budget.release(60)
     assert (got, budget.taken) == (["all"], 100)

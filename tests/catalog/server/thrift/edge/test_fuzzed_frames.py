@@ -1,4 +1,4 @@
-"""Frames that no client sends: none of them has a traceback, each is answered or refused, and others are served."""
+"""Frames that no client sends: each is answered or refused without a traceback, and other clients are served."""
 
 import logging
 import os
@@ -42,7 +42,7 @@ NAMED = [
         "800100010000001e7570646174655f7461626c655f636f6c756d6e5f7374617469737469637300000001" + "0c00010000",
     ),
 ]
-"""Inputs that had tracebacks."""
+"""Regressions: inputs that once caused tracebacks."""
 
 _sandbox: list[str] = []
 _hooks = count()
@@ -52,12 +52,12 @@ def _refuse_to_leave_the_sandbox(event: str, arguments: tuple[Any, ...]) -> None
     if not _sandbox or event not in ("os.mkdir", "os.remove", "os.rmdir", "os.rename", "shutil.rmtree"):
         return
     path = arguments[0]
-    # With the descriptor of a directory the path is relative to it, and rmtree was asked before.
+    # With the descriptor of a directory the path is relative to it, and rmtree has been checked before.
     if isinstance(path, str) and os.path.isabs(path) and not path.startswith(_sandbox[0] + os.sep):
         raise PermissionError(f"a mutated location leads out of {_sandbox[0]}: {path}")
 
 
-class _Recorder(logging.Handler):
+class _LogRecorder(logging.Handler):
     def __init__(self, records: list[logging.LogRecord]) -> None:
         super().__init__()
         self._records = records
@@ -67,7 +67,7 @@ class _Recorder(logging.Handler):
 
 
 class Target:
-    """A dispatcher in this process, on SQLite."""
+    """Dispatcher in this process, on SQLite."""
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         self.dispatcher = dispatcher
@@ -75,7 +75,7 @@ class Target:
         self.answered = 0
 
     def take(self, codec: Codec, frame: bytes) -> None:
-        """Read a frame, call what it asks for, and look at the reply."""
+        """Read a frame, execute its call, and check the reply."""
         try:
             request = self.dispatcher.read(codec, MemorySource(frame))
         except BAD_INPUT:
@@ -88,20 +88,20 @@ class Target:
                 TMemoryBuffer(answer.reply)
             )
             name, kind, sequence = protocol.readMessageBegin()
-            # The compact protocol's five bytes have room for more than the 32 bits of a sequence id.
+            # The five bytes of the compact protocol can hold more than the 32 bits of a sequence id.
             assert (name, sequence & 0xFFFFFFFF) == (request.name, request.sequence & 0xFFFFFFFF)
             assert kind in (TMessageType.REPLY, TMessageType.EXCEPTION)
 
 
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
-    """A dispatcher whose deletions stay below a directory, whatever a mutation makes of a location."""
+    """Return a dispatcher whose deletions are limited to a directory, whatever locations mutated requests have."""
     monkeypatch.chdir(tmp_path)
     if not next(_hooks):
         sys.addaudithook(_refuse_to_leave_the_sandbox)
     store = SqlRepository(f"sqlite:///{tmp_path / 'metastore.db'}")
     schema.upgrade(store.engine)
-    # What is lost in a power cut is no matter here.
+    # Durability does not matter for these tests.
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
     metastore.databases.bootstrap()
     _sandbox.append(str(tmp_path))
@@ -114,9 +114,9 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Target]:
 
 @contextmanager
 def no_tracebacks() -> Iterator[list[logging.LogRecord]]:
-    """What is logged meanwhile; nothing of it is an error or has a traceback."""
+    """Collect the log records of the block, and check that none is an error or has a traceback."""
     records: list[logging.LogRecord] = []
-    handler = _Recorder(records)
+    handler = _LogRecorder(records)
     root = logging.getLogger()
     level = root.level
     root.addHandler(handler)
@@ -131,13 +131,13 @@ def no_tracebacks() -> Iterator[list[logging.LogRecord]]:
 
 
 @pytest.mark.parametrize(("codec", "frame"), NAMED)
-def test_frames_that_had_tracebacks_are_refused(target: Target, codec: Codec, frame: str) -> None:
+def test_frames_that_once_caused_tracebacks_are_refused(target: Target, codec: Codec, frame: str) -> None:
     with no_tracebacks():
         target.take(codec, bytes.fromhex(frame))
 
 
 @pytest.mark.parametrize("location", [b"ftp://host/x", b"file:{root}/" + b"d/" * 1500, b"file:{root}/" + b"d" * 5000])
-def test_locations_that_cannot_be_are_refused(target: Target, tmp_path: Path, location: bytes) -> None:
+def test_invalid_locations_are_refused(target: Target, tmp_path: Path, location: bytes) -> None:
     frames = Frames(6, tmp_path)
     arguments = frames.arguments("create_database", whole=True)
     frames.with_texts(arguments, location.replace(b"{root}", str(tmp_path).encode()))
@@ -147,7 +147,7 @@ def test_locations_that_cannot_be_are_refused(target: Target, tmp_path: Path, lo
 
 
 @pytest.mark.longer
-def test_requests_of_every_method_mutated(target: Target, tmp_path: Path, tally: Tally) -> None:
+def test_mutated_requests_of_every_method_cause_no_traceback(target: Target, tmp_path: Path, tally: Tally) -> None:
     sources: list[tuple[Codec, Frames]] = [
         (BinaryCodec(), Frames(1, tmp_path)),
         (CompactCodec(), Frames(2, tmp_path, compact=True)),
@@ -163,8 +163,8 @@ def test_requests_of_every_method_mutated(target: Target, tmp_path: Path, tally:
 
 
 @pytest.mark.longer
-def test_requests_without_each_of_their_parts(target: Target, tmp_path: Path, tally: Tally) -> None:
-    """Every field, element and pair of a whole request of every method is left out, one at a time."""
+def test_requests_without_one_of_their_parts_cause_no_traceback(target: Target, tmp_path: Path, tally: Tally) -> None:
+    """Every field, element and pair of a complete request of every method is left out, one at a time."""
     frames = Frames(3, tmp_path)
     taken = 0
     with no_tracebacks():
@@ -178,7 +178,7 @@ def test_requests_without_each_of_their_parts(target: Target, tmp_path: Path, ta
 
 
 @pytest.mark.longer
-def test_every_text_of_every_method_is_hostile(target: Target, tmp_path: Path, tally: Tally) -> None:
+def test_hostile_texts_in_every_method_cause_no_traceback(target: Target, tmp_path: Path, tally: Tally) -> None:
     frames = Frames(4, tmp_path)
     with no_tracebacks():
         for text in HOSTILE_TEXTS if shares.LONG else HOSTILE_TEXTS[::9]:
@@ -189,8 +189,8 @@ def test_every_text_of_every_method_is_hostile(target: Target, tmp_path: Path, t
 
 @pytest.mark.longer
 @pytest.mark.parametrize("transport", ["buffered", "framed", "http"])
-def test_a_server_outlives_the_frames(tmp_path: Path, tally: Tally, transport: str) -> None:
-    """Each frame on a connection of its own; afterwards a client of another make is served."""
+def test_a_server_survives_fuzzed_frames(tmp_path: Path, tally: Tally, transport: str) -> None:
+    """Each frame has a connection of its own; afterwards hmsclient is served."""
     arguments = ["--transport", "framed"] if transport == "framed" else []
     with socket.create_server(("127.0.0.1", 0)) as free:
         http_port = free.getsockname()[1]
@@ -220,7 +220,9 @@ def test_a_server_outlives_the_frames(tmp_path: Path, tally: Tally, transport: s
 
 
 def _exchange(port: int, data: bytes) -> bytes:
-    """What the server says until it closes the connection, which is not to be written to any more."""
+    """Send data and return what the server sends until it closes the connection, which must not be
+    written to any more.
+    """
     received = b""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         try:
@@ -229,6 +231,6 @@ def _exchange(port: int, data: bytes) -> bytes:
             while chunk := connection.recv(65536):
                 received += chunk
         except ConnectionError:
-            # It has hung up on what is no message.
+            # The server has closed the connection because the data is no message.
             return received
     return received

@@ -1,6 +1,7 @@
-"""What clients may cost: whatever they send, or do not read, others are served, memory is bounded, and the server ends.
+"""Limits of a server: clients that send or do not read at will delay no others, memory is bounded, and the server
+stops.
 
-The figures of more of them are those of tests/benchmarks/edge.py.
+Some limits are those of tests/benchmarks/edge.py.
 """
 
 import errno
@@ -27,7 +28,7 @@ REPLY_BYTES = 1_000_000
 UNREAD_CLIENTS = 80
 SERVER_BYTES_MAX = 600 << 20
 END_SECONDS_MAX = 25.0
-"""Twelve on a quiet machine."""
+"""Twelve seconds on an idle machine."""
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def ends_soon(running: RunningServer) -> None:
 
 
 def hung_up(connection: socket.socket) -> bool:
-    """Wait until the server has ended the connection."""
+    """Wait until the server has closed the connection."""
     try:
         while connection.recv(1 << 20):
             pass
@@ -72,7 +73,7 @@ def hung_up(connection: socket.socket) -> bool:
 
 
 @pytest.mark.parametrize("protocol", ["binary", "compact"])
-def test_a_frame_that_is_too_long_is_refused_by_its_head(tmp_path: Path, protocol: str) -> None:
+def test_a_frame_that_is_too_long_is_refused_by_its_header(tmp_path: Path, protocol: str) -> None:
     with server(tmp_path, "--transport", "framed", "--protocol", protocol, "--message-bytes-max", "1MB") as running:
         with socket.create_connection(("127.0.0.1", running.port), timeout=SECONDS_MAX) as connection:
             connection.sendall(struct.pack("!I", (1 << 20) + 1))
@@ -80,7 +81,7 @@ def test_a_frame_that_is_too_long_is_refused_by_its_head(tmp_path: Path, protoco
         assert "a message of more than 1048576 bytes (the setting message_bytes_max)" in log_of(running)
 
 
-def test_half_sent_messages_are_refused_or_bounded(tmp_path: Path) -> None:
+def test_incomplete_messages_are_refused_or_bounded(tmp_path: Path) -> None:
     with server(tmp_path, "--partial-bytes-max", "8MB") as running, ExitStack() as stack:
         process = psutil.Process(running.running.process.pid)
         before = process.memory_info().rss
@@ -95,7 +96,7 @@ def test_half_sent_messages_are_refused_or_bounded(tmp_path: Path) -> None:
         wait_until(lambda: "(the setting partial_bytes_max), and this one is of the largest" in log_of(running))
         assert "a length of 100000000, allowed are 16777216" in log_of(running)
         assert process.memory_info().rss - before < 100 << 20
-        # A message that fits goes through.
+        # A message within the limits is accepted.
         with HiveMetastoreClient(running.uri, timeout_seconds=SECONDS_MAX) as client:
             client.create_table(table("default", "large", parameters={"text": "x" * 3_000_000}))
             assert len(client.get_table("default", "large").parameters["text"]) == 3_000_000
@@ -117,7 +118,7 @@ def test_a_request_of_many_small_values_is_answered_with_an_error(tmp_path: Path
         assert process.memory_info().rss - before < 64 << 20
 
 
-def test_clients_that_never_read_keep_nobody_waiting(tmp_path: Path) -> None:
+def test_clients_that_never_read_do_not_delay_others(tmp_path: Path) -> None:
     with server(tmp_path, "--reply-bytes-max", "4MB") as running, ExitStack() as stack:
         with HiveMetastoreClient(running.uri) as client:
             client.create_table(table("default", "big", parameters={"text": "x" * REPLY_BYTES}))
@@ -134,7 +135,7 @@ def test_clients_that_never_read_keep_nobody_waiting(tmp_path: Path) -> None:
         ends_soon(running.running)
 
 
-def test_a_server_of_workers_ends_though_clients_never_read(tmp_path: Path) -> None:
+def test_a_server_of_workers_stops_although_clients_never_read(tmp_path: Path) -> None:
     with server(tmp_path, "--workers", "2") as running, ExitStack() as stack:
         with HiveMetastoreClient(running.uri) as client:
             client.create_table(table("default", "big", parameters={"text": "x" * REPLY_BYTES}))
@@ -149,7 +150,7 @@ def test_a_server_of_workers_ends_though_clients_never_read(tmp_path: Path) -> N
 
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("transport", ["buffered", "framed", "compact", "http"])
-def test_messages_that_come_drop_by_drop_keep_nobody_waiting(tmp_path: Path, transport: str) -> None:
+def test_slow_messages_do_not_delay_other_clients(tmp_path: Path, transport: str) -> None:
     arguments = {
         "framed": ("--transport", "framed"),
         "compact": ("--protocol", "compact"),
@@ -184,7 +185,7 @@ def http_port_of(running: MetastoreUnderTest) -> int:
     return (ports - {running.port}).pop()
 
 
-def test_http_clients_that_never_read_or_never_end_a_request_keep_nobody_waiting(tmp_path: Path) -> None:
+def test_slow_http_clients_do_not_delay_others(tmp_path: Path) -> None:
     limits = ("--reply-bytes-max", "4MB", "--partial-bytes-max", "8MB")
     with server(tmp_path, "--http-port", "0", *limits) as running, ExitStack() as stack:
         with HiveMetastoreClient(running.uri) as client:
@@ -208,7 +209,7 @@ def test_http_clients_that_never_read_or_never_end_a_request_keep_nobody_waiting
         ends_soon(running.running)
 
 
-def test_a_request_over_http_is_finished_before_the_server_ends(tmp_path: Path) -> None:
+def test_an_http_request_in_progress_is_completed_before_the_server_stops(tmp_path: Path) -> None:
     with server(tmp_path, "--http-port", "0") as running, socket.create_server(("127.0.0.1", 0)) as silent:
         location = f"hdfs://127.0.0.1:{silent.getsockname()[1]}/x".encode()
         created = struct.pack("!bhbhi", 12, 1, 11, 1, 3) + b"far" + struct.pack("!bhi", 11, 3, len(location)) + location
@@ -216,7 +217,7 @@ def test_a_request_over_http_is_finished_before_the_server_ends(tmp_path: Path) 
         head = b"POST /metastore HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(message)
         with socket.create_connection(("127.0.0.1", http_port_of(running)), timeout=SECONDS_MAX) as connection:
             connection.sendall(head + message)
-            # The request has come to the name node, which ends it while the server stops.
+            # The request is connected to the name node, which closes the connection while the server stops.
             asking, _ = silent.accept()
             running.running.process.terminate()
             threading.Event().wait(1)
@@ -229,7 +230,7 @@ def test_a_request_over_http_is_finished_before_the_server_ends(tmp_path: Path) 
         assert running.running.process.wait(timeout=SECONDS_MAX) == 0
 
 
-def test_silent_name_nodes_keep_nobody_waiting(tmp_path: Path) -> None:
+def test_silent_name_nodes_do_not_delay_other_clients(tmp_path: Path) -> None:
     with server(tmp_path, "--store-seconds", "1") as running, ExitStack() as stack:
         errors: list[str] = []
 
@@ -243,7 +244,7 @@ def test_silent_name_nodes_keep_nobody_waiting(tmp_path: Path) -> None:
         threads = []
         for number in range(70):
             listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-            # Each name node has two of them.
+            # Each name node has two requests.
             for part in range(2):
                 location = f"hdfs://127.0.0.1:{listener.getsockname()[1]}/x/{part}"
                 threads.append(threading.Thread(target=create, args=(2 * number + part, location)))
@@ -258,11 +259,11 @@ def test_silent_name_nodes_keep_nobody_waiting(tmp_path: Path) -> None:
             assert not thread.is_alive()
         assert len(errors) == 140
         assert any("did not answer within 1 s (the setting store_seconds)" in error for error in errors)
-        # The threads that wait for them do not keep the server from ending.
+        # The threads that wait for name nodes do not keep the server from stopping.
         ends_soon(running.running)
 
 
-def test_a_drop_at_a_silent_name_node_drops_the_table_and_says_what_is_left(tmp_path: Path) -> None:
+def test_a_drop_with_a_silent_name_node_drops_the_table(tmp_path: Path) -> None:
     with server(tmp_path, "--store-seconds", "1") as running, socket.create_server(("127.0.0.1", 0)) as listener:
         location = f"hdfs://127.0.0.1:{listener.getsockname()[1]}/x"
         with HiveMetastoreClient(running.uri, timeout_seconds=SECONDS_MAX) as client:
@@ -275,7 +276,7 @@ def test_a_drop_at_a_silent_name_node_drops_the_table_and_says_what_is_left(tmp_
 
 
 @pytest.mark.long
-def test_ten_thousand_partitions_come_in_one_message(tmp_path: Path) -> None:
+def test_ten_thousand_partitions_are_added_by_one_message(tmp_path: Path) -> None:
     with server(tmp_path) as running, plain_client(running.port) as client:
         columns = [(f"column_{number}", "decimal(10,2)") for number in range(20)]
         client.create_table(table("default", "t", *columns, partition_keys=(("p", "int"),)))

@@ -1,4 +1,4 @@
-"""Where messages end, and what they weigh: found without decoding them, in whatever pieces they come."""
+"""The end and the weight of a message are found without decoding it, in whatever pieces it arrives."""
 
 import random
 import struct
@@ -25,8 +25,8 @@ CODECS = pytest.mark.parametrize(
 )
 
 
-class Handler:
-    """Methods whose requests have all kinds of values."""
+class RequestHandler:
+    """RequestHandler of methods whose requests have all kinds of values."""
 
     def add_partitions_req(self, request: object) -> None:
         return None
@@ -55,7 +55,7 @@ def partitions(count: int, columns: int = 20) -> Any:
     kinds = [(f"column_{number}", "decimal(10,2)") for number in range(columns)]
     found = []
     for number in range(count):
-        # Each has columns of its own, as clients send them.
+        # Each partition has columns of its own, as clients send them.
         storage = table("d", "t", *kinds, parameters={"a": "b"}, location=f"hdfs://n:1/w/d.db/t/p={number}").sd
         found.append(
             ttypes.Partition(values=[str(number)], dbName="d", tableName="t", sd=storage, parameters={"a": "b"})
@@ -113,7 +113,7 @@ def test_the_end_is_found_wherever_a_message_is_cut(codec: Codec, protocol: Any)
 
 
 @CODECS
-def test_a_message_that_comes_byte_by_byte_is_not_scanned_again(codec: Codec, protocol: Any) -> None:
+def test_a_message_that_arrives_byte_by_byte_is_scanned_once(codec: Codec, protocol: Any) -> None:
     message = encoded(protocol, "add_partitions_req", partitions(3))
     scanner = codec.scanner(BYTES_MAX)
     gathered = bytearray()
@@ -127,8 +127,8 @@ def test_a_message_that_comes_byte_by_byte_is_not_scanned_again(codec: Codec, pr
 
 
 @CODECS
-def test_what_is_found_is_what_the_decoder_takes(codec: Codec, protocol: Any) -> None:
-    dispatcher = Dispatcher([Handler()])
+def test_the_scanner_and_the_decoder_find_the_same_end(codec: Codec, protocol: Any) -> None:
+    dispatcher = Dispatcher([RequestHandler()])
     for message in messages(protocol):
         end = codec.scanner(BYTES_MAX).scan(message * 2)
         assert end is not None
@@ -138,8 +138,8 @@ def test_what_is_found_is_what_the_decoder_takes(codec: Codec, protocol: Any) ->
 
 
 @CODECS
-def test_a_message_weighs_at_least_what_it_becomes(codec: Codec, protocol: Any) -> None:
-    dispatcher = Dispatcher([Handler()])
+def test_the_weight_of_a_message_is_at_least_its_decoded_size(codec: Codec, protocol: Any) -> None:
+    dispatcher = Dispatcher([RequestHandler()])
     empty = ThriftHiveMetastore.add_partitions_req_args(
         request=ttypes.AddPartitionsRequest(
             dbName="d", tblName="t", parts=[ttypes.Partition() for _ in range(20_000)], ifNotExists=True
@@ -159,7 +159,7 @@ def test_a_message_weighs_at_least_what_it_becomes(codec: Codec, protocol: Any) 
 
 
 @CODECS
-def test_ten_thousand_partitions_are_within_the_defaults(codec: Codec, protocol: Any) -> None:
+def test_ten_thousand_partitions_are_within_the_default_limits(codec: Codec, protocol: Any) -> None:
     message = encoded(protocol, "add_partitions_req", partitions(100))
     scanner = codec.scanner(BYTES_MAX)
     scanner.scan(message)
@@ -168,7 +168,7 @@ def test_ten_thousand_partitions_are_within_the_defaults(codec: Codec, protocol:
 
 
 @CODECS
-def test_bytes_that_are_no_message_end_it(codec: Codec, protocol: Any) -> None:
+def test_damaged_messages_raise_no_unexpected_error(codec: Codec, protocol: Any) -> None:
     source = random.Random(11)
     whole = encoded(protocol, "add_partitions_req", partitions(2))
     outcomes = {"error": 0, "more": 0, "end": 0}
@@ -186,7 +186,7 @@ def test_bytes_that_are_no_message_end_it(codec: Codec, protocol: Any) -> None:
     print(f"damaged messages scanned: {sum(outcomes.values())}")
 
 
-def test_lengths_beyond_the_limits_are_refused_before_their_bytes_come() -> None:
+def test_lengths_beyond_the_limits_are_refused_before_their_bytes_arrive() -> None:
     head = struct.pack("!Ii", 0x80010001, 1) + b"m" + struct.pack("!i", 1)
     long_text = struct.pack("!bhi", 11, 1, 2000)
     with pytest.raises(TException, match="2000"):

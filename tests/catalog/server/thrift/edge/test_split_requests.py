@@ -1,4 +1,4 @@
-"""A request comes in as many pieces as the network likes: wherever it is cut, the server knows that there is more."""
+"""A request may arrive in any number of pieces: wherever it is cut, the server knows that it is incomplete."""
 
 import pytest
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
@@ -20,14 +20,14 @@ from tests.support.servers.metastore import table
 
 
 class AddsPartitions:
-    """A handler with a method whose request has lists and maps of structures."""
+    """Handler with a method whose request has lists and maps of structures."""
 
     def add_partitions_req(self, request: object) -> None:
         return None
 
 
 def request_bytes(protocol: type[TBinaryProtocol | TCompactProtocol], values: list[object]) -> bytes:
-    """A request to add a partition."""
+    """Encode a request to add a partition."""
     storage = table("d", "t", parameters={"a": "b"}).sd
     partition = ttypes.Partition(values=values, dbName="d", tableName="t", sd=storage, parameters={"a": "b"})
     request = ttypes.AddPartitionsRequest(dbName="d", tblName="t", parts=[partition], ifNotExists=True)
@@ -45,7 +45,7 @@ def request_bytes(protocol: type[TBinaryProtocol | TCompactProtocol], values: li
     [(BinaryCodec(), TBinaryProtocol), (CompactCodec(), TCompactProtocol)],
     ids=["binary", "compact"],
 )
-def test_a_request_that_is_cut_anywhere_is_known_to_go_on(
+def test_a_request_that_is_cut_anywhere_is_incomplete(
     codec: Codec, protocol: type[TBinaryProtocol | TCompactProtocol]
 ) -> None:
     dispatcher = Dispatcher([AddsPartitions()])
@@ -58,7 +58,7 @@ def test_a_request_that_is_cut_anywhere_is_known_to_go_on(
 
 def test_elements_of_another_type_are_bad_input() -> None:
     data = request_bytes(TBinaryProtocol, ["1"])
-    # The head of the list of values: field 1, a list of texts, one element; a list of 64-bit numbers instead.
+    # Header of the list of values: field 1, a list of texts, one element. It is replaced by a list of 64-bit numbers.
     before = b"\x0f\x00\x01\x0b\x00\x00\x00\x01\x00\x00\x00\x011"
     assert data.count(before) == 1
     wrong = data.replace(before, b"\x0f\x00\x01\x0a\x00\x00\x00\x01" + b"\x00" * 8)

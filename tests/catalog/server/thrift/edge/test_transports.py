@@ -1,5 +1,6 @@
-"""What clients may speak: buffered, framed and HTTP transports, binary and compact protocol, TLS; and what is none of
-these, which costs its connection and nobody else's.
+"""Transports and protocols of clients: buffered, framed and HTTP, binary and compact, TLS.
+
+Anything else costs only its own connection.
 """
 
 import contextlib
@@ -34,7 +35,7 @@ from tests.support.shares import pairwise
 TIMEOUT_SECONDS = 60
 MEMORY_BYTES_MAX = 64 * 1024 * 1024
 LARGE = 300_000
-"""Bytes: a message of more than one read of the server and of a socket's buffer."""
+"""Length in bytes of a message that exceeds one read of the server and the buffer of a socket."""
 
 PROTOCOLS = {"binary": TBinaryProtocol, "compact": TCompactProtocol}
 
@@ -42,7 +43,7 @@ PROTOCOLS = {"binary": TBinaryProtocol, "compact": TCompactProtocol}
 @pytest.mark.parametrize(
     ("protocol", "transport", "tls"), pairwise(["binary", "compact"], ["buffered", "framed"], [False, True])
 )
-def test_a_client_of_each_transport_and_protocol(
+def test_every_transport_and_protocol_is_served(
     tmp_path: Path, certificates: Path, transport: str, protocol: str, tls: bool
 ) -> None:
     arguments = ["--transport", transport, "--protocol", protocol]
@@ -61,19 +62,19 @@ def test_a_client_of_each_transport_and_protocol(
         _harm(running, context)
 
 
-def test_a_client_of_the_http_transport(tmp_path: Path) -> None:
+def test_the_http_transport_is_served(tmp_path: Path) -> None:
     with _http_server(tmp_path) as (running, port):
         client = THttpClient(f"http://127.0.0.1:{port}/metastore")
         client.setTimeout(TIMEOUT_SECONDS * 1000)
         client.setCustomHeaders({"Content-Type": "application/x-thrift", "x-actor-username": "anna"})
         _converse(client, TBinaryProtocol)
-        # The other port goes on.
+        # The other port is still served.
         _converse(TBufferedTransport(TSocket("127.0.0.1", running.port)), TBinaryProtocol, database="other")
     audited = (tmp_path / "audit.log").read_text()
     assert '"user": "anna"' in audited
 
 
-def test_a_change_over_one_port_is_seen_over_the_other_at_once(tmp_path: Path) -> None:
+def test_a_change_over_one_port_is_visible_over_the_other_at_once(tmp_path: Path) -> None:
     with _http_server(tmp_path) as (running, port):
         over_http = THttpClient(f"http://127.0.0.1:{port}/metastore")
         over_http.setTimeout(TIMEOUT_SECONDS * 1000)
@@ -94,7 +95,7 @@ def test_a_change_over_one_port_is_seen_over_the_other_at_once(tmp_path: Path) -
             each.close()
 
 
-def test_http_with_tls_in_worker_processes(tmp_path: Path, certificates: Path) -> None:
+def test_http_with_tls_is_served_by_worker_processes(tmp_path: Path, certificates: Path) -> None:
     arguments = ["--tls-certificate", f"{certificates}/server.pem", "--tls-key", f"{certificates}/server.key"]
     arguments += ["--tls-client-ca", f"{certificates}/ca.pem", "--workers", "2"]
     call = _message(lambda client: client.send_get_all_databases())
@@ -121,7 +122,7 @@ def test_http_with_tls_in_worker_processes(tmp_path: Path, certificates: Path) -
         created = _message(lambda client: client.send_create_database(ttypes.Database(name="audited")))
         connection.request("POST", "/metastore", created, headers)
         assert connection.getresponse().status == 200
-        # Idle connections do not keep the server from ending.
+        # Idle connections do not keep the server from stopping.
         began = time.monotonic()
         running.running.process.terminate()
         assert running.running.process.wait(timeout=TIMEOUT_SECONDS) == 0
@@ -131,13 +132,13 @@ def test_http_with_tls_in_worker_processes(tmp_path: Path, certificates: Path) -
     assert '"certificate": "CN=client,O=Interbed tests"' in (tmp_path / "audit.log").read_text()
 
 
-def test_http_requests_in_all_their_forms(tmp_path: Path) -> None:
+def test_http_requests_of_all_forms_are_answered(tmp_path: Path) -> None:
     call = _message(lambda client: client.send_get_all_databases())
     with _http_server(tmp_path) as (_, port):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_SECONDS)
         headers = {"Content-Type": "application/x-thrift"}
         for _ in range(3):
-            # One connection, kept.
+            # The connection is kept alive.
             connection.request("POST", "/metastore", call, headers)
             _check_databases(connection.getresponse())
         connection.request("POST", "/metastore", iter([call[:5], call[5:]]), headers, encode_chunked=True)
@@ -152,14 +153,14 @@ def test_http_requests_in_all_their_forms(tmp_path: Path) -> None:
             assert link.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
             link.sendall(call)
             assert link.recv(1000).startswith(b"HTTP/1.1 200 OK\r\n")
-            # Two requests at once, and one that comes byte by byte.
+            # Two requests at once, and one that arrives byte by byte.
             whole = b"POST /metastore HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(call), call)
             link.sendall(whole * 2)
             _receive(link, 2, b"HTTP/1.1 200 OK\r\n")
             for number in range(len(whole)):
                 link.sendall(whole[number : number + 1])
             _receive(link, 1, b"HTTP/1.1 200 OK\r\n")
-            # The last one, whose body comes when its head has been seen.
+            # The last request; its body is sent after the server has accepted its header.
             link.sendall(head.replace(b"Expect: 100-continue", b"Connection: close\r\nExpect: 100-continue"))
             assert link.recv(1000) == b"HTTP/1.1 100 Continue\r\n\r\n"
             link.sendall(call)
@@ -191,7 +192,7 @@ def test_http_requests_in_all_their_forms(tmp_path: Path) -> None:
         (b"\x00\xff\r\n\r\n", 400),
     ],
 )
-def test_bad_http_is_answered_and_hung_up_on(
+def test_invalid_http_is_answered_and_the_connection_is_closed(
     victim: tuple[MetastoreUnderTest, int], request_bytes: bytes, status: int
 ) -> None:
     with _connected(victim[1]) as link:
@@ -203,7 +204,9 @@ def test_bad_http_is_answered_and_hung_up_on(
 @pytest.mark.parametrize(
     "head", [b"Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n", b"Content-Length: 99999999\r\n\r\n"]
 )
-def test_a_body_that_is_too_long_is_refused_while_it_comes(victim: tuple[MetastoreUnderTest, int], head: bytes) -> None:
+def test_a_body_that_is_too_long_is_refused_while_it_arrives(
+    victim: tuple[MetastoreUnderTest, int], head: bytes
+) -> None:
     with _connected(victim[1]) as link:
         answer = _garbage(link, b"POST /metastore HTTP/1.1\r\n" + head + bytes(17 << 20))
         assert answer.startswith(b"HTTP/1.1 413 ")
@@ -211,7 +214,7 @@ def test_a_body_that_is_too_long_is_refused_while_it_comes(victim: tuple[Metasto
 
 
 @pytest.mark.parametrize("service", [0, 1])
-def test_bytes_that_are_nothing(victim: tuple[MetastoreUnderTest, int], service: int) -> None:
+def test_random_bytes_cost_only_their_connection(victim: tuple[MetastoreUnderTest, int], service: int) -> None:
     port = (victim[0].port, victim[1])[service]
     source = random.Random(5)
     call = _message(lambda client: client.send_get_table("default", "t"))
@@ -230,7 +233,7 @@ def test_bytes_that_are_nothing(victim: tuple[MetastoreUnderTest, int], service:
     _converse(TBufferedTransport(TSocket("127.0.0.1", victim[0].port)), TBinaryProtocol, database=f"d_{service}")
 
 
-def test_clients_have_to_show_a_certificate_if_told_so(tmp_path: Path, certificates: Path) -> None:
+def test_clients_need_a_certificate_if_the_server_requires_one(tmp_path: Path, certificates: Path) -> None:
     arguments = ["--tls-certificate", f"{certificates}/server.pem", "--tls-key", f"{certificates}/server.key"]
     arguments += ["--tls-client-ca", f"{certificates}/ca.pem", "--audit-log", str(tmp_path / "audit.log")]
     with _server(tmp_path, *arguments) as running:
@@ -243,13 +246,13 @@ def test_clients_have_to_show_a_certificate_if_told_so(tmp_path: Path, certifica
     assert '"certificate": "CN=client,O=Interbed tests"' in (tmp_path / "audit.log").read_text()
 
 
-def test_handshakes_that_do_not_end_are_in_nobodys_way(tmp_path: Path, certificates: Path) -> None:
-    """More of them than there are threads; then bytes that are no TLS."""
+def test_unfinished_handshakes_do_not_delay_other_clients(tmp_path: Path, certificates: Path) -> None:
+    """There are more handshakes than threads; afterwards bytes that are no TLS are sent."""
     arguments = ["--tls-certificate", f"{certificates}/server.pem", "--tls-key", f"{certificates}/server.key"]
     with _server(tmp_path, *arguments) as running, contextlib.ExitStack() as stack:
         for _ in range(100):
             link = stack.enter_context(_connected(running.port))
-            # The beginning of a record that says there are 512 bytes.
+            # Beginning of a record with a length of 512 bytes.
             link.sendall(b"\x16\x03\x01\x02\x00\x01")
         context = ssl.create_default_context(cafile=certificates / "ca.pem")
         _converse(TBufferedTransport(TSSLSocket("127.0.0.1", running.port, ssl_context=context)), TBinaryProtocol)
@@ -262,7 +265,7 @@ def test_handshakes_that_do_not_end_are_in_nobodys_way(tmp_path: Path, certifica
         )
 
 
-def test_a_certificate_that_cannot_be_used_stops_the_start(tmp_path: Path, certificates: Path) -> None:
+def test_an_unusable_certificate_stops_the_start(tmp_path: Path, certificates: Path) -> None:
     with pytest.raises(Exception, match="did not start"):
         metastore_under_test(
             f"sqlite:///{tmp_path / 'metastore.db'}",
@@ -286,7 +289,7 @@ def test_idle_connections_cost_no_threads(tmp_path: Path) -> None:
         assert process.cpu_times().user - before < 0.4
 
 
-def test_requests_sent_without_waiting_are_answered_in_their_order(tmp_path: Path) -> None:
+def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
     with _server(tmp_path) as running, _connected(running.port) as link:
         names = [f"t_{number}" for number in range(50)]
         calls = [_message(lambda client, n=name: client.send_create_table(table("default", n))) for name in names]
@@ -305,7 +308,7 @@ def test_requests_sent_without_waiting_are_answered_in_their_order(tmp_path: Pat
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority and the certificates that it has signed for a server and a client."""
+    """Create an authority, and the certificates that it has signed for a server and a client."""
     directory = tmp_path_factory.mktemp("certificates")
     authority = ["-subj", "/CN=Interbed test authority", "-addext", "keyUsage=critical,keyCertSign,cRLSign"]
     _openssl(directory, "req", "-x509", *_NEW_KEY, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", *authority)
@@ -332,7 +335,7 @@ def _openssl(directory: Path, *arguments: str) -> None:
 
 @pytest.fixture(scope="module")
 def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MetastoreUnderTest, int]]:
-    """A server with its HTTP port."""
+    """Run a server with its HTTP port."""
     with _http_server(tmp_path_factory.mktemp("victim")) as running:
         yield running
 
@@ -366,7 +369,7 @@ def _connected(port: int, context: ssl.SSLContext | None = None) -> Iterator[soc
 
 
 def _converse(transport: Any, protocol: Any, database: str = "sales") -> None:
-    """Small and large requests and replies, an exception, an unknown method's neighbour."""
+    """Exchange small and large requests and replies, an exception, and calls around an unknown method."""
     transport.open()
     try:
         client = Client(protocol(transport))
@@ -415,14 +418,14 @@ def _harm(running: MetastoreUnderTest, context: ssl.SSLContext | None) -> None:
 
 def _ask_for_databases(port: int, context: ssl.SSLContext) -> None:
     with _connected(port, context) as link:
-        # TLS 1.3 tells of a missing certificate only after the handshake.
+        # With TLS 1.3 a missing certificate is reported only after the handshake.
         link.sendall(_message(lambda client: client.send_get_all_databases()))
         if not link.recv(1000):
             raise EOFError
 
 
 def _garbage(link: socket.socket, data: bytes) -> bytes:
-    """Send the bytes and the end, and return what the server says until it hangs up."""
+    """Send the bytes, end the sending side, and return what the server sends until it closes the connection."""
     received = b""
     try:
         link.sendall(data)

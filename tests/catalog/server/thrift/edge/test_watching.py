@@ -1,4 +1,4 @@
-"""Connections that are lent to threads: nothing they send is missed, and the loop does not turn for them meanwhile."""
+"""Connections lent to threads: no data that they receive is missed, and the event loop does not spin meanwhile."""
 
 import selectors
 import socket
@@ -12,8 +12,8 @@ from interbed.catalog.server.thrift.edge.transport import BufferedFraming, Clien
 from interbed.catalog.server.thrift.edge.watching import ConnectionWatcher
 
 
-class Watched:
-    """A watcher with one connection, and its client."""
+class WatchedConnection:
+    """Watcher with one connection, and the client of the connection."""
 
     def __init__(self) -> None:
         self.selector = selectors.DefaultSelector()
@@ -24,26 +24,26 @@ class Watched:
         self.watcher.watch(self.connection)
 
     def has_events(self) -> bool:
-        """Whether the selector names the connection now."""
+        """Return whether the selector reports the connection now."""
         return bool(self.selector.select(0))
 
     def close(self) -> None:
-        """Close both ends."""
+        """Close both ends of the connection."""
         self.client.close()
         self.connection.link.close()
         self.selector.close()
 
 
 @pytest.fixture
-def watched() -> Iterator[Watched]:
-    one = Watched()
+def watched() -> Iterator[WatchedConnection]:
+    one = WatchedConnection()
     try:
         yield one
     finally:
         one.close()
 
 
-def test_a_client_that_waits_for_its_reply_is_given_back_without_the_loop(watched: Watched) -> None:
+def test_a_connection_whose_client_waits_is_returned_without_the_event_loop(watched: WatchedConnection) -> None:
     watched.watcher.lend(watched.connection)
     assert not watched.connection.watched
     assert not watched.has_events()
@@ -53,7 +53,7 @@ def test_a_client_that_waits_for_its_reply_is_given_back_without_the_loop(watche
     assert watched.watcher.has_event(watched.connection)
 
 
-def test_what_comes_meanwhile_wakes_the_loop_once_and_is_seen_later(watched: Watched) -> None:
+def test_data_received_meanwhile_wakes_the_loop_once_and_is_seen_later(watched: WatchedConnection) -> None:
     watched.watcher.lend(watched.connection)
     watched.client.send(b"x")
     assert watched.has_events()
@@ -64,7 +64,7 @@ def test_what_comes_meanwhile_wakes_the_loop_once_and_is_seen_later(watched: Wat
     assert watched.has_events()
 
 
-def test_an_event_from_before_it_was_given_back_is_an_event(watched: Watched) -> None:
+def test_an_event_from_before_the_return_is_reported(watched: WatchedConnection) -> None:
     watched.watcher.lend(watched.connection)
     watched.client.close()
     assert watched.has_events()
@@ -72,7 +72,7 @@ def test_an_event_from_before_it_was_given_back_is_an_event(watched: Watched) ->
     assert watched.watcher.has_event(watched.connection)
 
 
-def test_one_that_is_no_longer_registered_has_no_events(watched: Watched) -> None:
+def test_an_unregistered_connection_has_no_events(watched: WatchedConnection) -> None:
     watched.watcher.lend(watched.connection)
     watched.watcher.unwatch(watched.connection)
     assert not watched.watcher.has_event(watched.connection)

@@ -1,4 +1,4 @@
-"""Structures as JSON text: what Thrift's own protocol writes and reads."""
+"""Structures as JSON text, compatible with Thrift's own protocol."""
 
 import json
 
@@ -30,18 +30,18 @@ _tables = st.builds(
 
 @settings(max_examples=examples(80), deadline=None)
 @given(_tables)
-def test_thrift_reads_what_is_written_and_would_have_written_the_same(table: ttypes.Table) -> None:
+def test_the_json_text_is_that_of_thrift(table: ttypes.Table) -> None:
     text = to_json(table)
     read = ttypes.Table()
     read.read(TJSONProtocol(TMemoryBuffer(text.encode())))
     assert read == table
     buffer = TMemoryBuffer()
     table.write(TJSONProtocol(buffer))
-    # Thrift leaves control characters as they are, which strict readers of JSON refuse.
+    # Thrift does not escape control characters, which strict readers of JSON refuse.
     assert json.loads(text) == json.loads(buffer.getvalue().decode(), strict=False)
 
 
-def test_statistics_come_from_names_of_fields() -> None:
+def test_statistics_are_decoded_from_field_names() -> None:
     statistics = from_names(
         ttypes.ColumnStatistics,
         {
@@ -59,6 +59,6 @@ def test_statistics_come_from_names_of_fields() -> None:
     assert read == statistics
 
 
-def test_places_of_skewed_values_are_left_out() -> None:
+def test_locations_of_skewed_values_are_left_out() -> None:
     skewed = ttypes.SkewedInfo(skewedColNames=["a"], skewedColValues=[["1"]], skewedColValueLocationMaps={("1",): "x"})
     assert json.loads(to_json(skewed))["3"] == {"map": ["lst", "str", 0, {}]}

@@ -1,4 +1,4 @@
-"""The two servers side by side: the same call to both, and what each made of it in values that can be compared."""
+"""The two servers: they get the same calls, and their outcomes are turned into comparable values."""
 
 import shutil
 import time
@@ -17,10 +17,10 @@ from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
 
 TIMEOUT_SECONDS = 120
 WAREHOUSE = "WAREHOUSE"
-"""Stands for the directory of the warehouse, in arguments (where it is replaced) and in answers."""
+"""Placeholder of the warehouse's directory, in arguments (where it is replaced) and in answers."""
 
 NOW = "NOW"
-"""Stands for a time that the server took from its clock."""
+"""Placeholder of a time that the server took from its clock."""
 NOW_TOLERANCE_SECONDS = 24 * 3600
 
 _TIMES = {"createTime", "lastAccessTime", "eventTime", "lastAnalyzed", "timestamp"}
@@ -45,12 +45,12 @@ LATER_FIELDS: dict[str, frozenset[str]] = {
     "ColumnStatistics": frozenset({"isStatsCompliant", "engine", "writeId"}),
     "LockResponse": frozenset({"errorMessage"}),
 }
-"""Fields that the interface of 2.3 does not have."""
+"""Fields that the interface of Hive 2.3 does not have."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """A call that was answered with this value."""
+class CallAnswer:
+    """Answer of a call, as a value."""
 
     value: Any
 
@@ -59,8 +59,8 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A call that was refused with an exception of this class and text."""
+class CallRefusal:
+    """Refusal of a call by an exception of this class and text."""
 
     kind: str
     text: str
@@ -69,11 +69,11 @@ class Refused:
         return f"refused with {self.kind}: {self.text!r}"
 
 
-Outcome = Answered | Refused
+Outcome = CallAnswer | CallRefusal
 
 
-class Side:
-    """One server, with one connection."""
+class ComparedServer:
+    """Server with one connection."""
 
     def __init__(self, name: str, uri: str, warehouse: Path) -> None:
         self.name = name
@@ -83,32 +83,34 @@ class Side:
         self._transport: TBufferedTransport | None = None
 
     def ask(self, method: str, arguments: tuple[Any, ...]) -> Outcome:
-        """The outcome of one call; the value as plain values."""
+        """Return the outcome of a call with plain values."""
         outcome = self.raw(method, arguments)
-        return Answered(self.plain(outcome.value)) if isinstance(outcome, Answered) else outcome
+        return CallAnswer(self.plain(outcome.value)) if isinstance(outcome, CallAnswer) else outcome
 
     def raw(self, method: str, arguments: tuple[Any, ...]) -> Outcome:
-        """The outcome of one call; the value as Thrift's structures."""
+        """Return the outcome of a call with structures of Thrift."""
         client = self._connected()
         try:
             value = getattr(client, method)(*(self._substituted(argument) for argument in arguments))
         except TApplicationException as error:
-            # A missing result is how Thrift's Java server sends null.
+            # Thrift's Java server sends null as a missing result.
             if error.type == TApplicationException.MISSING_RESULT:
-                return Answered(None)
+                return CallAnswer(None)
             # Java reads no further after a request that it could not decode.
             self.close()
-            return Refused("TApplicationException", str(error.message))
+            return CallRefusal("TApplicationException", str(error.message))
         except TTransportException as error:
             self.close()
-            return Refused("TTransportException", str(error))
+            return CallRefusal("TTransportException", str(error))
         except TException as error:
-            return Refused(type(error).__name__, self._replaced(str(getattr(error, "message", ""))))
-        return Answered(value)
+            return CallRefusal(type(error).__name__, self._replaced(str(getattr(error, "message", ""))))
+        return CallAnswer(value)
 
     def plain(self, value: Any, name: str = "") -> Any:
-        """Thrift's structures as dictionaries, without fields that are not set or not of 2.3, times and paths
-        replaced."""
+        """Return structures of Thrift as dictionaries.
+
+        Fields that are not set or not of Hive 2.3 are left out, and times and paths are replaced.
+        """
         if isinstance(value, str):
             if name in _TIME_PARAMETERS and value.isdigit():
                 return _time(int(value))
@@ -129,28 +131,28 @@ class Side:
         return value
 
     def last_event(self) -> int:
-        """The id of the latest event in the notification log."""
+        """Return the id of the latest event in the notification log."""
         outcome = self.raw("get_current_notificationEventId", ())
-        assert isinstance(outcome, Answered), outcome
+        assert isinstance(outcome, CallAnswer), outcome
         return int(outcome.value.eventId)
 
     def paths(self) -> list[str]:
-        """Everything below the warehouse, directories with a slash at the end."""
+        """Return all paths below the warehouse; directories end with a slash."""
         return sorted(
             str(path.relative_to(self.warehouse)) + ("/" if path.is_dir() else "") for path in self.warehouse.rglob("*")
         )
 
     def local(self, location: str) -> Path:
-        """The path that a location of this server names."""
+        """Return the path of a location of this server."""
         return Path("/" + location.removeprefix("file:").lstrip("/"))
 
     def empty_warehouse(self) -> None:
-        """Delete what lies in the warehouse."""
+        """Delete all files in the warehouse."""
         for path in self.warehouse.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def close(self) -> None:
-        """End the connection; the next call opens another."""
+        """Close the connection; the next call opens another."""
         if self._transport is not None:
             self._transport.close()
         self._client = self._transport = None
@@ -181,7 +183,7 @@ class Side:
 
 
 def fields_of(structure: Any) -> list[str]:
-    """The names of the fields of one of Thrift's structures."""
+    """Return the names of the fields of a structure of Thrift."""
     return [spec[2] for spec in structure.thrift_spec or () if spec]
 
 
@@ -190,42 +192,43 @@ def _time(seconds: int) -> Any:
 
 
 @dataclass(slots=True)
-class Sides:
-    """Both servers. `kept` are rules for differences from this version of Java's alone; `has_events` says whether it
+class ServerPair:
+    """Both servers. `accepted` has the differences accepted from this version of Java's only; `has_events` is whether it
     keeps a notification log.
     """
 
-    java: Side
-    ours: Side
-    kept: tuple[Any, ...] = ()
+    java: ComparedServer
+    ours: ComparedServer
+    accepted: tuple[Any, ...] = ()
     has_events: bool = True
 
-    def each(self, action: Callable[[Side], Any]) -> tuple[Any, Any]:
-        """The action on both, Java's result first."""
+    def each(self, action: Callable[[ComparedServer], Any]) -> tuple[Any, Any]:
+        """Apply the action to both servers, and return Java's result first."""
         return action(self.java), action(self.ours)
 
     def reset(self) -> None:
-        """Leave both servers as they were at first: without databases, functions, locks and files."""
-        for side in (self.java, self.ours):
-            _reset(side)
+        """Restore the initial state of both servers: no databases, functions, locks and files."""
+        for server in (self.java, self.ours):
+            _reset(server)
 
 
-def _reset(side: Side) -> None:
-    for lock in _answer(side, "show_locks", ttypes.ShowLocksRequest()).locks:
-        side.raw("unlock", (ttypes.UnlockRequest(lockid=lock.lockid),))
-    for name in _answer(side, "get_all_databases"):
-        for function in _answer(side, "get_functions", name, "*"):
-            _answer(side, "drop_function", name, function)
+def _reset(server: ComparedServer) -> None:
+    for lock in _answer(server, "show_locks", ttypes.ShowLocksRequest()).locks:
+        server.raw("unlock", (ttypes.UnlockRequest(lockid=lock.lockid),))
+    for name in _answer(server, "get_all_databases"):
+        for function in _answer(server, "get_functions", name, "*"):
+            _answer(server, "drop_function", name, function)
         if name != "default":
-            # Without the data: locations are drawn, and one that holds another must not make this fail.
-            _answer(side, "drop_database", name, False, True)
-    for table in _answer(side, "get_all_tables", "default"):
-        _answer(side, "drop_table", "default", table, False)
-    side.empty_warehouse()
+            # Data is not deleted with the database: locations are random, and a location that contains another one must
+            # not fail this.
+            _answer(server, "drop_database", name, False, True)
+    for table in _answer(server, "get_all_tables", "default"):
+        _answer(server, "drop_table", "default", table, False)
+    server.empty_warehouse()
 
 
-def _answer(side: Side, method: str, *arguments: Any) -> Any:
-    outcome = side.raw(method, arguments)
-    if isinstance(outcome, Refused):
-        raise AssertionError(f"{side.name} could not be reset: {method}{arguments}: {outcome}")
+def _answer(server: ComparedServer, method: str, *arguments: Any) -> Any:
+    outcome = server.raw(method, arguments)
+    if isinstance(outcome, CallRefusal):
+        raise AssertionError(f"{server.name} could not be reset: {method}{arguments}: {outcome}")
     return outcome.value
